@@ -1,0 +1,87 @@
+"""Invariants of the state, recounted from scratch. Tests run this after everything they do."""
+
+import math
+
+from cranny.core.machine_set import members
+from cranny.core.state import ClusterState
+from cranny.core.traffic import communication
+from cranny.model.errors import CrannyError
+
+TOLERANCE = 1e-6
+
+
+class InvariantError(CrannyError):
+    """The state contradicts itself: a bug in cranny."""
+
+
+def check(state: ClusterState) -> None:
+    """Raise unless every GPU has at most one job, every rank one GPU, and every total adds up."""
+    view = state.snapshot()
+    cluster = state.cluster
+    held = [0] * len(cluster.machines)
+    idle_gpus_with_job = [0] * len(cluster.machines)
+    link_gbps = [0.0] * len(cluster.parent)
+    cross_bytes = 0.0
+    for job_id, running in state.running.items():
+        job, placement = running.job, running.placement
+        _demand(job_id == job.id, f"job {job.id!r} is filed under {job_id!r}")
+        _demand(len(placement.machines) == job.gpus, f"job {job_id!r} does not have each rank placed once")
+        _demand(
+            {machine: gpus.bit_count() for machine, gpus in running.held.items()} == dict(placement.counts),
+            f"job {job_id!r} holds other GPUs than it was placed on",
+        )
+        for machine, gpus in running.held.items():
+            _demand(not held[machine] & gpus, f"a GPU of machine {machine} is given twice")
+            _demand(gpus < 1 << cluster.machines[machine].gpus, f"machine {machine} has no such GPU")
+            held[machine] |= gpus
+            if job.gpu_type is not None:
+                _demand(cluster.machines[machine].gpu_type == job.gpu_type, f"job {job_id!r}: wrong GPU type")
+        for machine in placement.spare:
+            idle_gpus_with_job[machine] += 1
+        cost = communication(cluster, job, placement.machines)
+        cross_bytes += cost.cross_bytes
+        for link, gbps in cost.link_gbps.items():
+            link_gbps[link] += gbps
+    _check_machines(state, held, idle_gpus_with_job)
+    for link, gbps in enumerate(link_gbps):
+        _demand(_close(view.link_use_gbps(link), gbps), f"link {link} carries {gbps}, not what is booked")
+    _demand(_close(state.cross_bytes, cross_bytes), "cross-machine bytes do not add up")
+
+
+def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> None:
+    """Recount machines, sets of machines and fragmentation."""
+    view, cluster = state.snapshot(), state.cluster
+    used, idle_share, gpus_held = 0, 0.0, 0
+    for machine, gpus in enumerate(held):
+        size, taken = cluster.machines[machine].gpus, gpus.bit_count()
+        free, up = view.free_on(machine), state.is_up(machine)
+        _demand(free == (size - taken if up else 0), f"machine {machine} counts {free} GPUs free")
+        _demand(
+            view.slots_on(machine) == ((1 << size) - 1 ^ gpus if free else 0), f"machine {machine}: slots"
+        )
+        _demand(not (state.has_failed(machine) and taken), f"machine {machine} failed, but runs jobs")
+        kinds = [(True, f) for f, group in enumerate(view.machines.idle) if group >> machine & 1]
+        kinds += [(False, f) for f, group in enumerate(view.machines.in_use) if group >> machine & 1]
+        _demand(kinds == ([(not taken, free)] if up else []), f"machine {machine} is filed as {kinds}")
+        gpus_held += taken
+        if taken:
+            used += 1
+            idle_share += (size - taken + spare[machine]) / size
+    for group, count in zip(
+        view.machines.in_use + view.machines.idle,
+        view.machines.in_use_count + view.machines.idle_count,
+        strict=True,
+    ):
+        _demand(len(list(members(group))) == count, "a set of machines is miscounted")
+    _demand(state.used_machines == used, f"{used} machines are used, not {state.used_machines}")
+    _demand(state.held_gpus == gpus_held, f"{gpus_held} GPUs are held, not {state.held_gpus}")
+    _demand(_close(state.fragmentation, idle_share / used if used else 0.0), "fragmentation does not add up")
+
+
+def _demand(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence where it is called
+    if not holds:
+        raise InvariantError(what)
+
+
+def _close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

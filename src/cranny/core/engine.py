@@ -1,0 +1,145 @@
+"""Events in, commands out: what a simulator and a live service both drive.
+
+The engine keeps the queue and the state and asks the policy. It reads no clock and carries nothing out: the
+shell around it tells it the time, and does what the returned actions say.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+from cranny.core.protocol import Policy
+from cranny.core.queue import attained_gpu_s
+from cranny.core.snapshot import Running, Waiting
+from cranny.core.state import ClusterState
+from cranny.model.errors import InputError
+from cranny.model.event import (
+    Cancelled,
+    Event,
+    Finished,
+    MachineDrained,
+    MachineFailed,
+    MachineRepaired,
+    Submitted,
+)
+from cranny.model.plan import Action, Start, Stop
+
+
+class Queue(Sequence[Waiting]):
+    """Waiting jobs, sorted by the policy's key and then by arrival; read-only to policies."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._key = policy.key
+        self._entries: list[tuple[Any, int, Waiting]] = []
+        self._filed: dict[str, tuple[Any, int, Waiting]] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Waiting: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Waiting]: ...
+    def __getitem__(self, index: int | slice) -> Waiting | list[Waiting]:
+        if isinstance(index, slice):
+            return [entry[2] for entry in self._entries[index]]
+        return self._entries[index][2]
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return (entry[2] for entry in self._entries)
+
+    def has(self, job_id: str) -> bool:
+        """Say whether a job waits here."""
+        return job_id in self._filed
+
+    def find(self, job_id: str) -> Waiting:
+        """Return a waiting job."""
+        if job_id not in self._filed:
+            raise InputError(f"job {job_id!r} is not waiting")
+        return self._filed[job_id][2]
+
+    def add(self, waiting: Waiting) -> None:
+        """File a job at its place."""
+        self._arrivals += 1
+        entry = (self._key(waiting), self._arrivals, waiting)
+        self._filed[waiting.job.id] = entry
+        if not self._entries or entry > self._entries[-1]:
+            self._entries.append(entry)
+        else:
+            insort(self._entries, entry)
+
+    def remove(self, job_id: str) -> Waiting:
+        """Take a job out, wherever it stands."""
+        entry = self._filed.pop(job_id)
+        del self._entries[bisect_left(self._entries, entry)]
+        return entry[2]
+
+
+class Engine:
+    """The queue and the state of a cluster under one policy."""
+
+    def __init__(self, state: ClusterState, policy: Policy) -> None:
+        self.state = state
+        self.policy = policy
+        self.queue = Queue(policy)
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        """Take in an event; return what is to be carried out, in order."""
+        actions: list[Action] = []
+        if isinstance(event, Submitted):
+            self._submit(event)
+        elif isinstance(event, Finished):
+            self.state.release(event.job_id)
+        elif isinstance(event, Cancelled):
+            actions += self._cancel(event.job_id)
+        elif isinstance(event, MachineFailed):
+            for running in self.state.fail(event.machine):
+                self._requeue(running, now_s)
+                actions.append(Stop(running.job.id, f"machine {event.machine} failed"))
+        elif isinstance(event, MachineDrained):
+            self.state.drain(event.machine)
+        elif isinstance(event, MachineRepaired):
+            self.state.repair(event.machine)
+        actions += self._decide(now_s)
+        return actions
+
+    def why_wait(self, job_id: str, now_s: float) -> str:
+        """Say why a job of the queue waits."""
+        job = self.queue.find(job_id).job
+        return self.policy.why_wait(job, self.state.snapshot(now_s, self.queue))
+
+    def _submit(self, event: Submitted) -> None:
+        job_id = event.job.id
+        if self.queue.has(job_id) or job_id in self.state:
+            raise InputError(f"job id {job_id!r} is already taken")
+        self.queue.add(Waiting(event.job))
+
+    def _cancel(self, job_id: str) -> list[Action]:
+        if self.queue.has(job_id):
+            self.queue.remove(job_id)
+            return []
+        self.state.release(job_id)
+        return [Stop(job_id, "cancelled")]
+
+    def _decide(self, now_s: float) -> list[Action]:
+        """Commit plan after plan until the policy has nothing more to do."""
+        actions: list[Action] = []
+        while self.queue:
+            # The snapshot must not outlive the decision, or committing would have to copy the books.
+            plan = self.policy.plan(self.state.snapshot(now_s, self.queue))
+            if not plan.actions:
+                break
+            stopped = [self.state.find(a.job_id) for a in plan.actions if isinstance(a, Stop)]
+            self.state.commit(plan, now_s)
+            for running in stopped:
+                self._requeue(running, now_s)
+            for action in plan.actions:
+                if isinstance(action, Start):
+                    self.queue.remove(action.job.id)
+            actions += plan.actions
+        return actions
+
+    def _requeue(self, running: Running, now_s: float) -> None:
+        """Let a stopped job wait again, with the service it got remembered."""
+        self.queue.add(Waiting(running.job, attained_gpu_s(running, now_s)))

@@ -1,0 +1,110 @@
+"""Why a job sits where it sits: small notes taken when it is placed, told when somebody asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cranny.core.packing import fewest, largest_first
+from cranny.core.partition import lower_bound
+from cranny.core.traffic import parts, renumber, traffic
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+MEGA = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was free when a job was placed, as counts of machines; see `FreeMachines`."""
+
+    job: Job
+    cluster: Cluster
+    in_use_count: tuple[int, ...]
+    idle_count: tuple[int, ...]
+    opened: tuple[int, ...]  # idle machines that the placement opens
+    note: str  # what the policy wants said, such as the constraint that bound
+
+    def facts(self, placement: Placement) -> Mapping[str, object]:
+        """Return the reasons as plain values."""
+        gpus = len(placement.machines)
+        counts = placement.counts
+        least = fewest(gpus, self.in_use_count, self.idle_count)
+        moved = traffic(self.job, placement.machines)
+        return {
+            "gpus": gpus,
+            "ranks_on": {
+                self.cluster.machines[machine].name: [
+                    rank for rank, on in enumerate(placement.machines) if on == machine
+                ]
+                for machine in counts
+            },
+            "idle_machines_opened": len(self.opened),
+            "idle_machines_minimum": least.idle if least else None,
+            "machines_used": len(counts),
+            "machines_minimum": self._fewest_with_opened(gpus),
+            "spare_gpus": len(placement.spare),
+            "cross_machine_bytes": moved.cross_machine_bytes,
+            "cross_machine_bytes_bound": self._traffic_bound(placement),
+            "note": self.note,
+        }
+
+    def text(self, placement: Placement) -> str:
+        """Return the reasons as a person would say them."""
+        facts = self.facts(placement)
+        opened, used = facts["idle_machines_opened"], facts["machines_used"]
+        where = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in _ranks_on(facts).items())
+        onto = _count(len(set(placement.machines)), "machine")
+        bound = f"no map onto {onto} can be below {_megabytes(facts['cross_machine_bytes_bound'])}"
+        lines = [
+            f"job {self.job.id}: {facts['gpus']} workers on {_count(used, 'machine')} ({where})",
+            f"idle machines opened: {opened} (minimum {facts['idle_machines_minimum']})",
+            f"machines used: {used} (minimum {facts['machines_minimum']} with {opened} of them idle before)",
+            f"cross-machine traffic: {_megabytes(facts['cross_machine_bytes'])} an iteration ({bound})",
+        ]
+        if facts["spare_gpus"]:
+            lines.append(f"spare GPUs held: {facts['spare_gpus']}")
+        if self.note:
+            lines.append(self.note)
+        return "\n".join(lines)
+
+    def _fewest_with_opened(self, gpus: int) -> int:
+        """Return the fewest machines when as many idle ones may be opened as this placement does."""
+        sizes = largest_first(gpus, self.idle_count)[: len(self.opened)]
+        return len(sizes) + len(largest_first(gpus - sum(sizes), self.in_use_count))
+
+    def _traffic_bound(self, placement: Placement) -> float:
+        """Return bytes that no map onto as many machines, however empty, can go below."""
+        machines = len(set(placement.machines))
+        if machines == 1:
+            return 0.0
+        roomiest = max(machine.gpus for machine in self.cluster.machines)
+        local = renumber(placement.machines)
+        return sum(
+            lower_bound(what, (roomiest,) * machines)[0] * k_bytes
+            for what, k_bytes in parts(self.job, local)
+            if what.phases
+        )
+
+
+def _ranks_on(facts: Mapping[str, object]) -> Mapping[str, list[int]]:
+    return facts["ranks_on"]  # type: ignore[return-value]
+
+
+def _count(number: object, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _megabytes(count: object) -> str:
+    return f"{float(count) / MEGA:,.1f} MB"  # type: ignore[arg-type]
+
+
+def _ranks(ranks: list[int]) -> str:
+    """Write ranks short: 0-3, 8."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    spans = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"rank{'' if len(ranks) == 1 else 's'} {spans}"

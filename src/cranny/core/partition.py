@@ -1,0 +1,254 @@
+"""Which ranks share a machine, so that as little as possible crosses machines: a graph partition.
+
+Parts have room for `caps` ranks each and none may stay empty. The sizes of the parts come from a dynamic
+programme over a lower bound of what a part of c ranks must send outside; the ranks come from an order that
+suits the collective, cut into pieces, and then from swaps and moves as long as these help.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.model.collective import Pattern
+from cranny.model.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+# Beyond this many ranks a swap step costs more than it saves; the cut order alone is then used.
+REFINE_RANKS = 256
+REFINE_STEPS = 400
+# Gains below this share of K are rounding, not improvements.
+EPSILON = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The part of each rank, the share of K that crosses parts, and a lower bound of it."""
+
+    part: tuple[int, ...]
+    cross_share: float
+    bound: float
+
+
+@lru_cache(maxsize=512)
+def weights(pattern: Pattern) -> Floats:
+    """Return how much each two ranks exchange in all phases together, (ranks, ranks)."""
+    matrix = np.zeros((pattern.ranks, pattern.ranks))
+    pairs, shares = pattern.edges()
+    matrix[pairs[:, 0], pairs[:, 1]] = shares
+    matrix[pairs[:, 1], pairs[:, 0]] = shares
+    matrix.setflags(write=False)
+    return matrix
+
+
+@lru_cache(maxsize=512)
+def order(pattern: Pattern) -> tuple[int, ...]:
+    """Return the ranks so that those who talk most stand together."""
+    if pattern.collective == "halving-doubling":
+        return _halving_doubling_order(pattern.ranks)
+    if pattern.collective == "tree":
+        return tuple(_preorder(pattern.ranks))
+    return tuple(range(pattern.ranks))
+
+
+def _halving_doubling_order(n: int) -> tuple[int, ...]:
+    """Bit-reversed order: the first halving step moves most, so ranks that meet in it are neighbours.
+
+    A rank that folds into another for n not a power of two stands right beside it.
+    """
+    core = 1 << (n.bit_length() - 1)
+    extra, bits = n - core, core.bit_length() - 1
+    ranks = []
+    for place in range(core):
+        survivor = int(f"{place:0{bits}b}"[::-1], 2) if bits else 0
+        ranks += [2 * survivor, 2 * survivor + 1] if survivor < extra else [survivor + extra]
+    return tuple(ranks)
+
+
+def _preorder(n: int) -> list[int]:
+    """Depth-first order of the binary tree: subtrees stand together."""
+    ranks, stack = [], [0]
+    while stack:
+        rank = stack.pop()
+        ranks.append(rank)
+        stack += [child for child in (2 * rank + 2, 2 * rank + 1) if child < n]
+    return ranks
+
+
+@lru_cache(maxsize=512)
+def boundary(pattern: Pattern) -> tuple[float, ...]:
+    """Return for each c a lower bound of what c ranks send to the others; entry 0 is unused."""
+    n = pattern.ranks
+    matrix = weights(pattern)
+    if pattern.collective == "halving-doubling":
+        return _halving_doubling_boundary(n)
+    if pattern.collective == "ring" and n > 2:
+        edge = float(matrix[0, 1])
+        return (0.0, *([2 * edge] * (n - 1)), 0.0)
+    # Any graph: c ranks keep at most their c-1 heaviest edges each, and lose the rest.
+    heaviest = -np.sort(-matrix, axis=1)
+    degree = matrix.sum(axis=1)
+    lost = degree[:, None] - np.concatenate([np.zeros((n, 1)), np.cumsum(heaviest, axis=1)], axis=1)[:, :n]
+    cheapest = np.sort(lost, axis=0).cumsum(axis=0)  # [c-1, c-1]: the c ranks that lose least
+    return (0.0, *(max(0.0, float(cheapest[c - 1, c - 1])) for c in range(1, n + 1)))
+
+
+def _halving_doubling_boundary(n: int) -> tuple[float, ...]:
+    """Bound the boundary of c ranks of halving-doubling.
+
+    The phases form a cube whose edges weigh 1, 1/2, 1/4, ... by direction. No c corners of it have a smaller
+    boundary than the first c in bit-reversed order (Harper; tests check it by brute force). For n not a power
+    of two, c ranks are some corners and some ranks that fold into corners; a folded rank whose corner is
+    elsewhere sends 2 K.
+    """
+    core = 1 << (n.bit_length() - 1)
+    degree = 2 * (1 - 1 / core)
+    # The corner that comes k-th keeps an edge for each bit set in k: bit j weighs 2**-j.
+    kept = np.cumsum([sum(0.5**j for j in range(core.bit_length()) if k >> j & 1) for k in range(core)])
+    corners = np.arange(core + 1) * degree - 2 * np.concatenate([[0.0], kept])
+    bound = [0.0]
+    for c in range(1, n + 1):
+        options = (
+            corners[c - folded] + 2.0 * max(0, folded - (c - folded))
+            for folded in range(max(0, c - core), min(c, n - core) + 1)
+        )
+        bound.append(float(max(0.0, min(options))))
+    return tuple(bound)
+
+
+@lru_cache(maxsize=16384)
+def lower_bound(pattern: Pattern, caps: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+    """Return a bound of what must cross parts with room for `caps`, and the part sizes that reach it."""
+    n = pattern.ranks
+    if not len(caps) <= n <= sum(caps) or min(caps) < 1:
+        raise InputError(f"{n} ranks cannot be split into parts of 1 to {', '.join(map(str, caps))} ranks")
+    out = np.array(boundary(pattern))
+    best = np.full(n + 1, np.inf)  # least sum of boundaries when the parts so far hold k ranks
+    best[0] = 0.0
+    choices: list[Ints] = []
+    for cap in caps:
+        candidate = np.full((min(cap, n) + 1, n + 1), np.inf)
+        for c in range(1, min(cap, n) + 1):
+            candidate[c, c:] = best[: n + 1 - c] + out[c]
+        choice = candidate.argmin(axis=0)
+        choices.append(choice)
+        best = candidate[choice, np.arange(n + 1)]
+    sizes: list[int] = []
+    left = n
+    for choice in reversed(choices):
+        sizes.append(int(choice[left]))
+        left -= sizes[-1]
+    # Every edge between two parts lies in two boundaries.
+    return max(float(best[n]) / 2, _least_cut(pattern, caps)), tuple(reversed(sizes))
+
+
+def _least_cut(pattern: Pattern, caps: tuple[int, ...]) -> float:
+    """Return a bound by the number of edges that must be cut."""
+    n, matrix = pattern.ranks, weights(pattern)
+    if pattern.collective == "parameter-server" and n > 1:  # exact: only the server's part saves anything
+        return float(matrix[0, 1]) * (n - min(max(caps), n - len(caps) + 1))
+    # Cutting an edge makes at most one more piece of a graph.
+    cuts = len(caps) - _pieces(pattern)
+    return float(matrix[matrix > 0].min()) * cuts if cuts > 0 else 0.0
+
+
+@lru_cache(maxsize=512)
+def _pieces(pattern: Pattern) -> int:
+    """Count the groups of ranks that have nothing to do with each other."""
+    leader = list(range(pattern.ranks))
+
+    def find(rank: int) -> int:
+        while leader[rank] != rank:
+            leader[rank] = leader[leader[rank]]
+            rank = leader[rank]
+        return rank
+
+    for a, b in np.argwhere(weights(pattern)).tolist():
+        leader[find(a)] = find(b)
+    return sum(leader[rank] == rank for rank in range(pattern.ranks))
+
+
+@lru_cache(maxsize=16384)
+def split(pattern: Pattern, caps: tuple[int, ...]) -> Split:
+    """Divide the ranks among parts with room for `caps` so that little crosses; caps are largest first."""
+    bound, sizes = lower_bound(pattern, caps)
+    best = _cut(pattern, sizes, caps, bound)
+    for other in (_fill(pattern.ranks, caps), _level(pattern.ranks, caps)):
+        if best.cross_share <= bound + EPSILON:
+            break
+        if other != sizes:
+            best = min(best, _cut(pattern, other, caps, bound), key=lambda found: found.cross_share)
+    return best
+
+
+def _fill(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:
+    """Fill the first parts, leaving at least one rank for each of the rest."""
+    sizes = []
+    for later, cap in zip(range(len(caps) - 1, -1, -1), caps, strict=True):
+        sizes.append(min(cap, n - later))
+        n -= sizes[-1]
+    return tuple(sizes)
+
+
+def _level(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:
+    """Make the parts as equal as their room allows."""
+    sizes = [0] * len(caps)
+    rest = sorted(range(len(caps)), key=lambda part: caps[part])
+    for done, part in enumerate(rest):
+        sizes[part] = min(caps[part], -(-n // (len(caps) - done)))
+        n -= sizes[part]
+    return tuple(sizes)
+
+
+def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], bound: float) -> Split:
+    """Cut the collective's order into pieces of these sizes, largest first, then improve the pieces."""
+    part = np.empty(pattern.ranks, dtype=np.int64)
+    start = 0
+    ranks = np.array(order(pattern))
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        part[ranks[start : start + sizes[index]]] = index
+        start += sizes[index]
+    matrix = weights(pattern)
+    cross = _crossing(matrix, part)
+    if cross > bound + EPSILON and pattern.ranks <= REFINE_RANKS:
+        part = _improve(matrix, part, np.array(caps))
+        cross = _crossing(matrix, part)
+    return Split(tuple(part.tolist()), cross, bound)
+
+
+def _crossing(matrix: Floats, part: Ints) -> float:
+    return float(matrix[part[:, None] != part[None, :]].sum()) / 2
+
+
+def _improve(matrix: Floats, part: Ints, caps: Ints) -> Ints:
+    """Swap two ranks, or move one to a part with room, whichever saves most, while anything saves."""
+    part = part.copy()
+    n, parts = len(part), len(caps)
+    ranks = np.arange(n)
+    for _ in range(REFINE_STEPS):
+        member = np.zeros((n, parts))
+        member[ranks, part] = 1.0
+        to_part = matrix @ member  # (ranks, parts) what a rank exchanges with each part
+        own = to_part[ranks, part]
+        toward = to_part[:, part]  # (i, j) what i exchanges with j's part
+        saved = toward - own[:, None]
+        swap = saved + saved.T - 2 * matrix
+        swap[part[:, None] == part[None, :]] = -np.inf
+        move = to_part - own[:, None]
+        size = np.bincount(part, minlength=parts)
+        move[:, size >= caps] = -np.inf
+        move[size[part] <= 1] = -np.inf
+        move[ranks, part] = -np.inf
+        best_swap, best_move = int(swap.argmax()), int(move.argmax())
+        if max(swap.flat[best_swap], move.flat[best_move]) <= EPSILON:
+            break
+        if swap.flat[best_swap] >= move.flat[best_move]:
+            i, j = divmod(best_swap, n)
+            part[i], part[j] = part[j], part[i]
+        else:
+            i, target = divmod(best_move, parts)
+            part[i] = target
+    return part

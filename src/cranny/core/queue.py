@@ -1,0 +1,188 @@
+"""Queue orders: which waiting job is placed next. An order and a placer together are a policy."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from cranny.core.protocol import Placer
+from cranny.core.snapshot import Running, Snapshot, Waiting
+from cranny.core.traffic import communication
+from cranny.model.errors import unknown
+from cranny.model.job import Job
+from cranny.model.plan import Plan, Start, Stop
+
+ORDERS = {
+    "fifo": "first come, first served; the first that must wait holds up the others",
+    "sjf": "shortest job first, by the time it is said to take",
+    "las": "least attained service first, in levels of GPU-seconds (Tiresias); stops jobs of higher levels",
+    "backfill": "fifo, but later jobs may pass if they do not delay the first (EASY)",
+}
+
+# GPU-seconds at which a job falls to the next level of las, as Tiresias separates short from long jobs.
+LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
+# How many jobs behind the first are tried for backfill; schedulers bound this, as we do.
+BACKFILL_DEPTH = 100
+
+
+class Queued:
+    """Places waiting jobs one after the other in a given order."""
+
+    def __init__(self, placer: Placer, order: str = "fifo") -> None:
+        if order not in ORDERS:
+            raise unknown("queue order", order, ORDERS)
+        self.placer = placer
+        self.order = order
+        # The job found not to fit, and the state's version then: until that changes it cannot fit, save by
+        # stopping jobs, of which none more may be stopped before `_retry_s`.
+        self._stuck: tuple[Job | None, int] = (None, 0)
+        self._retry_s = 0.0
+
+    def key(self, waiting: Waiting) -> Any:
+        """Return what the queue is sorted by; ties keep the order of submission."""
+        if self.order == "sjf":
+            return waiting.job.duration_s if waiting.job.duration_s is not None else float("inf")
+        if self.order == "las":
+            return (las_level(waiting.attained_gpu_s), waiting.job.submit_s)
+        return waiting.job.submit_s
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Start the first job of the queue; if it must wait, see whether the order knows a way."""
+        if not view.waiting:
+            return Plan(view.version)
+        first = view.waiting[0]
+        job = first.job
+        stuck, version = self._stuck
+        if stuck is not job or version != view.version:
+            placement = self.placer.place(job, view)
+            if placement is not None:
+                return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
+            self._stuck = (job, view.version)
+            self._retry_s = view.now_s
+        if self.order == "las" and view.now_s >= self._retry_s:
+            return self._preempt(view)
+        if self.order == "backfill":
+            return self._backfill(view)
+        return Plan(view.version)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say why a job must wait: for itself, or for the first of the queue."""
+        if view.waiting and view.waiting[0].job.id != job.id and self.placer.place(job, view) is not None:
+            return f"behind job {view.waiting[0].job.id!r}, which is first in the queue"
+        return self.placer.why_wait(job, view)
+
+    def _preempt(self, view: Snapshot) -> Plan:
+        """Stop running jobs of higher levels, those that got most first, until the first job fits."""
+        first = view.waiting[0]
+        level = las_level(first.attained_gpu_s)
+        victims = [
+            (attained, running)
+            for running in view.running.values()
+            if las_level(attained := attained_gpu_s(running, view.now_s)) > level
+        ]
+        victims.sort(key=lambda victim: (-victim[0], victim[1].job.id))
+        stops: list[Stop] = []
+        trial = view
+        for _, running in victims:
+            stops.append(Stop(running.job.id, f"gave way to job {first.job.id!r}"))
+            trial = trial.without(running.job.id)
+            placement = self.placer.place(first.job, trial)
+            if placement is not None:
+                start = Start(first.job, placement, first.attained_gpu_s)
+                return Plan(view.version, (*stops, start))
+        self._retry_s = self._next_victim_s(level, view)
+        return Plan(view.version)
+
+    def _next_victim_s(self, level: int, view: Snapshot) -> float:
+        """Return when the next running job rises above a level, if it goes on running."""
+        if level >= len(LAS_LEVELS_GPU_S):
+            return math.inf
+        limit = LAS_LEVELS_GPU_S[level]
+        return min(
+            (
+                running.started_s + (limit - running.attained_gpu_s) / running.job.gpus
+                for running in view.running.values()
+                if attained_gpu_s(running, view.now_s) < limit
+            ),
+            default=math.inf,
+        )
+
+    def _backfill(self, view: Snapshot) -> Plan:
+        """Start a later job that ends before the first could start, or leaves enough GPUs for it."""
+        reserved = reservation(view.waiting[0].job, view)
+        if reserved is None:
+            return Plan(view.version)
+        for waiting in view.waiting[1 : 1 + BACKFILL_DEPTH]:
+            if not _may_pass(waiting, reserved, view, waiting.job.gpus, 0.0):
+                continue  # not even where it runs best
+            placement = self.placer.place(waiting.job, view)
+            if placement is None:
+                continue
+            held = len(placement.machines) + len(placement.spare)
+            comm_s = communication(view.cluster, waiting.job, placement.machines).comm_s
+            if _may_pass(waiting, reserved, view, held, comm_s):
+                return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
+        return Plan(view.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """When the first job of the queue can start at the latest, and the GPUs that will then be left over."""
+
+    start_s: float
+    extra_gpus: int
+
+
+def reservation(job: Job, view: Snapshot) -> Reservation | None:
+    """Count the GPUs that come free as running jobs end, until there are enough; None if that is unknown.
+
+    EASY counts GPUs only, not where they are, as batch schedulers do.
+    """
+    free = view.offer(job).gpus
+    ends = sorted(
+        (
+            running.started_s
+            + remaining_s(running.job, running.attained_gpu_s, running.communication.comm_s),
+            _returned_gpus(running, job, view),
+        )
+        for running in view.running.values()
+        if running.job.duration_s is not None
+    )
+    for end_s, gpus in ends:
+        free += gpus
+        if free >= job.gpus:
+            return Reservation(max(end_s, view.now_s), free - job.gpus)
+    return None
+
+
+def _may_pass(waiting: Waiting, reserved: Reservation, view: Snapshot, gpus: int, comm_s: float) -> bool:
+    """Say whether a job that holds `gpus` GPUs ends before the first job starts, or fits beside it."""
+    end_s = view.now_s + remaining_s(waiting.job, waiting.attained_gpu_s, comm_s)
+    return end_s <= reserved.start_s or gpus <= reserved.extra_gpus
+
+
+def remaining_s(job: Job, attained_gpu_s: float, comm_s: float) -> float:
+    """Return how long a job still runs if each iteration communicates for `comm_s`; infinite if unknown."""
+    if job.duration_s is None:
+        return math.inf
+    whole_s = job.duration_s * (1 + comm_s / job.profile.iteration_s)
+    return max(0.0, whole_s - attained_gpu_s / job.gpus)
+
+
+def _returned_gpus(running: Running, job: Job, view: Snapshot) -> int:
+    """Count the GPUs that `job` may have when a running job ends."""
+    machines = view.cluster.machines
+    return sum(
+        gpus.bit_count()
+        for machine, gpus in running.held.items()
+        if view.is_up(machine) and job.gpu_type in (None, machines[machine].gpu_type)
+    )
+
+
+def attained_gpu_s(running: Running, now_s: float) -> float:
+    """Return the GPU-seconds that a job has had, in this run and those before."""
+    return running.attained_gpu_s + (now_s - running.started_s) * running.job.gpus
+
+
+def las_level(attained: float) -> int:
+    """Return the level of a job by its attained service; a lower level goes first."""
+    return sum(attained >= limit for limit in LAS_LEVELS_GPU_S)

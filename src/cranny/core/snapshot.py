@@ -1,0 +1,197 @@
+"""A read-only view of a cluster at one moment: all that a policy may look at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.core.evidence import Seen
+from cranny.core.traffic import Communication
+from cranny.model.cluster import Cluster, mask_of
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job that holds GPUs."""
+
+    job: Job
+    placement: Placement
+    held: dict[int, int]  # machine -> its GPUs, as bits
+    communication: Communication
+    started_s: float
+    attained_gpu_s: float = 0.0  # in earlier runs
+    shift_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job in the queue, and the GPU-seconds it got before it was stopped."""
+
+    job: Job
+    attained_gpu_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Books:
+    """The per-machine and per-link records that a state writes and its snapshots read."""
+
+    free: list[int]  # (machines,) GPUs that can be given out; none on a machine that is down
+    slots: list[int]  # (machines,) GPUs that no job holds, as bits
+    link_use_gbps: list[float]  # (nodes,)
+    link_users: list[int]  # (nodes,)
+    running: dict[str, Running]
+    down: int = 0  # machines that take no jobs, as bits
+
+    def copy(self) -> "Books":
+        """Copy everything that is ever written to."""
+        return Books(
+            self.free.copy(),
+            self.slots.copy(),
+            self.link_use_gbps.copy(),
+            self.link_users.copy(),
+            self.running.copy(),
+            self.down,
+        )
+
+
+class Lease:
+    """Held by every snapshot that still shares the state's books; when none is left, no copy is needed."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeMachines:
+    """Machines by what they have to give: sets of machines, and how many are in each.
+
+    `in_use[f]` are the non-idle machines with f GPUs free, `idle[g]` the idle machines of g GPUs.
+    """
+
+    in_use: tuple[int, ...]
+    idle: tuple[int, ...]
+    in_use_count: tuple[int, ...]
+    idle_count: tuple[int, ...]
+
+    def only(self, machines: int) -> "FreeMachines":
+        """Keep only the machines of a set."""
+        in_use = tuple(group & machines for group in self.in_use)
+        idle = tuple(group & machines for group in self.idle)
+        return FreeMachines(
+            in_use,
+            idle,
+            tuple(group.bit_count() for group in in_use),
+            tuple(group.bit_count() for group in idle),
+        )
+
+    @property
+    def gpus(self) -> int:
+        """All free GPUs."""
+        return self.gpus_in_use + sum(size * count for size, count in enumerate(self.idle_count))
+
+    @property
+    def gpus_in_use(self) -> int:
+        """Free GPUs on non-idle machines."""
+        return sum(size * count for size, count in enumerate(self.in_use_count))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The cluster as it was when the snapshot was taken; what happens later does not show."""
+
+    cluster: Cluster
+    version: int
+    now_s: float
+    waiting: Sequence[Waiting]  # the queue in the policy's order; valid while the policy plans
+    machines: FreeMachines
+    _books: Books
+    _lease: Lease = field(repr=False)
+
+    @property
+    def free(self) -> npt.NDArray[np.int64]:
+        """Free GPUs of each machine, (machines,)."""
+        free = np.array(self._books.free, dtype=np.int64)
+        free.setflags(write=False)
+        return free
+
+    @property
+    def running(self) -> Mapping[str, Running]:
+        """Running jobs by id."""
+        return MappingProxyType(self._books.running)
+
+    def free_on(self, machine: int) -> int:
+        """Return the free GPUs of one machine."""
+        return self._books.free[machine]
+
+    def slots_on(self, machine: int) -> int:
+        """Return which GPUs of a machine are free, as bits; none when the machine is down."""
+        return self._books.slots[machine] if self._books.free[machine] else 0
+
+    def is_up(self, machine: int) -> bool:
+        """Say whether a machine takes jobs."""
+        return not self._books.down >> machine & 1
+
+    def is_idle(self, machine: int) -> bool:
+        """Say whether no GPU of a machine is held."""
+        return self._books.slots[machine] == (1 << self.cluster.machines[machine].gpus) - 1
+
+    def offer(self, job: Job) -> FreeMachines:
+        """Return the machines that may be given to a job: those with its type of GPU, if it names one."""
+        if job.gpu_type is None:
+            return self.machines
+        of_type = (i for i, machine in enumerate(self.cluster.machines) if machine.gpu_type == job.gpu_type)
+        return self.machines.only(mask_of(of_type))
+
+    def link_free_gbps(self, link: int) -> float:
+        """Return what running jobs leave of a link."""
+        return max(0.0, self.cluster.uplink_gbps[link] - self._books.link_use_gbps[link])
+
+    def link_use_gbps(self, link: int) -> float:
+        """Return the mean rate that running jobs put on a link."""
+        return self._books.link_use_gbps[link]
+
+    def narrowest(self, a: int, b: int) -> int:
+        """Return the link between two different machines with the least bandwidth left."""
+        up, down = self.cluster.paths[a], self.cluster.paths[b]
+        shared = set(up) & set(down)
+        route = [link for link in (*up, *down) if link not in shared]
+        return min(route, key=self.link_free_gbps)
+
+    def bandwidth_gbps(self, a: int, b: int) -> float:
+        """Return what running jobs leave between two machines: Titan's P(s, s')."""
+        return self.link_free_gbps(self.narrowest(a, b))
+
+    def placement(
+        self,
+        job: Job,
+        machines: tuple[int, ...],
+        *,
+        spare: tuple[int, ...] = (),
+        gpus: tuple[int, ...] | None = None,
+        note: str = "",
+    ) -> Placement:
+        """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
+        opened = tuple([machine for machine in dict.fromkeys(machines + spare) if self.is_idle(machine)])
+        offer = self.machines if job.gpu_type is None else self.offer(job)
+        seen = Seen(job, self.cluster, offer.in_use_count, offer.idle_count, opened, note)
+        return Placement(machines, spare, gpus, seen)
+
+    def without(self, job_id: str) -> "Snapshot":
+        """Return the view as it would be with this job stopped."""
+        from cranny.core.state import ClusterState
+
+        state = ClusterState.resume(self)
+        state.release(job_id)
+        return state.snapshot(self.now_s, self.waiting)
+
+    def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":
+        """Return the view as it would be with this placement made."""
+        from cranny.core.state import ClusterState  # the state is the only writer, also of what-ifs
+
+        state = ClusterState.resume(self)
+        job = job or Job(id="what-if", gpus=len(placement.machines))
+        state.place(job, placement, self.now_s)
+        return state.snapshot(self.now_s, self.waiting)

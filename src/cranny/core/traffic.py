@@ -1,0 +1,231 @@
+"""What a job's communication costs on the machines it is placed on.
+
+Costs depend on who sits with whom and on the links between, not on which machines these are. So a placement
+is first reduced to its *shape*: machines numbered in order of first use, and the links above them likewise.
+Costs of a shape are worked out once, per byte of gradient, and remembered.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from cranny.model.cluster import Cluster
+from cranny.model.collective import Pattern, Phase, hierarchical, pattern
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+
+BITS_PER_BYTE = 8
+GIGA = 1e9
+# Megatron-style tensor parallelism reduces activations twice in the forward and twice in the backward pass.
+TP_REDUCTIONS_PER_LAYER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that one iteration (one allreduce, for a data-parallel job) moves between machines."""
+
+    cross_machine_bytes: float
+    machines: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeShape:
+    """Links above the machines of a placement: their local numbers, per machine, and their capacities."""
+
+    paths: tuple[tuple[int, ...], ...]
+    gbps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one pattern costs on one shape, for each byte of K."""
+
+    cross_share: float
+    comm_s: float
+    link_share: tuple[float, ...]  # busier direction of each local link, summed over the phases
+    peaks: tuple[tuple[int, int, float], ...]  # largest share between two machines in any one phase
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """What a job's communication costs where it is placed."""
+
+    cross_bytes: float
+    comm_s: float
+    link_gbps: dict[int, float]  # mean rate on each link while the job trains
+
+
+SILENT = Communication(0.0, 0.0, {})
+
+
+def renumber(machines: Sequence[int]) -> tuple[int, ...]:
+    """Return the machines numbered 0, 1, ... in order of first use."""
+    number: dict[int, int] = {}
+    return tuple([number.setdefault(machine, len(number)) for machine in machines])
+
+
+def parts(job: Job, local: tuple[int, ...]) -> tuple[tuple[Pattern, float], ...]:
+    """Return the patterns that a job runs in each iteration, and the K of each in bytes."""
+    profile = job.profile
+    if job.tp == job.pp == 1:
+        if job.collective == "hierarchical":
+            return ((hierarchical(local), profile.grad_bytes),)
+        return ((pattern(job.collective, job.gpus), profile.grad_bytes),)
+    layers = max(1, round(profile.layers / job.pp))
+    return (
+        (_replicas(job.collective, job.dp, job.tp, job.pp), profile.grad_bytes / (job.tp * job.pp)),
+        (_shards(job.dp, job.tp, job.pp, layers), profile.activation_bytes),
+        (_stages(job.dp, job.tp, job.pp), profile.activation_bytes / job.tp),
+    )
+
+
+def _together(name: str, ranks: int, groups: Sequence[tuple[Phase, ...]]) -> Pattern:
+    """Run the same collective in several groups of ranks at once."""
+    phases = tuple(
+        Phase(sum((phase.pairs for phase in side_by_side), ()), first.share, first.exchange, first.times)
+        for side_by_side in zip(*groups, strict=True)
+        for first in side_by_side[:1]
+    )
+    return Pattern(name, ranks, phases)
+
+
+@lru_cache(maxsize=1024)
+def _replicas(collective: str, dp: int, tp: int, pp: int) -> Pattern:
+    """Gradients: one collective over the replicas of each shard of each stage."""
+    groups = [
+        pattern(collective, dp).over((stage * dp + replica) * tp + shard for replica in range(dp))
+        for stage in range(pp)
+        for shard in range(tp)
+    ]
+    # Its own name: bounds that hold for one collective over all ranks do not hold for groups of them.
+    return _together(f"grouped {collective}", dp * tp * pp, groups)
+
+
+@lru_cache(maxsize=1024)
+def _shards(dp: int, tp: int, pp: int, layers: int) -> Pattern:
+    """Activations of tensor parallelism: ring allreduces over the shards, layer by layer."""
+    ring = pattern("ring", tp)
+    groups = [ring.over(range(first, first + tp)) for first in range(0, dp * tp * pp, tp)]
+    once = _together("tensor-parallel", dp * tp * pp, groups)
+    times = TP_REDUCTIONS_PER_LAYER * layers
+    phases = tuple(Phase(p.pairs, p.share, p.exchange, p.times * times) for p in once.phases)
+    return Pattern("tensor-parallel", once.ranks, phases)
+
+
+@lru_cache(maxsize=1024)
+def _stages(dp: int, tp: int, pp: int) -> Pattern:
+    """Activations of pipeline parallelism: forward to the next stage, gradients back."""
+    width = dp * tp
+    hops = tuple((rank, rank + width) for rank in range(width * (pp - 1)))
+    back = tuple((b, a) for a, b in hops)
+    phases = (Phase(hops, 1.0, exchange=False), Phase(back, 1.0, exchange=False)) if hops else ()
+    return Pattern("pipeline-parallel", width * pp, phases)
+
+
+def tree_shape(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tuple[int, ...]]:
+    """Return the shape of the links above these distinct machines, and the link behind each local number."""
+    number: dict[int, int] = {}
+    every_path, capacity = cluster.paths, cluster.uplink_gbps
+    paths = tuple(
+        [
+            tuple([number.setdefault(link, len(number)) for link in every_path[machine]])
+            for machine in machines
+        ]
+    )
+    links = tuple(number)
+    return TreeShape(paths, tuple([capacity[link] for link in links])), links
+
+
+@lru_cache(maxsize=65536)
+def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
+    """Work out what a pattern costs when rank i sits on local machine `local[i]`."""
+    machines, links = len(shape.paths), len(shape.gbps)
+    seat = np.array(local)
+    below = np.zeros((links, machines))  # 1 where a machine hangs below a link
+    for machine, path in enumerate(shape.paths):
+        below[list(path), machine] = 1.0
+    s_per_share = BITS_PER_BYTE / (np.array(shape.gbps) * GIGA)
+    cross_share, comm_s = 0.0, 0.0
+    link_share = np.zeros(links)
+    peak = np.zeros((machines, machines))
+    for phase in what.phases:
+        a, b = seat[np.array(phase.pairs).T]
+        apart = a != b
+        cross_share += float(apart.sum()) * phase.share * phase.times
+        sent = np.zeros((machines, machines))
+        np.add.at(sent, (a[apart], b[apart]), phase.share)
+        if phase.exchange:
+            sent += sent.T
+        up = ((below @ sent) * (1 - below)).sum(axis=1)
+        down = ((below @ sent.T) * (1 - below)).sum(axis=1)
+        busier = np.maximum(up, down)
+        link_share += busier * phase.times
+        comm_s += float((busier * s_per_share).max(initial=0.0)) * phase.times
+        peak = np.maximum(peak, np.maximum(sent, sent.T))
+    peaks = tuple((int(i), int(j), float(peak[i, j])) for i, j in np.argwhere(np.triu(peak)))
+    return Cost(cross_share, comm_s, tuple(link_share.tolist()), peaks)
+
+
+@lru_cache(maxsize=65536)
+def _cross_share(what: Pattern, local: tuple[int, ...]) -> float:
+    """Share of K that crosses machines, whatever the links."""
+    seat = np.array(local)
+    total = 0.0
+    for phase in what.phases:
+        a, b = seat[np.array(phase.pairs).T]
+        total += float((a != b).sum()) * phase.share * phase.times
+    return total
+
+
+def traffic(job: Job, machines: Sequence[int]) -> Traffic:
+    """Return what one iteration of a job moves between machines, given the machine of each rank."""
+    if len(machines) != job.gpus:
+        raise InputError(f"job {job.id!r} has {job.gpus} ranks, but {len(machines)} machines were given")
+    local = renumber(machines)
+    used = max(local) + 1
+    if used == 1:
+        return Traffic(0.0, 1)
+    crossing = sum(_cross_share(what, local) * k_bytes for what, k_bytes in parts(job, local))
+    return Traffic(crossing, used)
+
+
+def communication(cluster: Cluster, job: Job, machines: Sequence[int]) -> Communication:
+    """Return what a job's communication costs on these machines, in time and on each link."""
+    distinct = dict.fromkeys(machines)
+    if len(distinct) == 1:
+        return SILENT
+    local = renumber(machines)
+    shape, links = tree_shape(cluster, tuple(distinct))
+    costs = [(cost(what, local, shape), k_bytes) for what, k_bytes in parts(job, local)]
+    comm_s = sum(each.comm_s * k_bytes for each, k_bytes in costs)
+    gbps_per_byte = BITS_PER_BYTE / GIGA / (job.profile.iteration_s + comm_s)
+    link_gbps = {}
+    for number, link in enumerate(links):
+        moved = sum(each.link_share[number] * k_bytes for each, k_bytes in costs)
+        if moved:
+            link_gbps[link] = moved * gbps_per_byte
+    cross_bytes = sum(each.cross_share * k_bytes for each, k_bytes in costs)
+    return Communication(cross_bytes, comm_s, link_gbps)
+
+
+@lru_cache(maxsize=4096)
+def _merged(weighted: tuple[tuple[Pattern, float], ...]) -> Pattern:
+    unit = weighted[0][1] or 1.0
+    phases = tuple(
+        Phase(phase.pairs, phase.share * k_bytes / unit, phase.exchange, phase.times)
+        for what, k_bytes in weighted
+        for phase in what.phases
+    )
+    return Pattern("hybrid", weighted[0][0].ranks, phases)
+
+
+def exchange_graph(job: Job) -> Pattern:
+    """Return as one pattern all that a job's ranks exchange, for choosing which ranks share a machine."""
+    if job.collective == "hierarchical":
+        # Only one rank of each machine talks to the outside, so any map is as good as the ranks in order.
+        return pattern("ring", job.gpus)
+    if job.tp == job.pp == 1:
+        return pattern(job.collective, job.gpus)
+    return _merged(parts(job, ()))

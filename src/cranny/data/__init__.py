@@ -1,0 +1,1 @@
+"""Measured numbers that ship with cranny, each file with its source."""

@@ -1,0 +1,1 @@
+"""Frozen values: what the rest of cranny talks about."""

@@ -1,0 +1,94 @@
+"""A training job: how many GPUs it wants and how its workers talk."""
+
+import math
+from dataclasses import dataclass, field
+
+from cranny.model.collective import COLLECTIVES
+from cranny.model.errors import InputError, unknown
+from cranny.model.number import MAX_GPUS, seconds, whole
+from cranny.model.profile import ModelProfile, library
+
+__all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # whoever makes jobs checks numbers in the same way
+
+# Stands for the profile of a job that only names its model.
+_BY_NAME = ModelProfile(name="", grad_bytes=1.0, iteration_ms=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of `gpus` workers, one GPU each, that starts with all of them or not at all.
+
+    `duration_s` is the running time when all workers share one machine; the placement's communication comes
+    on top. `model` is a name of the library, or a `ModelProfile`, whose name it then becomes. Ranks are
+    numbered with tensor parallelism fastest, then data, then pipeline:
+    rank = (stage * dp + replica) * tp + shard.
+    """
+
+    id: str
+    gpus: int
+    model: str | ModelProfile = "resnet50"
+    collective: str = "halving-doubling"
+    submit_s: float = 0.0
+    duration_s: float | None = None
+    tp: int = 1
+    pp: int = 1
+    batch: int | None = None
+    tenant: str = ""
+    gpu_type: str | None = None
+    profile: ModelProfile = field(default=_BY_NAME, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        # Traces hold millions of jobs: values of the right type and range pass with one comparison each.
+        if type(self.id) is not str or not self.id:
+            raise InputError(f"a job's id must be a non-empty string, not {self.id!r}")
+        if type(self.gpus) is not int or not 0 < self.gpus <= MAX_GPUS:
+            _put(self, "gpus", whole(self.gpus, f"job {self.id!r}: gpus"))
+        if type(self.submit_s) is not float or not 0 <= self.submit_s < math.inf:
+            _put(self, "submit_s", seconds(self.submit_s, f"job {self.id!r}: submit_s"))
+        duration_s = self.duration_s
+        if duration_s is not None and (type(duration_s) is not float or not 0 <= duration_s < math.inf):
+            _put(self, "duration_s", seconds(duration_s, f"job {self.id!r}: duration_s"))
+        if self.collective not in COLLECTIVES:
+            raise unknown("collective", self.collective, COLLECTIVES)
+        if type(self.tp) is not int or type(self.pp) is not int or self.tp != 1 or self.pp != 1:
+            self._check_groups()
+        if self.gpu_type is not None and type(self.gpu_type) is not str:
+            raise InputError(f"job {self.id!r}: gpu_type must be a string, not {self.gpu_type!r}")
+        profile = self.profile
+        if profile is _BY_NAME or profile.name != self.model or self.batch not in (None, profile.batch):
+            self._find_profile()
+
+    def _check_groups(self) -> None:
+        """Check the degrees of tensor and pipeline parallelism."""
+        _put(self, "tp", whole(self.tp, f"job {self.id!r}: tp"))
+        _put(self, "pp", whole(self.pp, f"job {self.id!r}: pp"))
+        if self.gpus % (self.tp * self.pp):
+            raise InputError(
+                f"job {self.id!r}: {self.gpus} GPUs cannot be split into tp {self.tp} x pp {self.pp} groups"
+            )
+        if self.collective == "hierarchical" and self.tp * self.pp > 1:
+            raise InputError(f"job {self.id!r}: a hierarchical collective cannot be combined with tp or pp")
+
+    def _find_profile(self) -> None:
+        """Take the profile that `model` is or names, at the wanted batch."""
+        model, batch = self.model, self.batch
+        if batch is not None:
+            batch = whole(batch, f"job {self.id!r}: batch")
+            _put(self, "batch", batch)
+        if isinstance(model, str):
+            _put(self, "profile", library()[model] if batch is None else library().at(model, batch))
+        elif not isinstance(model, ModelProfile):
+            raise InputError(f"job {self.id!r}: model must be a name or a ModelProfile, not {model!r}")
+        elif batch not in (None, model.batch):
+            raise InputError(f"job {self.id!r}: its profile is for batch {model.batch}, not {batch}")
+        else:
+            _put(self, "profile", model)
+            _put(self, "model", model.name)
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel replicas of the model."""
+        return self.gpus // (self.tp * self.pp)
+
+
+_put = object.__setattr__  # how a frozen value is put right while it is made

@@ -1,0 +1,55 @@
+"""Checks of numbers that come from outside, with one line that says what is wrong."""
+
+import math
+import operator
+from typing import SupportsFloat
+
+from cranny.model.errors import InputError
+
+# More GPUs than any cluster has; larger numbers are slips of the pen.
+MAX_GPUS = 1_000_000
+
+
+def whole(value: object, what: str, least: int = 1, most: int = MAX_GPUS) -> int:
+    """Return `value` as an int if it is a whole number in range, or say what is wrong with it."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = int(value) if isinstance(value, float) and value.is_integer() else least - 1
+    if isinstance(value, bool) or not least <= number <= most:
+        raise InputError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+    return number
+
+
+def positive(value: object, what: str) -> float:
+    """Return `value` as a finite number above zero, or say what is wrong with it."""
+    number = _real(value)
+    if not 0 < number < math.inf:
+        raise InputError(f"{what} must be a positive number, not {value!r}")
+    return number
+
+
+def not_negative(value: object, what: str) -> float:
+    """Return `value` as a finite number of zero or more, or say what is wrong with it."""
+    number = _real(value)
+    if not 0 <= number < math.inf:
+        raise InputError(f"{what} must be a number, zero or more, not {value!r}")
+    return number
+
+
+def seconds(value: object, what: str) -> float:
+    """Return `value` as a finite, non-negative number of seconds, or say what is wrong with it."""
+    number = _real(value)
+    if not 0 <= number < math.inf:
+        raise InputError(f"{what} must be a number of seconds, zero or more, not {value!r}")
+    return number
+
+
+def _real(value: object) -> float:
+    """Return any kind of real number as a float, and NaN for everything else."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        return math.nan
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):
+        return math.nan

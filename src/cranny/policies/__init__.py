@@ -1,0 +1,80 @@
+"""The policies, by name. A policy is one file; adding one means adding a line to this table."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from cranny.core.protocol import Placer, Policy
+from cranny.model.errors import CrannyError, InputError, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a policy is found and what it does."""
+
+    path: str  # module:class, imported when asked for
+    about: str
+    paper: str
+    order: str = "fifo"  # the queue order that its paper uses
+
+
+TABLE: dict[str, Entry] = {
+    "titan": Entry(
+        "cranny.policies.titan:Titan",
+        "fewest idle machines opened, then fewest machines, then least cross-machine traffic",
+        "Titan, ICNP'24",
+    ),
+    "best-fit": Entry(
+        "cranny.policies.best_fit:BestFit",
+        "the machine that the job fills most tightly; large jobs take the emptiest machines",
+        "textbook; what Titan's paper says of ElasticFlow",
+    ),
+    "elasticflow": Entry(
+        "cranny.policies.elasticflow:ElasticFlow",
+        "powers of two, buddy blocks; a job of 5 holds 8 GPUs",
+        "ElasticFlow, ASPLOS'23",
+    ),
+    "consolidate-idle": Entry(
+        "cranny.policies.consolidate_idle:ConsolidateIdle",
+        "as few machines as the job could have, idle ones first; otherwise it waits",
+        "Titan's ElasticFlow baseline, ICNP'24",
+    ),
+    "hived": Entry(
+        "cranny.policies.hived:HiveD",
+        "virtual clusters of buddy cells; a tenant never takes cells of another",
+        "HiveD, OSDI'20",
+    ),
+    "fragments-first": Entry(
+        "cranny.policies.fragments_first:FragmentsFirst",
+        "fill scattered free GPUs exactly before anything else",
+        "Titan's HiveD baseline, ICNP'24",
+    ),
+    "tiresias": Entry(
+        "cranny.policies.tiresias:Tiresias",
+        "consolidate models with skewed tensors, spread the others",
+        "Tiresias, NSDI'19",
+        order="las",
+    ),
+    "random": Entry("cranny.policies.random:Random", "any free GPUs", "the usual yardstick"),
+    "exact": Entry(
+        "cranny.exact.nimp:Exact",
+        "Titan's problem solved to the optimum by CP-SAT; small clusters only",
+        "Titan, ICNP'24, Eq. 1",
+    ),
+}
+
+
+def policy(name: str, **options: Any) -> Placer | Policy:
+    """Make a policy by name; options go to its constructor."""
+    if name not in TABLE:
+        raise unknown("policy", name, TABLE)
+    module, _, made = TABLE[name].path.partition(":")
+    try:
+        factory = getattr(import_module(module), made)
+    except ModuleNotFoundError as error:
+        raise CrannyError(f"policy {name!r} needs {error.name!r}: pip install 'cranny[exact]'") from None
+    try:
+        chosen: Placer | Policy = factory(**options)
+    except TypeError as error:
+        raise InputError(f"policy {name!r}: {error}") from None
+    return chosen

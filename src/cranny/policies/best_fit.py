@@ -1,0 +1,36 @@
+"""True best fit: the machine that a job fills most tightly.
+
+Titan's paper describes its ElasticFlow baseline as best fit, but its figures are those of `consolidate-idle`.
+This is best fit as textbooks have it.
+"""
+
+from cranny.core.machine_set import lowest
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+class BestFit:
+    """Put a job on the machine with the least free GPUs that still holds it; split it only if none does."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Take the tightest machine for what is left of the job, else the emptiest one whole, and repeat."""
+        offer = view.offer(job)
+        groups = [used | idle for used, idle in zip(offer.in_use, offer.idle, strict=True)]
+        ranks: list[int] = []
+        while len(ranks) < job.gpus:
+            left = job.gpus - len(ranks)
+            size = next((free for free in range(left, len(groups)) if groups[free]), None)
+            if size is None:
+                size = next((free for free in range(len(groups) - 1, 0, -1) if groups[free]), None)
+            if size is None:
+                return None
+            machine = lowest(groups[size])
+            groups[size] ^= 1 << machine
+            ranks += [machine] * min(left, size)
+        return view.placement(job, tuple(ranks))
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Best fit waits only when GPUs are short."""
+        return lacks_gpus(job, view) or "nothing holds it up"

@@ -1,0 +1,38 @@
+"""Fragments first: what Titan's paper measures as HiveD.
+
+J. Fang et al., "Non-Idle Machine-Aware Worker Placement ...", ICNP 2024, Sec. II-B and Fig. 1(b): scattered free
+GPUs are used before anything else, and in the example a job of 4 takes the fragments of 3 and 1 that it fills
+completely. Hence the rule: the largest fragment that the job fills, again and again; if the rest is smaller
+than every fragment, the smallest; idle machines last. Ranks follow in order, without regard to traffic.
+"""
+
+from cranny.core.machine_set import lowest
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+class FragmentsFirst:
+    """Fill fragments of non-idle machines exactly, however many machines that takes."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Take fragments, then idle machines, until every rank has a GPU."""
+        offer = view.offer(job)
+        ranks: list[int] = []
+        for groups in (list(offer.in_use), list(offer.idle)):
+            while len(ranks) < job.gpus:
+                left = job.gpus - len(ranks)
+                size = next((free for free in range(min(left, len(groups) - 1), 0, -1) if groups[free]), None)
+                if size is None:
+                    size = next((free for free in range(left + 1, len(groups)) if groups[free]), None)
+                if size is None:
+                    break
+                machine = lowest(groups[size])
+                groups[size] ^= 1 << machine
+                ranks += [machine] * min(left, size)
+        return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Fragments first waits only when GPUs are short."""
+        return lacks_gpus(job, view) or "nothing holds it up"

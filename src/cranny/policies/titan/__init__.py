@@ -1,0 +1,185 @@
+"""Titan: place a job so that it opens no idle machine it does not need.
+
+J. Fang, G. Zhao, H. Xu, L. Luo, Z. Yao, A. Xie, "Non-Idle Machine-Aware Worker Placement for Efficient
+Distributed Training in GPU Clusters", ICNP 2024.
+
+Symbols of the paper and their names here:
+    N, n                 the ranks of the job, one of them
+    S_f, S_n             `offer.in_use`, `offer.idle`: non-idle and idle machines
+    R_s                  free GPUs of machine s
+    C[t, n, n']          `share * k_bytes`: what two ranks exchange in phase t
+    P[s, s']             `view.bandwidth_gbps(s, s')`: what running jobs leave between two machines
+    O1, O2               `Fewest.idle`, `Fewest.machines`: idle machines opened, machines used at all
+
+Departure: Algorithms 1-3 merge worker sets greedily and, as printed, would fill idle machines first. Without the
+bandwidth constraint (O1, O2) has a closed form (`core.packing`), so we start from the optimum, give the ranks
+the map with the least traffic we can find (`core.partition`; the paper's Fig. 1 does this, its pseudo-code does
+not say how), and search only where the bandwidth constraint forbids that.
+
+Departure: C is bytes and P a rate in the paper. We read the constraint as: what two machines exchange in a phase
+must pass within `phase_budget_s`. One second, the default, is the paper's inequality taken by its numbers.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from cranny.core.machine_set import lowest, members
+from cranny.core.packing import Fewest, fewest, fewest_with
+from cranny.core.partition import split
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import FreeMachines, Snapshot
+from cranny.core.traffic import exchange_graph
+from cranny.model.cluster import mask_of
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.policies.titan.bandwidth import Bandwidth
+from cranny.policies.titan.search import Found, search
+
+# Single racks that are tried when links between racks are too busy.
+RACKS_TRIED = 4
+
+
+class Titan:
+    """Fewest idle machines, then fewest machines, then least traffic, within the bandwidth that is left."""
+
+    def __init__(self, phase_budget_s: float = 1.0, search_nodes: int = 20_000) -> None:
+        if not phase_budget_s > 0:
+            raise InputError(f"phase_budget_s must be positive, not {phase_budget_s!r}")
+        self.bandwidth = Bandwidth(phase_budget_s)
+        self.search_nodes = search_nodes
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
+        offer = view.offer(job)
+        tight = _tightest(offer.in_use, job.gpus)
+        if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
+            return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
+        least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
+        if least is None:
+            return None
+        machines = _map(job, view, offer, least)
+        blocked = self.bandwidth.blocked_link(job, view, machines)
+        if blocked is None:
+            return view.placement(job, machines)
+        note = f"bandwidth constraint: {_left(view, blocked)}"
+        found = self._within_bandwidth(job, view, offer, least)
+        return view.placement(job, found, note=note) if found else None
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say that GPUs are short, or which link is too busy."""
+        short = lacks_gpus(job, view)
+        if short:
+            return short
+        offer = view.offer(job)
+        least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
+        if least is None:
+            return "nothing holds it up"
+        blocked = self.bandwidth.blocked_link(job, view, _map(job, view, offer, least))
+        if blocked is None:
+            return "nothing holds it up"
+        scattered = "" if any(_racks(job, view, offer)) else "fits only across racks: "
+        return scattered + _left(view, blocked)
+
+    def _within_bandwidth(
+        self, job: Job, view: Snapshot, offer: FreeMachines, least: Fewest
+    ) -> tuple[int, ...] | None:
+        """Look for a placement within the bandwidth when the first choice is not."""
+        best: Found | None = None
+        for part in (offer, self._quiet(job, view, offer)):
+            found = self._climb(job, view, part)
+            if found is not None and (best is None or found.objectives < best.objectives):
+                best = found
+            if best is not None and best.objectives == least[:2]:
+                return best.machines  # as good as without the constraint
+        if best is None:  # perhaps only the links between racks are too busy
+            found_in_racks = (self._climb(job, view, rack) for rack in _racks(job, view, offer))
+            best = min(filter(None, found_in_racks), key=lambda found: found.objectives, default=None)
+        better = search(job, view, offer, self.bandwidth, best and best.objectives, self.search_nodes)
+        best = better or best
+        return best.machines if best else None
+
+    def _climb(self, job: Job, view: Snapshot, offer: FreeMachines) -> Found | None:
+        """Open one idle machine more at a time until the parts are large enough for the bandwidth."""
+        least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
+        while least is not None:
+            machines = _map(job, view, offer, least)
+            if self.bandwidth.blocked_link(job, view, machines) is None:
+                return Found(least[:2], machines)
+            least = fewest_with(least.idle + 1, job.gpus, offer.in_use_count, offer.idle_count)
+        return None
+
+    def _quiet(self, job: Job, view: Snapshot, offer: FreeMachines) -> FreeMachines:
+        """Keep only machines whose uplink has room for what the job's ranks exchange."""
+        need_gbps = self.bandwidth.need_gbps(job)
+        return offer.only(
+            mask_of(
+                machine
+                for group in (*offer.in_use[1:], *offer.idle)
+                for machine in members(group)
+                if view.link_free_gbps(machine) >= need_gbps
+            )
+        )
+
+
+def _racks(job: Job, view: Snapshot, offer: FreeMachines) -> Iterator[FreeMachines]:
+    """Yield the racks that could hold the whole job, those with the most non-idle GPUs free first."""
+    cluster = view.cluster
+    spans = [cluster.spans[rack] for rack in dict.fromkeys(cluster.parent[: len(cluster.machines)])]
+    racks = [offer.only(mask_of(range(*span))) for span in spans]
+    roomy = [rack for rack in racks if rack.gpus >= job.gpus]
+    yield from sorted(roomy, key=lambda rack: (-rack.gpus_in_use, rack.gpus))[:RACKS_TRIED]
+
+
+def _left(view: Snapshot, link: int) -> str:
+    free, capacity = view.link_free_gbps(link), view.cluster.uplink_gbps[link]
+    name = view.cluster.link_name(link)
+    return f"{name} is full" if free < capacity / 100 else f"{name} has {free:.1f} of {capacity:g} Gbps left"
+
+
+def _tightest(groups: Sequence[int], gpus: int) -> int:
+    """Return the least number of free GPUs, at least `gpus`, that some machine of these has; 0 if none."""
+    for size in range(gpus, len(groups)):
+        if groups[size]:
+            return size
+    return 0
+
+
+def _map(job: Job, view: Snapshot, offer: FreeMachines, least: Fewest) -> tuple[int, ...]:
+    """Give each rank a machine: parts with the least traffic, on the tightest machines, close together.
+
+    Any (O1, O2)-optimal set of machines has no more room than the largest ones, so the parts are made for
+    these; each part then goes to the tightest machine that holds it, which keeps large holes for large jobs.
+    """
+    if least.machines == 1:
+        size = _tightest(offer.idle, job.gpus)
+        return (lowest(offer.idle[size]),) * job.gpus
+    found = split(exchange_graph(job), least.sizes)
+    count = [0] * least.machines
+    for part in found.part:
+        count[part] += 1
+    groups = {True: list(offer.idle), False: list(offer.in_use)}
+    near: Sequence[tuple[int, int]] = ()
+    taken: dict[int, list[int]] = {}  # ranks of a part -> machines that hold so many
+    for part in sorted(range(least.machines), key=lambda part: -count[part]):
+        group = groups[part < least.idle]
+        size = _tightest(group, count[part])
+        machine = _close_by(group[size], near)
+        group[size] ^= 1 << machine
+        taken.setdefault(count[part], []).append(machine)
+        near = near or [view.cluster.spans[link] for link in view.cluster.paths[machine][1:]]
+    for machines in taken.values():
+        machines.sort(reverse=True)
+    seat: dict[int, int] = {}  # parts in order of their first rank take the machines from the lowest
+    for part in found.part:
+        if part not in seat:
+            seat[part] = taken[count[part]].pop()
+    return tuple([seat[part] for part in found.part])
+
+
+def _close_by(group: int, near: Sequence[tuple[int, int]]) -> int:
+    """Return a machine of a set, below the nearest of these switches that has one."""
+    for first, past in near:
+        below = group >> first & (1 << past - first) - 1
+        if below:
+            return first + lowest(below)
+    return lowest(group)

@@ -1,0 +1,48 @@
+"""Titan's bandwidth constraint: in every phase, what two machines exchange must pass in time (Eq. 1, third row)."""
+
+from dataclasses import dataclass
+
+from cranny.core.snapshot import Snapshot
+from cranny.core.traffic import BITS_PER_BYTE, GIGA, cost, exchange_graph, parts, renumber, tree_shape
+from cranny.model.job import Job
+
+# Loads within rounding of the limit are within it.
+SLACK = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """The constraint for a given time that a phase may take."""
+
+    phase_budget_s: float
+
+    def limit_bytes(self, gbps: float) -> float:
+        """Return what passes at this rate within the budget."""
+        return gbps * GIGA / BITS_PER_BYTE * self.phase_budget_s * SLACK
+
+    def need_gbps(self, job: Job) -> float:
+        """Return the rate that a single pair of ranks needs in the largest phase that crosses machines at least."""
+        graph = exchange_graph(job)
+        smallest = min((phase.share for phase in graph.phases), default=0.0)
+        return smallest * job.profile.grad_bytes * BITS_PER_BYTE / GIGA / self.phase_budget_s
+
+    def blocked_link(self, job: Job, view: Snapshot, machines: tuple[int, ...]) -> int | None:
+        """Return a link that the placement would overload in some phase, or None if it honours the constraint."""
+        distinct = tuple(dict.fromkeys(machines))
+        if len(distinct) == 1:
+            return None
+        local = renumber(machines)
+        shape, links = tree_shape(view.cluster, distinct)
+        peaks = [
+            (share * k_bytes, i, j)
+            for what, k_bytes in parts(job, local)
+            for i, j, share in cost(what, local, shape).peaks
+        ]
+        # Most placements are far from any limit: compare the largest peak with the narrowest link first.
+        if max(peaks)[0] <= self.limit_bytes(min(map(view.link_free_gbps, links))):
+            return None
+        for moved, i, j in peaks:
+            link = view.narrowest(distinct[i], distinct[j])
+            if moved > self.limit_bytes(view.link_free_gbps(link)):
+                return link
+        return None

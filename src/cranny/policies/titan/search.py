@@ -1,0 +1,257 @@
+"""Bounded exact search, for when the bandwidth constraint forbids the unconstrained optimum.
+
+Pairs (O1, O2) are tried from the best on. For each, sets of machines are enumerated by *kind*: machines with the
+same free GPUs behind equally free links are interchangeable. For each set, ranks are given machines one by one,
+and a branch ends as soon as some phase overloads a pair of machines. The first level with a solution is the
+optimum in (O1, O2); what is left of the node budget goes into less traffic.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cranny.core.machine_set import members
+from cranny.core.partition import order
+from cranny.core.snapshot import FreeMachines, Snapshot
+from cranny.core.traffic import exchange_graph, parts
+from cranny.model.job import Job
+from cranny.policies.titan.bandwidth import Bandwidth
+
+EPSILON = 1e-9
+# With more machines there are far more sets than can be looked at, and what `Titan` tries first (idle machines
+# one by one, quiet machines, single racks) is nearly always as good.
+MAX_MACHINES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A placement within the bandwidth, with its O1 and O2."""
+
+    objectives: tuple[int, int]
+    machines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Interchangeable machines."""
+
+    idle: bool
+    free: int
+    machines: tuple[int, ...]
+
+
+class _Budget:
+    """Counts down the nodes that may still be looked at."""
+
+    def __init__(self, nodes: int) -> None:
+        self.left = nodes
+
+    def spend(self) -> bool:
+        """Use up a node; say whether there was one."""
+        self.left -= 1
+        return self.left >= 0
+
+
+def search(
+    job: Job,
+    view: Snapshot,
+    offer: FreeMachines,
+    bandwidth: Bandwidth,
+    better_than: tuple[int, int] | None,
+    nodes: int,
+) -> Found | None:
+    """Return the placement with the least (O1, O2) within the bandwidth, as far as the node budget reaches.
+
+    Only what beats `better_than` is looked for.
+    """
+    if job.collective == "hierarchical":
+        return None  # its pairs depend on the placement; `Titan` falls back to quieter machines
+    if sum(offer.in_use_count[1:]) + sum(offer.idle_count) > MAX_MACHINES:
+        return None
+    budget = _Budget(nodes)
+    kinds = _kinds(view, offer, job.gpus)
+    talk = _talk(job)
+    idle_machines = sum(len(kind.machines) for kind in kinds if kind.idle)
+    for idle in range(min(idle_machines, job.gpus) + 1):
+        for total in range(max(idle, 1), job.gpus + 1):
+            if better_than is not None and (idle, total) >= better_than:
+                return None
+            best: tuple[float, tuple[int, ...]] | None = None
+            for machines in _sets(kinds, idle, total, job.gpus, budget):
+                found = _Mapper(job, view, machines, bandwidth, talk, budget).run(best[0] if best else None)
+                best = found or best
+                if budget.left <= 0:
+                    break
+            if best is not None:
+                return Found((idle, total), best[1])
+            if budget.left <= 0:
+                return None
+    return None
+
+
+def _kinds(view: Snapshot, offer: FreeMachines, most: int) -> list[Kind]:
+    """Group machines that no rank can tell apart: as free, and with the same switch and as free an uplink."""
+    groups: dict[tuple[bool, int, float, int], list[int]] = {}
+    for idle, sets in ((False, offer.in_use), (True, offer.idle)):
+        for free, machines in enumerate(sets):
+            for machine in members(machines) if free else ():
+                key = (idle, free, view.link_free_gbps(machine), view.cluster.parent[machine])
+                group = groups.setdefault(key, [])
+                if len(group) < most:
+                    group.append(machine)
+    # Roomy machines with much bandwidth first: they are the likeliest to do.
+    ranked = sorted(groups.items(), key=lambda item: (-item[0][1], -item[0][2], item[1]))
+    return [Kind(key[0], key[1], tuple(machines)) for key, machines in ranked]
+
+
+def _sets(kinds: list[Kind], idle: int, total: int, gpus: int, budget: _Budget) -> Iterator[tuple[int, ...]]:
+    """Yield sets of `total` machines, `idle` of them idle, that hold the job."""
+
+    def extend(at: int, idle_left: int, left: int, gpus_left: int, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if not left:
+            if gpus_left <= 0 and not idle_left:
+                yield chosen
+            return
+        if at == len(kinds) or left * kinds[at].free < gpus_left or not budget.spend():
+            return  # kinds come largest first: those left cannot hold the rest
+        kind = kinds[at]
+        most = min(len(kind.machines), left, idle_left if kind.idle else left - idle_left)
+        for count in range(most, -1, -1):
+            yield from extend(
+                at + 1,
+                idle_left - (count if kind.idle else 0),
+                left - count,
+                gpus_left - count * kind.free,
+                chosen + kind.machines[:count],
+            )
+
+    yield from extend(0, idle, total, gpus, ())
+
+
+# What a rank exchanges with ranks seated before it: (its place in the order, phase, bytes out, bytes in, total).
+Talk = tuple[tuple[int, ...], list[list[tuple[int, int, float, float, float]]]]
+
+
+def _talk(job: Job) -> Talk:
+    """List for each rank, in a good order, what it exchanges with the ranks before it, phase by phase."""
+    ranks = order(exchange_graph(job))
+    place = {rank: at for at, rank in enumerate(ranks)}
+    with_earlier: list[list[tuple[int, int, float, float, float]]] = [[] for _ in ranks]
+    number = 0
+    for what, k_bytes in parts(job, ()):
+        for phase in what.phases:
+            moved = phase.share * k_bytes
+            for a, b in phase.pairs:
+                sends, gets = moved, moved if phase.exchange else 0.0
+                first, second = place[a], place[b]
+                if first > second:
+                    with_earlier[first].append((second, number, sends, gets, moved * phase.times))
+                else:
+                    with_earlier[second].append((first, number, gets, sends, moved * phase.times))
+            number += 1
+    return ranks, with_earlier
+
+
+class _Mapper:
+    """Seats the ranks of a job on one set of machines, depth first."""
+
+    def __init__(
+        self, job: Job, view: Snapshot, machines: tuple[int, ...], bandwidth: Bandwidth, talk: Talk, budget: _Budget
+    ) -> None:
+        self._machines = machines
+        self._ranks, self._talk = talk
+        self._budget = budget
+        self._room = [min(view.free_on(machine), job.gpus) for machine in machines]
+        self._kind = [
+            (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m)) for m in machines
+        ]
+        count = len(machines)
+        budget.left -= count  # setting up costs about as much
+        self._limit = [
+            [bandwidth.limit_bytes(view.bandwidth_gbps(a, b)) if a != b else 0.0 for b in machines]
+            for a in machines
+        ]
+        self._seat = [-1] * len(self._ranks)
+        self._load: dict[tuple[int, int, int], float] = {}  # (phase, from, to) -> bytes
+        self._seated = [0] * count
+        self._empty = count
+        self._best: tuple[float, tuple[int, ...]] | None = None
+        self._least = float("inf")
+
+    def run(self, below: float | None) -> tuple[float, tuple[int, ...]] | None:
+        """Return the least traffic found, if below the given, and the machine of each rank."""
+        if below is not None:
+            self._least = below
+        self._seat_from(0, 0.0)
+        return self._best
+
+    def _seat_from(self, at: int, crossing: float) -> None:
+        """Seat the rank at this place of the order, and all after it."""
+        if at == len(self._ranks):
+            self._least = crossing
+            seats = dict(zip(self._ranks, self._seat, strict=True))
+            self._best = (crossing, tuple(self._machines[seats[rank]] for rank in range(len(seats))))
+            return
+        for machine, added in self._options(at):
+            if crossing + added >= self._least * (1 - EPSILON) or not self._budget.spend():
+                return  # options come cheapest first
+            undo = self._try(at, machine)
+            if undo is not None:
+                self._seat_from(at + 1, crossing + added)
+                self._take_back(at, machine, undo)
+
+    def _options(self, at: int) -> list[tuple[int, float]]:
+        """Return the machines that a rank may sit on and the traffic each adds, cheapest first."""
+        talk = sum(total for *_, total in self._talk[at])
+        inside: dict[int, float] = {}
+        for earlier, *_, total in self._talk[at]:
+            seat = self._seat[earlier]
+            inside[seat] = inside.get(seat, 0.0) + total
+        must_open = self._empty >= len(self._ranks) - at
+        options = []
+        fresh = set()  # of interchangeable empty machines one is enough
+        for machine, room in enumerate(self._room):
+            occupied = self._seated[machine] > 0
+            if not room or (must_open and occupied):
+                continue
+            if not occupied:
+                if self._kind[machine] in fresh:
+                    continue
+                fresh.add(self._kind[machine])
+            options.append((machine, talk - inside.get(machine, 0.0)))
+        options.sort(key=lambda option: option[1])
+        return options
+
+    def _try(self, at: int, machine: int) -> list[tuple[tuple[int, int, int], float]] | None:
+        """Seat a rank; return what was loaded, or None (and nothing changed) if a limit is passed."""
+        loaded: list[tuple[tuple[int, int, int], float]] = []
+        fits = True
+        for earlier, phase, sends, gets, _ in self._talk[at]:
+            other = self._seat[earlier]
+            if other == machine:
+                continue
+            for key, moved in (((phase, machine, other), sends), ((phase, other, machine), gets)):
+                if moved:
+                    self._load[key] = self._load.get(key, 0.0) + moved
+                    loaded.append((key, moved))
+                    fits = fits and self._load[key] <= self._limit[key[1]][key[2]]
+        if not fits:
+            self._unload(loaded)
+            return None
+        if not self._seated[machine]:
+            self._empty -= 1
+        self._seated[machine] += 1
+        self._seat[at] = machine
+        self._room[machine] -= 1
+        return loaded
+
+    def _take_back(self, at: int, machine: int, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
+        self._unload(loaded)
+        self._seat[at] = -1
+        self._room[machine] += 1
+        self._seated[machine] -= 1
+        if not self._seated[machine]:
+            self._empty += 1
+
+    def _unload(self, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
+        for key, moved in loaded:
+            self._load[key] -= moved

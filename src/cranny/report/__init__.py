@@ -1,0 +1,1 @@
+"""What a comparison of runs looks like: a table, a page and a picture."""

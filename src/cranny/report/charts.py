@@ -1,0 +1,189 @@
+"""Charts as SVG text: lines over time, cumulative distributions, and bars.
+
+The functions are pure. Colours come with the data; fonts, grid and text colours come from the style sheet of
+the page or the picture that holds the chart (`page.css`, `picture.css`).
+"""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cranny.report.scales import Axis, share_axis
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One run in a chart; `low` and `high` are the edges of a pale band round the line."""
+
+    run: int
+    colour: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    dash: str = ""
+    strong: bool = False
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The size of a chart and the room round its plot."""
+
+    width: float = 640.0
+    height: float = 250.0
+    left: float = 46.0
+    right: float = 14.0
+    top: float = 12.0
+    bottom: float = 28.0
+
+    def x(self, axis: Axis, value: float) -> float:
+        """Return the horizontal position of a value."""
+        return self.left + axis.share(value) * (self.width - self.left - self.right)
+
+    def y(self, axis: Axis, value: float) -> float:
+        """Return the vertical position of a value; SVG counts downwards."""
+        return self.height - self.bottom - axis.share(value) * (self.height - self.top - self.bottom)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One column of bars: the lines of its title, and for each row a length (0 to 1) and the text over it."""
+
+    title: Sequence[str]
+    lengths: Sequence[float]
+    texts: Sequence[str]
+    best: frozenset[int] = frozenset()
+
+
+def line_chart(
+    lines: Sequence[Line],
+    x_axis: Axis,
+    y_axis: Axis,
+    *,
+    label: str,
+    frame: Frame | None = None,
+    strong_below: bool = False,
+) -> str:
+    """Draw lines over a shared axis; strong ones last, so that they lie on top, unless `strong_below`."""
+    frame = frame if frame is not None else Frame()
+    ordered = sorted(lines, key=lambda line: line.strong is not strong_below)
+    bands = [_band(line, x_axis, y_axis, frame) for line in ordered]
+    strokes = [_stroke(line, x_axis, y_axis, frame) for line in ordered]
+    body = [*_grid(x_axis, y_axis, frame), *bands, *strokes]
+    return f"{_open(frame, label, x_axis, y_axis)}{''.join(body)}</svg>"
+
+
+def cdf_chart(
+    lines: Sequence[Line], x_axis: Axis, *, label: str, frame: Frame | None = None, low: float = 0.0
+) -> str:
+    """Draw distributions: for each value the share of jobs that lie at or under it; shares begin at `low`."""
+    # Distributions often coincide: thin lines over the heavy one let the reader see all of them.
+    return line_chart(lines, x_axis, share_axis(low), label=label, frame=frame, strong_below=True)
+
+
+def bar_chart(
+    names: Sequence[str],
+    colours: Sequence[str],
+    columns: Sequence[Bars],
+    *,
+    label: str,
+    frame: Frame,
+    strong: frozenset[int] = frozenset(),
+) -> str:
+    """Draw a table of bars: one row a run, one column a metric, each value written over its bar."""
+    head, gap = 40.0, 18.0
+    row_height = min((frame.height - frame.top - frame.bottom - head) / len(names), 66.0)
+    pitch = (frame.width - frame.left - frame.right + gap) / max(len(columns), 1)
+    baselines = [frame.top + head + (row + 0.4) * row_height for row in range(len(names))]
+    parts = [_open(frame, label)]
+    for place, column in enumerate(columns):
+        x = frame.left + place * pitch
+        parts.extend(
+            _text(x, frame.top + 10 + 15 * line, words, "head") for line, words in enumerate(column.title)
+        )
+        for row, (length, value) in enumerate(zip(column.lengths, column.texts, strict=True)):
+            parts.append(_text(x, baselines[row], value, "value best" if row in column.best else "value"))
+            box = f'x="{x:.1f}" y="{baselines[row] + 6:.1f}" height="{min(9.0, row_height * 0.3):.1f}" rx="2"'
+            full = pitch - gap
+            width = max(full * min(max(length, 0.0), 1.0), 1.5)
+            parts.append(f'<rect class="track" {box} width="{full:.1f}"/>')
+            parts.append(f'<rect class="bar" {box} width="{width:.1f}" style="fill:{colours[row]}"/>')
+    for row, name in enumerate(names):
+        parts.append(f'<circle cx="5" cy="{baselines[row] - 4.5:.1f}" r="5" style="fill:{colours[row]}"/>')
+        parts.append(_text(17.0, baselines[row], name, "name strong" if row in strong else "name"))
+    return "".join([*parts, "</svg>"])
+
+
+def _open(frame: Frame, label: str, x_axis: Axis | None = None, y_axis: Axis | None = None) -> str:
+    """Open an SVG element; the page's script reads its axes from the attributes."""
+    axes = ""
+    if x_axis is not None and y_axis is not None:
+        axes = (
+            f' data-left="{frame.left:g}" data-right="{frame.width - frame.right:g}" '
+            f'data-top="{frame.top:g}" data-bottom="{frame.height - frame.bottom:g}" '
+            f'data-x-low="{x_axis.low!r}" data-x-high="{x_axis.high!r}" '
+            f'data-y-low="{y_axis.low!r}" data-y-high="{y_axis.high!r}" data-x-log="{int(x_axis.log)}"'
+        )
+    width, height = f"{frame.width:g}", f"{frame.height:g}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" aria-label="{html.escape(label)}"{axes}>'
+    )
+
+
+def _grid(x_axis: Axis, y_axis: Axis, frame: Frame) -> list[str]:
+    """Draw the ticks: level lines for y, small strokes for x."""
+    right, floor = frame.width - frame.right, frame.height - frame.bottom
+    parts = []
+    for value, text in y_axis.ticks:
+        y = frame.y(y_axis, value)
+        parts.append(f'<path class="grid" d="M{frame.left:g} {y:.1f}H{right:g}"/>')
+        parts.append(_text(frame.left - 8, y + 4, text, "tick end"))
+    parts.append(f'<path class="base" d="M{frame.left:g} {floor:g}H{right:g}"/>')
+    edge = 0.0
+    for value, text in x_axis.ticks:
+        x = frame.x(x_axis, value)
+        parts.append(f'<path class="base" d="M{x:.1f} {floor:g}v4"/>')
+        # A label that would run into the one before it is left out; its stroke stays. Seven units a letter.
+        half = 3.5 * len(text)
+        if x - half >= edge and x + half <= frame.width:
+            parts.append(_text(x, floor + 18, text, "tick middle"))
+            edge = x + half + 6
+    return parts
+
+
+def _stroke(line: Line, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+    """Draw one line through the points that have a value."""
+    points = [
+        f"{frame.x(x_axis, x):.1f} {frame.y(y_axis, y):.1f}"
+        for x, y in zip(line.x, line.y, strict=True)
+        if y is not None
+    ]
+    if not points:
+        return ""
+    # A single point gets a stroke of no length, which round ends turn into a dot.
+    path = "M" + "L".join(points if len(points) > 1 else points * 2)
+    dash = f";stroke-dasharray:{line.dash}" if line.dash else ""
+    kind = "line strong" if line.strong else "line"
+    return f'<path class="{kind}" data-run="{line.run}" style="stroke:{line.colour}{dash}" d="{path}"/>'
+
+
+def _band(line: Line, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+    """Draw the pale band between the lowest and the highest values."""
+    there = [
+        (frame.x(x_axis, x), frame.y(y_axis, low), frame.y(y_axis, high))
+        for x, low, high in zip(line.x, line.low, line.high, strict=False)
+        if low is not None and high is not None
+    ]
+    if len(there) < 2:
+        return ""
+    upper = [f"{x:.0f} {high:.0f}" for x, _, high in there]
+    lower = [f"{x:.0f} {low:.0f}" for x, low, _ in reversed(there)]
+    kind = "band strong" if line.strong else "band"
+    path = f"M{'L'.join(upper + lower)}Z"
+    return f'<path class="{kind}" data-run="{line.run}" style="fill:{line.colour}" d="{path}"/>'
+
+
+def _text(x: float, y: float, text: str, kind: str) -> str:
+    """Place a piece of text."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(text)}</text>'

@@ -1,0 +1,155 @@
+"""What the comparison shows, in one sentence, whoever comes out best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cranny.report.looks import STRONG_POLICY
+from cranny.report.table import column, format_value, number, with_unit
+from cranny.report.view import RunView, labels, policy_of
+
+EQUAL = 0.005  # Differences under half a percent are called equal.
+USED = column("mean_used_machines")
+JCT = column("mean_jct_s")
+FRAGMENTATION = column("mean_fragmentation")
+DONE = column("jobs_done")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the sentence needs of one run."""
+
+    name: str
+    used: float
+    jct_s: float | None
+
+
+def finding(results: Sequence[RunView]) -> str:
+    """Say in one sentence what these runs show, about Titan or else the run with the fewest machines on."""
+    names = labels(results)
+    if len(results) == 1:
+        return _alone(results[0], names[0])
+    runs = [
+        (Run(name, used, number(result, JCT)), policy_of(result))
+        for result, name in zip(results, names, strict=True)
+        if (used := number(result, USED)) is not None
+    ]
+    if len(runs) < 2:
+        return "There is nothing to compare: fewer than two runs placed a job."
+    everyone = [run for run, _ in runs]
+    fewest = min(everyone, key=lambda run: run.used)
+    subject = next((run for run, policy in runs if policy == STRONG_POLICY), fewest)
+    rivals = sorted((run for run in everyone if run is not subject), key=lambda run: run.used)
+    time = _time_clause(subject, rivals)
+    text = f"{_machines_clause(subject, rivals)}{time}."
+    return text[0].upper() + text[1:]
+
+
+def caution(results: Sequence[RunView]) -> str:
+    """Warn where the runs finished different numbers of jobs, since averages then cover different jobs."""
+    done = [number(result, DONE) or 0.0 for result in results]
+    most = max(done)
+    behind = [
+        f"{name} {count:,.0f}"
+        for name, count in zip(labels(results), done, strict=True)
+        if count < most * 0.999
+    ]
+    if not behind:
+        return ""
+    fewer = f"{', '.join(behind)} of {most:,.0f}"
+    return f"Read the averages with care: not every policy finished the same jobs ({fewer})."
+
+
+def _machines_clause(subject: Run, rivals: Sequence[Run]) -> str:
+    """Compare the machines that the subject keeps on with the nearest and the furthest rival."""
+    near, far = rivals[0], rivals[-1]
+    me, mine = _proper(subject.name), _machines(subject.used)
+    if _same(subject.used, near.used) and _same(subject.used, far.used):
+        others = "both policies keep" if len(rivals) == 1 else f"all {len(rivals) + 1} policies keep"
+        return f"{others} about {mine} machines on"
+    if len(rivals) == 1:
+        return f"{me} keeps {mine} machines on where {near.name} keeps {_machines(near.used)}: " + _gap(
+            subject.used, near.used
+        )
+    against_far = f"{_gap(subject.used, far.used)} than {far.name} ({_machines(far.used)})"
+    if _same(subject.used, near.used):
+        return f"{me} and {near.name} keep the fewest machines on, about {mine}, {against_far}"
+    if subject.used < near.used:
+        against_near = f"{_gap(subject.used, near.used)} than the next, {near.name} ({_machines(near.used)})"
+        fewest = f"{me} keeps {mine} machines on, the fewest of {len(rivals) + 1} policies"
+        return f"{fewest}: {against_near}, and {against_far}"
+    text = (
+        f"{near.name} keeps the fewest machines on, {_machines(near.used)}; {me} keeps {mine}, "
+        f"{_gap(subject.used, near.used)}"
+    )
+    if far.used > subject.used and not _same(subject.used, far.used):
+        return f"{text}, though {against_far}"
+    return f"{text}, the most of {len(rivals) + 1} policies"
+
+
+def _time_clause(subject: Run, rivals: Sequence[Run]) -> str:
+    """Compare the subject's mean completion time with the shortest of the others."""
+    timed = [(run.jct_s, run.name) for run in rivals if run.jct_s is not None]
+    if subject.jct_s is None or not timed:
+        return ""
+    shortest_s, name = min(timed)
+    same = _same(subject.jct_s, shortest_s)
+    share = _percent(abs(subject.jct_s - shortest_s) / shortest_s if shortest_s else 0.0)
+    direction = "longer" if subject.jct_s > shortest_s else "shorter"
+    if len(rivals) == 1:
+        return (
+            ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
+        )
+    owner = "its" if _only_subject(subject, rivals) else f"{_proper(subject.name)}'s"
+    compared = f"as short as that of {name}" if same else f"{share} {direction} than that of {name}"
+    return f"; {owner} mean completion time is {compared}, the shortest of the others"
+
+
+def _only_subject(subject: Run, rivals: Sequence[Run]) -> bool:
+    """Say whether the sentence so far is about one run only, so that "its" is clear."""
+    return subject.used < rivals[0].used and not _same(subject.used, rivals[0].used)
+
+
+def _alone(result: RunView, name: str) -> str:
+    """Describe a single run."""
+    used, jct_s = number(result, USED), number(result, JCT)
+    if used is None:
+        return f"{_proper(name)} placed no job."
+    parts = [f"{_proper(name)} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
+    fragmentation = number(result, FRAGMENTATION)
+    if fragmentation is not None:
+        parts.append(f"leaves {_percent(fragmentation)} of their GPUs idle")
+    if jct_s is not None:
+        parts.append(f"completes a job in {with_unit(JCT, jct_s)} on average")
+    text = f"{', '.join(parts[:-1])} and {parts[-1]}." if len(parts) > 1 else f"{parts[0]}."
+    return text[0].upper() + text[1:]
+
+
+def _gap(mine: float, theirs: float) -> str:
+    """Say how many percent fewer or more."""
+    share = abs(mine - theirs) / theirs if theirs else 0.0
+    if _same(mine, theirs):
+        return "as many"
+    return f"{_percent(share)} {'fewer' if mine < theirs else 'more'}"
+
+
+def _percent(share: float) -> str:
+    """Write a share of one as a percentage, with a decimal where it is small."""
+    percent = share * 100
+    text = f"{percent:,.0f}" if percent >= 9.95 else f"{percent:.1f}".removesuffix(".0")
+    return f"{text}\N{NO-BREAK SPACE}%"
+
+
+def _machines(used: float) -> str:
+    """Write a mean number of machines."""
+    text = format_value(USED, used)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _same(one: float, other: float) -> bool:
+    """Say whether two values differ too little to be worth a word."""
+    return abs(one - other) <= EQUAL * max(abs(one), abs(other))
+
+
+def _proper(name: str) -> str:
+    """Write Titan as its paper does; other names stay as the commands know them."""
+    return "Titan" + name.removeprefix(STRONG_POLICY) if name.startswith(STRONG_POLICY) else name

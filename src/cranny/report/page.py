@@ -1,0 +1,303 @@
+"""The page: one HTML file that holds the whole comparison and loads nothing from anywhere."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from itertools import groupby
+from pathlib import Path
+from string import Template
+
+from cranny.report import reproduce
+from cranny.report.charts import Line, cdf_chart, line_chart
+from cranny.report.finding import caution, finding
+from cranny.report.looks import Look, colour_variables, looks
+from cranny.report.markup import json_for_script, text
+from cranny.report.occupancy import occupancy
+from cranny.report.sampling import Slices, arrival_span_s, cdf, finished, share_up_to, slice_times_s, slices
+from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
+from cranny.report.table import Column, best, format_value, number, scale_for, shown_columns
+from cranny.report.view import RunView
+
+# name, title, what it is, factor and suffix of the values, decimals (None: as the value needs)
+TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
+    ("used_machines", "Used machines", "machines with at least one GPU held", 1.0, "", 0),
+    ("fragmentation", "Fragmentation", "idle share of the GPUs on used machines", 100.0, "%", 1),
+    (
+        "cross_traffic_gb",
+        "Cross-machine traffic",
+        "GB that cross between machines",
+        1.0,
+        " GB",
+        None,
+    ),
+    ("profit_rate", "Profit rate", "price per hour of a used machine", 1.0, " $/h", None),
+)
+CDF_CHARTS = (
+    ("jct_s", "Job completion time", "from submission to finish"),
+    ("wait_s", "Waiting time", "from submission to start"),
+)
+Lines = list[list[float | int | None]]
+
+
+def write_report(
+    results: Sequence[RunView], path: str | Path, *, title: str | None = None, map_at_s: float | None = None
+) -> Path:
+    """Write the comparison of some runs to one HTML file; the map first shows the time `map_at_s`."""
+    path = Path(path)
+    page = render(results, title=title, map_at_s=map_at_s)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8", newline="\n")
+    return path
+
+
+def render(results: Sequence[RunView], *, title: str | None = None, map_at_s: float | None = None) -> str:
+    """Return the page as text."""
+    drawn = looks(results)
+    script = f"\n{_file('page.js')}{_file('map.js')}"
+    times, time_data = _time_charts(results, drawn)
+    cdfs, cdf_data = _cdf_charts(results, drawn)
+    packed = occupancy(results, at_s=map_at_s)
+    span_s = arrival_span_s(results)
+    data = {
+        "runs": [{"label": look.label, "strong": look.strong} for look in drawn],
+        "times_s": [significant(at, 7) for at in slice_times_s(span_s)],
+        "time": time_data,
+        "cdf": cdf_data,
+    }
+    warning = caution(results)
+    return Template(_file("page.html")).substitute(
+        title=text(title if title is not None else _title(results)),
+        kicker=text(_kicker(results)),
+        finding=text(finding(results)),
+        caution=f'<p class="caution">{text(warning)}</p>' if warning else "",
+        script_hash=_hash(script),
+        style=_file("page.css"),
+        colours=colour_variables(drawn),
+        table_hint=_table_hint(results),
+        table=summary_table(results, drawn),
+        legend=_legend(drawn),
+        time_hint=_time_hint(drawn),
+        time_charts=times,
+        cdf_charts=cdfs,
+        map_hint=_map_hint(packed.times),
+        map_choices=_map_choices(drawn),
+        settings=reproduce.settings_html(results),
+        commands=_under("Commands", reproduce.commands_html(results)),
+        notes=_under("Assumptions and notes", reproduce.notes_html(results)),
+        left_out=reproduce.left_out_html(results),
+        meanings=reproduce.meanings_html(),
+        footer=text(f"Made by cranny {results[0].settings.get('version') or ''}".strip()),
+        data=json_for_script(data),
+        map_data=packed.packed,
+        script=script,
+    )
+
+
+def summary_table(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
+    """Make the table: one row a run, one column a metric, the best of each column marked."""
+    columns = shown_columns(results)
+    groups = "".join(
+        f'<th scope="colgroup" colspan="{len(list(members))}"><span>{text(group)}</span></th>'
+        for group, members in groupby(columns, key=lambda column: column.group)
+    )
+    head = "".join(_head(place, column, results) for place, column in enumerate(columns, start=1))
+    rows = []
+    cells = [_cells(column, results) for column in columns]
+    for run, look in enumerate(drawn):
+        kind = ' class="strong"' if look.strong else ""
+        label = text(look.label)
+        name = f'<th scope="row" class="who" data-value="{label}">{_swatch(run, look)}{label}</th>'
+        rows.append(f'<tr data-run="{run}"{kind}>{name}{"".join(cell[run] for cell in cells)}</tr>')
+    return (
+        f'<table class="summary"><thead><tr class="groups"><td class="who"></td>{groups}</tr>'
+        f'<tr><th scope="col" class="who" data-column="0"><button type="button">policy'
+        f'<span class="unit">&nbsp;</span></button></th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _head(place: int, column: Column, results: Sequence[RunView]) -> str:
+    """Make a column's head: a button that sorts, with the explanation for the hover text."""
+    scale = scale_for(column, [number(result, column) for result in results])
+    wish = {"lower": " Lower is better.", "higher": " Higher is better.", "": ""}[column.better]
+    title = f"{column.label}, {scale.unit}" if scale.unit else column.label
+    return (
+        f'<th scope="col" data-column="{place}" data-key="{column.key}" data-better="{column.better}" '
+        f'data-title="{text(title)}" data-explain="{text(column.explanation + wish)}">'
+        f'<button type="button" aria-description="{text(column.explanation + wish)}">{text(column.label)}'
+        f'<span class="unit">{text(scale.unit) or "&nbsp;"}</span></button></th>'
+    )
+
+
+def _cells(column: Column, results: Sequence[RunView]) -> list[str]:
+    """Make the cells of one column, with the raw values for sorting."""
+    values = [number(result, column) for result in results]
+    scale = scale_for(column, values)
+    winners = best(results, column)
+    kind = ' class="best" title="best of its column"'
+    return [
+        f'<td data-value="{"" if value is None else repr(value)}"{kind if run in winners else ""}>'
+        f"{text(format_value(column, value, scale))}</td>"
+        for run, value in enumerate(values)
+    ]
+
+
+def _time_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str, dict[str, object]]:
+    """Draw the charts over time, and return the numbers that the crosshair reads."""
+    span_s = arrival_span_s(results)
+    at_s = slice_times_s(span_s)
+    x_axis = time_axis(0.0, span_s[1] - span_s[0])
+    figures: list[str] = []
+    data: dict[str, object] = {}
+    for name, title, about, factor, suffix, places in TIME_CHARTS:
+        cut = [slices(result.timeline, name, span_s) for result in results]
+        if not any(value is not None for each in cut for value in each.mean):
+            continue
+        lines = [
+            Line(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high)
+            for run, (look, each) in enumerate(zip(drawn, cut, strict=True))
+        ]
+        y_axis = count_axis(
+            _extent(cut, drawn), factor=factor, suffix=suffix.strip() if suffix == "%" else ""
+        )
+        chart = line_chart(lines, x_axis, y_axis, label=f"{title} over time, one line for each policy")
+        figures.append(_figure(name, title, about, chart))
+        shown: Lines = [[significant(value) for value in each.mean] for each in cut]
+        shown_suffix = " %" if suffix == "%" else suffix
+        data[name] = {"lines": shown, "format": {"factor": factor, "suffix": shown_suffix, "places": places}}
+    return "".join(figures), data
+
+
+def _extent(cut: Sequence[Slices], drawn: Sequence[Look]) -> list[float | None]:
+    """Return the values that must fit the frame: all lines, and the band of the strong one."""
+    values = [value for each in cut for value in each.mean]
+    for each, look in zip(cut, drawn, strict=True):
+        if look.strong:
+            values.extend(each.high)
+    return values
+
+
+def _cdf_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str, dict[str, object]]:
+    """Draw the distributions of completion and waiting time, and return the numbers behind them."""
+    figures: list[str] = []
+    data: dict[str, object] = {}
+    for name, title, about in CDF_CHARTS:
+        points = [cdf(finished(result, name)) for result in results]
+        if not any(x for x, _ in points):
+            continue
+        x_axis = log_time_axis([value for x, _ in points for value in x])
+        # After its greatest value a distribution goes on at 100 %.
+        lines = [
+            Line(run, f"var(--run-{run})", (*x, x_axis.high), (*y, 1.0), look.dash, look.strong)
+            for run, (look, (x, y)) in enumerate(zip(drawn, points, strict=True))
+            if x
+        ]
+        label = f"Distribution of the {title.lower()}, one line for each policy"
+        # Where most jobs do not wait at all, the frame shows those that do.
+        low = share_axis(min(share_up_to(x, y, x_axis.low) for x, y in points if x)).low
+        note = f"{about}; the axis starts at {low * 100:.0f}%" if low else about
+        figures.append(_figure(name, title, note, cdf_chart(lines, x_axis, label=label, low=low)))
+        data[name] = {
+            "lines": [
+                {"x": [significant(value) for value in x], "y": [significant(value) for value in y]}
+                for x, y in points
+            ]
+        }
+    return "".join(figures), data
+
+
+def _figure(name: str, title: str, about: str, chart: str) -> str:
+    """Put a chart in its card."""
+    caption = f"<figcaption><strong>{text(title)}</strong><span>{text(about)}</span></figcaption>"
+    return f'<figure class="card" data-chart="{name}">{caption}{chart}</figure>'
+
+
+def _swatch(run: int, look: Look) -> str:
+    """Draw a short piece of a run's line."""
+    dash = f";stroke-dasharray:{look.dash}" if look.dash else ""
+    width = ";stroke-width:4.5" if look.strong else ""
+    return (
+        f'<svg class="swatch" viewBox="0 0 20 10" aria-hidden="true">'
+        f'<line x1="2" y1="5" x2="18" y2="5" style="stroke:var(--run-{run}){dash}{width}"/></svg>'
+    )
+
+
+def _legend(drawn: Sequence[Look]) -> str:
+    """Make the buttons that show and hide the runs."""
+    return "".join(
+        f'<button type="button" data-run="{run}" aria-pressed="true"{" class=strong" if look.strong else ""}>'
+        f"{_swatch(run, look)}{text(look.label)}</button>"
+        for run, look in enumerate(drawn)
+    )
+
+
+def _map_choices(drawn: Sequence[Look]) -> str:
+    """Make the choice of the run that the map shows; the strong one first."""
+    chosen = next((run for run, look in enumerate(drawn) if look.strong), 0)
+    return "".join(
+        f"<label{' class=strong' if look.strong else ''}>"
+        f'<input type="radio" name="map-run" value="{run}"{" checked" if run == chosen else ""}>'
+        f"{_swatch(run, look)}{text(look.label)}</label>"
+        for run, look in enumerate(drawn)
+    )
+
+
+def _table_hint(results: Sequence[RunView]) -> str:
+    """Say how to read the table."""
+    mark = '<span class="mark"></span>marks the best value of a column. ' if len(results) > 1 else ""
+    return f"{mark}Click a column to sort by it; point at its name for what it means."
+
+
+def _time_hint(drawn: Sequence[Look]) -> str:
+    """Say what lines and bands mean."""
+    strong = next((f"{look.label} and for " for look in drawn if look.strong), "")
+    return text(
+        "Time since the first arrival. Lines are means over short slices of time. The pale band, shown for "
+        f"{strong}the policy whose name you point at, reaches from the lowest to the highest value in a "
+        "slice. Press a name to hide or show its policy."
+    )
+
+
+def _map_hint(times: int) -> str:
+    """Say what the map shows."""
+    when = f"{times} moments, evenly spread over the trace" if times > 1 else "one moment"
+    return text(
+        f"Which job holds which GPU, at {when}. Point at a square to see its job and where else it runs."
+    )
+
+
+def _under(head: str, content: str) -> str:
+    """Put content under a small heading, or nothing where there is none."""
+    return f"<h3>{text(head)}</h3>{content}" if content else ""
+
+
+def _title(results: Sequence[RunView]) -> str:
+    """Return a title for the page when none was given."""
+    trace = results[0].settings.get("trace") or "a trace"
+    if len(results) == 1:
+        return f"{results[0].settings.get('policy')} on {trace}"
+    return f"{len(results)} placement policies on {trace}"
+
+
+def _kicker(results: Sequence[RunView]) -> str:
+    """Return the line over the title: the cluster, the jobs and the network model."""
+    settings = results[0].settings
+    parts = [str(settings["cluster"])] if settings.get("cluster") else []
+    parts.append(f"{results[0].jobs.height:,} jobs")
+    networks = sorted(
+        {str(result.settings["network"]) for result in results if result.settings.get("network")}
+    )
+    if networks:
+        parts.append(f"{' and '.join(networks)} network")
+    return " · ".join(parts)
+
+
+def _file(name: str) -> str:
+    """Read a file of this package."""
+    return resources.files("cranny.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """Return the script's hash for the content security policy, so that no other script can run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

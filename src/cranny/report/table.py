@@ -1,0 +1,243 @@
+"""The columns of the comparison: what they mean, which way is better, and how their values are written."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cranny.report.looks import STRONG_POLICY
+from cranny.report.scales import TIME_UNITS
+from cranny.report.view import RunView, labels, policy_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Kind = Literal["count", "mean", "percent", "time", "hours", "gb", "money", "ratio"]
+MARK = "*"  # plain, so that it shows on every terminal
+MISSING = "–"  # noqa: RUF001 - a dash, because a minus would read as a sign
+BREAKS = {"mean_fragmentation": "frag- mented", "machine_hours": "machine- hours"}  # where a head breaks
+SIZES_GB = (("PB", 1e6), ("TB", 1e3), ("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One metric of the comparison."""
+
+    key: str
+    label: str
+    unit: str
+    better: Literal["lower", "higher", ""]
+    kind: Kind
+    group: str
+    explanation: str
+    brief: bool = False  # shown on a terminal too, where there is little room
+    quiet: bool = False  # left out while it is zero for every run
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The unit and the decimals that all values of one column share, so that they can be compared."""
+
+    unit: str
+    size: float
+    decimals: int
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        "mean_used_machines", "used machines", "", "lower", "mean", "Machines",
+        "Machines with at least one GPU held, counted at each arrival of a job and averaged.", brief=True,
+    ),
+    Column(
+        "time_mean_used_machines", "used, over time", "", "lower", "mean", "Machines",
+        "Machines with at least one GPU held, averaged over time instead of over arrivals.",
+    ),
+    Column(
+        "mean_fragmentation", "fragmentation", "%", "lower", "percent", "Machines",
+        "Share of GPUs that stand idle on used machines, averaged over the arrivals.", brief=True,
+    ),
+    Column(
+        "machine_hours", "machine-hours", "h", "lower", "hours", "Machines",
+        "Hours that used machines were on, added up over the machines.", brief=True,
+    ),
+    Column(
+        "gpu_utilisation", "GPUs held", "%", "", "percent", "Machines",
+        "Share of the cluster's GPU time that jobs held. No value is best: for the same work, jobs slowed "
+        "down by their communication hold GPUs for longer.",
+    ),
+    Column(
+        "mean_jct_s", "JCT, mean", "s", "lower", "time", "Time",
+        "Job completion time: from submission to finish, waiting included; mean over the finished jobs.",
+        brief=True,
+    ),
+    Column(
+        "p50_jct_s", "JCT, median", "s", "lower", "time", "Time",
+        "Half of the finished jobs took no longer than this from submission to finish.",
+    ),
+    Column(
+        "p99_jct_s", "JCT, p99", "s", "lower", "time", "Time",
+        "99 of 100 finished jobs took no longer than this from submission to finish.", brief=True,
+    ),
+    Column(
+        "mean_wait_s", "wait, mean", "s", "lower", "time", "Time",
+        "Time from submission to start, averaged over the finished jobs.", brief=True,
+    ),
+    Column(
+        "p99_wait_s", "wait, p99", "s", "lower", "time", "Time",
+        "99 of 100 finished jobs waited no longer than this.",
+    ),
+    Column(
+        "makespan_s", "makespan", "s", "lower", "time", "Time",
+        "Time from the first submission to the last finish.",
+    ),
+    Column(
+        "mean_cross_traffic_gb", "cross traffic", "GB", "lower", "gb", "Network",
+        "Gradient bytes that cross between machines, averaged over the arrivals.",
+        brief=True,
+    ),
+    Column(
+        "mean_comm_slowdown", "slowdown", "×", "lower", "ratio", "Network",  # noqa: RUF001
+        "Running time over the running time with all workers on one machine, averaged over the jobs.",
+    ),
+    Column(
+        "mean_profit_rate", "profit rate", "$/h", "higher", "money", "Money",
+        "Price of the running jobs for each hour of each used machine, averaged over the arrivals. "
+        "$ stands for the currency of the price per GPU-hour.", brief=True,
+    ),
+    Column(
+        "total_profit", "total profit", "$", "higher", "money", "Money",
+        "Profit rates of all arrivals, added up as in the Titan paper.",
+    ),
+    Column(
+        "cost_per_gpu_hour", "GPU-hour cost", "$", "lower", "money", "Money",
+        "What one GPU-hour of training costs when the idle GPUs of used machines are paid for as well.",
+    ),
+    Column(
+        "jobs_done", "done", "", "higher", "count", "Jobs",
+        "Jobs that ran to their end.", brief=True,
+    ),
+    Column(
+        "jobs_left_out", "left out", "", "lower", "count", "Jobs",
+        "Jobs that this cluster or policy can never run; the reasons are at the end of the page.",
+        brief=True, quiet=True,
+    ),
+    Column(
+        "restarts", "restarts", "", "lower", "count", "Jobs",
+        "Times that a running job was stopped and started again.", quiet=True,
+    ),
+)  # fmt: skip
+
+
+def column(key: str) -> Column:
+    """Return the column of this name."""
+    return next(column for column in COLUMNS if column.key == key)
+
+
+def number(result: RunView, column: Column) -> float | None:
+    """Return a run's value, or None where it has none."""
+    value = result.summary.get(column.key)
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def shown_columns(results: Sequence[RunView], *, brief: bool = False) -> tuple[Column, ...]:
+    """Return the columns with something to say about these runs."""
+    shown = []
+    for column in COLUMNS:
+        values = [value for result in results if (value := number(result, column)) is not None]
+        if not values or (column.quiet and not any(values)):
+            continue
+        # With little room, job counts are worth a column only where they differ.
+        if not brief or (column.brief and (column.kind != "count" or len(set(values)) > 1)):
+            shown.append(column)
+    return tuple(shown)
+
+
+def scale_for(column: Column, values: Iterable[float | None]) -> Scale:
+    """Choose the unit and the decimals that suit the greatest of the values."""
+    greatest = max(
+        (abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0
+    )
+    if column.kind == "count":
+        return Scale(column.unit, 1.0, 0)
+    if column.kind == "percent":
+        return Scale("%", 0.01, 1)
+    unit, size = column.unit, 1.0
+    if column.kind == "time":
+        # Up to two days read well in hours, up to two hours in minutes.
+        unit, size = next((entry for entry in TIME_UNITS if greatest >= 2 * entry[1]), ("s", 1.0))
+    elif column.kind == "gb":
+        unit, size = next((entry for entry in SIZES_GB if greatest >= entry[1]), ("GB", 1.0))
+    elif column.kind in ("hours", "money") and greatest >= 1e6:
+        unit, size = f"M {column.unit}", 1e6
+    greatest /= size
+    if column.kind == "ratio":
+        return Scale(unit, size, 3 if greatest < 2 else 2)
+    decimals = 0 if greatest >= 1000 else 1 if greatest >= 10 else 2 if greatest >= 1 or greatest == 0 else 3
+    return Scale(unit, size, decimals)
+
+
+def format_value(column: Column, value: float | None, scale: Scale | None = None) -> str:
+    """Write a value without its unit; give the column's scale so that all its values have the same unit."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    scale = scale if scale is not None else scale_for(column, [value])
+    text = f"{value / scale.size:,.{scale.decimals}f}"
+    if value > 0 and float(text.replace(",", "")) == 0:
+        return f"<{10.0**-scale.decimals:.{scale.decimals}f}"
+    return "0" if value == 0 else text
+
+
+def with_unit(column: Column, value: float | None) -> str:
+    """Write one value by itself, with its unit."""
+    scale = scale_for(column, [value])
+    text = format_value(column, value, scale)
+    return f"{text} {scale.unit}" if scale.unit and text != MISSING else text
+
+
+def best(results: Sequence[RunView], column: Column) -> frozenset[int]:
+    """Return which runs have the best value; none where all are equal or no value is better than another."""
+    values = {
+        run: value for run, result in enumerate(results) if (value := number(result, column)) is not None
+    }
+    if not column.better or len(values) < 2:
+        return frozenset()
+    scale = scale_for(column, values.values())
+    top = min(values.values()) if column.better == "lower" else max(values.values())
+    # Runs that read the same are the same: a difference too small to print is no ground for a prize.
+    winner = format_value(column, top, scale)
+    winners = frozenset(run for run, value in values.items() if format_value(column, value, scale) == winner)
+    return winners if len(winners) < len(values) else frozenset()
+
+
+def rich_table(results: Sequence[RunView], *, brief: bool = True) -> "Table":
+    """Return the comparison for a terminal, the best value of each column bold, green and marked with `*`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    names = labels(results)
+    # Eight columns and the longest name just fit 80 characters without padding; the marks leave room enough.
+    table = Table(box=SIMPLE_HEAD, header_style="bold", padding=0, caption_justify="left")
+    table.add_column("policy", no_wrap=True, vertical="bottom")
+    cells = [
+        [Text(name, style="bold" if policy_of(result) == STRONG_POLICY else "")]
+        for name, result in zip(names, results, strict=True)
+    ]
+    for column in shown_columns(results, brief=brief):
+        values = [number(result, column) for result in results]
+        scale = scale_for(column, values)
+        winners = best(results, column)
+        # One word a line: columns as narrow as their numbers fit an ordinary terminal.
+        words = [*BREAKS.get(column.key, column.label).split(), scale.unit]
+        head = "\n".join(f"{word} " for word in words if word)
+        table.add_column(head, justify="right", vertical="bottom", no_wrap=True)
+        for run, value in enumerate(values):
+            text = format_value(column, value, scale)
+            # The blank keeps the digits of the others in line with the marked one.
+            mark = MARK if run in winners else " "
+            cells[run].append(Text(text + mark, style="bold green" if run in winners else ""))
+    for row in cells:
+        table.add_row(*row)
+    if len(results) > 1:
+        table.caption = f"{MARK} best of its column"
+    return table

@@ -1,0 +1,1 @@
+"""The simulator: a shell around the engine that carries its commands out in virtual time."""

@@ -1,0 +1,205 @@
+"""Replay jobs on a cluster under a policy: the event loop.
+
+At equal times, jobs end before machines change, and both before jobs arrive, so that an arriving job finds all
+that has come free.
+"""
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from cranny.core.engine import Engine
+from cranny.core.protocol import Policy
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.event import Cancelled, Event, Finished, MachineFailed, Submitted
+from cranny.model.job import Job
+from cranny.model.plan import Action, Move, Start, Stop
+from cranny.sim.metrics import Metrics
+from cranny.sim.network import Network, isolated
+
+PROGRESS_EVERY = 2048
+
+
+@dataclass(slots=True)
+class Work:
+    """A job's progress through the simulation."""
+
+    job: Job
+    left_s: float  # of the nominal duration
+    first_start_s: float = math.nan
+    finish_s: float = math.nan
+    start_s: float = 0.0
+    slowdown: float = 1.0
+    run: int = 0
+    machines: int = 0
+    cross_bytes: float = 0.0
+
+
+@dataclass(slots=True)
+class Log:
+    """What happened, in columns: finished jobs, stretches of running, and jobs that could not run."""
+
+    done: list[Work] = field(default_factory=list)
+    run_job: list[str] = field(default_factory=list)
+    run_start_s: "array[float]" = field(default_factory=lambda: array("d"))
+    run_end_s: "array[float]" = field(default_factory=lambda: array("d"))
+    run_machine: "array[int]" = field(default_factory=lambda: array("l"))
+    run_gpus: "array[int]" = field(default_factory=lambda: array("Q"))
+    left_out: list[tuple[Job, str]] = field(default_factory=list)
+    unfinished: list[Work] = field(default_factory=list)
+
+
+class Replay:
+    """One simulation in progress."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        *,
+        network: Network = isolated,
+        machine_events: Iterable[tuple[float, Event]] = (),
+        price_per_gpu_hour: float = 1.0,
+        checkpoint_s: float = 1800.0,
+    ) -> None:
+        self.state = ClusterState(cluster)
+        self.engine = Engine(self.state, policy)
+        self.metrics = Metrics(self.state, price_per_gpu_hour)
+        self.log = Log()
+        self._network = network
+        self._checkpoint_s = checkpoint_s
+        self._machine_events = sorted(machine_events, key=lambda timed: timed[0], reverse=True)
+        self._work: dict[str, Work] = {}
+        self._held: dict[str, dict[int, int]] = {}  # of running jobs: machine -> its GPUs, as bits
+        self._ends: list[tuple[float, int, str, int]] = []  # heap of (time, serial, job, run)
+        self._serial = 0
+        self._capacity = _capacity(cluster)
+
+    def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> None:
+        """Replay jobs in the order of their submission until all are done."""
+        last_s = 0.0
+        for count, job in enumerate(jobs):
+            now_s = job.submit_s
+            if now_s < last_s:
+                raise InputError(f"job {job.id!r} was submitted before the job that precedes it")
+            last_s = now_s
+            self._until(now_s)
+            self.metrics.advance(now_s)
+            self._arrive(job, now_s)
+            if progress is not None and not count % PROGRESS_EVERY:
+                progress(count)
+        self._until(math.inf)
+        self.log.unfinished += self._work.values()
+
+    def _until(self, limit_s: float) -> None:
+        """Let everything happen that happens up to `limit_s`."""
+        ends, faults = self._ends, self._machine_events
+        while True:
+            end_s = ends[0][0] if ends else math.inf
+            fault_s = faults[-1][0] if faults else math.inf
+            if end_s <= limit_s and end_s <= fault_s and ends:
+                now_s, _, job_id, run = heappop(ends)
+                work = self._work.get(job_id)
+                if work is not None and work.run == run:  # else it was stopped or moved meanwhile
+                    self._finish(work, now_s)
+            elif fault_s <= limit_s and faults:
+                now_s, event = faults.pop()
+                self.metrics.advance(now_s)
+                self._carry_out(self.engine.handle(event, now_s), now_s, isinstance(event, MachineFailed))
+            else:
+                break
+            self._drop_impossible(now_s)
+
+    def _arrive(self, job: Job, now_s: float) -> None:
+        capacity = self._capacity.get(job.gpu_type, 0)
+        if job.duration_s is None:
+            raise InputError(f"job {job.id!r} has no duration to replay")
+        if job.gpus > capacity:
+            kind = f" {job.gpu_type}" if job.gpu_type else ""
+            self.log.left_out.append((job, f"needs {job.gpus}{kind} GPUs, the cluster has {capacity}"))
+            return
+        if job.id in self._work:
+            raise InputError(f"job id {job.id!r} occurs twice")
+        self._work[job.id] = Work(job, job.duration_s)
+        self._carry_out(self.engine.handle(Submitted(job), now_s), now_s)
+        self._drop_impossible(now_s)
+        self.metrics.arrival(now_s, len(self.engine.queue))
+
+    def _finish(self, work: Work, now_s: float) -> None:
+        job = work.job
+        self.metrics.advance(now_s)
+        self._log_run(work, now_s)
+        actions = self.engine.handle(Finished(job.id), now_s)
+        self.metrics.ended(job.gpus, work.left_s, work.slowdown)
+        del self._work[job.id]
+        work.finish_s = now_s
+        self.log.done.append(work)
+        if actions:
+            self._carry_out(actions, now_s)
+
+    def _carry_out(self, actions: Sequence[Action], now_s: float, failed: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Do in virtual time what the engine decided."""
+        for action in actions:
+            if isinstance(action, Start):
+                self._start(self._work[action.job.id], now_s)
+            elif isinstance(action, Stop):
+                self._stop(self._work[action.job_id], now_s, lost=failed)
+            elif isinstance(action, Move):
+                work = self._work[action.job_id]
+                self._stop(work, now_s, lost=False)
+                self._start(work, now_s)
+
+    def _start(self, work: Work, now_s: float) -> None:
+        running = self.state.find(work.job.id)
+        work.start_s = now_s
+        work.slowdown = self._network(running)
+        work.run += 1
+        if work.run == 1:
+            work.first_start_s = now_s
+        work.machines = len(running.held)
+        work.cross_bytes = running.communication.cross_bytes
+        self._serial += 1
+        heappush(
+            self._ends, (now_s + work.left_s * work.slowdown, self._serial, work.job.id, work.run)
+        )
+        self.metrics.started(work.job.gpus, work.left_s, work.slowdown)
+        self._held[work.job.id] = running.held
+
+    def _stop(self, work: Work, now_s: float, *, lost: bool) -> None:
+        """End a run early. A failure loses what was done since the last checkpoint; a stop saves it first."""
+        self._log_run(work, now_s)
+        self.metrics.ended(work.job.gpus, work.left_s, work.slowdown)
+        done_s = (now_s - work.start_s) / work.slowdown
+        if lost and self._checkpoint_s:
+            done_s -= done_s % self._checkpoint_s
+        work.left_s -= min(done_s, work.left_s)
+
+    def _log_run(self, work: Work, now_s: float) -> None:
+        log = self.log
+        for machine, gpus in self._held.pop(work.job.id).items():
+            log.run_job.append(work.job.id)
+            log.run_start_s.append(work.start_s)
+            log.run_end_s.append(now_s)
+            log.run_machine.append(machine)
+            log.run_gpus.append(gpus)
+
+    def _drop_impossible(self, now_s: float) -> None:
+        """Leave out the first job of the queue if not even the empty cluster can hold it."""
+        while self.engine.queue and not self.state.running_jobs and not self._machine_events:
+            job = self.engine.queue[0].job
+            reason = f"does not fit the empty cluster: {self.engine.why_wait(job.id, now_s)}"
+            self.log.left_out.append((job, reason))
+            del self._work[job.id]
+            self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
+
+
+def _capacity(cluster: Cluster) -> dict[str | None, int]:
+    """Count the GPUs of each type, and of any (None)."""
+    capacity: dict[str | None, int] = {None: cluster.gpus}
+    for machine in cluster.machines:
+        capacity[machine.gpu_type] = capacity.get(machine.gpu_type, 0) + machine.gpus
+    return capacity

@@ -1,0 +1,37 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cranny.core.check import check
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Return the folder of real traces and papers' figures beside the project, or skip the test."""
+    for parent in Path(__file__).resolve().parents:
+        if (parent / "shared" / "traces").is_dir():
+            return parent / "shared"
+    pytest.skip("the folder `shared` with real traces is not beside the project")
+
+
+@pytest.fixture
+def make_state() -> Iterator[Callable[[Cluster], ClusterState]]:
+    """Return what makes the state of a cluster; all its invariants are checked when the test is over."""
+    made: list[ClusterState] = []
+
+    def make(cluster: Cluster) -> ClusterState:
+        made.append(ClusterState(cluster))
+        return made[-1]
+
+    yield make
+    for state in made:
+        check(state)
+
+
+@pytest.fixture
+def state(make_state: Callable[[Cluster], ClusterState]) -> ClusterState:
+    """Return the state of two racks with two machines of four GPUs each."""
+    return make_state(Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4))

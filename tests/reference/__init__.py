@@ -1,0 +1,1 @@
+"""Slow, literal readings that the fast code is compared with."""

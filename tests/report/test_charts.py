@@ -1,0 +1,67 @@
+from xml.etree import ElementTree as ET
+
+from cranny.report.charts import Bars, Frame, Line, bar_chart, cdf_chart, line_chart
+from cranny.report.scales import Axis, count_axis, log_time_axis, time_axis
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parse(svg: str) -> ET.Element:
+    return ET.fromstring(svg)  # noqa: S314 - our own text
+
+
+def test_a_line_goes_from_corner_to_corner() -> None:
+    line = Line(3, "#123456", (0.0, 10.0), (0.0, 5.0))
+    frame = Frame(width=100.0, height=60.0, left=10.0, right=10.0, top=5.0, bottom=5.0)
+    chart = parse(line_chart([line], Axis(0.0, 10.0), Axis(0.0, 5.0), label="x", frame=frame))
+    (path,) = chart.findall(f"{SVG}path[@data-run='3']")
+    assert path.get("d") == "M10.0 55.0L90.0 5.0"
+    assert path.get("style") == "stroke:#123456"
+
+
+def test_gaps_are_left_out_of_a_line() -> None:
+    line = Line(0, "red", (0.0, 1.0, 2.0), (1.0, None, 1.0))
+    chart = line_chart([line], Axis(0.0, 2.0), Axis(0.0, 1.0), label="x")
+    assert chart.count("L") == 1
+
+
+def test_the_strong_line_lies_on_top_but_under_in_distributions() -> None:
+    lines = [Line(0, "red", (1.0, 2.0), (0.0, 1.0), strong=True), Line(1, "blue", (1.0, 2.0), (0.0, 1.0))]
+    over = line_chart(lines, Axis(1.0, 2.0), Axis(0.0, 1.0), label="x")
+    under = cdf_chart(lines, log_time_axis([1.0, 2.0]), label="x")
+    assert over.index('data-run="1"') < over.index('data-run="0"')
+    assert under.index('data-run="0"') < under.index('data-run="1"')
+
+
+def test_a_band_needs_two_points() -> None:
+    x, low, high = (0.0, 1.0), (0.0, 0.2), (0.5, 0.6)
+    wide = line_chart([Line(0, "red", x, low, low=low, high=high)], Axis(0, 1), Axis(0, 1), label="x")
+    assert 'class="band"' in wide
+    thin = line_chart(
+        [Line(0, "red", x[:1], low[:1], low=low[:1], high=high[:1])], Axis(0, 1), Axis(0, 1), label=""
+    )
+    assert 'class="band"' not in thin
+
+
+def test_labels_are_escaped() -> None:
+    chart = line_chart([], time_axis(0, 10), count_axis([1.0]), label='<b> & "c"')
+    assert parse(chart).get("aria-label") == '<b> & "c"'
+    bars = bar_chart(["<a>"], ["red"], [Bars(["<t>"], [0.5], ["<1"])], label="x", frame=Frame())
+    texts = [text.text for text in parse(bars).iter(f"{SVG}text")]
+    assert texts == ["<t>", "<1", "<a>"]
+
+
+def test_bars_are_as_long_as_their_share() -> None:
+    frame = Frame(width=218.0, height=100.0, left=18.0, right=0.0, top=0.0, bottom=0.0)
+    bars = bar_chart(
+        ["a", "b"], ["red", "blue"], [Bars(["t"], [1.0, 0.25], ["4", "1"])], label="x", frame=frame
+    )
+    widths = [rect.get("width") for rect in parse(bars).iter(f"{SVG}rect") if rect.get("class") == "bar"]
+    assert widths == ["200.0", "50.0"]
+
+
+def test_tick_labels_that_would_collide_are_left_out() -> None:
+    ticks = tuple((float(place), "a long label") for place in range(40))
+    chart = parse(line_chart([], Axis(0.0, 39.0, ticks), Axis(0.0, 1.0), label="x"))
+    shown = [text for text in chart.iter(f"{SVG}text") if text.get("class") == "tick middle"]
+    assert 1 < len(shown) < 10

@@ -1,0 +1,80 @@
+import math
+from collections.abc import Sequence
+
+from tests.report.synthetic import FakeResult
+from tests.report.test_table import changed, renamed
+
+from cranny.report.finding import caution, finding
+
+
+def runs(base: FakeResult, **values: tuple[float, float]) -> list[FakeResult]:
+    return [
+        renamed(changed(base, mean_used_machines=used, mean_jct_s=jct_s), policy=name.replace("_", "-"))
+        for name, (used, jct_s) in values.items()
+    ]
+
+
+def plain(text: str) -> str:
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_two_policies_read_as_a_plain_comparison(results: Sequence[FakeResult]) -> None:
+    pair = runs(results[0], titan=(148.0, 103.0), consolidate_idle=(301.0, 100.0))
+    assert plain(finding(pair)) == (
+        "Titan keeps 148 machines on where consolidate-idle keeps 301: 51 % fewer, "
+        "at 3 % longer mean completion time."
+    )
+
+
+def test_the_nearest_rival_is_named_as_well_as_the_furthest(results: Sequence[FakeResult]) -> None:
+    three = runs(results[0], titan=(148.0, 90.0), best_fit=(155.0, 100.0), consolidate_idle=(301.0, 95.0))
+    assert plain(finding(three)) == (
+        "Titan keeps 148 machines on, the fewest of 3 policies: 4.5 % fewer than the next, best-fit (155), "
+        "and 51 % fewer than consolidate-idle (301); its mean completion time is 5.3 % shorter than that of "
+        "consolidate-idle, the shortest of the others."
+    )
+
+
+def test_titan_is_not_praised_when_another_is_better(results: Sequence[FakeResult]) -> None:
+    three = runs(results[0], titan=(158.0, 100.0), best_fit=(155.6, 99.9), consolidate_idle=(329.3, 120.0))
+    assert plain(finding(three)) == (
+        "Best-fit keeps the fewest machines on, 155.6; Titan keeps 158, 1.5 % more, though 52 % fewer than "
+        "consolidate-idle (329.3); Titan's mean completion time is as short as that of best-fit, the "
+        "shortest of the others."
+    )
+
+
+def test_titan_may_be_the_worst(results: Sequence[FakeResult]) -> None:
+    three = runs(results[0], titan=(200.0, 100.0), a=(100.0, 50.0), b=(150.0, 60.0))
+    assert "100 % more, the most of 3 policies" in plain(finding(three))
+
+
+def test_equal_policies_are_called_equal(results: Sequence[FakeResult]) -> None:
+    pair = runs(results[0], titan=(100.0, 50.0), a=(100.1, 50.0))
+    assert (
+        plain(finding(pair)) == "Both policies keep about 100 machines on, at the same mean completion time."
+    )
+
+
+def test_without_titan_the_fewest_machines_lead(results: Sequence[FakeResult]) -> None:
+    pair = runs(results[0], a=(200.0, 50.0), b=(100.0, 50.0))
+    assert plain(finding(pair)).startswith("B keeps 100 machines on where a keeps 200: 50 % fewer")
+
+
+def test_a_single_run_is_described(results: Sequence[FakeResult]) -> None:
+    one = [changed(results[0], mean_used_machines=6.0, mean_fragmentation=0.117, mean_jct_s=7300.0)]
+    assert plain(finding(one)) == (
+        "Titan keeps 6 of 12 machines on, leaves 12 % of their GPUs idle and completes a job in 2.03 h "
+        "on average."
+    )
+
+
+def test_runs_without_numbers_are_not_compared(results: Sequence[FakeResult]) -> None:
+    pair = runs(results[0], titan=(math.nan, math.nan), a=(5.0, 6.0))
+    assert "nothing to compare" in finding(pair)
+
+
+def test_different_numbers_of_finished_jobs_are_pointed_out(results: Sequence[FakeResult]) -> None:
+    pair = [changed(results[0], jobs_done=120.0), changed(results[1], jobs_done=80.0)]
+    assert "consolidate-idle 80 of 120" in caution(pair)
+    assert caution(results) == ""

@@ -1,0 +1,174 @@
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.report.synthetic import FakeResult
+from tests.report.test_page import EVIL, poisoned
+
+from cranny.report.page import write_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, FloatRect, Locator
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium in /usr/bin/chromium")
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with playwright.sync_playwright() as engine:
+        chromium = engine.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS, headless=True)
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A page opened from disk, which notes every complaint and every request."""
+
+    def __init__(self, browser: "Browser", path: Path, **options: Any) -> None:
+        self.troubles: list[str] = []
+        self.requests: list[str] = []
+        self.page = browser.new_page(**{"viewport": {"width": 1400, "height": 900}, **options})
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("#map[data-ready=yes]")
+
+    def leave(self) -> None:
+        assert self.troubles == []
+        assert all(url.startswith("file:") for url in self.requests)
+        self.page.close()
+
+
+@pytest.fixture
+def visit(browser: "Browser", results: Sequence[FakeResult], tmp_path: Path) -> Iterator[Visit]:
+    made = Visit(browser, write_report(results, tmp_path / "report.html"))
+    yield made
+    made.leave()
+
+
+def box_of(shown: "Locator") -> "FloatRect":
+    box = shown.bounding_box()
+    assert box is not None
+    return box
+
+
+def policies(visit: Visit) -> list[str]:
+    return [name.strip() for name in visit.page.locator("table.summary tbody .who").all_inner_texts()]
+
+
+def test_a_click_sorts_and_a_second_click_turns_round(visit: Visit, results: Sequence[FakeResult]) -> None:
+    button = visit.page.locator("th[data-key=mean_fragmentation] button")
+    ordered = sorted(results, key=lambda result: result.summary["mean_fragmentation"])
+    names = [str(result.settings["policy"]) for result in ordered]
+    button.click()
+    assert policies(visit) == names
+    button.click()
+    assert policies(visit) == names[::-1]
+    assert visit.page.locator("th[aria-sort]").count() == 1
+
+
+def test_a_column_explains_itself(visit: Visit) -> None:
+    visit.page.hover("th[data-key=mean_profit_rate] button")
+    assert "Higher is better." in visit.page.locator("#tip").inner_text()
+
+
+def test_a_policy_can_be_hidden_and_shown(visit: Visit) -> None:
+    button = visit.page.locator(".legend button[data-run='1']")
+    lines = visit.page.locator(".chart .line[data-run='1']")
+    assert lines.count() == 6
+    assert lines.first.is_visible()
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert not lines.first.is_visible()
+    button.click()
+    assert lines.first.is_visible()
+
+
+def test_the_crosshair_is_shared_by_the_charts_over_time(visit: Visit) -> None:
+    chart = visit.page.locator("figure[data-chart=used_machines] svg.chart")
+    chart.scroll_into_view_if_needed()
+    chart.hover(position={"x": 300, "y": 80})
+    assert visit.page.locator("g.hover").count() == 4
+    tip = visit.page.locator("#tip").inner_text()
+    assert "consolidate-idle" in tip
+    chart.press("ArrowRight")
+    assert visit.page.locator("g.hover").count() == 4
+    visit.page.mouse.move(5, 5)
+    assert visit.page.locator("g.hover").count() == 0
+
+
+def test_a_distribution_reads_the_share_of_jobs(visit: Visit) -> None:
+    chart = visit.page.locator("figure[data-chart=jct_s] svg.chart")
+    chart.scroll_into_view_if_needed()
+    chart.hover(position={"x": box_of(chart)["width"] - 4, "y": 80})
+    assert visit.page.locator("#tip").inner_text().count("100.0 %") == 4
+
+
+def test_the_slider_moves_the_map_through_time(visit: Visit) -> None:
+    page = visit.page
+    before = page.locator("#map-readout").inner_text()
+    picture = page.evaluate("document.getElementById('map-canvas').toDataURL()")
+    page.locator("#map-time").evaluate("s => { s.value = s.max; s.dispatchEvent(new Event('input')); }")
+    assert page.locator("#map-readout").inner_text() != before
+    assert page.evaluate("document.getElementById('map-canvas').toDataURL()") != picture
+    page.locator("#map-time").press("ArrowLeft")
+    assert page.locator("#map-time").input_value() == "58"
+
+
+def test_the_map_shows_another_policy(visit: Visit) -> None:
+    visit.page.locator(".choices label", has_text="best-fit").click()
+    assert visit.page.locator("#map-readout").inner_text().startswith("best-fit: ")
+
+
+def hover_a_held_gpu(visit: Visit) -> str:
+    """Move over the map until a job answers."""
+    canvas = visit.page.locator("#map-canvas")
+    canvas.scroll_into_view_if_needed()
+    box = box_of(canvas)
+    tip = visit.page.locator("#tip")
+    for y in range(18, int(box["height"]), 8):
+        for x in range(4, 400, 12):
+            visit.page.mouse.move(box["x"] + x, box["y"] + y)
+            if tip.is_visible() and "on" in tip.inner_text() and "GPUs held" in tip.inner_text():
+                text = str(tip.inner_text())
+                if "idle" not in text:
+                    return text
+    return ""
+
+
+def test_pointing_at_a_gpu_names_its_job(visit: Visit) -> None:
+    text = hover_a_held_gpu(visit)
+    assert "job-" in text
+    assert "node-" in text
+    assert "machine" in text
+
+
+def test_hostile_names_stay_text_in_the_browser(
+    browser: "Browser", results: Sequence[FakeResult], tmp_path: Path
+) -> None:
+    path = write_report([poisoned(result) for result in results], tmp_path / "evil.html", title=EVIL)
+    visit = Visit(browser, path)
+    visit.page.on("dialog", lambda dialog: visit.troubles.append(dialog.message))
+    assert visit.page.locator("h1").inner_text() == EVIL
+    assert EVIL in hover_a_held_gpu(visit)
+    assert visit.page.locator("img").count() == 0
+    visit.leave()
+
+
+@pytest.mark.parametrize("width", [1400, 800, 420])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_its_window(
+    browser: "Browser", results: Sequence[FakeResult], tmp_path: Path, width: int, scheme: str
+) -> None:
+    path = write_report(results, tmp_path / "report.html")
+    visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    visit.leave()

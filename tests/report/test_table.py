@@ -1,0 +1,106 @@
+import dataclasses
+import io
+import math
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console
+from tests.report.synthetic import FakeResult
+
+from cranny.model.errors import InputError
+from cranny.report.table import COLUMNS, best, column, format_value, rich_table, scale_for, shown_columns
+from cranny.report.view import labels
+
+SUMMARY_KEYS = {
+    *("jobs_done", "jobs_left_out", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),
+    *("mean_jct_s", "p50_jct_s", "p99_jct_s", "mean_wait_s", "p99_wait_s", "machine_hours", "restarts"),
+    *("mean_cross_traffic_gb", "mean_profit_rate", "total_profit", "cost_per_gpu_hour", "makespan_s"),
+    *("gpu_utilisation", "mean_comm_slowdown"),
+}
+
+
+def changed(result: FakeResult, **summary: float) -> FakeResult:
+    return dataclasses.replace(result, summary={**result.summary, **summary})
+
+
+def renamed(result: FakeResult, **settings: object) -> FakeResult:
+    return dataclasses.replace(result, settings={**result.settings, **settings})
+
+
+def test_every_key_of_the_summary_has_a_column() -> None:
+    assert {column.key for column in COLUMNS} == SUMMARY_KEYS
+    assert all(column.explanation.endswith(".") for column in COLUMNS)
+
+
+def test_the_least_is_best_where_lower_is_better(results: Sequence[FakeResult]) -> None:
+    runs = [changed(results[0], mean_used_machines=used) for used in (12.0, 8.0, 9.0)]
+    assert best(runs, column("mean_used_machines")) == {1}
+
+
+def test_the_most_is_best_where_higher_is_better(results: Sequence[FakeResult]) -> None:
+    runs = [changed(results[0], mean_profit_rate=rate) for rate in (12.0, 8.0, 19.0)]
+    assert best(runs, column("mean_profit_rate")) == {2}
+
+
+def test_values_that_read_the_same_share_the_mark(results: Sequence[FakeResult]) -> None:
+    runs = [changed(results[0], mean_used_machines=used) for used in (150.001, 150.0, 200.0)]
+    assert best(runs, column("mean_used_machines")) == {0, 1}
+
+
+def test_nothing_is_best_when_all_are_equal_or_alone(results: Sequence[FakeResult]) -> None:
+    runs = [changed(results[0], mean_used_machines=5.0) for _ in range(3)]
+    assert best(runs, column("mean_used_machines")) == frozenset()
+    assert best(runs[:1], column("mean_used_machines")) == frozenset()
+
+
+def test_no_share_of_held_gpus_is_best(results: Sequence[FakeResult]) -> None:
+    runs = [changed(results[0], gpu_utilisation=share) for share in (0.2, 0.9)]
+    assert best(runs, column("gpu_utilisation")) == frozenset()
+
+
+def test_a_missing_value_is_never_best(results: Sequence[FakeResult]) -> None:
+    runs = [changed(results[0], mean_jct_s=jct_s) for jct_s in (math.nan, 80.0, 90.0)]
+    assert best(runs, column("mean_jct_s")) == {1}
+    assert format_value(column("mean_jct_s"), math.nan) == "–"  # noqa: RUF001
+
+
+def test_one_column_has_one_unit() -> None:
+    jct = column("mean_jct_s")
+    scale = scale_for(jct, [30.0, 7300.0])
+    assert scale.unit == "h"
+    assert [format_value(jct, value, scale) for value in (40.0, 7300.0, 0.0, 1.0)] == [
+        *("0.01", "2.03", "0", "<0.01"),
+    ]
+
+
+def test_large_numbers_have_separators() -> None:
+    assert format_value(column("machine_hours"), 34_763.4) == "34,763"
+    assert format_value(column("mean_fragmentation"), 0.117) == "11.7"
+    assert scale_for(column("mean_cross_traffic_gb"), [1650.0]).unit == "TB"
+
+
+def test_columns_of_zeros_stay_quiet(results: Sequence[FakeResult]) -> None:
+    keys = {column.key for column in shown_columns([changed(results[0], restarts=0.0)])}
+    assert "restarts" not in keys
+    assert "restarts" in {column.key for column in shown_columns([changed(results[0], restarts=2.0)])}
+
+
+def test_the_terminal_table_fits_80_characters_and_marks_the_best(results: Sequence[FakeResult]) -> None:
+    console = Console(width=80, no_color=True, record=True, file=io.StringIO())
+    console.print(rich_table(results))
+    lines = console.export_text().splitlines()
+    assert "…" not in "".join(lines)
+    assert any(line.strip().startswith("titan") for line in lines)
+    assert "* best of its column" in "".join(lines)
+    assert sum(line.count("*") for line in lines) > 4
+
+
+def test_runs_of_one_policy_are_named_by_what_differs(results: Sequence[FakeResult]) -> None:
+    runs = [results[0], renamed(results[0], network="steady"), results[1]]
+    assert labels(runs) == ("titan · isolated", "titan · steady", "consolidate-idle")
+    assert labels([results[0], results[0]]) == ("titan #1", "titan #2")
+
+
+def test_an_empty_comparison_is_refused() -> None:
+    with pytest.raises(InputError, match="no results"):
+        labels([])
