@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_a_set_of_machines_has_their_bits() -> None:
         ((1001, 1000, 8), f"more than {MAX_MACHINES} machines"),
     ],
 )
-def test_a_fat_tree_refuses_nonsense(arguments: tuple[int, ...], problem: str) -> None:
+def test_a_fat_tree_refuses_nonsense(arguments: tuple[Any, ...], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         Cluster.fat_tree(*arguments)
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 from tests.reference.collectives import (
     Flow,
-    WrongFlow,
+    WrongFlowError,
     directed,
     run_halving_doubling,
     run_ring,
@@ -138,12 +138,12 @@ def test_an_unknown_collective_suggests_the_nearest() -> None:
 def test_the_data_flow_notices_a_gradient_counted_twice() -> None:
     flow = Flow(3, 1)
     flow.send([(0, 1, range(1)), (2, 1, range(1))])
-    with pytest.raises(WrongFlow, match="twice"):
+    with pytest.raises(WrongFlowError, match="twice"):
         flow.send([(1, 0, range(1)), (1, 2, range(1)), (0, 1, range(1)), (2, 0, range(1))])
 
 
 def test_the_data_flow_notices_a_wrong_volume_and_a_wrong_partner() -> None:
-    with pytest.raises(WrongFlow, match="chunks move"):
+    with pytest.raises(WrongFlowError, match="chunks move"):
         run_whole(Pattern("tree", 2, (Phase(((1, 0),), 0.5, exchange=False),)))
     swapped = Pattern(
         "halving-doubling",
@@ -154,7 +154,7 @@ def test_the_data_flow_notices_a_wrong_volume_and_a_wrong_partner() -> None:
         )
         * 2,
     )
-    with pytest.raises(WrongFlow, match="different chunks"):
+    with pytest.raises(WrongFlowError, match="different chunks"):
         run_halving_doubling(swapped, 4)
 
 

@@ -1,8 +1,8 @@
 """Data flow of the collectives, carried out on symbols: which contributions each piece of the result holds.
 
-A rank's vector is cut into chunks; a chunk is the set of ranks whose gradients are summed in it. Summing two sets
-that overlap would count a gradient twice, so that is an error, save when the incoming sum already holds all of
-ours and simply replaces it.
+A rank's vector is cut into chunks; a chunk is the set of ranks whose gradients are summed in it. Summing two
+sets that overlap would count a gradient twice, so that is an error, save when the incoming sum already holds
+all of ours and simply replaces it.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from cranny.model.collective import Pattern, Phase
 Vector = list[frozenset[int]]
 
 
-class WrongFlow(Exception):
+class WrongFlowError(Exception):
     """A collective does not compute what it should."""
 
 
@@ -37,7 +37,9 @@ class Flow:
                 if own <= incoming:
                     self.vectors[to][chunk] = incoming
                 elif own & incoming:
-                    raise WrongFlow(f"rank {to} would count {sorted(own & incoming)} twice in chunk {chunk}")
+                    raise WrongFlowError(
+                        f"rank {to} would count {sorted(own & incoming)} twice in chunk {chunk}"
+                    )
                 else:
                     self.vectors[to][chunk] = own | incoming
 
@@ -84,7 +86,7 @@ def run_halving_doubling(pattern: Pattern, chunks: int) -> Flow:
             mine, yours = share_of[a], share_of[b]
             if met < exchanges // 2:  # a keeps the lower half, b the upper
                 if mine != yours:
-                    raise WrongFlow(f"ranks {a} and {b} answer for different chunks")
+                    raise WrongFlowError(f"ranks {a} and {b} answer for different chunks")
                 middle = mine.start + len(mine) // 2
                 after[a], after[b] = range(mine.start, middle), range(middle, mine.stop)
                 messages += [(a, b, after[b]), (b, a, after[a])]
@@ -119,4 +121,4 @@ def sent_by(pattern: Pattern) -> list[float]:
 
 def _demand_share(phase: Phase, moved: int, chunks: int) -> None:
     if abs(phase.share - moved / chunks) > 1e-12:
-        raise WrongFlow(f"a phase says {phase.share} of K, but {moved} of {chunks} chunks move")
+        raise WrongFlowError(f"a phase says {phase.share} of K, but {moved} of {chunks} chunks move")

@@ -1,7 +1,8 @@
 """The least traffic of any division of ranks among machines, by trying them all."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+
+import numpy as np
 
 from cranny.model.collective import Pattern
 
@@ -35,9 +36,12 @@ def divisions(ranks: int, caps: Sequence[int]) -> Iterator[list[int]]:
     yield from extend([], list(caps))
 
 
-def least_boundary(pattern: Pattern, size: int) -> float:
-    """Return the least share that any `size` ranks exchange with the others."""
-    return min(
-        crossing(pattern, [rank in chosen for rank in range(pattern.ranks)])
-        for chosen in combinations(range(pattern.ranks), size)
-    )
+def least_boundaries(pattern: Pattern) -> list[float]:
+    """Return for each c the least share that any c ranks exchange with the others, from all sets of ranks."""
+    sets = np.arange(1 << pattern.ranks)
+    total = np.zeros(len(sets))
+    for phase in pattern.phases:
+        for a, b in phase.pairs:
+            total += phase.share * phase.times * ((sets >> a ^ sets >> b) & 1)
+    sizes = np.bitwise_count(sets)
+    return [float(total[sizes == size].min()) for size in range(pattern.ranks + 1)]

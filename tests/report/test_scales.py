@@ -38,7 +38,7 @@ def test_every_value_fits_its_axis(values: list[float]) -> None:
     axis = count_axis(values)
     assert axis.low < axis.high
     for value in values:
-        slack = 1e-6 * (axis.high - axis.low)
+        slack = 1e-6 * max(axis.high - axis.low, 1e-24)
         assert axis.low - slack <= value <= axis.high + slack
         assert 0.0 <= axis.share(value) <= 1.0
 

@@ -2,7 +2,6 @@
 
 import math
 
-from cranny.core.machine_set import members
 from cranny.core.state import ClusterState
 from cranny.core.traffic import communication
 from cranny.model.errors import CrannyError
@@ -59,6 +58,7 @@ def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> N
         _demand(
             view.slots_on(machine) == ((1 << size) - 1 ^ gpus if free else 0), f"machine {machine}: slots"
         )
+        _demand(view.is_up(machine) == up, f"machine {machine} is said to be both up and down")
         _demand(not (state.has_failed(machine) and taken), f"machine {machine} failed, but runs jobs")
         kinds = [(True, f) for f, group in enumerate(view.machines.idle) if group >> machine & 1]
         kinds += [(False, f) for f, group in enumerate(view.machines.in_use) if group >> machine & 1]
@@ -67,12 +67,6 @@ def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> N
         if taken:
             used += 1
             idle_share += (size - taken + spare[machine]) / size
-    for group, count in zip(
-        view.machines.in_use + view.machines.idle,
-        view.machines.in_use_count + view.machines.idle_count,
-        strict=True,
-    ):
-        _demand(len(list(members(group))) == count, "a set of machines is miscounted")
     _demand(state.used_machines == used, f"{used} machines are used, not {state.used_machines}")
     _demand(state.held_gpus == gpus_held, f"{gpus_held} GPUs are held, not {state.held_gpus}")
     _demand(_close(state.fragmentation, idle_share / used if used else 0.0), "fragmentation does not add up")

@@ -22,6 +22,7 @@ from cranny.model.event import (
     MachineRepaired,
     Submitted,
 )
+from cranny.model.job import Job
 from cranny.model.plan import Action, Start, Stop
 
 
@@ -84,14 +85,14 @@ class Engine:
         self.policy = policy
         self.queue = Queue(policy)
 
-    def handle(self, event: Event, now_s: float) -> list[Action]:
+    def handle(self, event: Event, now_s: float) -> Sequence[Action]:
         """Take in an event; return what is to be carried out, in order."""
-        actions: list[Action] = []
         if isinstance(event, Submitted):
-            self._submit(event)
-        elif isinstance(event, Finished):
-            self.state.release(event.job_id)
-        elif isinstance(event, Cancelled):
+            return self.submit(event.job, now_s)
+        if isinstance(event, Finished):
+            return self.finish(event.job_id, now_s)
+        actions: list[Action] = []
+        if isinstance(event, Cancelled):
             actions += self._cancel(event.job_id)
         elif isinstance(event, MachineFailed):
             for running in self.state.fail(event.machine):
@@ -101,19 +102,32 @@ class Engine:
             self.state.drain(event.machine)
         elif isinstance(event, MachineRepaired):
             self.state.repair(event.machine)
-        actions += self._decide(now_s)
-        return actions
+        return [*actions, *self._decide(now_s)]
+
+    def submit(self, job: Job, now_s: float) -> Sequence[Action]:
+        """Take in a job that asks to run."""
+        if self.queue.has(job.id) or job.id in self.state:
+            raise InputError(f"job id {job.id!r} is already taken")
+        waiting = Waiting(job)
+        if not self.queue:
+            # A job that starts at once, as most do on a cluster with room, never enters the queue.
+            plan = self.policy.plan(self.state.snapshot(now_s, (waiting,)))
+            actions = plan.actions
+            if len(actions) == 1 and isinstance(actions[0], Start):
+                self.state.commit(plan, now_s)
+                return actions
+        self.queue.add(waiting)
+        return self._decide(now_s)
+
+    def finish(self, job_id: str, now_s: float) -> Sequence[Action]:
+        """Take in that a running job is done."""
+        self.state.release(job_id)
+        return self._decide(now_s) if self.queue else ()
 
     def why_wait(self, job_id: str, now_s: float) -> str:
         """Say why a job of the queue waits."""
         job = self.queue.find(job_id).job
         return self.policy.why_wait(job, self.state.snapshot(now_s, self.queue))
-
-    def _submit(self, event: Submitted) -> None:
-        job_id = event.job.id
-        if self.queue.has(job_id) or job_id in self.state:
-            raise InputError(f"job id {job_id!r} is already taken")
-        self.queue.add(Waiting(event.job))
 
     def _cancel(self, job_id: str) -> list[Action]:
         if self.queue.has(job_id):

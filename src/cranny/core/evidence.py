@@ -1,8 +1,11 @@
 """Why a job sits where it sits: small notes taken when it is placed, told when somebody asks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
 
+from cranny.core.machine_set import FreeMachines
 from cranny.core.packing import fewest, largest_first
 from cranny.core.partition import lower_bound
 from cranny.core.traffic import parts, renumber, traffic
@@ -13,22 +16,21 @@ from cranny.model.placement import Placement
 MEGA = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was free when a job was placed, as counts of machines; see `FreeMachines`."""
+class Seen(NamedTuple):
+    """What was free when a job was placed."""
 
     job: Job
     cluster: Cluster
-    in_use_count: tuple[int, ...]
-    idle_count: tuple[int, ...]
-    opened: tuple[int, ...]  # idle machines that the placement opens
+    free: FreeMachines
     note: str  # what the policy wants said, such as the constraint that bound
 
     def facts(self, placement: Placement) -> Mapping[str, object]:
         """Return the reasons as plain values."""
         gpus = len(placement.machines)
         counts = placement.counts
-        least = fewest(gpus, self.in_use_count, self.idle_count)
+        least = fewest(gpus, self.free.in_use_count, self.free.idle_count)
+        idle = reduce(or_, self.free.idle)
+        opened = sum(idle >> machine & 1 for machine in counts)
         moved = traffic(self.job, placement.machines)
         return {
             "gpus": gpus,
@@ -38,10 +40,10 @@ class Seen:
                 ]
                 for machine in counts
             },
-            "idle_machines_opened": len(self.opened),
+            "idle_machines_opened": opened,
             "idle_machines_minimum": least.idle if least else None,
             "machines_used": len(counts),
-            "machines_minimum": self._fewest_with_opened(gpus),
+            "machines_minimum": self._fewest_with_opened(gpus, opened),
             "spare_gpus": len(placement.spare),
             "cross_machine_bytes": moved.cross_machine_bytes,
             "cross_machine_bytes_bound": self._traffic_bound(placement),
@@ -67,10 +69,16 @@ class Seen:
             lines.append(self.note)
         return "\n".join(lines)
 
-    def _fewest_with_opened(self, gpus: int) -> int:
+    def _fewest_with_opened(self, gpus: int, opened: int) -> int | None:
         """Return the fewest machines when as many idle ones may be opened as this placement does."""
-        sizes = largest_first(gpus, self.idle_count)[: len(self.opened)]
-        return len(sizes) + len(largest_first(gpus - sum(sizes), self.in_use_count))
+        largest = largest_first(gpus, self.free.idle_count)[:opened]
+        found = []
+        for idle in range(len(largest) + 1):
+            missing = gpus - sum(largest[:idle])
+            others = largest_first(missing, self.free.in_use_count)
+            if sum(others) >= missing:
+                found.append(idle + len(others))
+        return min(found, default=None)
 
     def _traffic_bound(self, placement: Placement) -> float:
         """Return bytes that no map onto as many machines, however empty, can go below."""
@@ -106,5 +114,7 @@ def _ranks(ranks: list[int]) -> str:
             runs[-1][1] = rank
         else:
             runs.append([rank, rank])
+    if not ranks:
+        return "spare GPUs"
     spans = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
     return f"rank{'' if len(ranks) == 1 else 's'} {spans}"

@@ -5,6 +5,7 @@ a thousand machines as for ten thousand, within a microsecond.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _WINDOW = 64
 _WINDOW_MASK = (1 << _WINDOW) - 1
@@ -34,3 +35,40 @@ def members(machines: int) -> Iterator[int]:
 def within(machines: int, first: int, past: int) -> int:
     """Return the part of a set from machine `first` to before `past`."""
     return (machines >> first & (1 << (past - first)) - 1) << first
+
+
+class FreeMachines(NamedTuple):
+    """Machines by what they have to give, as sets.
+
+    `in_use[f]` are the non-idle machines with f GPUs free, `idle[g]` the idle machines of g GPUs.
+    """
+
+    in_use: tuple[int, ...]
+    idle: tuple[int, ...]
+
+    def only(self, machines: int) -> "FreeMachines":
+        """Keep only the machines of a set."""
+        return FreeMachines(
+            tuple([group & machines for group in self.in_use]),
+            tuple([group & machines for group in self.idle]),
+        )
+
+    @property
+    def in_use_count(self) -> tuple[int, ...]:
+        """How many non-idle machines have f GPUs free."""
+        return tuple(map(int.bit_count, self.in_use))
+
+    @property
+    def idle_count(self) -> tuple[int, ...]:
+        """How many idle machines have g GPUs."""
+        return tuple(map(int.bit_count, self.idle))
+
+    @property
+    def gpus(self) -> int:
+        """All free GPUs."""
+        return self.gpus_in_use + sum(size * count for size, count in enumerate(self.idle_count))
+
+    @property
+    def gpus_in_use(self) -> int:
+        """Free GPUs on non-idle machines."""
+        return sum(size * count for size, count in enumerate(self.in_use_count))

@@ -3,19 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cranny.core.evidence import Seen
+from cranny.core.machine_set import FreeMachines
 from cranny.core.traffic import Communication
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A job that holds GPUs."""
 
     job: Job
@@ -27,8 +28,7 @@ class Running:
     shift_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """A job in the queue, and the GPU-seconds it got before it was stopped."""
 
     job: Job
@@ -64,40 +64,6 @@ class Lease:
     __slots__ = ("__weakref__",)
 
 
-@dataclass(frozen=True, slots=True)
-class FreeMachines:
-    """Machines by what they have to give: sets of machines, and how many are in each.
-
-    `in_use[f]` are the non-idle machines with f GPUs free, `idle[g]` the idle machines of g GPUs.
-    """
-
-    in_use: tuple[int, ...]
-    idle: tuple[int, ...]
-    in_use_count: tuple[int, ...]
-    idle_count: tuple[int, ...]
-
-    def only(self, machines: int) -> "FreeMachines":
-        """Keep only the machines of a set."""
-        in_use = tuple(group & machines for group in self.in_use)
-        idle = tuple(group & machines for group in self.idle)
-        return FreeMachines(
-            in_use,
-            idle,
-            tuple(group.bit_count() for group in in_use),
-            tuple(group.bit_count() for group in idle),
-        )
-
-    @property
-    def gpus(self) -> int:
-        """All free GPUs."""
-        return self.gpus_in_use + sum(size * count for size, count in enumerate(self.idle_count))
-
-    @property
-    def gpus_in_use(self) -> int:
-        """Free GPUs on non-idle machines."""
-        return sum(size * count for size, count in enumerate(self.in_use_count))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The cluster as it was when the snapshot was taken; what happens later does not show."""
@@ -126,6 +92,10 @@ class Snapshot:
         """Return the free GPUs of one machine."""
         return self._books.free[machine]
 
+    def free_between(self, first: int, past: int) -> int:
+        """Return the free GPUs of the machines from `first` to before `past`."""
+        return sum(self._books.free[first:past])
+
     def slots_on(self, machine: int) -> int:
         """Return which GPUs of a machine are free, as bits; none when the machine is down."""
         return self._books.slots[machine] if self._books.free[machine] else 0
@@ -153,6 +123,13 @@ class Snapshot:
         """Return the mean rate that running jobs put on a link."""
         return self._books.link_use_gbps[link]
 
+    def busy_machines(self, need_gbps: float) -> int:
+        """Return the set of machines whose uplink has less than `need_gbps` left."""
+        pairs = zip(
+            self.cluster.uplink_gbps, self._books.link_use_gbps[: len(self.cluster.machines)], strict=False
+        )
+        return mask_of([machine for machine, (gbps, use) in enumerate(pairs) if gbps - use < need_gbps])
+
     def narrowest(self, a: int, b: int) -> int:
         """Return the link between two different machines with the least bandwidth left."""
         up, down = self.cluster.paths[a], self.cluster.paths[b]
@@ -174,10 +151,7 @@ class Snapshot:
         note: str = "",
     ) -> Placement:
         """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
-        opened = tuple([machine for machine in dict.fromkeys(machines + spare) if self.is_idle(machine)])
-        offer = self.machines if job.gpu_type is None else self.offer(job)
-        seen = Seen(job, self.cluster, offer.in_use_count, offer.idle_count, opened, note)
-        return Placement(machines, spare, gpus, seen)
+        return Placement(machines, spare, gpus, Seen(job, self.cluster, self.offer(job), note))
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""

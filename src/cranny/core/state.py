@@ -2,14 +2,14 @@
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from cranny.core.machine_set import members
-from cranny.core.snapshot import Books, FreeMachines, Lease, Running, Snapshot, Waiting
-from cranny.core.traffic import Communication, communication
+from cranny.core.machine_set import FreeMachines
+from cranny.core.snapshot import Books, Lease, Running, Snapshot, Waiting
+from cranny.core.traffic import SILENT, communication
 from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError, StalePlanError
 from cranny.model.job import Job
@@ -32,7 +32,8 @@ class ClusterState:
         self.version = 0
         self._size = [machine.gpus for machine in cluster.machines]
         self._full = [(1 << size) - 1 for size in self._size]
-        self._share = [cluster.share_unit // size for size in self._size]
+        self._unit = cluster.share_unit
+        self._share = [self._unit // size for size in self._size]
         nodes = len(cluster.parent)
         self._books = Books(self._size.copy(), self._full.copy(), [0.0] * nodes, [0] * nodes, {})
         self._lease: weakref.ref[Lease] | None = None
@@ -43,23 +44,23 @@ class ClusterState:
     def _reset_totals(self) -> None:
         """Count everything that is otherwise kept up to date with each change."""
         most = max(self._size)
-        self._in_use, self._idle = [0] * (most + 1), [0] * (most + 1)
-        self._in_use_count, self._idle_count = [0] * (most + 1), [0] * (most + 1)
+        self._in_use, self._idle = [0] * (most + 1), [0] * (most + 1)  # sets, see `FreeMachines`
         self.used_machines = 0
         self.held_gpus = 0
         self.cross_bytes = 0.0
-        self._idle_units = 0  # GPUs without a rank on used machines, each in shares of its machine
+        self.idle_units = 0  # GPUs without a rank on used machines, in `cluster.share_unit`ths of a machine
         for machine in range(len(self._size)):
             if self._up[machine]:
-                self._file(machine, self._books.free[machine], 1)
+                idle = self._books.slots[machine] == self._full[machine]
+                self._file(machine, self._books.free[machine], idle)
             held = self._size[machine] - self._books.slots[machine].bit_count()
             self.held_gpus += held
             if held:
                 self.used_machines += 1
-                self._idle_units += (self._size[machine] - held) * self._share[machine]
+                self.idle_units += (self._size[machine] - held) * self._share[machine]
         for running in self._books.running.values():
             self.cross_bytes += running.communication.cross_bytes
-            self._idle_units += sum(self._share[machine] for machine in running.placement.spare)
+            self.idle_units += sum(self._share[machine] for machine in running.placement.spare)
 
     @classmethod
     def resume(cls, view: Snapshot) -> "ClusterState":
@@ -94,7 +95,7 @@ class ClusterState:
         """Mean share of GPUs without a rank, over the machines in use; 0 when none is."""
         if not self.used_machines:
             return 0.0
-        return self._idle_units / (self.cluster.share_unit * self.used_machines)
+        return self.idle_units / (self._unit * self.used_machines)
 
     def is_up(self, machine: int) -> bool:
         """Say whether a machine takes jobs."""
@@ -120,9 +121,7 @@ class ClusterState:
         if lease is None:
             lease = Lease()
             self._lease = weakref.ref(lease)
-        machines = FreeMachines(
-            tuple(self._in_use), tuple(self._idle), tuple(self._in_use_count), tuple(self._idle_count)
-        )
+        machines = FreeMachines(tuple(self._in_use), tuple(self._idle))
         return Snapshot(self.cluster, self.version, now_s, waiting, machines, self._books, lease)
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -131,7 +130,15 @@ class ClusterState:
         """Apply a plan whole, or raise and change nothing."""
         if plan.version != self.version:
             raise StalePlanError(f"plan is for version {plan.version}, the state is at {self.version}")
-        self._apply(self._check(plan.actions, now_s))
+        actions = plan.actions
+        if len(actions) == 1 and isinstance(actions[0], Start):  # as nearly all plans
+            start = actions[0]
+            if start.job.id in self._books.running:
+                raise PlacementError(f"job {start.job.id!r} is already running")
+            started = self._fit(start.job, start.placement, now_s, {}, start.attained_gpu_s)
+            self._apply(((None, started),))
+        else:
+            self._apply(self._check(actions, now_s))
 
     def place(self, job: Job, placement: Placement, now_s: float = 0.0) -> None:
         """Start one job."""
@@ -144,7 +151,7 @@ class ClusterState:
     def release(self, job_id: str) -> Running:
         """Take back the GPUs of a job and return what it was."""
         running = self.find(job_id)
-        self._apply([(running, None)])
+        self._apply(((running, None),))
         return running
 
     def fail(self, machine: int) -> tuple[Running, ...]:
@@ -184,7 +191,7 @@ class ClusterState:
                 raise PlacementError(f"job {action.job_id!r} is stopped earlier in the same plan")
             after: Running | None = None
             if isinstance(action, Shift):
-                after = replace(old, shift_s=action.shift_s)
+                after = old._replace(shift_s=action.shift_s)
             else:
                 for machine, gpus in old.held.items():
                     taken[machine] = taken.get(machine, self._books.slots[machine]) | gpus
@@ -218,7 +225,7 @@ class ClusterState:
                 held[machine] = held.get(machine, 0) | 1 << gpu
         for machine, gpus in held.items():
             taken[machine] = taken.get(machine, self._books.slots[machine]) & ~gpus
-        cost = communication(self.cluster, job, machines)
+        cost = SILENT if len(held) == 1 else communication(self.cluster, job, machines)
         return Running(job, placement, held, cost, now_s, attained_gpu_s)
 
     def _open_slots(self, job: Job, machine: int, taken: dict[int, int]) -> int:
@@ -259,28 +266,26 @@ class ClusterState:
         """Book a job in (sign 1) or out (sign -1)."""
         books = self._books
         for machine, gpus in running.held.items():
-            size, share = self._size[machine], self._share[machine]
-            before = books.slots[machine]
+            full, before = self._full[machine], books.slots[machine]
             after = before ^ gpus
             books.slots[machine] = after
-            left = after.bit_count()
-            taken = before.bit_count() - left
+            taken = sign * gpus.bit_count()
             self.held_gpus += taken
-            if before == self._full[machine]:
+            self.idle_units -= taken * self._share[machine]
+            if before == full:
                 self.used_machines += 1
-                self._idle_units += left * share
-            elif left == size:
+                self.idle_units += self._unit
+            elif after == full:
                 self.used_machines -= 1
-                self._idle_units -= (size + taken) * share
-            else:
-                self._idle_units -= taken * share
+                self.idle_units -= self._unit
             if self._up[machine]:
-                self._file(machine, books.free[machine], -1, before == self._full[machine])
-                books.free[machine] = left
-                self._file(machine, left, 1, left == size)
+                free = books.free[machine]
+                books.free[machine] = free - taken
+                self._file(machine, free, before == full)
+                self._file(machine, free - taken, after == full)
         for machine in running.placement.spare:
-            self._idle_units += sign * self._share[machine]
-        cost: Communication = running.communication
+            self.idle_units += sign * self._share[machine]
+        cost = running.communication
         if cost.link_gbps:
             self.cross_bytes += sign * cost.cross_bytes
             for link, gbps in cost.link_gbps.items():
@@ -289,16 +294,9 @@ class ClusterState:
                 if not books.link_users[link]:
                     books.link_use_gbps[link] = 0.0  # no rounding is left over
 
-    def _file(self, machine: int, free: int, sign: int, idle: bool | None = None) -> None:  # noqa: FBT001
-        """Put a machine into (sign 1) or take it out of (sign -1) the set of its kind."""
-        if idle is None:
-            idle = self._books.slots[machine] == self._full[machine]
-        if idle:
-            self._idle[free] ^= 1 << machine
-            self._idle_count[free] += sign
-        else:
-            self._in_use[free] ^= 1 << machine
-            self._in_use_count[free] += sign
+    def _file(self, machine: int, free: int, idle: bool) -> None:  # noqa: FBT001
+        """Put a machine into the set of its kind, or take it out if it is there."""
+        (self._idle if idle else self._in_use)[free] ^= 1 << machine
 
     def _set_up(self, machine: int, *, up: bool) -> None:
         self._apply([])
@@ -307,9 +305,9 @@ class ClusterState:
         books = self._books
         if up:
             books.free[machine] = books.slots[machine].bit_count()
-            self._file(machine, books.free[machine], 1)
+            self._file(machine, books.free[machine], books.slots[machine] == self._full[machine])
         else:
-            self._file(machine, books.free[machine], -1)
+            self._file(machine, books.free[machine], books.slots[machine] == self._full[machine])
             books.free[machine] = 0
         self._up[machine] = up
         books.down ^= 1 << machine

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
-from cranny.core.machine_set import lowest, members, within
+from cranny.core.machine_set import FreeMachines, lowest, members, within
 from cranny.core.protocol import lacks_gpus
-from cranny.core.snapshot import FreeMachines, Snapshot
+from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement

@@ -1,7 +1,7 @@
 """Axes: where a value falls, where the ticks are, and what is written beside them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 MINUTE_S = 60.0
@@ -14,6 +14,8 @@ TIME_STEPS_S = (
     *(hours * HOUR_S for hours in (1, 2, 3, 6, 12)),
     *(days * DAY_S for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)),
 )
+TINY = 1e-30  # no metric has a range under this; dividing by less would leave the range of floats
+LEAST_FLOOR_S = 1e-5
 # Where an axis of shares may begin, and the step of its ticks there.
 SHARE_STEPS = {0.99: 0.002, 0.95: 0.01, 0.9: 0.02, 0.8: 0.05, 0.5: 0.1, 0.0: 0.25}
 LOG_TIMES_S = (
@@ -53,7 +55,7 @@ def count_axis(values: Iterable[float | None], *, factor: float = 1.0, suffix: s
     """Make an axis from zero (or the lowest value below it) to a round number over the highest value."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     low, high = min([0.0, *finite]), max([0.0, *finite])
-    if low == high:
+    if high - low < TINY:
         high = low + 1.0 / factor
     step = _round_step((high - low) * factor / 4.5) / factor
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -82,7 +84,7 @@ def log_time_axis(values_s: Iterable[float], *, floor_s: float = 1.0) -> Axis:
     finite = [value for value in values_s if math.isfinite(value)]
     positive = [value for value in finite if value > 0]
     high_s = max(positive, default=floor_s)
-    while high_s < floor_s * 2 and positive:
+    while high_s < floor_s * 2 and positive and floor_s > LEAST_FLOOR_S:
         floor_s /= 10  # Everything is quicker than the floor: go down until there is something to see.
     above = [value for value in positive if value >= floor_s]
     low_s = 10.0 ** math.floor(math.log10(min(above, default=floor_s)) + 1e-9)
@@ -128,13 +130,6 @@ def significant(value: float | None, digits: int = 4) -> float | int | None:
         return None
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-
-def finite_extent(values: Sequence[float]) -> tuple[float, float]:
-    """Return the least and the greatest value, and never an empty range."""
-    finite = [value for value in values if math.isfinite(value)]
-    low, high = min(finite, default=0.0), max(finite, default=1.0)
-    return (low, high) if high > low else (low, low + 1.0)
 
 
 def _round_step(step: float) -> float:

@@ -1,107 +1,120 @@
-"""Measures of a simulation, kept up to date with each event.
+"""Measures of a simulation.
 
 Definitions follow Titan's evaluation (ICNP'24, Sec. V-A), read as `docs/metrics.md` says: used machines have at
 least one GPU held; fragmentation is the mean share of GPUs without a rank over used machines; traffic is what
 one iteration of every running job moves between machines; the profit rate is
 jobs * mean price / (used machines * mean duration).
+
+The event loop only notes a few numbers at each event; everything else is worked out from the notes at the end.
 """
 
 from array import array
+
+import numpy as np
+import numpy.typing as npt
 
 from cranny.core.state import ClusterState
 
 SECONDS_PER_HOUR = 3600.0
 GIGA = 1e9
 
-TIMELINE = (
+Column = npt.NDArray[np.float64]
+
+NOTES = (
     "time_s",
+    "arrival",  # 1 for an arrival, 0 for anything else
     "used_machines",
-    "fragmentation",
-    "cross_traffic_gb",
-    "profit_rate",
-    "total_profit",
-    "machine_hours",
+    "idle_units",
+    "cross_bytes",
     "held_gpus",
     "running_jobs",
     "waiting_jobs",
+    "prices",
+    "hours",
 )
 
 
 class Metrics:
-    """Integrals over time, and a row of values at each arrival."""
+    """Notes of the state after each event, and what follows from them."""
 
     def __init__(self, state: ClusterState, price_per_gpu_hour: float) -> None:
         self._state = state
-        self._price_per_gpu_hour = price_per_gpu_hour
-        self._since_s = 0.0
-        self._first_s: float | None = None
-        self.machine_s = 0.0
-        self.gpu_s = 0.0
-        self._fragmentation_s = 0.0
-        self._cross_byte_s = 0.0
-        self._total_profit = 0.0
-        # Over the running jobs: their prices and the hours that they take where they are placed.
+        self._price_per_gpu_s = price_per_gpu_hour / SECONDS_PER_HOUR
+        self._notes = array("d")
+        # Over the running jobs: their prices, and the seconds that they take where they are placed.
         self._prices = 0.0
-        self._hours = 0.0
-        self.timeline = {name: array("d") for name in TIMELINE}
-        self._append = tuple(column.append for column in self.timeline.values())
-
-    def advance(self, now_s: float) -> None:
-        """Count the time up to now with the values that held in it; call before anything changes."""
-        if self._first_s is None:
-            self._first_s = self._since_s = now_s
-        passed_s = now_s - self._since_s
-        if passed_s:
-            state = self._state
-            self._since_s = now_s
-            self.machine_s += passed_s * state.used_machines
-            self.gpu_s += passed_s * state.held_gpus
-            self._fragmentation_s += passed_s * state.fragmentation
-            self._cross_byte_s += passed_s * state.cross_bytes
+        self._seconds = 0.0
 
     def started(self, gpus: int, nominal_s: float, slowdown: float) -> None:
-        """Count a job in: its price is for the work it asked for, its hours are what that takes here."""
-        hours = nominal_s / SECONDS_PER_HOUR
-        self._prices += gpus * hours * self._price_per_gpu_hour
-        self._hours += hours * slowdown
+        """Count a job in: its price is for the work it asked for, its time is what that takes here."""
+        self._prices += gpus * nominal_s * self._price_per_gpu_s
+        self._seconds += nominal_s * slowdown
 
     def ended(self, gpus: int, nominal_s: float, slowdown: float) -> None:
         """Count a job out."""
-        if not self._state.running_jobs:
-            self._prices = self._hours = 0.0  # no rounding is left over
-            return
-        hours = nominal_s / SECONDS_PER_HOUR
-        self._prices -= gpus * hours * self._price_per_gpu_hour
-        self._hours -= hours * slowdown
+        self._prices -= gpus * nominal_s * self._price_per_gpu_s
+        self._seconds -= nominal_s * slowdown
 
-    def arrival(self, now_s: float, waiting_jobs: int) -> None:
-        """Take a row of the timeline, after the arrived job has been placed or queued."""
+    def note(self, now_s: float, arrival: int, waiting_jobs: int) -> None:
+        """Note the state after an event."""
         state = self._state
-        jobs, used = state.running_jobs, state.used_machines
-        profit = jobs * self._prices / (used * self._hours) if used and self._hours > 0 else 0.0
-        self._total_profit += profit
-        row = (
-            now_s,
-            used,
-            state.fragmentation,
-            state.cross_bytes / GIGA,
-            profit,
-            self._total_profit,
-            self.machine_s / SECONDS_PER_HOUR,
-            state.held_gpus,
-            jobs,
-            waiting_jobs,
+        running_jobs = state.running_jobs
+        if not running_jobs:
+            self._prices = self._seconds = 0.0  # no rounding is left over
+        self._notes.extend(
+            (
+                now_s,
+                arrival,
+                state.used_machines,
+                state.idle_units,
+                state.cross_bytes,
+                state.held_gpus,
+                running_jobs,
+                waiting_jobs,
+                self._prices,
+                self._seconds,
+            )
         )
-        for append, value in zip(self._append, row, strict=True):
-            append(value)
 
-    def time_means(self) -> dict[str, float]:
-        """Return means over time, weighted by how long each value held."""
-        span_s = self._since_s - (self._first_s or 0.0)
-        over = 1.0 / span_s if span_s else 0.0
+    def columns(self) -> dict[str, Column]:
+        """Return what was measured after each event, in columns."""
+        noted = np.frombuffer(self._notes, dtype=np.float64).reshape(-1, len(NOTES))
+        (time_s, arrival, used, idle_units, cross_bytes, held, running, waiting, prices, seconds) = noted.T
+        span_s = np.diff(time_s, prepend=time_s[:1])
+        used_before = np.concatenate([[0.0], used[:-1]])
+        hours = seconds / SECONDS_PER_HOUR
+        profit_rate = np.divide(
+            running * prices, used * hours, out=np.zeros_like(used), where=used * hours > 0
+        )
+        unit = self._state.cluster.share_unit
         return {
-            "time_mean_used_machines": self.machine_s * over,
-            "time_mean_fragmentation": self._fragmentation_s * over,
-            "time_mean_cross_traffic_gb": self._cross_byte_s * over / GIGA,
-            "gpu_utilisation": self.gpu_s * over / self._state.cluster.gpus,
+            "time_s": time_s,
+            "arrival": arrival,
+            "used_machines": used,
+            "fragmentation": np.divide(idle_units, unit * used, out=np.zeros_like(used), where=used > 0),
+            "cross_traffic_gb": cross_bytes / GIGA,
+            "profit_rate": profit_rate,
+            "total_profit": np.cumsum(profit_rate * arrival),
+            "machine_hours": np.cumsum(used_before * span_s) / SECONDS_PER_HOUR,
+            "held_gpus": held,
+            "running_jobs": running,
+            "waiting_jobs": waiting,
         }
+
+
+def time_means(columns: dict[str, Column], gpus: int) -> dict[str, float]:
+    """Return means over time, each value weighted by how long it held."""
+    time_s = columns["time_s"]
+    weight = np.diff(time_s, append=time_s[-1:])
+    if not weight.sum():
+        weight = np.ones_like(time_s)
+
+    def mean(name: str) -> float:
+        return float(np.average(columns[name], weights=weight))
+
+    return {
+        "time_mean_used_machines": mean("used_machines"),
+        "time_mean_fragmentation": mean("fragmentation"),
+        "time_mean_cross_traffic_gb": mean("cross_traffic_gb"),
+        "gpu_utilisation": mean("held_gpus") / gpus,
+    }

@@ -15,7 +15,7 @@ from cranny.core.protocol import Policy
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.model.event import Cancelled, Event, Finished, MachineFailed, Submitted
+from cranny.model.event import Cancelled, Event, MachineFailed
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Start, Stop
 from cranny.sim.metrics import Metrics
@@ -30,12 +30,13 @@ class Work:
 
     job: Job
     left_s: float  # of the nominal duration
-    first_start_s: float = math.nan
+    first_start_s: float | None = None
     finish_s: float = math.nan
     start_s: float = 0.0
     slowdown: float = 1.0
     run: int = 0
-    machines: int = 0
+    stops: int = 0
+    held: dict[int, int] = field(default_factory=dict)  # machine -> its GPUs, as bits
     cross_bytes: float = 0.0
 
 
@@ -74,8 +75,7 @@ class Replay:
         self._checkpoint_s = checkpoint_s
         self._machine_events = sorted(machine_events, key=lambda timed: timed[0], reverse=True)
         self._work: dict[str, Work] = {}
-        self._held: dict[str, dict[int, int]] = {}  # of running jobs: machine -> its GPUs, as bits
-        self._ends: list[tuple[float, int, str, int]] = []  # heap of (time, serial, job, run)
+        self._ends: list[tuple[float, int, Work, int]] = []  # a heap
         self._serial = 0
         self._capacity = _capacity(cluster)
 
@@ -88,7 +88,6 @@ class Replay:
                 raise InputError(f"job {job.id!r} was submitted before the job that precedes it")
             last_s = now_s
             self._until(now_s)
-            self.metrics.advance(now_s)
             self._arrive(job, now_s)
             if progress is not None and not count % PROGRESS_EVERY:
                 progress(count)
@@ -99,45 +98,46 @@ class Replay:
         """Let everything happen that happens up to `limit_s`."""
         ends, faults = self._ends, self._machine_events
         while True:
-            end_s = ends[0][0] if ends else math.inf
             fault_s = faults[-1][0] if faults else math.inf
-            if end_s <= limit_s and end_s <= fault_s and ends:
-                now_s, _, job_id, run = heappop(ends)
-                work = self._work.get(job_id)
-                if work is not None and work.run == run:  # else it was stopped or moved meanwhile
-                    self._finish(work, now_s)
-            elif fault_s <= limit_s and faults:
+            if ends and ends[0][0] <= limit_s and ends[0][0] <= fault_s:
+                now_s, _, work, run = heappop(ends)
+                if work.run != run:  # it was stopped or moved meanwhile
+                    continue
+                self._finish(work, now_s)
+            elif faults and fault_s <= limit_s:
                 now_s, event = faults.pop()
-                self.metrics.advance(now_s)
                 self._carry_out(self.engine.handle(event, now_s), now_s, isinstance(event, MachineFailed))
             else:
-                break
-            self._drop_impossible(now_s)
+                return
+            waiting = len(self.engine.queue)
+            if waiting and not self.state.running_jobs:
+                waiting = self._drop_impossible(now_s)
+            self.metrics.note(now_s, 0, waiting)
 
     def _arrive(self, job: Job, now_s: float) -> None:
-        capacity = self._capacity.get(job.gpu_type, 0)
-        if job.duration_s is None:
+        duration_s = job.duration_s
+        if duration_s is None:
             raise InputError(f"job {job.id!r} has no duration to replay")
+        capacity = self._capacity.get(job.gpu_type, 0)
         if job.gpus > capacity:
             kind = f" {job.gpu_type}" if job.gpu_type else ""
             self.log.left_out.append((job, f"needs {job.gpus}{kind} GPUs, the cluster has {capacity}"))
             return
-        if job.id in self._work:
-            raise InputError(f"job id {job.id!r} occurs twice")
-        self._work[job.id] = Work(job, job.duration_s)
-        self._carry_out(self.engine.handle(Submitted(job), now_s), now_s)
-        self._drop_impossible(now_s)
-        self.metrics.arrival(now_s, len(self.engine.queue))
+        self._work[job.id] = Work(job, duration_s)
+        self._carry_out(self.engine.submit(job, now_s), now_s)
+        waiting = len(self.engine.queue)
+        if waiting and not self.state.running_jobs:
+            waiting = self._drop_impossible(now_s)
+        self.metrics.note(now_s, 1, waiting)
 
     def _finish(self, work: Work, now_s: float) -> None:
         job = work.job
-        self.metrics.advance(now_s)
         self._log_run(work, now_s)
-        actions = self.engine.handle(Finished(job.id), now_s)
         self.metrics.ended(job.gpus, work.left_s, work.slowdown)
         del self._work[job.id]
         work.finish_s = now_s
         self.log.done.append(work)
+        actions = self.engine.finish(job.id, now_s)
         if actions:
             self._carry_out(actions, now_s)
 
@@ -154,20 +154,19 @@ class Replay:
                 self._start(work, now_s)
 
     def _start(self, work: Work, now_s: float) -> None:
-        running = self.state.find(work.job.id)
+        job = work.job
+        running = self.state.find(job.id)
+        cost = running.communication
         work.start_s = now_s
-        work.slowdown = self._network(running)
+        work.slowdown = slowdown = self._network(running) if cost.comm_s else 1.0
         work.run += 1
-        if work.run == 1:
+        if work.first_start_s is None:
             work.first_start_s = now_s
-        work.machines = len(running.held)
-        work.cross_bytes = running.communication.cross_bytes
+        work.held = running.held
+        work.cross_bytes = cost.cross_bytes
         self._serial += 1
-        heappush(
-            self._ends, (now_s + work.left_s * work.slowdown, self._serial, work.job.id, work.run)
-        )
-        self.metrics.started(work.job.gpus, work.left_s, work.slowdown)
-        self._held[work.job.id] = running.held
+        heappush(self._ends, (now_s + work.left_s * slowdown, self._serial, work, work.run))
+        self.metrics.started(job.gpus, work.left_s, slowdown)
 
     def _stop(self, work: Work, now_s: float, *, lost: bool) -> None:
         """End a run early. A failure loses what was done since the last checkpoint; a stop saves it first."""
@@ -177,24 +176,28 @@ class Replay:
         if lost and self._checkpoint_s:
             done_s -= done_s % self._checkpoint_s
         work.left_s -= min(done_s, work.left_s)
+        work.run += 1  # the end that was foreseen no longer counts
+        work.stops += 1
 
     def _log_run(self, work: Work, now_s: float) -> None:
         log = self.log
-        for machine, gpus in self._held.pop(work.job.id).items():
+        for machine, gpus in work.held.items():
             log.run_job.append(work.job.id)
             log.run_start_s.append(work.start_s)
             log.run_end_s.append(now_s)
             log.run_machine.append(machine)
             log.run_gpus.append(gpus)
 
-    def _drop_impossible(self, now_s: float) -> None:
-        """Leave out the first job of the queue if not even the empty cluster can hold it."""
-        while self.engine.queue and not self.state.running_jobs and not self._machine_events:
-            job = self.engine.queue[0].job
+    def _drop_impossible(self, now_s: float) -> int:
+        """Leave out jobs at the head of the queue that not even the empty cluster can hold; count the rest."""
+        queue = self.engine.queue
+        while queue and not self.state.running_jobs and not self._machine_events:
+            job = queue[0].job
             reason = f"does not fit the empty cluster: {self.engine.why_wait(job.id, now_s)}"
             self.log.left_out.append((job, reason))
             del self._work[job.id]
             self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
+        return len(queue)
 
 
 def _capacity(cluster: Cluster) -> dict[str | None, int]:

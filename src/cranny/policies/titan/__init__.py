@@ -22,11 +22,11 @@ must pass within `phase_budget_s`. One second, the default, is the paper's inequ
 
 from collections.abc import Iterator, Sequence
 
-from cranny.core.machine_set import lowest, members
+from cranny.core.machine_set import FreeMachines, lowest
 from cranny.core.packing import Fewest, fewest, fewest_with
 from cranny.core.partition import split
 from cranny.core.protocol import lacks_gpus
-from cranny.core.snapshot import FreeMachines, Snapshot
+from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.cluster import mask_of
 from cranny.model.errors import InputError
@@ -85,7 +85,8 @@ class Titan:
     ) -> tuple[int, ...] | None:
         """Look for a placement within the bandwidth when the first choice is not."""
         best: Found | None = None
-        for part in (offer, self._quiet(job, view, offer)):
+        quiet = offer.only(~view.busy_machines(self.bandwidth.need_gbps(job)))
+        for part in (offer, quiet):
             found = self._climb(job, view, part)
             if found is not None and (best is None or found.objectives < best.objectives):
                 best = found
@@ -108,25 +109,13 @@ class Titan:
             least = fewest_with(least.idle + 1, job.gpus, offer.in_use_count, offer.idle_count)
         return None
 
-    def _quiet(self, job: Job, view: Snapshot, offer: FreeMachines) -> FreeMachines:
-        """Keep only machines whose uplink has room for what the job's ranks exchange."""
-        need_gbps = self.bandwidth.need_gbps(job)
-        return offer.only(
-            mask_of(
-                machine
-                for group in (*offer.in_use[1:], *offer.idle)
-                for machine in members(group)
-                if view.link_free_gbps(machine) >= need_gbps
-            )
-        )
-
 
 def _racks(job: Job, view: Snapshot, offer: FreeMachines) -> Iterator[FreeMachines]:
     """Yield the racks that could hold the whole job, those with the most non-idle GPUs free first."""
     cluster = view.cluster
     spans = [cluster.spans[rack] for rack in dict.fromkeys(cluster.parent[: len(cluster.machines)])]
-    racks = [offer.only(mask_of(range(*span))) for span in spans]
-    roomy = [rack for rack in racks if rack.gpus >= job.gpus]
+    roomy = [offer.only(mask_of(range(*span))) for span in spans if view.free_between(*span) >= job.gpus]
+    roomy = [rack for rack in roomy if rack.gpus >= job.gpus]
     yield from sorted(roomy, key=lambda rack: (-rack.gpus_in_use, rack.gpus))[:RACKS_TRIED]
 
 

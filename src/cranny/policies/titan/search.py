@@ -9,15 +9,15 @@ optimum in (O1, O2); what is left of the node budget goes into less traffic.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cranny.core.machine_set import members
+from cranny.core.machine_set import FreeMachines, members
 from cranny.core.partition import order
-from cranny.core.snapshot import FreeMachines, Snapshot
+from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph, parts
 from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import Bandwidth
 
 EPSILON = 1e-9
-# With more machines there are far more sets than can be looked at, and what `Titan` tries first (idle machines
+# In a larger cluster there are far more sets than can be looked at, and what `Titan` tries first (idle machines
 # one by one, quiet machines, single racks) is nearly always as good.
 MAX_MACHINES = 32
 
@@ -65,7 +65,7 @@ def search(
     """
     if job.collective == "hierarchical":
         return None  # its pairs depend on the placement; `Titan` falls back to quieter machines
-    if sum(offer.in_use_count[1:]) + sum(offer.idle_count) > MAX_MACHINES:
+    if len(view.cluster.machines) > MAX_MACHINES:
         return None
     budget = _Budget(nodes)
     kinds = _kinds(view, offer, job.gpus)
@@ -106,7 +106,9 @@ def _kinds(view: Snapshot, offer: FreeMachines, most: int) -> list[Kind]:
 def _sets(kinds: list[Kind], idle: int, total: int, gpus: int, budget: _Budget) -> Iterator[tuple[int, ...]]:
     """Yield sets of `total` machines, `idle` of them idle, that hold the job."""
 
-    def extend(at: int, idle_left: int, left: int, gpus_left: int, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def extend(
+        at: int, idle_left: int, left: int, gpus_left: int, chosen: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
         if not left:
             if gpus_left <= 0 and not idle_left:
                 yield chosen
@@ -155,14 +157,21 @@ class _Mapper:
     """Seats the ranks of a job on one set of machines, depth first."""
 
     def __init__(
-        self, job: Job, view: Snapshot, machines: tuple[int, ...], bandwidth: Bandwidth, talk: Talk, budget: _Budget
+        self,
+        job: Job,
+        view: Snapshot,
+        machines: tuple[int, ...],
+        bandwidth: Bandwidth,
+        talk: Talk,
+        budget: _Budget,
     ) -> None:
         self._machines = machines
         self._ranks, self._talk = talk
         self._budget = budget
         self._room = [min(view.free_on(machine), job.gpus) for machine in machines]
         self._kind = [
-            (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m)) for m in machines
+            (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m))
+            for m in machines
         ]
         count = len(machines)
         budget.left -= count  # setting up costs about as much

@@ -1,0 +1,85 @@
+"""cranny decides where the workers of distributed training jobs run.
+
+    import cranny
+    cluster = cranny.Cluster.fat_tree(racks=64, machines_per_rack=8, gpus_per_machine=8)
+    trace = cranny.generate_trace("philly", jobs=5000, seed=0)
+    result = cranny.simulate(cluster, trace, policy="titan")
+    print(result.summary)
+
+Everything below is loaded when it is first used, so that importing cranny stays cheap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cranny.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from cranny.api import Result, policies, simulate
+    from cranny.core.state import ClusterState
+    from cranny.core.traffic import traffic
+    from cranny.model.cluster import Cluster
+    from cranny.model.errors import CrannyError, InputError, PlacementError, StalePlanError
+    from cranny.model.job import Job
+    from cranny.model.placement import Placement
+    from cranny.model.plan import Plan
+    from cranny.model.profile import ModelProfile
+    from cranny.policies import policy
+    from cranny.workload.generate import generate_trace
+    from cranny.workload.read import read_trace
+    from cranny.workload.trace import Trace
+
+_HOME = {
+    "Cluster": "model.cluster",
+    "ClusterState": "core.state",
+    "CrannyError": "model.errors",
+    "InputError": "model.errors",
+    "Job": "model.job",
+    "ModelProfile": "model.profile",
+    "Placement": "model.placement",
+    "PlacementError": "model.errors",
+    "Plan": "model.plan",
+    "Result": "api",
+    "StalePlanError": "model.errors",
+    "Trace": "workload.trace",
+    "generate_trace": "workload.generate",
+    "policies": "api",
+    "policy": "policies",
+    "read_trace": "workload.read",
+    "simulate": "api",
+    "traffic": "core.traffic",
+}
+
+__all__ = [
+    "Cluster",
+    "ClusterState",
+    "CrannyError",
+    "InputError",
+    "Job",
+    "ModelProfile",
+    "Placement",
+    "PlacementError",
+    "Plan",
+    "Result",
+    "StalePlanError",
+    "Trace",
+    "__version__",
+    "generate_trace",
+    "policies",
+    "policy",
+    "read_trace",
+    "simulate",
+    "traffic",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'cranny' has no attribute {name!r}")
+    value = getattr(import_module(f"cranny.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

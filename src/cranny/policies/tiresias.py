@@ -1,0 +1,108 @@
+"""Tiresias's placement: consolidate the jobs whose model has a skewed distribution of tensor sizes.
+
+J. Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, Sec. 3.3. Models
+with one huge tensor suffer when their workers are apart, others hardly; so only the former are consolidated.
+The order of the queue, 2D-LAS of Sec. 3.2, is "las" of `core.queue`.
+
+Symbols:
+
+    S_J          skew of a job's model: its largest gradient bucket over the mean bucket
+    PACKLIMIT    above this skew a job is consolidated; here `skew_limit`
+
+A consolidated job gets as few machines as it would in an empty cluster, or waits; the authors' simulator does
+the same in its scheme "yarn". The others take free GPUs wherever they are, beginning with the machines that
+have the fewest, so that fragments are used up.
+
+Departure: the paper reads the skew off the messages of parameter servers, and learns PACKLIMIT from past jobs
+with a linear classifier. We know the gradient buckets of each model, and take a constant limit.
+"""
+
+import math
+from collections import Counter
+from functools import lru_cache
+
+from cranny.core.machine_set import lowest, members
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+class Tiresias:
+    """Put jobs with skewed tensors on the fewest machines; the others fill fragments."""
+
+    def __init__(self, skew_limit: float = 1.5) -> None:
+        if isinstance(skew_limit, bool) or not 0 <= skew_limit <= math.inf:
+            raise InputError(f"tiresias: skew_limit must be zero or more, not {skew_limit!r}")
+        self.skew_limit = skew_limit
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Compare S_J with PACKLIMIT and place the job accordingly."""
+        skew = job.profile.skew
+        consolidate = skew > self.skew_limit
+        ranks = _consolidated(job, view) if consolidate else _fragments(job, view)
+        if len(ranks) < job.gpus:
+            return None
+        verb = "consolidated" if consolidate else "not consolidated"
+        return view.placement(job, tuple(ranks), note=f"{verb}: skew {skew:.2f}, limit {self.skew_limit:g}")
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say that GPUs are short, or that they are on too many machines."""
+        short = lacks_gpus(job, view)
+        if short is not None or job.profile.skew <= self.skew_limit:
+            return short or "nothing holds it up"
+        count = _fewest_machines(job, view)
+        where = "one machine" if count == 1 else f"{count} machines"
+        return f"must be consolidated: {job.gpus} GPUs on {where}; the free GPUs are on more"
+
+
+@lru_cache(maxsize=16)
+def _sizes(cluster: Cluster, gpu_type: str | None) -> tuple[tuple[int, int], ...]:
+    """Count the machines of each size, the largest first."""
+    sizes = Counter(machine.gpus for machine in cluster.machines if gpu_type in (None, machine.gpu_type))
+    return tuple(sorted(sizes.items(), reverse=True))
+
+
+def _fewest_machines(job: Job, view: Snapshot) -> int:
+    """Return how many machines the job would need in an empty cluster."""
+    left, machines = job.gpus, 0
+    for size, count in _sizes(view.cluster, job.gpu_type):
+        take = min(count, -(-left // size))
+        left -= take * size
+        machines += take
+        if left <= 0:
+            break
+    return machines
+
+
+def _consolidated(job: Job, view: Snapshot) -> list[int]:
+    """Fill the roomiest machines and end on the tightest that holds the rest, or give up."""
+    offer = view.offer(job)
+    groups = [in_use | idle for in_use, idle in zip(offer.in_use, offer.idle, strict=True)]
+    ranks: list[int] = []
+    for _ in range(_fewest_machines(job, view)):
+        left = job.gpus - len(ranks)
+        tightest = (free for free in range(left, len(groups)) if groups[free])
+        roomiest = (free for free in range(min(left, len(groups)) - 1, 0, -1) if groups[free])
+        free = next(tightest, 0) or next(roomiest, 0)
+        if not left or not free:
+            break
+        machine = lowest(groups[free])
+        groups[free] ^= 1 << machine
+        ranks += [machine] * min(left, free)
+    return ranks
+
+
+def _fragments(job: Job, view: Snapshot) -> list[int]:
+    """Take all free GPUs of the machines that have the fewest, idle machines last."""
+    offer = view.offer(job)
+    ranks: list[int] = []
+    for groups in (offer.in_use, offer.idle):
+        for free in range(1, len(groups)):
+            for machine in members(groups[free]):
+                if len(ranks) == job.gpus:
+                    return ranks
+                ranks += [machine] * min(free, job.gpus - len(ranks))
+    return ranks

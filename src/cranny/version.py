@@ -1,0 +1,3 @@
+"""The version of cranny."""
+
+VERSION = "0.1.0"

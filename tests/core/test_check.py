@@ -1,0 +1,135 @@
+from collections.abc import Callable
+
+import pytest
+
+from cranny.core.check import InvariantError, check
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+def busy() -> ClusterState:
+    """Two racks of two machines, with a job across racks, a small one, and a machine drained."""
+    state = ClusterState(Cluster.fat_tree(2, 2, 4))
+    state.place(Job(id="wide", gpus=3), Placement((0, 0, 2)))
+    state.place(Job(id="small", gpus=1), Placement((1,), spare=(1,)))
+    state.drain(3)
+    return state
+
+
+def rewrite(state: ClusterState, job_id: str, **fields: object) -> None:
+    running = state._books.running
+    running[job_id] = running[job_id]._replace(**fields)  # type: ignore[arg-type]
+
+
+def free_count(state: ClusterState) -> None:
+    state._books.free[0] += 1
+
+
+def free_gpu(state: ClusterState) -> None:
+    state._books.slots[0] |= 1
+
+
+def drained_gives(state: ClusterState) -> None:
+    state._books.free[3] = 4
+
+
+def half_down(state: ClusterState) -> None:
+    state._books.down ^= 1
+
+
+def failed_runs(state: ClusterState) -> None:
+    state._failed.add(0)
+
+
+def twice(state: ClusterState) -> None:
+    rewrite(state, "small", held={0: 0b11}, placement=Placement((0,), spare=(0,)))
+
+
+def no_such_gpu(state: ClusterState) -> None:
+    rewrite(state, "small", held={1: 0b110000})
+
+
+def other_gpus(state: ClusterState) -> None:
+    rewrite(state, "small", held={1: 0b1})
+
+
+def rank_missing(state: ClusterState) -> None:
+    rewrite(state, "small", job=Job(id="small", gpus=2))
+
+
+def wrong_type(state: ClusterState) -> None:
+    rewrite(state, "small", job=Job(id="small", gpus=1, gpu_type="t4"))
+
+
+def wrong_name(state: ClusterState) -> None:
+    state._books.running["other"] = state._books.running.pop("small")
+
+
+def forgotten(state: ClusterState) -> None:
+    del state._books.running["small"]
+
+
+def link(state: ClusterState) -> None:
+    state._books.link_use_gbps[0] += 1.0
+
+
+def crossing(state: ClusterState) -> None:
+    state.cross_bytes *= 2
+
+
+def used(state: ClusterState) -> None:
+    state.used_machines += 1
+
+
+def held(state: ClusterState) -> None:
+    state.held_gpus -= 1
+
+
+def fragmentation(state: ClusterState) -> None:
+    state.idle_units += 1
+
+
+def filed_twice(state: ClusterState) -> None:
+    state._idle[4] |= 1
+
+
+def not_filed(state: ClusterState) -> None:
+    state._in_use[2] ^= 1
+
+
+FAULTS: list[tuple[Callable[[ClusterState], None], str]] = [
+    (free_count, "machine 0 counts 3 GPUs free"),
+    (free_gpu, "machine 0: slots"),
+    (drained_gives, "machine 3 counts 4 GPUs free"),
+    (half_down, "machine 0 is said to be both up and down"),
+    (failed_runs, "machine 0 failed, but runs jobs"),
+    (twice, "a GPU of machine 0 is given twice"),
+    (no_such_gpu, "machine 1 has no such GPU"),
+    (other_gpus, "job 'small' holds other GPUs than it was placed on"),
+    (rank_missing, "job 'small' does not have each rank placed once"),
+    (wrong_type, "job 'small': wrong GPU type"),
+    (wrong_name, "job 'small' is filed under 'other'"),
+    (forgotten, "machine 1 counts 2 GPUs free"),
+    (link, "link 0 carries"),
+    (crossing, "cross-machine bytes do not add up"),
+    (used, "3 machines are used, not 4"),
+    (held, "5 GPUs are held, not 4"),
+    (fragmentation, "fragmentation does not add up"),
+    (filed_twice, "machine 0 is filed as"),
+    (not_filed, "machine 0 is filed as"),
+]
+
+
+def test_a_sound_state_passes() -> None:
+    check(busy())
+    check(ClusterState(Cluster.single_rack(1, 1)))
+
+
+@pytest.mark.parametrize(("fault", "said"), FAULTS, ids=[fault.__name__ for fault, _ in FAULTS])
+def test_a_planted_fault_is_found(fault: Callable[[ClusterState], None], said: str) -> None:
+    state = busy()
+    fault(state)
+    with pytest.raises(InvariantError, match=said):
+        check(state)

@@ -1,0 +1,248 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cranny.core.check import check
+from cranny.core.engine import Engine, Queue
+from cranny.core.queue import ORDERS, Queued
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.errors import CrannyError, InputError, PlacementError
+from cranny.model.event import (
+    Cancelled,
+    Event,
+    Finished,
+    MachineDrained,
+    MachineFailed,
+    MachineRepaired,
+    Submitted,
+)
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Move, Plan, Start, Stop
+from cranny.policies.best_fit import BestFit
+
+
+@pytest.fixture
+def engine(state: ClusterState) -> Engine:
+    """First come, first served on two racks with two machines of four GPUs each."""
+    return Engine(state, Queued(BestFit()))
+
+
+def job(name: str, gpus: int, submit_s: float = 0.0) -> Job:
+    return Job(id=name, gpus=gpus, submit_s=submit_s)
+
+
+def test_a_job_that_fits_starts_at_once(engine: Engine) -> None:
+    (start,) = engine.handle(Submitted(job("a", 4)), 5.0)
+    assert isinstance(start, Start)
+    assert start.job.id == "a"
+    assert engine.state.find("a").started_s == 5.0
+    assert not engine.queue
+
+
+def test_jobs_start_as_others_finish(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 16)), 0.0)
+    for name in ("b", "c"):
+        assert engine.handle(Submitted(job(name, 8)), 1.0) == []
+    started = engine.handle(Finished("a"), 2.0)
+    assert [action.job.id for action in started if isinstance(action, Start)] == ["b", "c"]
+    assert engine.handle(Finished("b"), 3.0) in ([], ())
+
+
+def test_a_waiting_job_can_be_cancelled(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 12)), 0.0)
+    engine.handle(Submitted(job("b", 16)), 1.0)
+    engine.handle(Submitted(job("c", 4)), 2.0)
+    (start,) = engine.handle(Cancelled("b"), 3.0)  # c no longer stands behind b
+    assert isinstance(start, Start)
+    assert start.job.id == "c"
+
+
+def test_a_running_job_can_be_cancelled(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 16)), 0.0)
+    engine.handle(Submitted(job("b", 16)), 1.0)
+    stop, start = engine.handle(Cancelled("a"), 2.0)
+    assert stop == Stop("a", "cancelled")
+    assert isinstance(start, Start)
+    assert "a" not in engine.state
+    assert not engine.queue.has("a")
+
+
+def test_a_failure_sends_jobs_back_to_the_queue_with_their_service(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 4, 0.0)), 0.0)
+    engine.handle(Submitted(job("b", 12, 1.0)), 1.0)
+    engine.handle(Submitted(job("c", 4, 2.0)), 2.0)
+    on_a = engine.state.find("a").placement.machines[0]
+    actions = engine.handle(MachineFailed(on_a), 10.0)
+    assert list(actions) == [Stop("a", f"machine {on_a} failed")]
+    assert [entry.job.id for entry in engine.queue] == ["a", "c"]  # a was submitted first
+    assert engine.queue.find("a").attained_gpu_s == 40.0
+    (start,) = engine.handle(MachineRepaired(on_a), 20.0)
+    assert isinstance(start, Start)
+    assert (start.job.id, start.attained_gpu_s) == ("a", 40.0)
+
+
+def test_a_failure_lets_the_lost_job_start_elsewhere(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 4)), 0.0)
+    on_a = engine.state.find("a").placement.machines[0]
+    stop, start = engine.handle(MachineFailed(on_a), 10.0)
+    assert isinstance(stop, Stop)
+    assert isinstance(start, Start)
+    assert on_a not in start.placement.machines
+
+
+def test_a_drained_machine_gets_no_new_jobs(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 1)), 0.0)
+    on_a = engine.state.find("a").placement.machines[0]
+    assert engine.handle(MachineDrained(on_a), 1.0) == []
+    (start,) = engine.handle(Submitted(job("b", 1)), 2.0)
+    assert isinstance(start, Start)
+    assert on_a not in start.placement.machines
+    assert "a" in engine.state
+
+
+@pytest.mark.parametrize("gpus", [1, 16])
+def test_refuses_a_job_id_that_is_taken(engine: Engine, gpus: int) -> None:
+    engine.handle(Submitted(job("busy", 15)), 0.0)
+    engine.handle(Submitted(job("a", gpus)), 0.0)
+    with pytest.raises(InputError, match="job id 'a' is already taken"):
+        engine.handle(Submitted(job("a", 1)), 1.0)
+
+
+def test_refuses_events_of_jobs_it_does_not_know(engine: Engine) -> None:
+    with pytest.raises(PlacementError, match="job 'a' is not running"):
+        engine.handle(Finished("a"), 0.0)
+    with pytest.raises(PlacementError, match="job 'a' is not running"):
+        engine.handle(Cancelled("a"), 0.0)
+    with pytest.raises(PlacementError, match="there is no machine 7"):
+        engine.handle(MachineFailed(7), 0.0)
+    with pytest.raises(InputError, match="job 'a' is not waiting"):
+        engine.why_wait("a", 0.0)
+
+
+def test_says_why_a_job_waits(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 12)), 0.0)
+    engine.handle(Submitted(job("b", 5)), 0.0)
+    assert engine.why_wait("b", 0.0) == "needs 5 GPUs, 4 free"
+
+
+class Swap:
+    """A policy that stops, moves and starts in one plan, once."""
+
+    def key(self, waiting: Waiting) -> float:
+        return waiting.job.submit_s
+
+    def plan(self, view: Snapshot) -> Plan:
+        first = view.waiting[0].job
+        if not view.running:
+            return Plan(view.version, (Start(first, Placement((0,) * first.gpus)),))
+        if first.id == "c" and "b" in view.running:
+            moved, started = Move("b", Placement((2,))), Start(first, Placement((1,)))
+            return Plan(view.version, (Stop("a", "gives way"), moved, started))
+        if first.id == "b":
+            return Plan(view.version, (Start(first, Placement((1,))),))
+        return Plan(view.version)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        return f"{job.id} waits, {len(view.running)} run"
+
+
+def test_a_policy_may_stop_move_and_start_in_one_plan(state: ClusterState) -> None:
+    engine = Engine(state, Swap())
+    engine.handle(Submitted(job("a", 2)), 0.0)
+    engine.handle(Submitted(job("b", 1)), 1.0)
+    stop, move, start = engine.handle(Submitted(job("c", 1)), 5.0)
+    assert isinstance(stop, Stop)
+    assert isinstance(move, Move)
+    assert isinstance(start, Start)
+    assert state.free.tolist() == [4, 3, 3, 4]
+    assert [entry.job.id for entry in engine.queue] == ["a"]
+    assert engine.queue[0].attained_gpu_s == 10.0
+    assert engine.why_wait("a", 5.0) == "a waits, 2 run"
+
+
+def test_a_queue_is_a_sequence_in_the_policys_order() -> None:
+    queue = Queue(Queued(BestFit(), "sjf"))
+    for name, duration_s in (("a", 5.0), ("b", 1.0), ("c", 5.0), ("d", 3.0)):
+        queue.add(Waiting(Job(id=name, gpus=1, duration_s=duration_s)))
+    assert len(queue) == 4
+    assert [entry.job.id for entry in queue] == ["b", "d", "a", "c"]
+    assert [entry.job.id for entry in queue[1:3]] == ["d", "a"]
+    assert queue[-1].job.id == "c"
+    assert queue.has("d")
+    assert not queue.has("x")
+    assert queue.remove("a").job.id == "a"
+    assert queue.remove("b").job.id == "b"
+    assert [entry.job.id for entry in queue] == ["d", "c"]
+    with pytest.raises(KeyError):
+        queue.remove("a")
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.integers(1, 20)),
+        st.tuples(st.sampled_from(["finish", "cancel"]), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["fail", "drain", "repair"]), st.integers(0, 3)),
+    ),
+    max_size=40,
+)
+
+
+def event_of(kind: str, number: int, serial: int, now_s: float, engine: Engine) -> Event | None:
+    if kind == "submit":
+        return Submitted(
+            Job(id=f"j{serial}", gpus=number, submit_s=now_s, duration_s=100.0 * (number % 3 + 1))
+        )
+    if kind == "finish":
+        running = sorted(engine.state.running)
+        return Finished(running[number % len(running)]) if running else None
+    if kind == "cancel":
+        known = sorted(engine.state.running) + [entry.job.id for entry in engine.queue]
+        return Cancelled(known[number % len(known)]) if known else None
+    made: dict[str, type[MachineFailed | MachineDrained | MachineRepaired]] = {
+        "fail": MachineFailed,
+        "drain": MachineDrained,
+        "repair": MachineRepaired,
+    }
+    return made[kind](number)
+
+
+@settings(max_examples=150, deadline=None)
+@given(EVENTS, st.sampled_from(sorted(ORDERS)))
+def test_no_stream_of_events_loses_a_job_or_breaks_the_books(
+    events: list[tuple[str, int]], order: str
+) -> None:
+    engine = Engine(ClusterState(Cluster.fat_tree(2, 2, 4)), Queued(BestFit(), order))
+    wanted: set[str] = set()
+    for serial, (kind, number) in enumerate(events):
+        now_s = 500.0 * serial
+        event = event_of(kind, number, serial, now_s, engine)
+        if event is None:
+            continue
+        if isinstance(event, Submitted):
+            wanted.add(event.job.id)
+        elif isinstance(event, Finished | Cancelled):
+            wanted.discard(event.job_id)
+        running = set(engine.state.running)
+        for action in engine.handle(event, now_s):  # the actions tell exactly what has changed
+            if isinstance(action, Start):
+                assert action.job.id not in running
+                running.add(action.job.id)
+            elif isinstance(action, Stop):
+                running.remove(action.job_id)
+        if isinstance(event, Finished):
+            running.discard(event.job_id)
+        assert running == set(engine.state.running)
+        waiting = [entry.job.id for entry in engine.queue]
+        assert not set(waiting) & running
+        assert set(waiting) | running == wanted
+        for name in waiting:
+            assert engine.why_wait(name, now_s)
+        check(engine.state)
+
+
+def test_errors_of_the_engine_are_crannys() -> None:
+    assert issubclass(InputError, CrannyError)
+    assert issubclass(PlacementError, CrannyError)

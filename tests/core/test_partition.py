@@ -1,0 +1,134 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from cranny.core.partition import EPSILON, boundary, lower_bound, order, split, weights
+from cranny.core.traffic import exchange_graph, parts
+from cranny.model.collective import Pattern, hierarchical, pattern
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from tests.reference.partition import crossing, least_boundaries, least_crossing
+
+COLLECTIVES = ("halving-doubling", "ring", "tree", "parameter-server", "all-to-all")
+
+
+def all_caps(ranks: int) -> list[tuple[int, ...]]:
+    """Every choice of up to three machines, largest first, that can hold the ranks with none left empty."""
+    return [
+        caps
+        for parts_ in (1, 2, 3)
+        for caps in itertools.combinations_with_replacement(range(ranks, 0, -1), parts_)
+        if len(caps) <= ranks <= sum(caps)
+    ]
+
+
+def allowed_gap(collective: str) -> float:
+    # Cutting a tree into parts of given room is hard in general; we may cut one edge (2 K) too many.
+    return 2.0 + 1e-9 if collective == "tree" else 1e-9
+
+
+def check_against_trying_everything(what: Pattern, caps: tuple[int, ...]) -> float:
+    """Check a split; return how far it is from the optimum."""
+    found = split(what, caps)
+    best = least_crossing(what, caps)
+    assert found.cross_share == pytest.approx(crossing(what, found.part))
+    used = np.bincount(found.part, minlength=len(caps))
+    assert (used >= 1).all()
+    assert (used <= caps).all()
+    assert found.bound <= best + EPSILON
+    assert lower_bound(what, caps)[0] == found.bound
+    assert found.cross_share >= best - EPSILON
+    return found.cross_share - best
+
+
+@pytest.mark.parametrize("ranks", range(1, 7))
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_small_splits_are_optimal(collective: str, ranks: int) -> None:
+    for caps in all_caps(ranks):
+        gap = check_against_trying_everything(pattern(collective, ranks), caps)
+        assert gap <= allowed_gap(collective), caps
+
+
+@pytest.mark.parametrize(
+    "caps", [(4, 4), (5, 3), (6, 6), (7, 4), (8, 1), (3, 3, 2), (4, 2, 2), (4, 4, 4), (2, 2, 2, 2)]
+)
+@pytest.mark.parametrize("ranks", [7, 8])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_splits_of_eight_are_optimal(collective: str, ranks: int, caps: tuple[int, ...]) -> None:
+    gap = check_against_trying_everything(pattern(collective, ranks), caps)
+    assert gap <= allowed_gap(collective)
+
+
+def test_fig_1_halves_four_ranks_by_who_talks_most() -> None:
+    found = split(pattern("halving-doubling", 4), (3, 2))
+    assert found.cross_share == 1.0
+    assert found.part[0] == found.part[2]
+    assert found.part[1] == found.part[3]
+
+
+@pytest.mark.parametrize("ranks", [8, 16])
+def test_harpers_bound_is_reached_at_powers_of_two(ranks: int) -> None:
+    what = pattern("halving-doubling", ranks)
+    assert boundary(what) == pytest.approx(least_boundaries(what))
+
+
+@pytest.mark.parametrize("ranks", range(2, 14))
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_no_ranks_send_less_than_the_bound(collective: str, ranks: int) -> None:
+    what = pattern(collective, ranks)
+    bounds, least = boundary(what), least_boundaries(what)
+    assert len(bounds) == ranks + 1
+    assert all(bound <= real + 1e-9 for bound, real in zip(bounds, least, strict=True))
+
+
+@pytest.mark.parametrize(("tp", "pp"), [(2, 1), (1, 2), (2, 2), (4, 1), (1, 4)])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_bounds_hold_for_jobs_with_tensor_and_pipeline_parallelism(collective: str, tp: int, pp: int) -> None:
+    job = Job(id="a", gpus=8, model="gpt2", collective=collective, tp=tp, pp=pp)
+    apart = [what for what, _ in parts(job, ()) if what.phases]
+    for what in (*apart, exchange_graph(job)):
+        for caps in ((4, 4), (8, 1), (3, 3, 2), (2, 2, 2, 2)):
+            check_against_trying_everything(what, caps)
+
+
+@pytest.mark.parametrize("seats", [(0, 0, 1, 1), (0, 1, 2, 0, 1, 2), (0, 0, 0, 1, 2)])
+def test_bounds_hold_for_hierarchical_reductions(seats: tuple[int, ...]) -> None:
+    for caps in all_caps(len(seats)):
+        check_against_trying_everything(hierarchical(seats), caps)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_large_jobs_stay_between_the_bound_and_ranks_in_order(collective: str) -> None:
+    what = pattern(collective, 96)
+    found = split(what, (32, 32, 24, 16))
+    in_order = [0] * 32 + [1] * 32 + [2] * 24 + [3] * 8
+    assert found.bound - 1e-9 <= found.cross_share <= crossing(what, in_order) + 1e-9
+
+
+@pytest.mark.parametrize("ranks", range(1, 40))
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_an_order_names_each_rank_once(collective: str, ranks: int) -> None:
+    assert sorted(order(pattern(collective, ranks))) == list(range(ranks))
+
+
+def test_halving_doubling_keeps_the_first_partners_together() -> None:
+    assert order(pattern("halving-doubling", 8)) == (0, 4, 2, 6, 1, 5, 3, 7)
+
+
+def test_a_tree_keeps_its_branches_together() -> None:
+    assert order(pattern("tree", 7)) == (0, 1, 3, 4, 2, 5, 6)
+
+
+def test_weights_are_symmetric_and_cannot_be_written() -> None:
+    matrix = weights(pattern("all-to-all", 4))
+    assert (matrix == matrix.T).all()
+    assert matrix[0, 1] == 0.5  # a quarter each way
+    with pytest.raises(ValueError, match="read-only"):
+        matrix[0, 0] = 1.0
+
+
+@pytest.mark.parametrize("caps", [(1, 1), (2, 2, 2, 2, 2), (4, 0)])
+def test_refuses_parts_that_cannot_hold_the_ranks(caps: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="4 ranks cannot be split into parts"):
+        split(pattern("ring", 4), caps)

@@ -1,0 +1,271 @@
+import heapq
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cranny.core.engine import Engine
+from cranny.core.queue import ORDERS, Queued, attained_gpu_s, las_level, remaining_s, reservation
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.errors import InputError
+from cranny.model.event import Cancelled, Finished, Submitted
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Start, Stop
+from cranny.model.profile import ModelProfile
+from cranny.policies.best_fit import BestFit
+
+UNIT = ModelProfile(name="unit", grad_bytes=1e9, iteration_ms=100)
+
+
+def engine(order: str, machines: int = 1, gpus: int = 4) -> Engine:
+    return Engine(ClusterState(Cluster.single_rack(machines, gpus)), Queued(BestFit(), order))
+
+
+def submit(
+    to: Engine, name: str, gpus: int, now_s: float = 0.0, duration_s: float | None = None
+) -> list[str]:
+    """Submit a job; return what happens as +started and -stopped."""
+    job = Job(id=name, gpus=gpus, submit_s=now_s, duration_s=duration_s)
+    return told(to.handle(Submitted(job), now_s))
+
+
+def finish(to: Engine, name: str, now_s: float = 0.0) -> list[str]:
+    return told(to.handle(Finished(name), now_s))
+
+
+def told(actions: object) -> list[str]:
+    names = []
+    for action in actions:  # type: ignore[attr-defined]
+        names.append(f"+{action.job.id}" if isinstance(action, Start) else f"-{action.job_id}")
+    return names
+
+
+def waiting(to: Engine) -> list[str]:
+    return [entry.job.id for entry in to.queue]
+
+
+def test_fifo_lets_the_first_hold_up_the_others() -> None:
+    fifo = engine("fifo")
+    assert submit(fifo, "a", 3) == ["+a"]
+    assert submit(fifo, "b", 4, 1) == []
+    assert submit(fifo, "c", 1, 2) == []  # would fit, but stands behind b
+    assert fifo.why_wait("c", 2) == "behind job 'b', which is first in the queue"
+    assert fifo.why_wait("b", 2) == "needs 4 GPUs, 1 free"
+    assert finish(fifo, "a", 3) == ["+b"]
+    assert finish(fifo, "b", 4) == ["+c"]
+
+
+def test_fifo_goes_by_submission_and_then_by_arrival() -> None:
+    fifo = engine("fifo")
+    submit(fifo, "a", 4)
+    submit(fifo, "late", 1, 9)
+    submit(fifo, "first", 1, 5)
+    submit(fifo, "second", 1, 5)
+    assert waiting(fifo) == ["first", "second", "late"]
+
+
+def test_sjf_starts_the_shortest_first_and_the_unknown_last() -> None:
+    sjf = engine("sjf")
+    submit(sjf, "a", 4, duration_s=100)
+    submit(sjf, "unknown", 2, 1)
+    submit(sjf, "long", 2, 2, duration_s=50)
+    submit(sjf, "short", 2, 3, duration_s=5)
+    assert waiting(sjf) == ["short", "long", "unknown"]
+    assert finish(sjf, "a", 9) == ["+short", "+long"]
+
+
+def test_a_job_found_not_to_fit_is_tried_again_when_anything_changes() -> None:
+    fifo = engine("fifo")
+    submit(fifo, "a", 3)
+    submit(fifo, "b", 2, 1)
+    assert fifo.handle(Cancelled("b"), 2) == []
+    # A new job of the same name is another job, though the cluster is as it was.
+    assert submit(fifo, "b", 1, 3) == ["+b"]
+
+
+def test_las_stops_a_job_that_has_had_more() -> None:
+    las = engine("las")
+    assert submit(las, "old", 4, 0) == ["+old"]
+    assert submit(las, "early", 2, 100) == []  # 400 GPU-seconds: still the same level
+    assert las.why_wait("early", 100) == "needs 2 GPUs, 0 free"
+    assert submit(las, "later", 2, 1000) == ["-old", "+early", "+later"]
+    assert waiting(las) == ["old"]
+    assert las.queue[0].attained_gpu_s == 4000
+
+
+def test_las_remembers_the_service_a_job_has_had() -> None:
+    las = engine("las")
+    submit(las, "old", 4, 0)
+    submit(las, "new", 4, 1000)
+    assert finish(las, "new", 1500) == ["+old"]
+    running = las.state.find("old")
+    assert running.attained_gpu_s == 4000
+    assert attained_gpu_s(running, 1600) == 4400
+    assert submit(las, "next", 4, 1600) == ["-old", "+next"]
+    assert las.queue[0].attained_gpu_s == 4400
+
+
+def test_las_tries_again_when_a_running_job_has_had_enough() -> None:
+    las = engine("las", gpus=8)
+    submit(las, "old", 8, 0)
+    assert submit(las, "new", 8, 100) == []
+    assert submit(las, "other", 1, 449) == []  # 3592 GPU-seconds
+    assert submit(las, "another", 1, 450) == ["-old", "+new"]
+
+
+def test_las_stops_nobody_in_vain() -> None:
+    las = engine("las")
+    submit(las, "old", 2, 0)
+    submit(las, "fresh", 2, 9_999)
+    assert submit(las, "big", 4, 10_000) == []  # stopping old alone would not make room
+    assert sorted(las.state.running) == ["fresh", "old"]
+
+
+def test_las_stops_those_first_that_have_had_most() -> None:
+    las = engine("las")
+    submit(las, "most", 3, 0)
+    submit(las, "much", 1, 0)
+    assert submit(las, "new", 1, 40_000) == ["-most", "+new"]
+
+
+def test_levels_part_short_jobs_from_long_ones() -> None:
+    assert [las_level(attained) for attained in (0, 3599, 3600, 35_999, 36_000, 1e9)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_las_never_stops_a_job_of_the_lowest_priority_for_another() -> None:
+    las = engine("las")
+    submit(las, "a", 4, 0)
+    submit(las, "b", 4, 50_000)
+    submit(las, "c", 4, 100_000)
+    # a and b have both had all that counts, so neither gives way to the other.
+    assert finish(las, "c", 100_001) == ["+a"]
+    assert las.handle(Submitted(Job(id="d", gpus=1, submit_s=9e5)), 9e5)[0] == Stop(
+        "a", "gave way to job 'd'"
+    )
+    assert waiting(las) == ["a", "b"]  # within a level, by submission
+
+
+def test_backfill_lets_a_short_job_pass_that_ends_in_time() -> None:
+    backfill = engine("backfill")
+    submit(backfill, "a", 3, 0, duration_s=100)
+    assert submit(backfill, "first", 4, 1, duration_s=10) == []
+    assert submit(backfill, "long", 1, 2, duration_s=99) == []
+    assert submit(backfill, "unknown", 1, 3) == []
+    assert submit(backfill, "short", 1, 4, duration_s=96) == ["+short"]
+    assert waiting(backfill) == ["first", "long", "unknown"]
+
+
+def test_backfill_lets_a_long_job_pass_that_leaves_enough_gpus() -> None:
+    backfill = engine("backfill", gpus=8)
+    submit(backfill, "a", 6, 0, duration_s=100)
+    submit(backfill, "first", 7, 1, duration_s=10)
+    assert submit(backfill, "two", 2, 2, duration_s=1000) == []
+    assert submit(backfill, "one", 1, 3, duration_s=1000) == ["+one"]
+    assert submit(backfill, "more", 1, 4, duration_s=1000) == []  # the one to spare is gone
+
+
+def test_backfill_waits_when_nobody_knows_when_gpus_come_free() -> None:
+    backfill = engine("backfill")
+    submit(backfill, "a", 3, 0)
+    submit(backfill, "first", 4, 1, duration_s=10)
+    assert submit(backfill, "short", 1, 2, duration_s=1) == []
+
+
+def test_backfill_counts_the_time_a_job_spends_communicating() -> None:
+    state = ClusterState(Cluster.single_rack(3, 2, link_gbps=10))
+    state.place(Job(id="a", gpus=2, duration_s=100.0), Placement((0, 0)))
+    state.place(Job(id="hole", gpus=1, duration_s=100.0), Placement((1,)))
+    state.place(Job(id="hole2", gpus=1, duration_s=100.0), Placement((2,)))
+    first = Waiting(Job(id="first", gpus=6, submit_s=0.0))
+    # Alone on a machine it would end in time, but only two machines have room: 100 ms become 900.
+    pair = Waiting(Job(id="pair", gpus=2, model=UNIT, duration_s=50.0))
+    lone = Waiting(Job(id="lone", gpus=1, model=UNIT, duration_s=50.0))
+    queued = Queued(BestFit(), "backfill")
+    assert queued.plan(state.snapshot(0.0, (first, pair))).actions == ()
+    assert told(queued.plan(state.snapshot(0.0, (first, pair, lone))).actions) == ["+lone"]
+    assert remaining_s(pair.job, 0.0, 0.8) == pytest.approx(450)
+    assert remaining_s(pair.job, 20.0, 0.0) == pytest.approx(40)
+
+
+class Greedy:
+    """A placer that holds a spare GPU beside each job."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        return Placement((0,) * job.gpus, spare=(0,)) if view.free_on(0) > job.gpus else None
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        return f"{job.id} wants a spare GPU, {view.free_on(0)} free"
+
+
+def test_backfill_counts_spare_gpus() -> None:
+    greedy = Engine(ClusterState(Cluster.single_rack(1, 8)), Queued(Greedy(), "backfill"))
+    submit(greedy, "a", 4, 0, duration_s=100)
+    view = greedy.state.snapshot()
+    assert reservation(Job(id="x", gpus=7), view) is not None
+    submit(greedy, "first", 7, 1, duration_s=10)
+    assert submit(greedy, "one", 1, 2, duration_s=1000) == []  # it would hold two, and one is to spare
+
+
+def test_a_reservation_counts_only_gpus_that_the_job_may_have() -> None:
+    machines = (Machine("a", 4, "t4"), Machine("b", 4, "h200"), Machine("c", 4, "h200"))
+    state = ClusterState(Cluster.of(Switch("rack", machines, (100.0,) * 3)))
+    state.place(Job(id="old", gpus=4, duration_s=10.0), Placement((0,) * 4))
+    state.place(Job(id="new", gpus=4, duration_s=50.0), Placement((1,) * 4))
+    state.place(Job(id="newer", gpus=4, duration_s=90.0), Placement((2,) * 4))
+    want = Job(id="x", gpus=3, gpu_type="h200")
+    found = reservation(want, state.snapshot())
+    assert found is not None
+    assert (found.start_s, found.extra_gpus) == (50.0, 1)
+    state.drain(1)
+    found = reservation(want, state.snapshot())
+    assert found is not None
+    assert found.start_s == 90.0
+    state.drain(2)
+    assert reservation(want, state.snapshot()) is None
+
+
+def test_an_unknown_order_suggests_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"unknown queue order 'filo'; did you mean 'fifo'\?"):
+        Queued(BestFit(), "filo")
+    assert set(ORDERS) == {"fifo", "sjf", "las", "backfill"}
+
+
+def test_an_empty_queue_needs_no_plan() -> None:
+    state = ClusterState(Cluster.single_rack(1, 1))
+    for order in ORDERS:
+        assert Queued(BestFit(), order).plan(state.snapshot()).actions == ()
+
+
+Submission = tuple[int, float, float]  # GPUs, seconds after the last, duration
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 8), st.floats(0, 20), st.floats(0.5, 60)), min_size=1, max_size=25))
+def test_backfill_never_delays_the_first(submissions: list[Submission]) -> None:
+    backfill = engine("backfill", gpus=8)
+    events: list[tuple[float, int, str]] = []
+    jobs: dict[str, Job] = {}
+    now_s = 0.0
+    for number, (gpus, gap_s, duration_s) in enumerate(submissions):
+        now_s += gap_s
+        jobs[str(number)] = Job(id=str(number), gpus=gpus, submit_s=now_s, duration_s=duration_s)
+        events.append((now_s, 0, str(number)))
+    heapq.heapify(events)
+    promised_s: dict[str, float] = {}
+    while events:
+        now_s, kind, name = heapq.heappop(events)
+        event = Finished(name) if kind else Submitted(jobs[name])
+        for action in backfill.handle(event, now_s):
+            assert isinstance(action, Start)
+            started = action.job
+            assert now_s <= promised_s.get(started.id, now_s) + 1e-9
+            heapq.heappush(events, (now_s + (started.duration_s or 0.0), 1, started.id))
+        if backfill.queue:
+            first = backfill.queue[0].job
+            promise = reservation(first, backfill.state.snapshot(now_s))
+            assert promise is not None
+            promised_s[first.id] = min(promise.start_s, promised_s.get(first.id, promise.start_s))
+    assert not backfill.queue
