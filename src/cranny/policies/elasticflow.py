@@ -177,8 +177,8 @@ def _neighbours(cluster: Cluster, free: int, count: int) -> tuple[int, ...]:
     none = len(cluster.parent)  # larger than any block or switch
     best = (none, none, 0)  # machines below the switch, size of the block that is split, first machine
     for first, past in _switches(cluster):
-        if past - first > best[0]:
-            break
+        if past - first > best[0] or best[1] == count:
+            break  # nothing closer together, or no better block, is to come
         below = within(free, first, past) >> first
         if below.bit_count() >= count:
             # Departure: see above; without migration any machines below the switch must do.

@@ -97,7 +97,7 @@ class HiveD:
         owned = self._owned(job, view.cluster)
         if not owned:
             return None
-        mine, others = 0, 0
+        mine, others = 0, 0  # follow from the running jobs, so this costs a look at each of them
         for running in view.running.values():
             if running.job.tenant == job.tenant:
                 mine |= mask_of(running.held)
@@ -293,8 +293,12 @@ def _outside_idle_racks(cluster: Cluster, machines: int, idle: int) -> int:
 
 def _in_few_racks(cluster: Cluster, machines: int, count: int) -> list[int]:
     """Choose so many of the machines: in the rack with the fewest that has enough, else in few racks."""
-    racks = [within(machines, first, past) for first, past in _racks(cluster)]
-    enough = [rack for rack in racks if rack.bit_count() >= count]
+    racks: list[int] = []
+    for first, past in _racks(cluster):
+        racks.append(within(machines, first, past))
+        if racks[-1].bit_count() == count:
+            return list(members(racks[-1]))
+    enough = [rack for rack in racks if rack.bit_count() > count]
     if enough:
         return list(islice(members(min(enough, key=int.bit_count)), count))
     chosen: dict[int, None] = {}  # in order; switches with both machines and racks below them overlap

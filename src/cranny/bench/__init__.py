@@ -1,0 +1,30 @@
+"""Benchmarks: each case measures something that the design promises and compares it with its budget."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from cranny.bench.measure import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Where a case is found and what it measures."""
+
+    path: str  # module:function, imported when asked for
+    about: str
+
+
+CASES: dict[str, Case] = {
+    "decide": Case("cranny.bench.decide:run", "Titan's time for one decision at 1,000 to 100,000 GPUs"),
+    "replay": Case("cranny.bench.replay:run", "jobs replayed in a CPU-second, 512 x 8 cluster, 100,000 jobs"),
+    "import": Case("cranny.bench.importing:run", "seconds to import cranny and to print its help"),
+    "titan-quality": Case("cranny.bench.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
+}
+
+
+def run_case(name: str) -> Measured:
+    """Run one case."""
+    module, _, function = CASES[name].path.partition(":")
+    run: Callable[[], Measured] = getattr(import_module(module), function)
+    return run()

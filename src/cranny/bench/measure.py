@@ -1,0 +1,66 @@
+"""What a benchmark case reports, and how to find the slow references that it is compared with."""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A measured value and the limit that it must keep."""
+
+    name: str
+    value: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the limit is kept."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The outcome of a case."""
+
+    case: str
+    metrics: Mapping[str, float]
+    budgets: Sequence[Budget]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the outcome as plain values."""
+        return {
+            "case": self.case,
+            "metrics": dict(self.metrics),
+            "budgets": [
+                {"name": b.name, "value": b.value, "limit": b.limit, "ok": b.ok} for b in self.budgets
+            ],
+        }
+
+    def table(self) -> Table:
+        """Return the outcome as a table."""
+        table = Table("", "value", "budget", "", title=self.case, title_justify="left", box=None)
+        limits = {budget.name: budget for budget in self.budgets}
+        for name, value in self.metrics.items():
+            budget = limits.get(name)
+            bound = "" if budget is None else f"{'>=' if budget.at_least else '<='} {budget.limit:g}"
+            verdict = "" if budget is None else "[green]ok[/green]" if budget.ok else "[red]MISSED[/red]"
+            table.add_row(name, f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}", bound, verdict)
+        return table
+
+
+def reference(name: str) -> ModuleType | None:
+    """Return a slow, literal implementation from the project's tests; None outside a checkout."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "tests" / "reference" / f"{name}.py").is_file():
+        return None
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
+    return importlib.import_module(f"tests.reference.{name}")

@@ -1,0 +1,26 @@
+"""The command line."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run a command; bad input gets one line and exit code 2, other refusals exit code 1."""
+    from cranny.cli.app import app
+    from cranny.model.errors import CrannyError, InputError
+
+    try:
+        app()
+    except InputError as error:
+        _fail(str(error), 2)
+    except CrannyError as error:
+        _fail(str(error), 1)
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+
+
+def _fail(message: str, code: int) -> None:
+    sys.stderr.write(f"cranny: {message}\n")
+    sys.exit(code)

@@ -1,0 +1,5 @@
+"""Lets `python -m cranny.cli` stand for the command."""
+
+from cranny.cli import main
+
+main()

@@ -1,0 +1,39 @@
+"""The commands, put together."""
+
+from typing import Annotated
+
+import typer
+
+from cranny.cli import bench, demo, explain, place, policies, simulate, traces
+from cranny.version import VERSION
+
+app = typer.Typer(
+    name="cranny",
+    help="Decide where the workers of distributed training jobs run, and see what that saves.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("simulate")(simulate.simulate)
+app.command("compare")(simulate.compare)
+app.command("place")(place.place)
+app.command("explain")(explain.explain)
+app.command("policies")(policies.policies)
+app.add_typer(traces.app, name="traces")
+app.command("bench")(bench.bench)
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - the shape that typer asks for
+    if wanted:
+        typer.echo(f"cranny {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Decide where the workers of distributed training jobs run, and see what that saves."""

@@ -1,0 +1,45 @@
+"""`cranny bench`: measure what the design promises."""
+
+from typing import Annotated
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import out, print_json, progress
+
+
+def bench(
+    cases: Annotated[
+        list[str] | None, typer.Argument(help="Names of cases; all if none is given. See --list.")
+    ] = None,
+    list_cases: Annotated[bool, typer.Option("--list", help="List the cases.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when a budget is missed.")] = False,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Measure speed and quality against the budgets; ratios compare within one run.
+
+    Example: cranny bench decide replay --json --check
+    """
+    from cranny.bench import CASES, run_case
+    from cranny.model.errors import unknown
+
+    if list_cases:
+        for name, case in CASES.items():
+            out.print(f"[bold]{name}[/bold]  {case.about}")
+        return
+    for name in cases or ():
+        if name not in CASES:
+            raise unknown("bench case", name, CASES)
+    measured = []
+    chosen = cases or list(CASES)
+    with progress("measuring", len(chosen)) as tick:
+        for done, name in enumerate(chosen, 1):
+            measured.append(run_case(name))
+            tick(done)
+    if as_json:
+        print_json([each.facts() for each in measured] if len(measured) > 1 else measured[0].facts())
+    else:
+        for each in measured:
+            out.print(each.table())
+    if check and not all(budget.ok for each in measured for budget in each.budgets):
+        raise typer.Exit(1)

@@ -1,0 +1,46 @@
+"""`cranny demo`: what Titan saves, on a realistic workload, in one command."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import err, out, progress
+from cranny.cli.simulate import show
+
+
+def demo(
+    jobs: options.JobsOption = 6000,
+    load: options.LoadOption = 0.75,
+    seed: options.SeedOption = 0,
+    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
+    policies: Annotated[
+        str, typer.Option("--policies", "-p", help="Names with commas between.")
+    ] = options.DEFAULT_POLICIES,
+    folder: Annotated[Path, typer.Option("--out", help="Where the page and the picture go.")] = Path("out"),
+    as_json: options.JsonOption = False,
+) -> None:
+    """Compare Titan with its rivals on a generated Microsoft-like workload; write a page and a picture.
+
+    Example: cranny demo --jobs 20000
+    """
+    from cranny.api import compare
+    from cranny.report.picture import write_picture
+
+    began = time.perf_counter()
+    names = options.split_policies(policies)
+    built = options.read_cluster(cluster)
+    trace = options.read_or_generate("itp", built, jobs, load, seed)
+    if not as_json:
+        err.print(f"{len(trace):,} jobs that look like Microsoft's ITP trace on {built.describe()}", style="dim")
+    command = f"cranny demo --jobs {jobs} --load {load} --seed {seed} --cluster {cluster} --policies {policies}"
+    with progress("comparing", len(names)) as tick:
+        results = compare(built, trace, names, seed=seed, progress=tick, command=command)
+    folder.mkdir(parents=True, exist_ok=True)
+    show(results, folder / "demo.html", None, as_json=as_json)
+    picture = write_picture(results, folder / "demo.svg")
+    if not as_json:
+        out.print(f"picture: {picture}", soft_wrap=True)
+        err.print(f"done in {time.perf_counter() - began:.1f} s", style="dim")

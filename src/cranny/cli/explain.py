@@ -1,0 +1,39 @@
+"""`cranny explain`: why a job of a trace was placed where it was, and why it waited."""
+
+from typing import Annotated
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import out, print_json, progress
+
+
+def explain(
+    trace: options.TraceArgument,
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job in the trace.")],
+    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
+    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
+    link_gbps: options.LinkOption = 100.0,
+    oversubscription: options.OversubscriptionOption = 1.0,
+    jobs: options.JobsOption = 5000,
+    load: options.LoadOption = 0.8,
+    order: options.OrderOption = None,
+    network: options.NetworkOption = "isolated",
+    seed: options.SeedOption = 0,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Replay a trace up to one job and say why it waited and why it was placed where it was.
+
+    Example: cranny explain philly philly-000042 --policy titan --cluster 64x8x8
+    """
+    from cranny.api import explain as run
+
+    options.split_policies(policy)
+    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
+    with progress(policy, len(jobs_in)) as tick:
+        story = run(built, jobs_in, job_id, policy, network, seed, order=order, progress=tick)
+    if as_json:
+        print_json(story.facts())
+    else:
+        out.print(story.text(), soft_wrap=True, markup=False)

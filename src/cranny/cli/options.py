@@ -1,0 +1,79 @@
+"""Options that several commands share, and how their values are read."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError, unknown
+from cranny.policies import TABLE
+
+if TYPE_CHECKING:
+    from cranny.workload.trace import Trace
+
+DEFAULT_POLICIES = "titan,best-fit,consolidate-idle,fragments-first,tiresias"
+DEFAULT_CLUSTER = "64x8x8"
+
+TraceArgument = Annotated[
+    str,
+    typer.Argument(metavar="TRACE", help="A trace file, or a preset to generate from: philly, itp, acme."),
+]
+ClusterOption = Annotated[
+    str,
+    typer.Option("--cluster", "-c", help="A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS."),
+]
+LinkOption = Annotated[float, typer.Option("--link-gbps", help="Uplink of each machine, for RACKSxMACHINESxGPUS.")]
+OversubscriptionOption = Annotated[
+    float, typer.Option("--oversubscription", help="Of each rack's uplink, for RACKSxMACHINESxGPUS.")
+]
+JobsOption = Annotated[int, typer.Option("--jobs", "-n", help="Jobs to generate from a preset.")]
+LoadOption = Annotated[
+    float, typer.Option("--load", help="Share of the cluster's GPUs that a generated trace asks for.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="For everything that is drawn.")]
+OrderOption = Annotated[
+    str | None, typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: as in the paper).")
+]
+NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated.")]
+PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour is sold for.")]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", help="Write a self-contained HTML page to this file.")
+]
+MapAtOption = Annotated[
+    float | None, typer.Option("--map-at", help="Second at which the report's map of the cluster opens.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def read_cluster(spec: str, link_gbps: float = 100.0, oversubscription: float = 1.0) -> Cluster:
+    """Read a cluster file, or build RACKSxMACHINESxGPUS."""
+    shape = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(\d{1,9})", spec)
+    if shape is None:
+        return Cluster.from_file(spec)
+    racks, machines, gpus = map(int, shape.groups())
+    return Cluster.fat_tree(racks, machines, gpus, link_gbps, oversubscription)
+
+
+def read_or_generate(spec: str, cluster: Cluster, jobs: int, load: float, seed: int) -> "Trace":
+    """Read a trace file, or generate from a preset to load the cluster as wanted."""
+    from cranny.workload.generate import generate_trace, presets
+    from cranny.workload.read import read_trace
+
+    if spec in presets() and not Path(spec).exists():
+        return generate_trace(spec, jobs=jobs, seed=seed, load=load, gpus=cluster.gpus)
+    if not Path(spec).exists() and not Path(spec).suffix:
+        raise unknown("trace file or preset", spec, presets())
+    return read_trace(spec)
+
+
+def split_policies(names: str) -> list[str]:
+    """Split a list of policy names and check each."""
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    for name in chosen:
+        if name not in TABLE:
+            raise unknown("policy", name, TABLE)
+    if not chosen:
+        raise InputError("no policy was given")
+    return list(dict.fromkeys(chosen))

@@ -1,0 +1,82 @@
+"""`cranny place`: one job on a cluster as it stands."""
+
+from typing import Annotated
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import out, print_json
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.policies import TABLE
+
+
+def place(
+    gpus: Annotated[int, typer.Option("--gpus", "-g", help="Workers of the job, one GPU each.")],
+    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`; or `all`.")] = "titan",
+    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
+    link_gbps: options.LinkOption = 100.0,
+    oversubscription: options.OversubscriptionOption = 1.0,
+    free: Annotated[
+        str | None, typer.Option("--free", help="Free GPUs of each machine, such as 4,3,2,1 (default: all).")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="A model of the profile library.")] = "resnet50",
+    collective: Annotated[str, typer.Option("--collective", help="How the workers talk.")] = "halving-doubling",
+    seed: options.SeedOption = 0,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Place one job and say why it goes there, or why it must wait.
+
+    Example: cranny place --gpus 4 --cluster 1x4x4 --free 4,3,2,1 --policy all
+    """
+    from cranny.api import with_seed
+
+    names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
+    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    job = Job(id="job", gpus=gpus, model=model, collective=collective)
+    if gpus > built.gpus:
+        raise InputError(f"--gpus: the job needs {gpus} GPUs, the cluster has {built.gpus}")
+    state = with_free(built, free)
+    told = []
+    for name in names:
+        placer = with_seed(name, seed)
+        if not hasattr(placer, "place"):
+            raise InputError(f"policy {name!r} places many jobs at a time; use `cranny simulate`")
+        view = state.snapshot()
+        placement: Placement | None = placer.place(job, view)
+        told.append(
+            {
+                "policy": name,
+                "machines": list(placement.machines) if placement else None,
+                "text": placement.explain() if placement else f"job must wait: {placer.why_wait(job, view)}",
+                "facts": placement.facts if placement else {},
+            }
+        )
+    if as_json:
+        print_json(told if len(told) > 1 else told[0])
+        return
+    for each in told:
+        if len(told) > 1:
+            out.print(str(each["policy"]), style="bold")
+        out.print(str(each["text"]), soft_wrap=True, markup=False)
+
+
+def with_free(cluster: Cluster, free: str | None) -> ClusterState:
+    """Return a state in which each machine has as many GPUs free as the list says."""
+    state = ClusterState(cluster)
+    if free is None:
+        return state
+    counts = free.split(",")
+    if len(counts) != len(cluster.machines):
+        raise InputError(f"--free: names {len(counts)} machines, the cluster has {len(cluster.machines)}")
+    for machine, text in enumerate(counts):
+        size = cluster.machines[machine].gpus
+        if not text.strip().isdigit() or int(text) > size:
+            raise InputError(f"--free: machine {machine}: must be from 0 to {size}, not {text.strip()!r}")
+        held = size - int(text)
+        if held:
+            state.place(Job(id=f"background-{machine}", gpus=held), Placement((machine,) * held))
+    return state

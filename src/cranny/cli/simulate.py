@@ -1,0 +1,138 @@
+"""`cranny simulate` and `cranny compare`."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import out, print_json, progress
+
+if TYPE_CHECKING:
+    from cranny.api import Result
+
+
+def simulate(
+    trace: options.TraceArgument,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
+    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
+    link_gbps: options.LinkOption = 100.0,
+    oversubscription: options.OversubscriptionOption = 1.0,
+    jobs: options.JobsOption = 5000,
+    load: options.LoadOption = 0.8,
+    order: options.OrderOption = None,
+    network: options.NetworkOption = "isolated",
+    seed: options.SeedOption = 0,
+    price: options.PriceOption = 1.0,
+    save: Annotated[Path | None, typer.Option("--save", help="Save the result to this folder.")] = None,
+    report: options.ReportOption = None,
+    map_at: options.MapAtOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Replay a trace on a cluster under one policy.
+
+    Example: cranny simulate philly --policy titan --cluster 64x8x8 --report out.html
+    """
+    from cranny.api import simulate as run
+
+    options.split_policies(policy)
+    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
+    with progress(policy, len(jobs_in)) as tick:
+        result = run(
+            built,
+            jobs_in,
+            policy,
+            network,
+            seed,
+            order=order,
+            price_per_gpu_hour=price,
+            progress=tick,
+            command=_command(),
+        )
+    if save is not None:
+        result.save(save)
+    show([result], report, map_at, as_json=as_json)
+
+
+def compare(
+    trace: options.TraceArgument,
+    policies: Annotated[
+        str, typer.Option("--policies", "-p", help="Names with commas between; see `cranny policies`.")
+    ] = options.DEFAULT_POLICIES,
+    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
+    link_gbps: options.LinkOption = 100.0,
+    oversubscription: options.OversubscriptionOption = 1.0,
+    jobs: options.JobsOption = 5000,
+    load: options.LoadOption = 0.8,
+    order: options.OrderOption = None,
+    network: options.NetworkOption = "isolated",
+    seed: options.SeedOption = 0,
+    price: options.PriceOption = 1.0,
+    processes: Annotated[
+        int | None, typer.Option("--processes", help="At once; as many as there are cores if not given.")
+    ] = None,
+    report: options.ReportOption = None,
+    map_at: options.MapAtOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Replay a trace under several policies and mark the best value of each column.
+
+    Example: cranny compare philly --policies titan,best-fit,hived --jobs 20000 --report out.html
+    """
+    from cranny.api import compare as run
+
+    names = options.split_policies(policies)
+    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
+    settings: dict[str, Any] = {
+        "network": network,
+        "seed": seed,
+        "order": order,
+        "price_per_gpu_hour": price,
+        "command": _command(),
+    }
+    with progress("comparing", len(names)) as tick:
+        results = run(built, jobs_in, names, processes=processes, progress=tick, **settings)
+    show(results, report, map_at, as_json=as_json)
+
+
+def show(
+    results: "Sequence[Result]", report: Path | None, map_at_s: float | None, *, as_json: bool = False
+) -> None:
+    """Print results as a table or as JSON, and write the page if one is wanted."""
+    from cranny.report.finding import caution, finding
+    from cranny.report.page import write_report
+    from cranny.report.table import rich_table
+
+    written = write_report(results, report, map_at_s=map_at_s) if report is not None else None
+    if as_json:
+        told = [{"settings": dict(each.settings), "summary": dict(each.summary)} for each in results]
+        print_json(told if len(told) > 1 else told[0])
+        return
+    out.print(rich_table(results))
+    out.print(finding(results))
+    for line in filter(None, [caution(results), *_left_out(results)]):
+        out.print(line, style="yellow")
+    if written is not None:
+        out.print(f"report: {written}", soft_wrap=True)
+
+
+def _left_out(results: "Sequence[Result]") -> list[str]:
+    """Say how many jobs each policy left out, and why, with an example."""
+    lines = []
+    for result in results:
+        left_out = result.jobs.filter(result.jobs["status"] == "left out")
+        if left_out.height:
+            job_id, reason = left_out.row(0, named=True)["job_id"], left_out.row(0, named=True)["reason"]
+            count = f"{left_out.height} job{'s' if left_out.height > 1 else ''}"
+            lines.append(f"{result.settings['policy']}: {count} left out, such as {job_id}: {reason}")
+    return lines
+
+
+def _command() -> str:
+    """Return the command line that reproduces this run."""
+    return shlex.join(["cranny", *sys.argv[1:]])
