@@ -79,7 +79,9 @@ def simulate(
     replay.run(jobs, progress)
     if not replay.log.done and not replay.log.unfinished:
         reasons = [reason for _, reason in replay.log.left_out]
-        raise InputError(f"no job of {trace_name} can run: {reasons[0]}" if reasons else f"{trace_name}: no jobs")
+        raise InputError(
+            f"no job of {trace_name} can run: {reasons[0]}" if reasons else f"{trace_name}: no jobs"
+        )
     settings = {
         "policy": name,
         "order": order,
@@ -90,7 +92,8 @@ def simulate(
         "trace": trace_name,
         "trace_notes": notes,
         "cluster": cluster.describe(),
-        "command": command or f"cranny.simulate(cluster, trace, policy={name!r}, network={network!r}, seed={seed})",
+        "command": command
+        or f"cranny.simulate(cluster, trace, policy={name!r}, network={network!r}, seed={seed})",
         "version": VERSION,
     }
     return Result.of(replay, settings, price_per_gpu_hour)

@@ -44,10 +44,10 @@ def test_an_idle_machine_that_need_not_be_opened_shows() -> None:
 def test_the_text_reads_like_the_facts() -> None:
     job = Job(id="a", gpus=4, model=UNIT)
     text = fig_1().snapshot().placement(job, (1, 1, 1, 3), spare=(2,), note="for a reason").explain()
+    where = "rack0-machine1: ranks 0-2; rack0-machine3: rank 3; rack0-machine2: spare GPUs"
     assert text == "\n".join(
         [
-            "job a: 4 workers on 3 machines (rack0-machine1: ranks 0-2; rack0-machine3: rank 3;"
-            " rack0-machine2: spare GPUs)",
+            f"job a: 4 workers on 3 machines ({where})",
             "idle machines opened: 0 (minimum 0)",
             "machines used: 3 (minimum 2 with 0 of them idle before)",
             "cross-machine traffic: 1.5 MB an iteration (no map onto 2 machines can be below 1.0 MB)",

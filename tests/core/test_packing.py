@@ -3,9 +3,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.reference import packing
 
 from cranny.core.packing import fewest, largest_first
-from tests.reference import packing
 
 SIZES = st.lists(st.integers(1, 8), max_size=5)
 

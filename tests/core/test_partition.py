@@ -2,13 +2,13 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.reference.partition import crossing, least_boundaries, least_crossing
 
 from cranny.core.partition import EPSILON, boundary, lower_bound, order, split, weights
 from cranny.core.traffic import exchange_graph, parts
 from cranny.model.collective import Pattern, hierarchical, pattern
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from tests.reference.partition import crossing, least_boundaries, least_crossing
 
 COLLECTIVES = ("halving-doubling", "ring", "tree", "parameter-server", "all-to-all")
 

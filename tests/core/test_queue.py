@@ -1,4 +1,5 @@
 import heapq
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from cranny.model.errors import InputError
 from cranny.model.event import Cancelled, Finished, Submitted
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Start, Stop
+from cranny.model.plan import Action, Start, Stop
 from cranny.model.profile import ModelProfile
 from cranny.policies.best_fit import BestFit
 
@@ -36,11 +37,8 @@ def finish(to: Engine, name: str, now_s: float = 0.0) -> list[str]:
     return told(to.handle(Finished(name), now_s))
 
 
-def told(actions: object) -> list[str]:
-    names = []
-    for action in actions:  # type: ignore[attr-defined]
-        names.append(f"+{action.job.id}" if isinstance(action, Start) else f"-{action.job_id}")
-    return names
+def told(actions: Sequence[Action]) -> list[str]:
+    return [f"+{action.job.id}" if isinstance(action, Start) else f"-{action.job_id}" for action in actions]
 
 
 def waiting(to: Engine) -> list[str]:

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference import links
 
 from cranny.core.traffic import communication, exchange_graph, parts, renumber, traffic
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -8,7 +9,6 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
-from tests.reference import links
 
 K = 1e9  # bytes of gradient
 UNIT = ModelProfile(name="unit", grad_bytes=K, iteration_ms=100)

@@ -136,3 +136,9 @@ def test_refuses_a_tree_too_deep() -> None:
     assert len(Cluster.of(tree).paths[0]) == MAX_LEVELS
     with pytest.raises(InputError, match="more than 32 levels of switches"):
         Cluster.of(Switch("one more", (tree,), (1.0,)))
+
+
+def test_refuses_more_machines_than_it_can_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cranny.model.cluster.MAX_MACHINES", 1)
+    with pytest.raises(InputError, match="cluster 'top' has more than 1 machines"):
+        Cluster.of(Switch("top", (Machine("a", 1), Machine("b", 2)), (1.0, 1.0)))

@@ -81,7 +81,9 @@ def judge(state: ClusterState, job: Job) -> Verdict:
     optimum = (
         (solution.idle_opened, solution.machines_used, solution.cross_bytes) if solution is not None else None
     )
-    bound = bool(placement and placement.facts["note"]) or (placement is None and int(state.free.sum()) >= job.gpus)
+    bound = bool(placement and placement.facts["note"]) or (
+        placement is None and int(state.free.sum()) >= job.gpus
+    )
     return Verdict(titan, optimum, solution is None or solution.proven, bound)
 
 

@@ -24,7 +24,9 @@ ClusterOption = Annotated[
     str,
     typer.Option("--cluster", "-c", help="A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS."),
 ]
-LinkOption = Annotated[float, typer.Option("--link-gbps", help="Uplink of each machine, for RACKSxMACHINESxGPUS.")]
+LinkOption = Annotated[
+    float, typer.Option("--link-gbps", help="Uplink of each machine, for RACKSxMACHINESxGPUS.")
+]
 OversubscriptionOption = Annotated[
     float, typer.Option("--oversubscription", help="Of each rack's uplink, for RACKSxMACHINESxGPUS.")
 ]
@@ -34,7 +36,8 @@ LoadOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="For everything that is drawn.")]
 OrderOption = Annotated[
-    str | None, typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: as in the paper).")
+    str | None,
+    typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: as in the paper)."),
 ]
 NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated.")]
 PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour is sold for.")]

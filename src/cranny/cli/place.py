@@ -24,7 +24,9 @@ def place(
         str | None, typer.Option("--free", help="Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
     model: Annotated[str, typer.Option("--model", "-m", help="A model of the profile library.")] = "resnet50",
-    collective: Annotated[str, typer.Option("--collective", help="How the workers talk.")] = "halving-doubling",
+    collective: Annotated[
+        str, typer.Option("--collective", help="How the workers talk.")
+    ] = "halving-doubling",
     seed: options.SeedOption = 0,
     as_json: options.JsonOption = False,
 ) -> None:

@@ -4,13 +4,14 @@ The engine keeps the queue and the state and asks the policy. It reads no clock 
 shell around it tells it the time, and does what the returned actions say.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
 
+from cranny.core.books import Running
 from cranny.core.protocol import Policy
 from cranny.core.queue import attained_gpu_s
-from cranny.core.snapshot import Running, Waiting
+from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.errors import InputError
 from cranny.model.event import (
@@ -26,55 +27,40 @@ from cranny.model.job import Job
 from cranny.model.plan import Action, Start, Stop
 
 
-class Queue(Sequence[Waiting]):
-    """Waiting jobs, sorted by the policy's key and then by arrival; read-only to policies."""
+class Queue(list[Waiting]):
+    """Waiting jobs, sorted by the policy's key and then by arrival; policies only read it."""
 
     def __init__(self, policy: Policy) -> None:
+        super().__init__()
         self._key = policy.key
-        self._entries: list[tuple[Any, int, Waiting]] = []
-        self._filed: dict[str, tuple[Any, int, Waiting]] = {}
+        self._keys: list[tuple[Any, int]] = []  # of the entries, in step with them
+        self._key_of: dict[str, tuple[Any, int]] = {}
         self._arrivals = 0
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @overload
-    def __getitem__(self, index: int) -> Waiting: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Waiting]: ...
-    def __getitem__(self, index: int | slice) -> Waiting | list[Waiting]:
-        if isinstance(index, slice):
-            return [entry[2] for entry in self._entries[index]]
-        return self._entries[index][2]
-
-    def __iter__(self) -> Iterator[Waiting]:
-        return (entry[2] for entry in self._entries)
 
     def has(self, job_id: str) -> bool:
         """Say whether a job waits here."""
-        return job_id in self._filed
+        return job_id in self._key_of
 
     def find(self, job_id: str) -> Waiting:
         """Return a waiting job."""
-        if job_id not in self._filed:
+        if job_id not in self._key_of:
             raise InputError(f"job {job_id!r} is not waiting")
-        return self._filed[job_id][2]
+        return self[bisect_left(self._keys, self._key_of[job_id])]
 
     def add(self, waiting: Waiting) -> None:
         """File a job at its place."""
         self._arrivals += 1
-        entry = (self._key(waiting), self._arrivals, waiting)
-        self._filed[waiting.job.id] = entry
-        if not self._entries or entry > self._entries[-1]:
-            self._entries.append(entry)
-        else:
-            insort(self._entries, entry)
+        key = (self._key(waiting), self._arrivals)
+        self._key_of[waiting.job.id] = key
+        at = bisect_left(self._keys, key)
+        self._keys.insert(at, key)
+        self.insert(at, waiting)
 
-    def remove(self, job_id: str) -> Waiting:
+    def take(self, job_id: str) -> Waiting:
         """Take a job out, wherever it stands."""
-        entry = self._filed.pop(job_id)
-        del self._entries[bisect_left(self._entries, entry)]
-        return entry[2]
+        at = bisect_left(self._keys, self._key_of.pop(job_id))
+        del self._keys[at]
+        return self.pop(at)
 
 
 class Engine:
@@ -131,7 +117,7 @@ class Engine:
 
     def _cancel(self, job_id: str) -> list[Action]:
         if self.queue.has(job_id):
-            self.queue.remove(job_id)
+            self.queue.take(job_id)
             return []
         self.state.release(job_id)
         return [Stop(job_id, "cancelled")]
@@ -150,7 +136,7 @@ class Engine:
                 self._requeue(running, now_s)
             for action in plan.actions:
                 if isinstance(action, Start):
-                    self.queue.remove(action.job.id)
+                    self.queue.take(action.job.id)
             actions += plan.actions
         return actions
 

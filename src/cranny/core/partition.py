@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 # Beyond this many ranks a swap step costs more than it saves; the cut order alone is then used.
-REFINE_RANKS = 256
+REFINE_RANKS = 64
 REFINE_STEPS = 400
 # Gains below this share of K are rounding, not improvements.
 EPSILON = 1e-12

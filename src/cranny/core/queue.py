@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from cranny.core.books import Running
 from cranny.core.protocol import Placer
-from cranny.core.snapshot import Running, Snapshot, Waiting
+from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import communication
 from cranny.model.errors import unknown
 from cranny.model.job import Job

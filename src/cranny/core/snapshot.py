@@ -8,24 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cranny.core.books import Books, Running
 from cranny.core.evidence import Seen
 from cranny.core.machine_set import FreeMachines
-from cranny.core.traffic import Communication
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-
-
-class Running(NamedTuple):
-    """A job that holds GPUs."""
-
-    job: Job
-    placement: Placement
-    held: dict[int, int]  # machine -> its GPUs, as bits
-    communication: Communication
-    started_s: float
-    attained_gpu_s: float = 0.0  # in earlier runs
-    shift_s: float = 0.0
 
 
 class Waiting(NamedTuple):
@@ -33,35 +21,6 @@ class Waiting(NamedTuple):
 
     job: Job
     attained_gpu_s: float = 0.0
-
-
-@dataclass(slots=True)
-class Books:
-    """The per-machine and per-link records that a state writes and its snapshots read."""
-
-    free: list[int]  # (machines,) GPUs that can be given out; none on a machine that is down
-    slots: list[int]  # (machines,) GPUs that no job holds, as bits
-    link_use_gbps: list[float]  # (nodes,)
-    link_users: list[int]  # (nodes,)
-    running: dict[str, Running]
-    down: int = 0  # machines that take no jobs, as bits
-
-    def copy(self) -> "Books":
-        """Copy everything that is ever written to."""
-        return Books(
-            self.free.copy(),
-            self.slots.copy(),
-            self.link_use_gbps.copy(),
-            self.link_users.copy(),
-            self.running.copy(),
-            self.down,
-        )
-
-
-class Lease:
-    """Held by every snapshot that still shares the state's books; when none is left, no copy is needed."""
-
-    __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,9 +31,12 @@ class Snapshot:
     version: int
     now_s: float
     waiting: Sequence[Waiting]  # the queue in the policy's order; valid while the policy plans
-    machines: FreeMachines
-    _books: Books
-    _lease: Lease = field(repr=False)
+    _books: Books = field(repr=False)
+
+    @property
+    def machines(self) -> FreeMachines:
+        """Machines by what they have to give."""
+        return FreeMachines(tuple(self._books.in_use), tuple(self._books.idle))
 
     @property
     def free(self) -> npt.NDArray[np.int64]:
@@ -102,11 +64,11 @@ class Snapshot:
 
     def is_up(self, machine: int) -> bool:
         """Say whether a machine takes jobs."""
-        return not self._books.down >> machine & 1
+        return self._books.is_up(machine)
 
     def is_idle(self, machine: int) -> bool:
         """Say whether no GPU of a machine is held."""
-        return self._books.slots[machine] == (1 << self.cluster.machines[machine].gpus) - 1
+        return self._books.is_idle(machine)
 
     def offer(self, job: Job) -> FreeMachines:
         """Return the machines that may be given to a job: those with its type of GPU, if it names one."""
@@ -155,17 +117,13 @@ class Snapshot:
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""
-        from cranny.core.state import ClusterState
-
-        state = ClusterState.resume(self)
-        state.release(job_id)
-        return state.snapshot(self.now_s, self.waiting)
+        books = self._books.copy()
+        books.leave(books.running[job_id])
+        return Snapshot(self.cluster, self.version, self.now_s, self.waiting, books)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":
         """Return the view as it would be with this placement made."""
-        from cranny.core.state import ClusterState  # the state is the only writer, also of what-ifs
-
-        state = ClusterState.resume(self)
         job = job or Job(id="what-if", gpus=len(placement.machines))
-        state.place(job, placement, self.now_s)
-        return state.snapshot(self.now_s, self.waiting)
+        books = self._books.copy()
+        books.enter(books.fit(job, placement, self.now_s))
+        return Snapshot(self.cluster, self.version, self.now_s, self.waiting, books)

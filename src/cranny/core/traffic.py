@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from cranny.model.cluster import Cluster
 from cranny.model.collective import Pattern, Phase, hierarchical, pattern
@@ -143,40 +144,52 @@ def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
     """Work out what a pattern costs when rank i sits on local machine `local[i]`."""
     machines, links = len(shape.paths), len(shape.gbps)
     seat = np.array(local)
-    below = np.zeros((links, machines))  # 1 where a machine hangs below a link
-    for machine, path in enumerate(shape.paths):
-        below[list(path), machine] = 1.0
+    above = _links_above(shape)
     s_per_share = BITS_PER_BYTE / (np.array(shape.gbps) * GIGA)
     cross_share, comm_s = 0.0, 0.0
     link_share = np.zeros(links)
     peak = np.zeros((machines, machines))
-    for phase in what.phases:
-        a, b = seat[np.array(phase.pairs).T]
+    for phase in what.arrays:
+        a, b = seat[phase.a], seat[phase.b]
         apart = a != b
-        cross_share += float(apart.sum()) * phase.share * phase.times
-        sent = np.zeros((machines, machines))
-        np.add.at(sent, (a[apart], b[apart]), phase.share)
-        if phase.exchange:
-            sent += sent.T
-        up = ((below @ sent) * (1 - below)).sum(axis=1)
-        down = ((below @ sent.T) * (1 - below)).sum(axis=1)
-        busier = np.maximum(up, down)
+        a, b = a[apart], b[apart]
+        cross_share += len(a) * phase.share * phase.times
+        sent = np.bincount(a * machines + b, minlength=machines * machines).reshape(machines, machines)
+        up, down = np.zeros(links), np.zeros(links)
+        for link in above:
+            crossed = link[a] != link[b]
+            up += np.bincount(link[a[crossed]] + 1, minlength=links + 1)[1:]
+            down += np.bincount(link[b[crossed]] + 1, minlength=links + 1)[1:]
+        busier = (up + down if phase.exchange else np.maximum(up, down)) * phase.share
         link_share += busier * phase.times
         comm_s += float((busier * s_per_share).max(initial=0.0)) * phase.times
-        peak = np.maximum(peak, np.maximum(sent, sent.T))
-    peaks = tuple((int(i), int(j), float(peak[i, j])) for i, j in np.argwhere(np.triu(peak)))
-    return Cost(cross_share, comm_s, tuple(link_share.tolist()), peaks)
+        peak = np.maximum(peak, (sent + sent.T if phase.exchange else sent) * phase.share)
+    return Cost(cross_share, comm_s, tuple(link_share.tolist()), _peaks(peak))
+
+
+def _links_above(shape: TreeShape) -> list[npt.NDArray[np.int64]]:
+    """Return, level by level from the root, the local link above each machine, (machines,); -1 for none.
+
+    Two machines talk through a link of a level exactly if it is above one of them only.
+    """
+    depth = max(map(len, shape.paths))
+    padded = [(*reversed(path), *[-1] * (depth - len(path))) for path in shape.paths]
+    return list(np.array(padded, dtype=np.int64).reshape(len(padded), depth).T)
+
+
+def _peaks(peak: npt.NDArray[np.float64]) -> tuple[tuple[int, int, float], ...]:
+    """List the largest share that two machines ever move in a phase, in either direction, once a pair."""
+    either = np.triu(np.maximum(peak, peak.T))
+    return tuple((int(i), int(j), float(either[i, j])) for i, j in np.argwhere(either))
 
 
 @lru_cache(maxsize=65536)
 def _cross_share(what: Pattern, local: tuple[int, ...]) -> float:
     """Share of K that crosses machines, whatever the links."""
     seat = np.array(local)
-    total = 0.0
-    for phase in what.phases:
-        a, b = seat[np.array(phase.pairs).T]
-        total += float((a != b).sum()) * phase.share * phase.times
-    return total
+    return sum(
+        float((seat[phase.a] != seat[phase.b]).sum()) * phase.share * phase.times for phase in what.arrays
+    )
 
 
 def traffic(job: Job, machines: Sequence[int]) -> Traffic:

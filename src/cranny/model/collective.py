@@ -7,7 +7,8 @@ papers count it. Otherwise the first rank sends to the second.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,16 @@ class Phase:
     times: int = 1
 
 
+class PhaseArrays(NamedTuple):
+    """A phase with its pairs as two arrays, (pairs,) each, and how often it occurs in all."""
+
+    a: npt.NDArray[np.int64]
+    b: npt.NDArray[np.int64]
+    share: float
+    exchange: bool
+    times: int
+
+
 @dataclass(frozen=True, eq=False)
 class Pattern:
     """One run of a collective over ranks 0..ranks-1."""
@@ -34,6 +45,25 @@ class Pattern:
     collective: str
     ranks: int
     phases: tuple[Phase, ...]
+
+    @cached_property
+    def arrays(self) -> "tuple[PhaseArrays, ...]":
+        """The distinct phases as arrays; one that comes back, as in halving-doubling, counts its times."""
+        times: dict[int, int] = {}
+        distinct: dict[int, Phase] = {}
+        for phase in self.phases:
+            distinct[id(phase)] = phase
+            times[id(phase)] = times.get(id(phase), 0) + phase.times
+        return tuple(
+            PhaseArrays(
+                np.array([a for a, _ in phase.pairs]),
+                np.array([b for _, b in phase.pairs]),
+                phase.share,
+                phase.exchange,
+                times[key],
+            )
+            for key, phase in distinct.items()
+        )
 
     def edges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Return each pair that ever talks, (edges, 2), and its total share over all phases, (edges,)."""

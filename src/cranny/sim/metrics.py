@@ -23,14 +23,14 @@ Column = npt.NDArray[np.float64]
 NOTES = (
     "time_s",
     "arrival",  # 1 for an arrival, 0 for anything else
+    "waiting_jobs",
+    "prices",
+    "seconds",
     "used_machines",
     "idle_units",
     "cross_bytes",
     "held_gpus",
     "running_jobs",
-    "waiting_jobs",
-    "prices",
-    "hours",
 )
 
 
@@ -57,29 +57,15 @@ class Metrics:
 
     def note(self, now_s: float, arrival: int, waiting_jobs: int) -> None:
         """Note the state after an event."""
-        state = self._state
-        running_jobs = state.running_jobs
-        if not running_jobs:
+        totals = self._state.totals()
+        if not totals[-1]:
             self._prices = self._seconds = 0.0  # no rounding is left over
-        self._notes.extend(
-            (
-                now_s,
-                arrival,
-                state.used_machines,
-                state.idle_units,
-                state.cross_bytes,
-                state.held_gpus,
-                running_jobs,
-                waiting_jobs,
-                self._prices,
-                self._seconds,
-            )
-        )
+        self._notes.extend((now_s, arrival, waiting_jobs, self._prices, self._seconds, *totals))
 
     def columns(self) -> dict[str, Column]:
         """Return what was measured after each event, in columns."""
         noted = np.frombuffer(self._notes, dtype=np.float64).reshape(-1, len(NOTES))
-        (time_s, arrival, used, idle_units, cross_bytes, held, running, waiting, prices, seconds) = noted.T
+        time_s, arrival, waiting, prices, seconds, used, idle_units, cross_bytes, held, running = noted.T
         span_s = np.diff(time_s, prepend=time_s[:1])
         used_before = np.concatenate([[0.0], used[:-1]])
         hours = seconds / SECONDS_PER_HOUR

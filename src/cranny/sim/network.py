@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cranny.core.snapshot import Running
+from cranny.core.books import Running
 from cranny.model.errors import unknown
 
 # How many times longer than on a single machine a job runs, as long as it stays where it is.

@@ -36,7 +36,7 @@ class Work:
     slowdown: float = 1.0
     run: int = 0
     stops: int = 0
-    held: dict[int, int] = field(default_factory=dict)  # machine -> its GPUs, as bits
+    held: tuple[tuple[int, int], ...] = ()  # machines and their GPUs, as bits
     cross_bytes: float = 0.0
 
 
@@ -162,7 +162,7 @@ class Replay:
         work.run += 1
         if work.first_start_s is None:
             work.first_start_s = now_s
-        work.held = running.held
+        work.held = tuple(running.held.items())
         work.cross_bytes = cost.cross_bytes
         self._serial += 1
         heappush(self._ends, (now_s + work.left_s * slowdown, self._serial, work, work.run))
@@ -181,7 +181,7 @@ class Replay:
 
     def _log_run(self, work: Work, now_s: float) -> None:
         log = self.log
-        for machine, gpus in work.held.items():
+        for machine, gpus in work.held:
             log.run_job.append(work.job.id)
             log.run_start_s.append(work.start_s)
             log.run_end_s.append(now_s)

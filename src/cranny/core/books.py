@@ -1,0 +1,216 @@
+"""The books of a cluster: who holds which GPU, and every total that follows from it.
+
+Only `ClusterState` writes to its books. A snapshot reads them, or writes to a copy of its own for a what-if.
+"""
+
+from typing import NamedTuple
+
+from cranny.core.traffic import SILENT, Communication, communication
+from cranny.model.cluster import Cluster
+from cranny.model.errors import PlacementError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+class Running(NamedTuple):
+    """A job that holds GPUs."""
+
+    job: Job
+    placement: Placement
+    held: dict[int, int]  # machine -> its GPUs, as bits
+    communication: Communication
+    started_s: float
+    attained_gpu_s: float = 0.0  # in earlier runs
+    shift_s: float = 0.0
+
+
+class Books:
+    """Records of machines, links and running jobs."""
+
+    __slots__ = (
+        "_full",
+        "_share",
+        "_unit",
+        "cluster",
+        "cross_bytes",
+        "crossing_jobs",
+        "down",
+        "free",
+        "held_gpus",
+        "idle",
+        "idle_units",
+        "in_use",
+        "link_use_gbps",
+        "link_users",
+        "running",
+        "slots",
+        "used_machines",
+    )
+
+    def __init__(self, cluster: Cluster) -> None:
+        sizes = [machine.gpus for machine in cluster.machines]
+        self.cluster = cluster
+        self._full = [(1 << size) - 1 for size in sizes]  # (machines,) all GPUs of a machine, as bits
+        self._unit = cluster.share_unit
+        self._share = [self._unit // size for size in sizes]  # (machines,) a GPU, in units of its machine
+        self.free = sizes  # (machines,) GPUs that can be given out; none on a machine that is down
+        self.slots = self._full.copy()  # (machines,) GPUs that no job holds, as bits
+        self.down = 0  # machines that take no jobs, as a set
+        self.in_use = [0] * (max(sizes) + 1)  # sets of machines, see `FreeMachines`
+        self.idle = [0] * (max(sizes) + 1)
+        for machine, size in enumerate(sizes):
+            self.idle[size] |= 1 << machine
+        self.link_use_gbps = [0.0] * len(cluster.parent)
+        self.link_users = [0] * len(cluster.parent)
+        self.running: dict[str, Running] = {}
+        self.used_machines = 0
+        self.held_gpus = 0
+        self.idle_units = 0  # GPUs without a rank on used machines, in units of a machine
+        self.cross_bytes = 0.0  # of one iteration of every running job
+        self.crossing_jobs = 0
+
+    def copy(self) -> "Books":
+        """Copy everything that is ever written to."""
+        new = object.__new__(Books)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            setattr(new, name, value.copy() if name in _WRITTEN else value)
+        return new
+
+    def is_up(self, machine: int) -> bool:
+        """Say whether a machine takes jobs."""
+        return not self.down >> machine & 1
+
+    def is_idle(self, machine: int) -> bool:
+        """Say whether no GPU of a machine is held."""
+        return self.slots[machine] == self._full[machine]
+
+    @property
+    def fragmentation(self) -> float:
+        """Mean share of GPUs without a rank, over the machines in use; 0 when none is."""
+        return self.idle_units / (self._unit * self.used_machines) if self.used_machines else 0.0
+
+    def fit(
+        self,
+        job: Job,
+        placement: Placement,
+        now_s: float,
+        attained_gpu_s: float = 0.0,
+        taken: dict[int, int] | None = None,
+    ) -> Running:
+        """Choose the GPUs of a placement, or say why it does not fit; nothing is written.
+
+        `taken` holds the free GPUs of machines that earlier actions of the same plan change, and is kept up.
+        """
+        machines = placement.machines
+        if len(machines) != job.gpus:
+            raise PlacementError(f"job {job.id!r} has {job.gpus} ranks, its placement {len(machines)}")
+        if placement.gpus is not None:
+            held = self._named_gpus(job, placement, taken)
+        elif taken is None and not placement.spare and machines.count(machines[0]) == len(machines):
+            held = {machines[0]: self._lowest(job, machines[0], len(machines), None)}  # as most jobs sit
+        else:
+            held = {
+                machine: self._lowest(job, machine, count, taken)
+                for machine, count in placement.counts.items()
+            }
+        if taken is not None:
+            for machine, gpus in held.items():
+                taken[machine] = taken.get(machine, self.slots[machine]) & ~gpus
+        cost = SILENT if len(held) == 1 else communication(self.cluster, job, machines)
+        return Running(job, placement, held, cost, now_s, attained_gpu_s)
+
+    def _lowest(self, job: Job, machine: int, count: int, taken: dict[int, int] | None) -> int:
+        """Return the lowest free GPUs of a machine, as bits."""
+        free = self._open_slots(job, machine, taken)
+        have = free.bit_count()
+        if have < count:
+            name = self.cluster.machines[machine].name
+            raise PlacementError(f"job {job.id!r} needs {count} GPUs of {name}, {have} are free")
+        rest = free
+        for _ in range(count):
+            rest &= rest - 1
+        return free ^ rest
+
+    def _named_gpus(self, job: Job, placement: Placement, taken: dict[int, int] | None) -> dict[int, int]:
+        """Return the GPUs that a placement names, as bits."""
+        held: dict[int, int] = {}
+        for machine, gpu in zip(placement.machines + placement.spare, placement.gpus or (), strict=True):
+            if gpu < 0 or not (self._open_slots(job, machine, taken) & ~held.get(machine, 0)) >> gpu & 1:
+                name = self.cluster.machines[machine].name
+                raise PlacementError(f"job {job.id!r} needs GPU {gpu} of {name}, which is not free")
+            held[machine] = held.get(machine, 0) | 1 << gpu
+        return held
+
+    def _open_slots(self, job: Job, machine: int, taken: dict[int, int] | None) -> int:
+        """Return the GPUs of a machine that a job may be given, as bits."""
+        self.know(machine)
+        described = self.cluster.machines[machine]
+        if self.down and not self.is_up(machine):
+            raise PlacementError(f"job {job.id!r}: machine {described.name} is down")
+        if job.gpu_type is not None and described.gpu_type != job.gpu_type:
+            raise PlacementError(f"job {job.id!r} wants {job.gpu_type} GPUs; {described.name} has none")
+        return taken[machine] if taken and machine in taken else self.slots[machine]
+
+    def know(self, machine: int) -> None:
+        """Refuse a machine that does not exist."""
+        if not 0 <= machine < len(self.slots):
+            raise PlacementError(f"there is no machine {machine}; the last is {len(self.slots) - 1}")
+
+    def enter(self, running: Running) -> None:
+        """Book a job in."""
+        self.running[running.job.id] = running
+        self._turn(running, 1)
+
+    def leave(self, running: Running) -> None:
+        """Book a job out."""
+        del self.running[running.job.id]
+        self._turn(running, -1)
+
+    def _turn(self, running: Running, sign: int) -> None:
+        for machine, gpus in running.held.items():
+            full, before = self._full[machine], self.slots[machine]
+            self.slots[machine] = after = before ^ gpus
+            taken = sign * gpus.bit_count()
+            self.held_gpus += taken
+            self.idle_units -= taken * self._share[machine]
+            if before == full:
+                self.used_machines += 1
+                self.idle_units += self._unit
+            elif after == full:
+                self.used_machines -= 1
+                self.idle_units -= self._unit
+            if not self.down or self.is_up(machine):
+                # The machine leaves the set of its kind and joins another.
+                free, bit = self.free[machine], 1 << machine
+                self.free[machine] = left = free - taken
+                (self.idle if before == full else self.in_use)[free] ^= bit
+                (self.idle if after == full else self.in_use)[left] ^= bit
+        if running.placement.spare:
+            self.idle_units += sign * sum(self._share[machine] for machine in running.placement.spare)
+        if running.communication.link_gbps:
+            self._turn_links(running.communication, sign)
+
+    def _turn_links(self, cost: Communication, sign: int) -> None:
+        self.cross_bytes += sign * cost.cross_bytes
+        self.crossing_jobs += sign
+        if not self.crossing_jobs:
+            self.cross_bytes = 0.0  # no rounding is left over
+        for link, gbps in cost.link_gbps.items():
+            self.link_users[link] += sign
+            self.link_use_gbps[link] += sign * gbps
+            if not self.link_users[link]:
+                self.link_use_gbps[link] = 0.0
+
+    def set_up(self, machine: int, *, up: bool) -> None:
+        """Let a machine take jobs, or none any more."""
+        if self.is_up(machine) == up:
+            return
+        groups = self.idle if self.is_idle(machine) else self.in_use
+        free = self.slots[machine].bit_count()
+        groups[free] ^= 1 << machine
+        self.free[machine] = free if up else 0
+        self.down ^= 1 << machine
+
+
+_WRITTEN = frozenset({"free", "idle", "in_use", "link_use_gbps", "link_users", "running", "slots"})
