@@ -76,34 +76,34 @@ def link(state: ClusterState) -> None:
 
 
 def crossing(state: ClusterState) -> None:
-    state.cross_bytes *= 2
+    state._books.cross_bytes *= 2
 
 
 def used(state: ClusterState) -> None:
-    state.used_machines += 1
+    state._books.used_machines += 1
 
 
 def held(state: ClusterState) -> None:
-    state.held_gpus -= 1
+    state._books.held_gpus -= 1
 
 
 def fragmentation(state: ClusterState) -> None:
-    state.idle_units += 1
+    state._books.idle_units += 1
 
 
 def filed_twice(state: ClusterState) -> None:
-    state._idle[4] |= 1
+    state._books.idle[4] |= 1
 
 
 def not_filed(state: ClusterState) -> None:
-    state._in_use[2] ^= 1
+    state._books.in_use[2] ^= 1
 
 
 FAULTS: list[tuple[Callable[[ClusterState], None], str]] = [
     (free_count, "machine 0 counts 3 GPUs free"),
     (free_gpu, "machine 0: slots"),
     (drained_gives, "machine 3 counts 4 GPUs free"),
-    (half_down, "machine 0 is said to be both up and down"),
+    (half_down, "machine 0 counts 2 GPUs free"),
     (failed_runs, "machine 0 failed, but runs jobs"),
     (twice, "a GPU of machine 0 is given twice"),
     (no_such_gpu, "machine 1 has no such GPU"),

@@ -173,11 +173,11 @@ def test_a_queue_is_a_sequence_in_the_policys_order() -> None:
     assert queue[-1].job.id == "c"
     assert queue.has("d")
     assert not queue.has("x")
-    assert queue.remove("a").job.id == "a"
+    assert queue.take("a").job.id == "a"
     assert queue.remove("b").job.id == "b"
     assert [entry.job.id for entry in queue] == ["d", "c"]
     with pytest.raises(KeyError):
-        queue.remove("a")
+        queue.take("a")
 
 
 EVENTS = st.lists(

@@ -144,7 +144,8 @@ class Books:
 
     def _open_slots(self, job: Job, machine: int, taken: dict[int, int] | None) -> int:
         """Return the GPUs of a machine that a job may be given, as bits."""
-        self.know(machine)
+        if not 0 <= machine < len(self.slots):
+            self.know(machine)
         described = self.cluster.machines[machine]
         if self.down and not self.is_up(machine):
             raise PlacementError(f"job {job.id!r}: machine {described.name} is down")

@@ -5,6 +5,8 @@ a thousand machines as for ten thousand, within a microsecond.
 """
 
 from collections.abc import Iterator
+from itertools import count
+from operator import mul
 from typing import NamedTuple
 
 _WINDOW = 64
@@ -66,9 +68,9 @@ class FreeMachines(NamedTuple):
     @property
     def gpus(self) -> int:
         """All free GPUs."""
-        return self.gpus_in_use + sum(size * count for size, count in enumerate(self.idle_count))
+        return self.gpus_in_use + sum(map(mul, self.idle_count, count()))
 
     @property
     def gpus_in_use(self) -> int:
         """Free GPUs on non-idle machines."""
-        return sum(size * count for size, count in enumerate(self.in_use_count))
+        return sum(map(mul, self.in_use_count, count()))

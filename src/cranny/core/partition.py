@@ -29,6 +29,7 @@ class Split:
     """The part of each rank, the share of K that crosses parts, and a lower bound of it."""
 
     part: tuple[int, ...]
+    sizes: tuple[int, ...]  # ranks of each part
     cross_share: float
     bound: float
 
@@ -216,7 +217,8 @@ def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], bound:
     if cross > bound + EPSILON and pattern.ranks <= REFINE_RANKS:
         part = _improve(matrix, part, np.array(caps))
         cross = _crossing(matrix, part)
-    return Split(tuple(part.tolist()), cross, bound)
+    sizes = tuple(np.bincount(part, minlength=len(caps)).tolist())
+    return Split(tuple(part.tolist()), sizes, cross, bound)
 
 
 def _crossing(matrix: Floats, part: Ints) -> float:

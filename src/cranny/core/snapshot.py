@@ -31,12 +31,14 @@ class Snapshot:
     version: int
     now_s: float
     waiting: Sequence[Waiting]  # the queue in the policy's order; valid while the policy plans
+    machines: FreeMachines
     _books: Books = field(repr=False)
 
-    @property
-    def machines(self) -> FreeMachines:
-        """Machines by what they have to give."""
-        return FreeMachines(tuple(self._books.in_use), tuple(self._books.idle))
+    @classmethod
+    def of(cls, books: Books, version: int, now_s: float, waiting: Sequence[Waiting]) -> "Snapshot":
+        """Take a view of the books; whoever writes to them afterwards must write to a copy."""
+        machines = FreeMachines(tuple(books.in_use), tuple(books.idle))
+        return cls(books.cluster, version, now_s, waiting, machines, books)
 
     @property
     def free(self) -> npt.NDArray[np.int64]:
@@ -113,17 +115,18 @@ class Snapshot:
         note: str = "",
     ) -> Placement:
         """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
-        return Placement(machines, spare, gpus, Seen(job, self.cluster, self.offer(job), note))
+        offer = self.machines if job.gpu_type is None else self.offer(job)
+        return Placement(machines, spare, gpus, Seen(job, self.cluster, offer, note))
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""
         books = self._books.copy()
         books.leave(books.running[job_id])
-        return Snapshot(self.cluster, self.version, self.now_s, self.waiting, books)
+        return Snapshot.of(books, self.version, self.now_s, self.waiting)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":
         """Return the view as it would be with this placement made."""
         job = job or Job(id="what-if", gpus=len(placement.machines))
         books = self._books.copy()
         books.enter(books.fit(job, placement, self.now_s))
-        return Snapshot(self.cluster, self.version, self.now_s, self.waiting, books)
+        return Snapshot.of(books, self.version, self.now_s, self.waiting)

@@ -101,7 +101,7 @@ class ClusterState:
 
     def snapshot(self, now_s: float = 0.0, waiting: Sequence[Waiting] = ()) -> Snapshot:
         """Return a read-only view of the cluster as it is now."""
-        return Snapshot(self.cluster, self.version, now_s, waiting, self._books)
+        return Snapshot.of(self._books, self.version, now_s, waiting)
 
     # -- writing ---------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ Costs of a shape are worked out once, per byte of gradient, and remembered.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,7 @@ class Cost:
     comm_s: float
     link_share: tuple[float, ...]  # busier direction of each local link, summed over the phases
     peaks: tuple[tuple[int, int, float], ...]  # largest share between two machines in any one phase
+    peak: float  # the largest of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,8 @@ def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
         link_share += busier * phase.times
         comm_s += float((busier * s_per_share).max(initial=0.0)) * phase.times
         peak = np.maximum(peak, (sent + sent.T if phase.exchange else sent) * phase.share)
-    return Cost(cross_share, comm_s, tuple(link_share.tolist()), _peaks(peak))
+    most = float(peak.max())
+    return Cost(cross_share, comm_s, tuple(link_share.tolist()), _peaks(peak), most)
 
 
 def _links_above(shape: TreeShape) -> list[npt.NDArray[np.int64]]:
@@ -204,22 +207,38 @@ def traffic(job: Job, machines: Sequence[int]) -> Traffic:
     return Traffic(crossing, used)
 
 
-def communication(cluster: Cluster, job: Job, machines: Sequence[int]) -> Communication:
-    """Return what a job's communication costs on these machines, in time and on each link."""
-    distinct = dict.fromkeys(machines)
-    if len(distinct) == 1:
-        return SILENT
+class Footprint(NamedTuple):
+    """A job on certain machines: what each of its patterns costs there, for how many bytes of K."""
+
+    machines: tuple[int, ...]  # behind the local numbers
+    links: tuple[int, ...]  # likewise
+    costs: tuple[tuple[Cost, float], ...]
+
+
+# A policy weighs a placement and the state books it a moment later: the last few are remembered.
+@lru_cache(maxsize=64)
+def footprint(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Footprint:
+    """Return what a job costs on these machines."""
+    distinct = tuple(dict.fromkeys(machines))
     local = renumber(machines)
-    shape, links = tree_shape(cluster, tuple(distinct))
-    costs = [(cost(what, local, shape), k_bytes) for what, k_bytes in parts(job, local)]
-    comm_s = sum(each.comm_s * k_bytes for each, k_bytes in costs)
+    shape, links = tree_shape(cluster, distinct)
+    costs = tuple([(cost(what, local, shape), k_bytes) for what, k_bytes in parts(job, local)])
+    return Footprint(distinct, links, costs)
+
+
+def communication(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Communication:
+    """Return what a job's communication costs on these machines, in time and on each link."""
+    if machines.count(machines[0]) == len(machines):
+        return SILENT
+    _, links, costs = footprint(cluster, job, machines)
+    comm_s = cross_bytes = 0.0
+    moved = [0.0] * len(links)
+    for each, k_bytes in costs:
+        comm_s += each.comm_s * k_bytes
+        cross_bytes += each.cross_share * k_bytes
+        moved = [before + share * k_bytes for before, share in zip(moved, each.link_share, strict=True)]
     gbps_per_byte = BITS_PER_BYTE / GIGA / (job.profile.iteration_s + comm_s)
-    link_gbps = {}
-    for number, link in enumerate(links):
-        moved = sum(each.link_share[number] * k_bytes for each, k_bytes in costs)
-        if moved:
-            link_gbps[link] = moved * gbps_per_byte
-    cross_bytes = sum(each.cross_share * k_bytes for each, k_bytes in costs)
+    link_gbps = {link: sent * gbps_per_byte for link, sent in zip(links, moved, strict=True) if sent}
     return Communication(cross_bytes, comm_s, link_gbps)
 
 

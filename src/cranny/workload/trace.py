@@ -17,6 +17,10 @@ from cranny.workload.check import REQUIRED, SCHEMA, Found, checked, typed
 
 DEFAULT_COLLECTIVE = "halving-doubling"
 CHUNK = 8192
+# Models that nobody trains by allreducing their whole gradient over a data-centre network, so that a job whose
+# log does not say what it trained is not taken for one: embeddings are exchanged sparsely, and models of
+# billions of parameters are sharded. They can be named, or given as `models`.
+NOT_DRAWN = frozenset({"dlrm", "gpt2-xl", "gpt3-2.7b", "llama-1b"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,11 @@ class Trace:
     ) -> Iterator[Job]:
         """Yield the jobs in order of submission.
 
-        A job without a model gets one of `models` (all of `profiles` by default), each as likely; the draw
+        A job without a model gets one of `models` (all but `NOT_DRAWN` by default), each as likely; the draw
         depends on the seed and the row alone. A job without a collective gets `collective`.
         """
         known = library() if profiles is None else profiles
-        drawn_from = list(known) if models is None else list(models)
+        drawn_from = [name for name in known if name not in NOT_DRAWN] if models is None else list(models)
         for name in (*drawn_from, *self._models()):
             if name not in known:
                 raise unknown("model", name, known)

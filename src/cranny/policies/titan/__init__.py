@@ -54,6 +54,11 @@ class Titan:
         tight = _tightest(offer.in_use, job.gpus)
         if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
             return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
+        tight = _tightest(offer.idle, job.gpus)
+        if tight and (
+            job.gpus == 1 or offer.gpus_in_use < job.gpus
+        ):  # (1, 1): non-idle machines cannot hold it
+            return view.placement(job, (lowest(offer.idle[tight]),) * job.gpus)
         least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
         if least is None:
             return None
@@ -143,13 +148,11 @@ def _map(job: Job, view: Snapshot, offer: FreeMachines, least: Fewest) -> tuple[
         size = _tightest(offer.idle, job.gpus)
         return (lowest(offer.idle[size]),) * job.gpus
     found = split(exchange_graph(job), least.sizes)
-    count = [0] * least.machines
-    for part in found.part:
-        count[part] += 1
+    count = found.sizes
     groups = {True: list(offer.idle), False: list(offer.in_use)}
     near: Sequence[tuple[int, int]] = ()
     taken: dict[int, list[int]] = {}  # ranks of a part -> machines that hold so many
-    for part in sorted(range(least.machines), key=lambda part: -count[part]):
+    for part in sorted(range(least.machines), key=count.__getitem__, reverse=True):
         group = groups[part < least.idle]
         size = _tightest(group, count[part])
         machine = _close_by(group[size], near)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import BITS_PER_BYTE, GIGA, cost, exchange_graph, parts, renumber, tree_shape
+from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, footprint
 from cranny.model.job import Job
 
 # Loads within rounding of the limit are within it.
@@ -28,21 +28,16 @@ class Bandwidth:
 
     def blocked_link(self, job: Job, view: Snapshot, machines: tuple[int, ...]) -> int | None:
         """Return a link that the placement would overload in some phase, or None if it honours the constraint."""
-        distinct = tuple(dict.fromkeys(machines))
-        if len(distinct) == 1:
+        if machines.count(machines[0]) == len(machines):
             return None
-        local = renumber(machines)
-        shape, links = tree_shape(view.cluster, distinct)
-        peaks = [
-            (share * k_bytes, i, j)
-            for what, k_bytes in parts(job, local)
-            for i, j, share in cost(what, local, shape).peaks
-        ]
+        distinct, links, costs = footprint(view.cluster, job, machines)
         # Most placements are far from any limit: compare the largest peak with the narrowest link first.
-        if max(peaks)[0] <= self.limit_bytes(min(map(view.link_free_gbps, links))):
+        most = max([each.peak * k_bytes for each, k_bytes in costs])
+        if most <= self.limit_bytes(min(map(view.link_free_gbps, links))):
             return None
-        for moved, i, j in peaks:
-            link = view.narrowest(distinct[i], distinct[j])
-            if moved > self.limit_bytes(view.link_free_gbps(link)):
-                return link
+        for each, k_bytes in costs:
+            for i, j, share in each.peaks:
+                link = view.narrowest(distinct[i], distinct[j])
+                if share * k_bytes > self.limit_bytes(view.link_free_gbps(link)):
+                    return link
         return None
