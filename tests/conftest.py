@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -6,6 +7,13 @@ import pytest
 from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in CI that skipped anything: everything that a test may need is there."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ Everything below is loaded when it is first used, so that importing cranny stays
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cranny.version import VERSION as __version__
+from cranny import version as _version
 
 if TYPE_CHECKING:
     from cranny.api import Result, policies, simulate
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cranny.workload.generate import generate_trace
     from cranny.workload.read import read_trace
     from cranny.workload.trace import Trace
+
+__version__ = _version.VERSION
 
 _HOME = {
     "Cluster": "model.cluster",

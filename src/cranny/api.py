@@ -79,9 +79,7 @@ def simulate(
     replay.run(jobs, progress)
     if not replay.log.done and not replay.log.unfinished:
         reasons = [reason for _, reason in replay.log.left_out]
-        raise InputError(
-            f"no job of {trace_name} can run: {reasons[0]}" if reasons else f"{trace_name}: no jobs"
-        )
+        raise InputError(f"no job of {trace_name} can run: {reasons[0]}" if reasons else f"{trace_name}: no jobs")
     settings = {
         "policy": name,
         "order": order,
@@ -109,7 +107,7 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
 
 def in_order(chosen: Placer | Policy, order: str) -> Policy:
     """Turn a placer and a queue order into a policy; leave a policy as it is."""
-    return Queued(chosen, order) if hasattr(chosen, "place") else chosen
+    return Queued(chosen, order) if isinstance(chosen, Placer) else chosen
 
 
 def policies() -> dict[str, str]:

@@ -25,9 +25,7 @@ def engine(order: str, machines: int = 1, gpus: int = 4) -> Engine:
     return Engine(ClusterState(Cluster.single_rack(machines, gpus)), Queued(BestFit(), order))
 
 
-def submit(
-    to: Engine, name: str, gpus: int, now_s: float = 0.0, duration_s: float | None = None
-) -> list[str]:
+def submit(to: Engine, name: str, gpus: int, now_s: float = 0.0, duration_s: float | None = None) -> list[str]:
     """Submit a job; return what happens as +started and -stopped."""
     job = Job(id=name, gpus=gpus, submit_s=now_s, duration_s=duration_s)
     return told(to.handle(Submitted(job), now_s))
@@ -140,9 +138,7 @@ def test_las_never_stops_a_job_of_the_lowest_priority_for_another() -> None:
     submit(las, "c", 4, 100_000)
     # a and b have both had all that counts, so neither gives way to the other.
     assert finish(las, "c", 100_001) == ["+a"]
-    assert las.handle(Submitted(Job(id="d", gpus=1, submit_s=9e5)), 9e5)[0] == Stop(
-        "a", "gave way to job 'd'"
-    )
+    assert las.handle(Submitted(Job(id="d", gpus=1, submit_s=9e5)), 9e5)[0] == Stop("a", "gave way to job 'd'")
     assert waiting(las) == ["a", "b"]  # within a level, by submission
 
 

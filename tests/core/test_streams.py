@@ -85,9 +85,7 @@ def jobs(draw: st.DrawFn, largest: int) -> Wanted:
 def streams(largest: int) -> st.SearchStrategy[list[tuple[str, Wanted | int]]]:
     """Streams of events with jobs of at most `largest` GPUs."""
     place = st.tuples(st.just("place"), jobs(largest))
-    other = st.tuples(
-        st.sampled_from(["release", "move", "fail", "drain", "repair"]), st.integers(0, largest)
-    )
+    other = st.tuples(st.sampled_from(["release", "move", "fail", "drain", "repair"]), st.integers(0, largest))
     return st.lists(st.one_of(place, place, other), min_size=3, max_size=largest + 5)
 
 

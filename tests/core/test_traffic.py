@@ -13,9 +13,7 @@ from cranny.model.profile import ModelProfile
 K = 1e9  # bytes of gradient
 UNIT = ModelProfile(name="unit", grad_bytes=K, iteration_ms=100)
 # Four layers whose activations are 10 MB each.
-LAYERED = ModelProfile(
-    name="layered", grad_bytes=K, iteration_ms=100, params=1_000_000, peak_mem_mb=52, layers=4
-)
+LAYERED = ModelProfile(name="layered", grad_bytes=K, iteration_ms=100, params=1_000_000, peak_mem_mb=52, layers=4)
 ACTIVATIONS = 10e6
 
 

@@ -67,9 +67,7 @@ def agrees(found: Solution | None, job: Job, view: Snapshot, budget_s: float = 1
     assert found.proven
     assert keeps_bandwidth(job, found.machines, view, budget_s)
     assert cost(job, found.machines, view) == (found.idle_opened, found.machines_used, found.cross_bytes)
-    return (found.idle_opened, found.machines_used) == best[:2] and found.cross_bytes == pytest.approx(
-        best[2]
-    )
+    return (found.idle_opened, found.machines_used) == best[:2] and found.cross_bytes == pytest.approx(best[2])
 
 
 def test_finds_the_placement_of_the_papers_figure_1() -> None:

@@ -122,9 +122,7 @@ def test_names_that_look_like_numbers_are_names(tmp_path: Path) -> None:
 
 
 def test_numbers_may_be_written_as_json_does(tmp_path: Path) -> None:
-    cluster = read(
-        tmp_path, '{"link_gbps": 1e2, "machines": [{"gpus": 1, "uplink_gbps": 2.5E+1}, {"gpus": 2}]}'
-    )
+    cluster = read(tmp_path, '{"link_gbps": 1e2, "machines": [{"gpus": 1, "uplink_gbps": 2.5E+1}, {"gpus": 2}]}')
     assert cluster.uplink_gbps[:2] == (25.0, 100.0)
 
 

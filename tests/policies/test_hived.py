@@ -26,10 +26,7 @@ def place(
 
 def machines_of(state: ClusterState, tenant: str) -> set[int]:
     return {
-        machine
-        for running in state.running.values()
-        if running.job.tenant == tenant
-        for machine in running.held
+        machine for running in state.running.values() if running.job.tenant == tenant for machine in running.held
     }
 
 
@@ -138,10 +135,7 @@ def test_a_tenant_never_has_more_machines_than_its_share_even_if_all_others_slee
     policy = HiveD({"a": 0.5, "b": 0.5})
     assert [place(state, f"a{i}", 2, "a", policy) is not None for i in range(3)] == [True, True, False]
     assert place(state, "a-large", 6, "a", policy) is None
-    assert (
-        policy.why_wait(Job(id="x", gpus=6, tenant="a"), state.snapshot())
-        == "needs 6 GPUs, tenant 'a' owns 4"
-    )
+    assert policy.why_wait(Job(id="x", gpus=6, tenant="a"), state.snapshot()) == "needs 6 GPUs, tenant 'a' owns 4"
     assert place(state, "b", 4, "b", policy) is not None
 
 
@@ -259,9 +253,7 @@ def test_no_tenant_ever_exceeds_its_share_or_shares_a_machine(
     tenants=st.integers(1, 3),
     steps=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 2)), max_size=30),
 )
-def test_a_tenant_with_a_machine_left_always_gets_one(
-    tenants: int, steps: list[tuple[int, int, int]]
-) -> None:
+def test_a_tenant_with_a_machine_left_always_gets_one(tenants: int, steps: list[tuple[int, int, int]]) -> None:
     names = [f"t{i}" for i in range(tenants)]
     policy = HiveD(dict.fromkeys(names, 1 / tenants))
     state = ClusterState(Cluster.single_rack(3 * tenants, 4))

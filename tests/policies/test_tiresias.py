@@ -97,9 +97,7 @@ def test_of_real_models_vgg_is_consolidated_and_resnet_is_not() -> None:
 
 
 def test_machines_of_several_sizes_are_counted_from_the_largest() -> None:
-    machines = tuple(
-        Machine(f"m{i}", size, kind) for i, (size, kind) in enumerate(((2, ""), (8, ""), (4, "x")))
-    )
+    machines = tuple(Machine(f"m{i}", size, kind) for i, (size, kind) in enumerate(((2, ""), (8, ""), (4, "x"))))
     state = ClusterState(Cluster.of(Switch("rack", machines, (100.0,) * 3)))
     assert placed(state, job(10, SKEWED)) == (1,) * 8 + (0,) * 2
     assert placed(state, job(3, SKEWED, "typed", "x")) == (2,) * 3

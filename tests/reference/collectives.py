@@ -37,9 +37,7 @@ class Flow:
                 if own <= incoming:
                     self.vectors[to][chunk] = incoming
                 elif own & incoming:
-                    raise WrongFlowError(
-                        f"rank {to} would count {sorted(own & incoming)} twice in chunk {chunk}"
-                    )
+                    raise WrongFlowError(f"rank {to} would count {sorted(own & incoming)} twice in chunk {chunk}")
                 else:
                     self.vectors[to][chunk] = own | incoming
 

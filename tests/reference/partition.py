@@ -9,9 +9,7 @@ from cranny.model.collective import Pattern
 
 def crossing(pattern: Pattern, part: Sequence[int]) -> float:
     """Return the share of K that crosses parts, pair by pair and phase by phase."""
-    return sum(
-        phase.share * phase.times for phase in pattern.phases for a, b in phase.pairs if part[a] != part[b]
-    )
+    return sum(phase.share * phase.times for phase in pattern.phases for a, b in phase.pairs if part[a] != part[b])
 
 
 def least_crossing(pattern: Pattern, caps: Sequence[int]) -> float:

@@ -106,9 +106,7 @@ def replay(policy: str, cluster: FakeCluster, trace: list[tuple[str, int, str, f
     for serial, (job, wanted, model, submit_s, duration_s) in enumerate(trace):
         if wanted > free.size * gpus:
             why = f"wants {wanted} GPUs, the cluster has {free.size * gpus}"
-            log.jobs.append(
-                (job, wanted, model, "", submit_s, None, None, None, None, 0, 0.0, 0, "left out", why)
-            )
+            log.jobs.append((job, wanted, model, "", submit_s, None, None, None, None, 0, 0.0, 0, "left out", why))
             continue
         start_s = max(now, submit_s)
         while ends and ends[0][0] <= start_s:
@@ -172,15 +170,11 @@ def _release(ended: tuple[float, int, dict[int, int], float], free: Free, taken:
 
 def _result(policy: str, cluster: FakeCluster, log: Log) -> FakeResult:
     number, text, whole = pl.Float64, pl.String, pl.Int64
-    names = (
-        "job_id gpus model tenant submit_s start_s finish_s wait_s jct_s machines cross_traffic_gb restarts"
-    )
+    names = "job_id gpus model tenant submit_s start_s finish_s wait_s jct_s machines cross_traffic_gb restarts"
     kinds = [text, whole, text, text, number, number, number, number, number, whole, number, whole]
     kept = dict(zip(names.split(), kinds, strict=True))
     jobs = pl.DataFrame(log.jobs, orient="row", schema={**kept, "status": text, "reason": text})
-    names = (
-        "time_s used_machines fragmentation cross_traffic_gb profit_rate total_profit machine_hours held_gpus"
-    )
+    names = "time_s used_machines fragmentation cross_traffic_gb profit_rate total_profit machine_hours held_gpus"
     columns = [*names.split(), "running_jobs", "waiting_jobs"]
     timeline = pl.DataFrame(log.timeline, orient="row", schema=dict.fromkeys(columns, pl.Float64))
     schema = {"job_id": text, "start_s": number, "end_s": number, "machine": pl.Int64, "gpus": pl.UInt64}

@@ -53,9 +53,7 @@ def test_labels_are_escaped() -> None:
 
 def test_bars_are_as_long_as_their_share() -> None:
     frame = Frame(width=218.0, height=100.0, left=18.0, right=0.0, top=0.0, bottom=0.0)
-    bars = bar_chart(
-        ["a", "b"], ["red", "blue"], [Bars(["t"], [1.0, 0.25], ["4", "1"])], label="x", frame=frame
-    )
+    bars = bar_chart(["a", "b"], ["red", "blue"], [Bars(["t"], [1.0, 0.25], ["4", "1"])], label="x", frame=frame)
     widths = [rect.get("width") for rect in parse(bars).iter(f"{SVG}rect") if rect.get("class") == "bar"]
     assert widths == ["200.0", "50.0"]
 

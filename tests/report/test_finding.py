@@ -51,9 +51,7 @@ def test_titan_may_be_the_worst(results: Sequence[FakeResult]) -> None:
 
 def test_equal_policies_are_called_equal(results: Sequence[FakeResult]) -> None:
     pair = runs(results[0], titan=(100.0, 50.0), a=(100.1, 50.0))
-    assert (
-        plain(finding(pair)) == "Both policies keep about 100 machines on, at the same mean completion time."
-    )
+    assert plain(finding(pair)) == "Both policies keep about 100 machines on, at the same mean completion time."
 
 
 def test_without_titan_the_fewest_machines_lead(results: Sequence[FakeResult]) -> None:
@@ -64,8 +62,7 @@ def test_without_titan_the_fewest_machines_lead(results: Sequence[FakeResult]) -
 def test_a_single_run_is_described(results: Sequence[FakeResult]) -> None:
     one = [changed(results[0], mean_used_machines=6.0, mean_fragmentation=0.117, mean_jct_s=7300.0)]
     assert plain(finding(one)) == (
-        "Titan keeps 6 of 12 machines on, leaves 12 % of their GPUs idle and completes a job in 2.03 h "
-        "on average."
+        "Titan keeps 6 of 12 machines on, leaves 12 % of their GPUs idle and completes a job in 2.03 h on average."
     )
 
 

@@ -64,9 +64,7 @@ def test_a_wanted_time_is_among_the_times_and_shown_first(results: Sequence[Fake
     assert content["times_s"][content["shown"]] + origin_s == pytest.approx(12345.0)
 
 
-def test_times_are_given_up_to_stay_small(
-    results: Sequence[FakeResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_are_given_up_to_stay_small(results: Sequence[FakeResult], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = occupancy(results)
     monkeypatch.setattr(module, "BUDGET_BYTES", len(whole.packed) // 2)
     less = occupancy(results)
@@ -75,9 +73,7 @@ def test_times_are_given_up_to_stay_small(
 
 
 def test_the_map_goes_on_after_a_burst_of_arrivals(results: Sequence[FakeResult]) -> None:
-    burst = dataclasses.replace(
-        results[0], timeline=results[0].timeline.with_columns(pl.col("time_s") * 1e-6)
-    )
+    burst = dataclasses.replace(results[0], timeline=results[0].timeline.with_columns(pl.col("time_s") * 1e-6))
     content = unpack(occupancy([burst]).packed)
     assert content["times_s"][-1] > 86400
 

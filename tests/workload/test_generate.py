@@ -72,9 +72,7 @@ def test_acme_gpu_time_by_size_is_calibrated(name: str) -> None:
     # Of the curves and not of drawn jobs: a few long jobs of 1,024 GPUs make any sample's shares jump.
     workload = _workload(name)
     means = np.array([curve.mean() for curve in workload.curves])
-    gpu_time = np.bincount(
-        workload.curve_of, weights=workload.weights * workload.gpus * means[workload.curve_of]
-    )
+    gpu_time = np.bincount(workload.curve_of, weights=workload.weights * workload.gpus * means[workload.curve_of])
     shares = 100 * gpu_time / gpu_time.sum()
     assert shares == pytest.approx([group["percent"] for group in _data()[name]["gpu_time"]], abs=0.5)
 
@@ -94,9 +92,7 @@ def test_kalos_spends_its_published_gpu_time() -> None:
 
 
 def test_acme_mixes_its_clusters_by_their_jobs(traces: dict[str, Trace]) -> None:
-    ones = {
-        name: describe(traces[name])["share_by_size_percent"]["1"] for name in presets() if "acme" in name
-    }
+    ones = {name: describe(traces[name])["share_by_size_percent"]["1"] for name in presets() if "acme" in name}
     seren = 450_590 / 470_497
     expected = seren * ones["acme-seren"] + (1 - seren) * ones["acme-kalos"]
     assert ones["acme"] == pytest.approx(expected, abs=0.5)
@@ -230,9 +226,7 @@ def surges(submit_s: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("cluster", ["seren", "kalos"])
-def test_acme_resembles_the_figures_of_its_project(
-    shared: Path, traces: dict[str, Trace], cluster: str
-) -> None:
+def test_acme_resembles_the_figures_of_its_project(shared: Path, traces: dict[str, Trace], cluster: str) -> None:
     curves = json.loads((shared / "traces" / "acme_published_cdfs.json").read_text())
     gpus = traces[f"acme-{cluster}"].frame["gpus"].to_numpy()
     points = curves["gpu_num_by_jobs"][cluster]

@@ -68,9 +68,7 @@ def test_describes_a_single_job() -> None:
         ("acme_kalos_head800", (800, 246, 6_991, 2_136, 2_132.2, 155_937, 19.7)),
     ],
 )
-def test_finds_the_tabulated_figures_of_real_traces(
-    shared: Path, file: str, figures: tuple[float, ...]
-) -> None:
+def test_finds_the_tabulated_figures_of_real_traces(shared: Path, file: str, figures: tuple[float, ...]) -> None:
     found = describe(read_trace(shared / "traces" / f"{file}.parquet"))
     names = (
         "jobs",

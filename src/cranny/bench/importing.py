@@ -15,9 +15,7 @@ def run() -> Measured:
     metrics = {
         "import_s": _least_s("import cranny") - bare_s,
         "front_door_s": _least_s("import cranny; cranny.Cluster, cranny.ClusterState, cranny.Job") - bare_s,
-        "help_s": _least_s(
-            "import sys; sys.argv = ['cranny', '--help']; from cranny.cli import main; main()"
-        ),
+        "help_s": _least_s("import sys; sys.argv = ['cranny', '--help']; from cranny.cli import main; main()"),
         "python_s": bare_s,
     }
     budgets = [Budget("import_s", metrics["import_s"], 0.3), Budget("help_s", metrics["help_s"], 0.5)]

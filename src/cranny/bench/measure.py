@@ -39,9 +39,7 @@ class Measured:
         return {
             "case": self.case,
             "metrics": dict(self.metrics),
-            "budgets": [
-                {"name": b.name, "value": b.value, "limit": b.limit, "ok": b.ok} for b in self.budgets
-            ],
+            "budgets": [{"name": b.name, "value": b.value, "limit": b.limit, "ok": b.ok} for b in self.budgets],
         }
 
     def table(self) -> Table:

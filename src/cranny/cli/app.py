@@ -24,7 +24,7 @@ app.add_typer(traces.app, name="traces")
 app.command("bench")(bench.bench)
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - the shape that typer asks for
+def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"cranny {VERSION}")
         raise typer.Exit
@@ -32,7 +32,7 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - the shape that typer asks 
 
 @app.callback()
 def _root(
-    version: Annotated[  # noqa: ARG001 - handled by its callback
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:

@@ -34,12 +34,8 @@ def demo(
     built = options.read_cluster(cluster)
     trace = options.read_or_generate("itp", built, jobs, load, seed)
     if not as_json:
-        err.print(
-            f"{len(trace):,} jobs that look like Microsoft's ITP trace on {built.describe()}", style="dim"
-        )
-    command = (
-        f"cranny demo --jobs {jobs} --load {load} --seed {seed} --cluster {cluster} --policies {policies}"
-    )
+        err.print(f"{len(trace):,} jobs that look like Microsoft's ITP trace on {built.describe()}", style="dim")
+    command = f"cranny demo --jobs {jobs} --load {load} --seed {seed} --cluster {cluster} --policies {policies}"
     with progress("comparing", len(names)) as tick:
         results = compare(built, trace, names, seed=seed, progress=tick, command=command)
     folder.mkdir(parents=True, exist_ok=True)

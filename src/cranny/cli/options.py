@@ -24,9 +24,7 @@ ClusterOption = Annotated[
     str,
     typer.Option("--cluster", "-c", help="A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS."),
 ]
-LinkOption = Annotated[
-    float, typer.Option("--link-gbps", help="Uplink of each machine, for RACKSxMACHINESxGPUS.")
-]
+LinkOption = Annotated[float, typer.Option("--link-gbps", help="Uplink of each machine, for RACKSxMACHINESxGPUS.")]
 OversubscriptionOption = Annotated[
     float, typer.Option("--oversubscription", help="Of each rack's uplink, for RACKSxMACHINESxGPUS.")
 ]

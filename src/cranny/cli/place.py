@@ -6,6 +6,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json
+from cranny.core.protocol import Placer
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
@@ -24,9 +25,7 @@ def place(
         str | None, typer.Option("--free", help="Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
     model: Annotated[str, typer.Option("--model", "-m", help="A model of the profile library.")] = "resnet50",
-    collective: Annotated[
-        str, typer.Option("--collective", help="How the workers talk.")
-    ] = "halving-doubling",
+    collective: Annotated[str, typer.Option("--collective", help="How the workers talk.")] = "halving-doubling",
     seed: options.SeedOption = 0,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -45,7 +44,7 @@ def place(
     told = []
     for name in names:
         placer = with_seed(name, seed)
-        if not hasattr(placer, "place"):
+        if not isinstance(placer, Placer):
             raise InputError(f"policy {name!r} places many jobs at a time; use `cranny simulate`")
         view = state.snapshot()
         placement: Placement | None = placer.place(job, view)

@@ -23,12 +23,8 @@ def generate(
     file: Annotated[Path, typer.Argument(help="Where to write it: .csv or .parquet.")],
     jobs: options.JobsOption = 5000,
     seed: options.SeedOption = 0,
-    load: Annotated[
-        float | None, typer.Option("--load", help="Share of --gpus that the jobs ask for.")
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", help="GPUs of the cluster that --load refers to.")
-    ] = None,
+    load: Annotated[float | None, typer.Option("--load", help="Share of --gpus that the jobs ask for.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs of the cluster that --load refers to.")] = None,
     max_gpus: Annotated[int | None, typer.Option("--max-gpus", help="Largest job.")] = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -91,9 +87,7 @@ def _print(trace: "Trace", facts: dict[str, Any]) -> None:
     from rich.table import Table
 
     out.print(f"[bold]{trace.name}[/bold]: {facts['jobs']:,} jobs over {facts['days']:.1f} days")
-    sizes = Table(
-        *facts["share_by_size_percent"], box=None, header_style="bold", title="percent of jobs by GPUs"
-    )
+    sizes = Table(*facts["share_by_size_percent"], box=None, header_style="bold", title="percent of jobs by GPUs")
     sizes.add_row(*(f"{share:.2f}" for share in facts["share_by_size_percent"].values()))
     out.print(sizes)
     gap = facts["mean_gap_s"]

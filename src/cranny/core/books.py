@@ -77,6 +77,13 @@ class Books:
             setattr(new, name, value.copy() if name in _WRITTEN else value)
         return new
 
+    def find(self, job_id: str) -> Running:
+        """Return a running job."""
+        try:
+            return self.running[job_id]
+        except KeyError:
+            raise PlacementError(f"job {job_id!r} is not running") from None
+
     def is_up(self, machine: int) -> bool:
         """Say whether a machine takes jobs."""
         return not self.down >> machine & 1
@@ -111,8 +118,7 @@ class Books:
             held = {machines[0]: self._lowest(job, machines[0], len(machines), None)}  # as most jobs sit
         else:
             held = {
-                machine: self._lowest(job, machine, count, taken)
-                for machine, count in placement.counts.items()
+                machine: self._lowest(job, machine, count, taken) for machine, count in placement.counts.items()
             }
         if taken is not None:
             for machine, gpus in held.items():

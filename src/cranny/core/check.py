@@ -55,9 +55,7 @@ def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> N
         size, taken = cluster.machines[machine].gpus, gpus.bit_count()
         free, up = view.free_on(machine), state.is_up(machine)
         _demand(free == (size - taken if up else 0), f"machine {machine} counts {free} GPUs free")
-        _demand(
-            view.slots_on(machine) == ((1 << size) - 1 ^ gpus if free else 0), f"machine {machine}: slots"
-        )
+        _demand(view.slots_on(machine) == ((1 << size) - 1 ^ gpus if free else 0), f"machine {machine}: slots")
         _demand(view.is_up(machine) == up, f"machine {machine} is said to be both up and down")
         _demand(not (state.has_failed(machine) and taken), f"machine {machine} failed, but runs jobs")
         kinds = [(True, f) for f, group in enumerate(view.machines.idle) if group >> machine & 1]

@@ -5,8 +5,6 @@ a thousand machines as for ten thousand, within a microsecond.
 """
 
 from collections.abc import Iterator
-from itertools import count
-from operator import mul
 from typing import NamedTuple
 
 _WINDOW = 64
@@ -68,9 +66,18 @@ class FreeMachines(NamedTuple):
     @property
     def gpus(self) -> int:
         """All free GPUs."""
-        return self.gpus_in_use + sum(map(mul, self.idle_count, count()))
+        return self.gpus_in_use + _total(self.idle)
 
     @property
     def gpus_in_use(self) -> int:
         """Free GPUs on non-idle machines."""
-        return sum(map(mul, self.in_use_count, count()))
+        return _total(self.in_use)
+
+
+def _total(groups: tuple[int, ...]) -> int:
+    """Add up the free GPUs of machines that are grouped by how many they have."""
+    total = 0
+    for size, group in enumerate(groups):
+        if group:
+            total += size * group.bit_count()
+    return total

@@ -46,9 +46,7 @@ def fewest(gpus: int, in_use_count: tuple[int, ...], idle_count: tuple[int, ...]
     return _fewest(gpus, _clip(in_use_count, gpus), _clip(idle_count, gpus))
 
 
-def fewest_with(
-    idle: int, gpus: int, in_use_count: Sequence[int], idle_count: Sequence[int]
-) -> Fewest | None:
+def fewest_with(idle: int, gpus: int, in_use_count: Sequence[int], idle_count: Sequence[int]) -> Fewest | None:
     """Return the fewest machines when exactly `idle` idle ones are opened, or None if that does not work."""
     opened = largest_first(gpus, idle_count)[:idle]
     others = largest_first(gpus - sum(opened), in_use_count)

@@ -1,6 +1,6 @@
 """The two protocols of a policy. There are no other hooks."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
@@ -8,6 +8,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 
 
+@runtime_checkable
 class Placer(Protocol):
     """Places one job at a time; a queue order decides which."""
 

@@ -141,8 +141,7 @@ def reservation(job: Job, view: Snapshot) -> Reservation | None:
     free = view.offer(job).gpus
     ends = sorted(
         (
-            running.started_s
-            + remaining_s(running.job, running.attained_gpu_s, running.communication.comm_s),
+            running.started_s + remaining_s(running.job, running.attained_gpu_s, running.communication.comm_s),
             _returned_gpus(running, job, view),
         )
         for running in view.running.values()

@@ -121,7 +121,7 @@ class Snapshot:
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""
         books = self._books.copy()
-        books.leave(books.running[job_id])
+        books.leave(books.find(job_id))
         return Snapshot.of(books, self.version, self.now_s, self.waiting)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":

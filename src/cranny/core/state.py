@@ -94,10 +94,7 @@ class ClusterState:
 
     def find(self, job_id: str) -> Running:
         """Return a running job."""
-        try:
-            return self._books.running[job_id]
-        except KeyError:
-            raise PlacementError(f"job {job_id!r} is not running") from None
+        return self._books.find(job_id)
 
     def snapshot(self, now_s: float = 0.0, waiting: Sequence[Waiting] = ()) -> Snapshot:
         """Return a read-only view of the cluster as it is now."""
@@ -193,9 +190,7 @@ class ClusterState:
                 for machine, gpus in old.held.items():
                     taken[machine] = taken.get(machine, slots[machine]) | gpus
                 if isinstance(action, Move):
-                    after = self._books.fit(
-                        old.job, action.placement, old.started_s, old.attained_gpu_s, taken
-                    )
+                    after = self._books.fit(old.job, action.placement, old.started_s, old.attained_gpu_s, taken)
             jobs[action.job_id] = after
             changes.append((old, after))
         return changes

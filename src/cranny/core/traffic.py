@@ -132,10 +132,7 @@ def tree_shape(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tu
     number: dict[int, int] = {}
     every_path, capacity = cluster.paths, cluster.uplink_gbps
     paths = tuple(
-        [
-            tuple([number.setdefault(link, len(number)) for link in every_path[machine]])
-            for machine in machines
-        ]
+        [tuple([number.setdefault(link, len(number)) for link in every_path[machine]]) for machine in machines]
     )
     links = tuple(number)
     return TreeShape(paths, tuple([capacity[link] for link in links])), links
@@ -190,9 +187,7 @@ def _peaks(peak: npt.NDArray[np.float64]) -> tuple[tuple[int, int, float], ...]:
 def _cross_share(what: Pattern, local: tuple[int, ...]) -> float:
     """Share of K that crosses machines, whatever the links."""
     seat = np.array(local)
-    return sum(
-        float((seat[phase.a] != seat[phase.b]).sum()) * phase.share * phase.times for phase in what.arrays
-    )
+    return sum(float((seat[phase.a] != seat[phase.b]).sum()) * phase.share * phase.times for phase in what.arrays)
 
 
 def traffic(job: Job, machines: Sequence[int]) -> Traffic:

@@ -223,9 +223,7 @@ class _Model:
                 counts = range(min(what.free[s], what.ranks) + 1)
                 holds = [cp.new_bool_var(f"c{s},{count}") for count in counts]
                 cp.add_exactly_one(holds)
-                cp.add(
-                    sum(row[s] for row in x) == sum(c * here for c, here in zip(counts, holds, strict=True))
-                )
+                cp.add(sum(row[s] for row in x) == sum(c * here for c, here in zip(counts, holds, strict=True)))
                 cp.add(sum(inside) <= sum(most[c] * here for c, here in zip(counts, holds, strict=True)))
         cp.maximize(sum(everything))
 

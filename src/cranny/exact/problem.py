@@ -83,9 +83,7 @@ def problem(job: Job, view: Snapshot, phase_budget_s: float) -> Problem:
         idle=tuple(view.is_idle(machine) for machine in machines),
         weights=_in_one_measure(_exchanged(moved)),
         phases=tuple(phases),
-        limits={
-            (i, j): limits(a, b) for i, a in enumerate(machines) for j, b in enumerate(machines) if i != j
-        },
+        limits={(i, j): limits(a, b) for i, a in enumerate(machines) for j, b in enumerate(machines) if i != j},
     )
 
 

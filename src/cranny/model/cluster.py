@@ -95,16 +95,12 @@ class Cluster:
         machines_per_rack = whole(machines_per_rack, "machines_per_rack", most=MAX_MACHINES)
         gpus = whole(gpus_per_machine, "gpus_per_machine", most=MAX_GPUS_PER_MACHINE)
         if racks * machines_per_rack > MAX_MACHINES:
-            raise InputError(
-                f"{racks} racks x {machines_per_rack} machines is more than {MAX_MACHINES} machines"
-            )
+            raise InputError(f"{racks} racks x {machines_per_rack} machines is more than {MAX_MACHINES} machines")
         link_gbps = positive(link_gbps, "link_gbps")
         oversubscription = positive(oversubscription, "oversubscription")
 
         def rack(index: int) -> Switch:
-            machines = tuple(
-                Machine(f"rack{index}-machine{i}", gpus, gpu_type) for i in range(machines_per_rack)
-            )
+            machines = tuple(Machine(f"rack{index}-machine{i}", gpus, gpu_type) for i in range(machines_per_rack))
             return Switch(f"rack{index}", machines, (link_gbps,) * machines_per_rack)
 
         rack_gbps = link_gbps * machines_per_rack / oversubscription

@@ -66,9 +66,7 @@ class HiveD:
         if vc is None or not (vc.get_on_one_machine(job.gpus) or vc.get_on_several(job.gpus)):
             return None
         ranks = [(machine, gpu) for machine, cell in vc.chosen for gpu in members(cell)]
-        return view.placement(
-            job, tuple(machine for machine, _ in ranks), gpus=tuple(gpu for _, gpu in ranks)
-        )
+        return view.placement(job, tuple(machine for machine, _ in ranks), gpus=tuple(gpu for _, gpu in ranks))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say whether the tenant's cells, the cluster's GPUs, or cells among the free GPUs are short."""
@@ -114,9 +112,7 @@ class HiveD:
     def _owned(self, job: Job, cluster: Cluster) -> dict[Kind, int]:
         """Count the machine cells of each kind that the job's tenant owns and the job can use."""
         share = (self.vcs or {}).get(job.tenant, 0.0)
-        owned = {
-            kind: int(share * machines.bit_count() + TOLERANCE) for kind, machines in _kinds(cluster).items()
-        }
+        owned = {kind: int(share * machines.bit_count() + TOLERANCE) for kind, machines in _kinds(cluster).items()}
         return {kind: count for kind, count in owned.items() if count and job.gpu_type in (None, kind[1])}
 
 

@@ -49,9 +49,7 @@ def caution(results: Sequence[RunView]) -> str:
     done = [number(result, DONE) or 0.0 for result in results]
     most = max(done)
     behind = [
-        f"{name} {count:,.0f}"
-        for name, count in zip(labels(results), done, strict=True)
-        if count < most * 0.999
+        f"{name} {count:,.0f}" for name, count in zip(labels(results), done, strict=True) if count < most * 0.999
     ]
     if not behind:
         return ""
@@ -96,9 +94,7 @@ def _time_clause(subject: Run, rivals: Sequence[Run]) -> str:
     share = _percent(abs(subject.jct_s - shortest_s) / shortest_s if shortest_s else 0.0)
     direction = "longer" if subject.jct_s > shortest_s else "shorter"
     if len(rivals) == 1:
-        return (
-            ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
-        )
+        return ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
     owner = "its" if _only_subject(subject, rivals) else f"{_proper(subject.name)}'s"
     compared = f"as short as that of {name}" if same else f"{share} {direction} than that of {name}"
     return f"; {owner} mean completion time is {compared}, the shortest of the others"

@@ -158,9 +158,7 @@ def _time_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str
             Line(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high)
             for run, (look, each) in enumerate(zip(drawn, cut, strict=True))
         ]
-        y_axis = count_axis(
-            _extent(cut, drawn), factor=factor, suffix=suffix.strip() if suffix == "%" else ""
-        )
+        y_axis = count_axis(_extent(cut, drawn), factor=factor, suffix=suffix.strip() if suffix == "%" else "")
         chart = line_chart(lines, x_axis, y_axis, label=f"{title} over time, one line for each policy")
         figures.append(_figure(name, title, about, chart))
         shown: Lines = [[significant(value) for value in each.mean] for each in cut]
@@ -262,9 +260,7 @@ def _time_hint(drawn: Sequence[Look]) -> str:
 def _map_hint(times: int) -> str:
     """Say what the map shows."""
     when = f"{times} moments, evenly spread over the trace" if times > 1 else "one moment"
-    return text(
-        f"Which job holds which GPU, at {when}. Point at a square to see its job and where else it runs."
-    )
+    return text(f"Which job holds which GPU, at {when}. Point at a square to see its job and where else it runs.")
 
 
 def _under(head: str, content: str) -> str:
@@ -285,9 +281,7 @@ def _kicker(results: Sequence[RunView]) -> str:
     settings = results[0].settings
     parts = [str(settings["cluster"])] if settings.get("cluster") else []
     parts.append(f"{results[0].jobs.height:,} jobs")
-    networks = sorted(
-        {str(result.settings["network"]) for result in results if result.settings.get("network")}
-    )
+    networks = sorted({str(result.settings["network"]) for result in results if result.settings.get("network")})
     if networks:
         parts.append(f"{' and '.join(networks)} network")
     return " · ".join(parts)

@@ -89,9 +89,7 @@ def _bars(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
             )
         )
     widest = max(len(look.label) for look in drawn)
-    frame = Frame(
-        width=466.0, height=322.0, left=min(34.0 + 6.6 * widest, 170.0), right=0.0, top=0.0, bottom=0.0
-    )
+    frame = Frame(width=466.0, height=322.0, left=min(34.0 + 6.6 * widest, 170.0), right=0.0, top=0.0, bottom=0.0)
     return bar_chart(
         [look.label for look in drawn],
         [look.hue.light for look in drawn],

@@ -39,9 +39,7 @@ def settings_html(results: Sequence[RunView]) -> str:
     # The policy alone differs in most reports, and it is the run's name: no table is needed for it.
     if any(key != "policy" for key, _ in differing):
         head = ["run", *(text(_name(key)) for key, _ in differing)]
-        rows = [
-            [text(name), *(text(values[run]) for _, values in differing)] for run, name in enumerate(names)
-        ]
+        rows = [[text(name), *(text(values[run]) for _, values in differing)] for run, name in enumerate(names)]
         parts.append(table(head, rows))
     return "".join(parts)
 

@@ -91,6 +91,4 @@ def finished(result: RunView, name: str) -> FloatArray:
 
 def _optional(values: FloatArray, filled: NDArray[np.bool_]) -> tuple[float | None, ...]:
     """Turn an array into numbers, with None where it is not filled."""
-    return tuple(
-        value if there else None for value, there in zip(values.tolist(), filled.tolist(), strict=True)
-    )
+    return tuple(value if there else None for value, there in zip(values.tolist(), filled.tolist(), strict=True))

@@ -135,9 +135,7 @@ def significant(value: float | None, digits: int = 4) -> float | int | None:
 def _round_step(step: float) -> float:
     """Return the least of 1, 2, 2.5, 5 and 10 times a power of ten that is no less than `step`."""
     power = 10.0 ** math.floor(math.log10(step))
-    return next(
-        round_ * power for round_ in (1.0, 2.0, 2.5, 5.0, 10.0) if round_ * power >= step * (1 - 1e-9)
-    )
+    return next(round_ * power for round_ in (1.0, 2.0, 2.5, 5.0, 10.0) if round_ * power >= step * (1 - 1e-9))
 
 
 def _short(value: float, places: int) -> str:

@@ -154,9 +154,7 @@ def shown_columns(results: Sequence[RunView], *, brief: bool = False) -> tuple[C
 
 def scale_for(column: Column, values: Iterable[float | None]) -> Scale:
     """Choose the unit and the decimals that suit the greatest of the values."""
-    greatest = max(
-        (abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0
-    )
+    greatest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
     if column.kind == "count":
         return Scale(column.unit, 1.0, 0)
     if column.kind == "percent":
@@ -196,9 +194,7 @@ def with_unit(column: Column, value: float | None) -> str:
 
 def best(results: Sequence[RunView], column: Column) -> frozenset[int]:
     """Return which runs have the best value; none where all are equal or no value is better than another."""
-    values = {
-        run: value for run, result in enumerate(results) if (value := number(result, column)) is not None
-    }
+    values = {run: value for run, result in enumerate(results) if (value := number(result, column)) is not None}
     if not column.better or len(values) < 2:
         return frozenset()
     scale = scale_for(column, values.values())

@@ -9,6 +9,7 @@ The event loop only notes a few numbers at each event; everything else is worked
 """
 
 from array import array
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -69,9 +70,7 @@ class Metrics:
         span_s = np.diff(time_s, prepend=time_s[:1])
         used_before = np.concatenate([[0.0], used[:-1]])
         hours = seconds / SECONDS_PER_HOUR
-        profit_rate = np.divide(
-            running * prices, used * hours, out=np.zeros_like(used), where=used * hours > 0
-        )
+        profit_rate = np.divide(running * prices, used * hours, out=np.zeros_like(used), where=used * hours > 0)
         unit = self._state.cluster.share_unit
         return {
             "time_s": time_s,
@@ -88,7 +87,7 @@ class Metrics:
         }
 
 
-def time_means(columns: dict[str, Column], gpus: int) -> dict[str, float]:
+def time_means(columns: Mapping[str, Column], gpus: int) -> dict[str, float]:
     """Return means over time, each value weighted by how long it held."""
     time_s = columns["time_s"]
     weight = np.diff(time_s, append=time_s[-1:])

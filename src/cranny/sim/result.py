@@ -78,9 +78,7 @@ class Result:
         folder = Path(folder)
         try:
             told = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            frames = {
-                name: pl.read_parquet(folder / f"{name}.parquet") for name in ("jobs", "timeline", "runs")
-            }
+            frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in ("jobs", "timeline", "runs")}
             known = told["cluster"]
             cluster = Cluster(
                 name=known["name"],
@@ -122,14 +120,10 @@ def _jobs(log: Log) -> pl.DataFrame:
             "duration_s": pl.Series([job.duration_s for job in jobs], dtype=pl.Float64),
             "slowdown": pl.Series([*(work.slowdown for work in works), *none], dtype=pl.Float64),
             "machines": pl.Series([*(len(work.held) for work in works), *none], dtype=pl.Int32),
-            "cross_traffic_gb": pl.Series(
-                [*(work.cross_bytes / GIGA for work in works), *none], dtype=pl.Float64
-            ),
+            "cross_traffic_gb": pl.Series([*(work.cross_bytes / GIGA for work in works), *none], dtype=pl.Float64),
             "restarts": pl.Series([*(work.stops for work in works), *none], dtype=pl.Int32),
             "status": status,
-            "reason": pl.Series(
-                [*[None] * len(works), *(reason for _, reason in log.left_out)], dtype=pl.String
-            ),
+            "reason": pl.Series([*[None] * len(works), *(reason for _, reason in log.left_out)], dtype=pl.String),
         }
     )
 

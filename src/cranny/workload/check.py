@@ -160,9 +160,7 @@ def checked(
     return Checked(frame, notes, left_out)
 
 
-def _models(
-    frame: pl.DataFrame, profiles: Mapping[str, ModelProfile]
-) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _models(frame: pl.DataFrame, profiles: Mapping[str, ModelProfile]) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Put our names for models; forget drawn models that have no profile, and say so."""
     if "model" not in frame.columns:
         return frame, ()
@@ -198,9 +196,7 @@ def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[_Ru
     rules = [
         _Rule("job_id", "must not be empty", pl.col("job_id") == ""),
         _Rule("submit_s", _SECONDS, seconds("submit_s")),
-        _Rule(
-            "gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", whole("gpus", MAX_GPUS)
-        ),
+        _Rule("gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", whole("gpus", MAX_GPUS)),
         _Rule("duration_s", _SECONDS, seconds("duration_s")),
     ]
     groups = pl.lit(1.0)
@@ -211,9 +207,7 @@ def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[_Ru
             rules.append(_Rule(name, f"must be a whole number from 1 to {MAX_GPUS}", wrong))
             groups = groups * pl.col(name).fill_null(1.0)
             uneven = (pl.col("gpus") % groups != 0).fill_null(value=False)
-            rules.append(
-                _Rule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven)
-            )
+            rules.append(_Rule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven))
     for name, known in (("model", list(profiles)), ("collective", list(COLLECTIVES))):
         if name in columns:
             foreign = pl.col(name).is_not_null() & ~pl.col(name).is_in(known).fill_null(value=True)

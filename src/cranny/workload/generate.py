@@ -215,9 +215,7 @@ def _mixed(entry: Mapping[str, Any]) -> Workload:
         weights=np.concatenate(
             [part.weights * share for part, share in zip(parts, jobs / jobs.sum(), strict=True)]
         ),
-        curve_of=np.concatenate(
-            [part.curve_of + start for part, start in zip(parts, first[:-1], strict=True)]
-        ),
+        curve_of=np.concatenate([part.curve_of + start for part, start in zip(parts, first[:-1], strict=True)]),
         curves=tuple(curve for part in parts for curve in part.curves),
         mean_gap_s=entry["mean_gap_s"],
         gaps=None,

@@ -55,9 +55,7 @@ class Titan:
         if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
             return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
         tight = _tightest(offer.idle, job.gpus)
-        if tight and (
-            job.gpus == 1 or offer.gpus_in_use < job.gpus
-        ):  # (1, 1): non-idle machines cannot hold it
+        if tight and (job.gpus == 1 or offer.gpus_in_use < job.gpus):  # (1, 1): non-idle machines cannot hold it
             return view.placement(job, (lowest(offer.idle[tight]),) * job.gpus)
         least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
         if least is None:
@@ -100,7 +98,8 @@ class Titan:
         if best is None:  # perhaps only the links between racks are too busy
             found_in_racks = (self._climb(job, view, rack) for rack in _racks(job, view, offer))
             best = min(filter(None, found_in_racks), key=lambda found: found.objectives, default=None)
-        better = search(job, view, offer, self.bandwidth, best and best.objectives, self.search_nodes)
+        known = best.objectives if best is not None else None
+        better = search(job, view, offer, self.bandwidth, known, self.search_nodes)
         best = better or best
         return best.machines if best else None
 

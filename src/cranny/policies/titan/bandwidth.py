@@ -1,4 +1,4 @@
-"""Titan's bandwidth constraint: in every phase, what two machines exchange must pass in time (Eq. 1, third row)."""
+"""Titan's bandwidth constraint (Eq. 1, third row): what two machines exchange in a phase must pass in time."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Bandwidth:
         return gbps * GIGA / BITS_PER_BYTE * self.phase_budget_s * SLACK
 
     def need_gbps(self, job: Job) -> float:
-        """Return the rate that a single pair of ranks needs in the largest phase that crosses machines at least."""
+        """Return the rate that one pair of ranks needs in the job's smallest phase: no split needs less."""
         graph = exchange_graph(job)
         smallest = min((phase.share for phase in graph.phases), default=0.0)
         return smallest * job.profile.grad_bytes * BITS_PER_BYTE / GIGA / self.phase_budget_s

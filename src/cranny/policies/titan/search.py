@@ -170,8 +170,7 @@ class _Mapper:
         self._budget = budget
         self._room = [min(view.free_on(machine), job.gpus) for machine in machines]
         self._kind = [
-            (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m))
-            for m in machines
+            (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m)) for m in machines
         ]
         count = len(machines)
         budget.left -= count  # setting up costs about as much

@@ -1,0 +1,59 @@
+# Everything runs in a virtual environment inside the checkout; only Python 3.11+ and make are needed.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# As many test processes as there are cores.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
+.PHONY: demo test check bench lock format clean
+.DEFAULT_GOAL := demo
+
+demo: .venv/run.done  ## compare Titan with its rivals and write out/demo.html
+	$(BIN)/cranny demo
+
+test: check .venv/system.done  ## everything that CI runs
+	$(BIN)/pytest -n $(CORES)
+
+check: .venv/dev.done  ## format, lint, types, import contracts, unused dependencies
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry src
+
+bench: .venv/dev.done  ## measure the budgets of the design
+	$(BIN)/cranny bench --check
+
+format: .venv/dev.done  ## write files as `make check` wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: .venv/dev.done  ## choose the newest versions of everything
+	$(PIP) uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
+	  pyproject.toml -o requirements/run.lock
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
+	  pyproject.toml --extra exact --group dev -o requirements/dev.lock
+
+clean:
+	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "cranny needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+
+.venv/run.done: .venv/bin/python requirements/run.lock pyproject.toml
+	$(PIP) -r requirements/run.lock
+	$(PIP) --no-deps -e .
+	touch $@
+
+.venv/dev.done: .venv/run.done requirements/dev.lock
+	$(PIP) -r requirements/dev.lock
+	touch $@
+
+# The browser that the page of the report is tested in; without it that test says why it is skipped.
+.venv/system.done: .venv/dev.done
+	if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; \
+	fi
+	touch $@
