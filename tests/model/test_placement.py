@@ -13,7 +13,7 @@ def test_keeps_the_machine_of_each_rank() -> None:
 
 def test_whole_numbers_of_other_kinds_become_plain_ones() -> None:
     for given in ([1, 70], np.array([1, 70]), (np.int64(1), np.int32(70))):
-        placement = Placement(machines=given, spare=[np.int8(3)])  # type: ignore[arg-type]
+        placement = Placement(machines=given, spare=[np.int8(3)])  # type: ignore[arg-type, list-item]
         assert placement == Placement((1, 70), (3,))
         assert {type(machine) for machine in placement.machines + placement.spare} == {int}
 
@@ -31,7 +31,7 @@ def test_refuses_what_is_no_machine(machines: tuple[int, ...]) -> None:
 
 
 def test_names_a_gpu_for_each_rank_and_spare() -> None:
-    assert Placement((0, 0), (1,), gpus=[3, 1, 0]).gpus == (3, 1, 0)  # type: ignore[arg-type]
+    assert Placement((0, 0), (1,), gpus=[3, 1, 0]).gpus == (3, 1, 0)
     with pytest.raises(InputError, match="one for each rank and spare"):
         Placement((0, 0), (1,), gpus=(0, 1))
     with pytest.raises(InputError, match="gpus must be whole numbers from 0 up"):

@@ -128,11 +128,18 @@ class Books:
 
     def _lowest(self, job: Job, machine: int, count: int, taken: dict[int, int] | None) -> int:
         """Return the lowest free GPUs of a machine, as bits."""
-        free = self._open_slots(job, machine, taken)
+        if taken is None and not self.down and job.gpu_type is None and 0 <= machine < len(self.slots):
+            free = self.slots[machine]
+        else:
+            free = self._open_slots(job, machine, taken)
         have = free.bit_count()
-        if have < count:
+        if have <= count:
+            if have == count:
+                return free
             name = self.cluster.machines[machine].name
             raise PlacementError(f"job {job.id!r} needs {count} GPUs of {name}, {have} are free")
+        if count == 1:
+            return free & -free
         rest = free
         for _ in range(count):
             rest &= rest - 1
@@ -169,10 +176,11 @@ class Books:
         self.running[running.job.id] = running
         self._turn(running, 1)
 
-    def leave(self, running: Running) -> None:
-        """Book a job out."""
-        del self.running[running.job.id]
+    def leave(self, job_id: str) -> Running:
+        """Book a job out and return what it was."""
+        running = self.running.pop(job_id)
         self._turn(running, -1)
+        return running
 
     def _turn(self, running: Running, sign: int) -> None:
         for machine, gpus in running.held.items():

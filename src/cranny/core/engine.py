@@ -92,16 +92,16 @@ class Engine:
 
     def submit(self, job: Job, now_s: float) -> Sequence[Action]:
         """Take in a job that asks to run."""
-        if self.queue.has(job.id) or job.id in self.state:
-            raise InputError(f"job id {job.id!r} is already taken")
         waiting = Waiting(job)
-        if not self.queue:
+        if not self.queue and job.id not in self.state:
             # A job that starts at once, as most do on a cluster with room, never enters the queue.
             plan = self.policy.plan(self.state.snapshot(now_s, (waiting,)))
             actions = plan.actions
             if len(actions) == 1 and isinstance(actions[0], Start):
                 self.state.commit(plan, now_s)
                 return actions
+        if self.queue.has(job.id) or job.id in self.state:
+            raise InputError(f"job id {job.id!r} is already taken")
         self.queue.add(waiting)
         return self._decide(now_s)
 

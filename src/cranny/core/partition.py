@@ -120,6 +120,12 @@ def _halving_doubling_boundary(n: int) -> tuple[float, ...]:
     return tuple(bound)
 
 
+@lru_cache(maxsize=64)
+def _less(n: int) -> Ints:
+    """Return k - c for c down and k across, (ranks + 1, ranks + 1)."""
+    return np.arange(n + 1) - np.arange(n + 1)[:, None]
+
+
 @lru_cache(maxsize=16384)
 def lower_bound(pattern: Pattern, caps: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
     """Return a bound of what must cross parts with room for `caps`, and the part sizes that reach it."""
@@ -131,9 +137,11 @@ def lower_bound(pattern: Pattern, caps: tuple[int, ...]) -> tuple[float, tuple[i
     best[0] = 0.0
     choices: list[Ints] = []
     for cap in caps:
-        candidate = np.full((min(cap, n) + 1, n + 1), np.inf)
-        for c in range(1, min(cap, n) + 1):
-            candidate[c, c:] = best[: n + 1 - c] + out[c]
+        most = min(cap, n) + 1
+        # [c, k]: the parts before hold k - c ranks, this one c; before[-1] stands for fewer than none.
+        before = np.append(best, np.inf)[np.maximum(_less(n)[:most], -1)]
+        candidate = before + out[:most, None]
+        candidate[0] = np.inf
         choice = candidate.argmin(axis=0)
         choices.append(choice)
         best = candidate[choice, np.arange(n + 1)]

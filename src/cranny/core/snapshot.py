@@ -1,7 +1,6 @@
 """A read-only view of a cluster at one moment: all that a policy may look at."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from cranny.core.books import Books, Running
 from cranny.core.evidence import Seen
 from cranny.core.machine_set import FreeMachines
-from cranny.model.cluster import Cluster, mask_of
+from cranny.model.cluster import mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
@@ -23,22 +22,22 @@ class Waiting(NamedTuple):
     attained_gpu_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The cluster as it was when the snapshot was taken; what happens later does not show."""
+    """The cluster as it was when the snapshot was taken; what happens later does not show.
 
-    cluster: Cluster
-    version: int
-    now_s: float
-    waiting: Sequence[Waiting]  # the queue in the policy's order; valid while the policy plans
-    machines: FreeMachines
-    _books: Books = field(repr=False)
+    Made for every decision, so it is a plain class that is cheap to make. It shares the books of the state;
+    whoever writes to them while it is alive must write to a copy.
+    """
 
-    @classmethod
-    def of(cls, books: Books, version: int, now_s: float, waiting: Sequence[Waiting]) -> "Snapshot":
-        """Take a view of the books; whoever writes to them afterwards must write to a copy."""
-        machines = FreeMachines(tuple(books.in_use), tuple(books.idle))
-        return cls(books.cluster, version, now_s, waiting, machines, books)
+    __slots__ = ("_books", "cluster", "machines", "now_s", "version", "waiting")
+
+    def __init__(self, books: Books, version: int, now_s: float, waiting: Sequence[Waiting]) -> None:
+        self._books = books
+        self.cluster = books.cluster
+        self.version = version
+        self.now_s = now_s
+        self.waiting = waiting  # the queue in the policy's order; valid while the policy plans
+        self.machines = FreeMachines(tuple(books.in_use), tuple(books.idle))
 
     @property
     def free(self) -> npt.NDArray[np.int64]:
@@ -121,12 +120,12 @@ class Snapshot:
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""
         books = self._books.copy()
-        books.leave(books.find(job_id))
-        return Snapshot.of(books, self.version, self.now_s, self.waiting)
+        books.leave(books.find(job_id).job.id)
+        return Snapshot(books, self.version, self.now_s, self.waiting)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":
         """Return the view as it would be with this placement made."""
         job = job or Job(id="what-if", gpus=len(placement.machines))
         books = self._books.copy()
         books.enter(books.fit(job, placement, self.now_s))
-        return Snapshot.of(books, self.version, self.now_s, self.waiting)
+        return Snapshot(books, self.version, self.now_s, self.waiting)

@@ -98,7 +98,7 @@ class ClusterState:
 
     def snapshot(self, now_s: float = 0.0, waiting: Sequence[Waiting] = ()) -> Snapshot:
         """Return a read-only view of the cluster as it is now."""
-        return Snapshot.of(self._books, self.version, now_s, waiting)
+        return Snapshot(self._books, self.version, now_s, waiting)
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class ClusterState:
         books = self._own()
         for old, new in changes:
             if old is not None:
-                books.leave(old)
+                books.leave(old.job.id)
             if new is not None:
                 books.enter(new)
 
@@ -132,16 +132,16 @@ class ClusterState:
 
     def release(self, job_id: str) -> Running:
         """Take back the GPUs of a job and return what it was."""
-        running = self.find(job_id)
-        self._own().leave(running)
-        return running
+        if job_id not in self._books.running:
+            self.find(job_id)
+        return self._own().leave(job_id)
 
     def fail(self, machine: int) -> tuple[Running, ...]:
         """Take a machine down at once; return the jobs that had ranks on it, which are released."""
         machine = self._set_up(machine, up=False)
         lost = tuple(running for running in self._books.running.values() if machine in running.held)
         for running in lost:
-            self._books.leave(running)
+            self._books.leave(running.job.id)
         self._failed.add(machine)
         return lost
 

@@ -142,29 +142,37 @@ def tree_shape(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tu
 def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
     """Work out what a pattern costs when rank i sits on local machine `local[i]`."""
     machines, links = len(shape.paths), len(shape.gbps)
+    pairs = what.arrays
+    phases = len(pairs.share)
     seat = np.array(local)
-    above = _links_above(shape)
-    s_per_share = BITS_PER_BYTE / (np.array(shape.gbps) * GIGA)
-    cross_share, comm_s = 0.0, 0.0
-    link_share = np.zeros(links)
-    peak = np.zeros((machines, machines))
-    for phase in what.arrays:
-        a, b = seat[phase.a], seat[phase.b]
-        apart = a != b
-        a, b = a[apart], b[apart]
-        cross_share += len(a) * phase.share * phase.times
-        sent = np.bincount(a * machines + b, minlength=machines * machines).reshape(machines, machines)
-        up, down = np.zeros(links), np.zeros(links)
-        for link in above:
-            crossed = link[a] != link[b]
-            up += np.bincount(link[a[crossed]] + 1, minlength=links + 1)[1:]
-            down += np.bincount(link[b[crossed]] + 1, minlength=links + 1)[1:]
-        busier = (up + down if phase.exchange else np.maximum(up, down)) * phase.share
-        link_share += busier * phase.times
-        comm_s += float((busier * s_per_share).max(initial=0.0)) * phase.times
-        peak = np.maximum(peak, (sent + sent.T if phase.exchange else sent) * phase.share)
-    most = float(peak.max())
-    return Cost(cross_share, comm_s, tuple(link_share.tolist()), _peaks(peak), most)
+    a, b = seat[pairs.a], seat[pairs.b]
+    apart = a != b
+    a, b, phase = a[apart], b[apart], pairs.phase[apart]
+    crossing = np.bincount(phase, minlength=phases)  # (phases,) pairs
+    up, down = np.zeros((2, phases, links))  # pairs that pass a link, by phase
+    for link in _links_above(shape):
+        passed = link[a] != link[b]
+        at = phase[passed] * (links + 1) + 1  # a machine without a link at this level counts at -1
+        up += _count(at + link[a[passed]], phases, links)
+        down += _count(at + link[b[passed]], phases, links)
+    busier = np.where(pairs.exchange[:, None], up + down, np.maximum(up, down)) * pairs.share[:, None]
+    slowest_s = (busier * (BITS_PER_BYTE / GIGA / np.array(shape.gbps))).max(axis=1, initial=0.0)
+    sent = np.bincount((phase * machines + a) * machines + b, minlength=phases * machines * machines)
+    sent = sent.reshape(phases, machines, machines)
+    both = np.where(pairs.exchange[:, None, None], sent + sent.transpose(0, 2, 1), sent)
+    peak = (both * pairs.share[:, None, None]).max(axis=0, initial=0.0)
+    return Cost(
+        cross_share=float(crossing @ (pairs.share * pairs.times)),
+        comm_s=float(slowest_s @ pairs.times),
+        link_share=tuple((pairs.times @ busier).tolist()),
+        peaks=_peaks(peak),
+        peak=float(peak.max()),
+    )
+
+
+def _count(at: npt.NDArray[np.int64], phases: int, links: int) -> npt.NDArray[np.int64]:
+    """Count by phase and link; what counts at link -1 is dropped."""
+    return np.bincount(at, minlength=phases * (links + 1)).reshape(phases, links + 1)[:, 1:]
 
 
 def _links_above(shape: TreeShape) -> list[npt.NDArray[np.int64]]:
@@ -187,7 +195,9 @@ def _peaks(peak: npt.NDArray[np.float64]) -> tuple[tuple[int, int, float], ...]:
 def _cross_share(what: Pattern, local: tuple[int, ...]) -> float:
     """Share of K that crosses machines, whatever the links."""
     seat = np.array(local)
-    return sum(float((seat[phase.a] != seat[phase.b]).sum()) * phase.share * phase.times for phase in what.arrays)
+    pairs = what.arrays
+    apart = seat[pairs.a] != seat[pairs.b]
+    return float(np.bincount(pairs.phase[apart], minlength=len(pairs.share)) @ (pairs.share * pairs.times))
 
 
 def traffic(job: Job, machines: Sequence[int]) -> Traffic:

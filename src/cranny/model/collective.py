@@ -28,14 +28,15 @@ class Phase:
     times: int = 1
 
 
-class PhaseArrays(NamedTuple):
-    """A phase with its pairs as two arrays, (pairs,) each, and how often it occurs in all."""
+class PatternArrays(NamedTuple):
+    """All pairs of a pattern, phase after phase, (pairs,) each; and the phases that they belong to."""
 
     a: npt.NDArray[np.int64]
     b: npt.NDArray[np.int64]
-    share: float
-    exchange: bool
-    times: int
+    phase: npt.NDArray[np.int64]  # (pairs,) index into what follows, (phases,) each
+    share: npt.NDArray[np.float64]
+    exchange: npt.NDArray[np.bool_]
+    times: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,22 +48,22 @@ class Pattern:
     phases: tuple[Phase, ...]
 
     @cached_property
-    def arrays(self) -> "tuple[PhaseArrays, ...]":
+    def arrays(self) -> PatternArrays:
         """The distinct phases as arrays; one that comes back, as in halving-doubling, counts its times."""
-        times: dict[int, int] = {}
-        distinct: dict[int, Phase] = {}
+        distinct: dict[int, Phase] = {id(phase): phase for phase in self.phases}
+        times = dict.fromkeys(distinct, 0)
         for phase in self.phases:
-            distinct[id(phase)] = phase
-            times[id(phase)] = times.get(id(phase), 0) + phase.times
-        return tuple(
-            PhaseArrays(
-                np.array([a for a, _ in phase.pairs]),
-                np.array([b for _, b in phase.pairs]),
-                phase.share,
-                phase.exchange,
-                times[key],
-            )
-            for key, phase in distinct.items()
+            times[id(phase)] += phase.times
+        phases = list(distinct.values())
+        pairs = [pair for phase in phases for pair in phase.pairs]
+        sides = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return PatternArrays(
+            sides[:, 0],
+            sides[:, 1],
+            np.repeat(np.arange(len(phases)), [len(phase.pairs) for phase in phases]),
+            np.array([phase.share for phase in phases]),
+            np.array([phase.exchange for phase in phases], dtype=bool),
+            np.array(list(times.values()), dtype=np.int64),
         )
 
     def edges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

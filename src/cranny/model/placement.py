@@ -2,13 +2,14 @@
 
 import operator
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from cranny.model.errors import InputError
 
 _PLAIN = {int}
+_put = object.__setattr__  # how a frozen value is filled while it is made
 
 
 def _indices(values: object, what: str) -> tuple[int, ...]:
@@ -32,7 +33,7 @@ class Evidence(Protocol):
         """Return the reasons as a person would say them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Placement:
     """Machine index of rank 0..n-1; `spare` are machines of GPUs that are held but run no rank.
 
@@ -45,18 +46,28 @@ class Placement:
     gpus: tuple[int, ...] | None = None
     evidence: Evidence | None = field(default=None, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        machines: Sequence[int],
+        spare: Sequence[int] = (),
+        gpus: Sequence[int] | None = None,
+        evidence: Evidence | None = None,
+    ) -> None:
         # Whole numbers of NumPy would overflow as members of a set of machines, so none may stay.
-        if type(self.machines) is not tuple or set(map(type, self.machines)) != _PLAIN:
-            object.__setattr__(self, "machines", _indices(self.machines, "machines"))
-            if not self.machines:
+        if type(machines) is not tuple or set(map(type, machines)) != _PLAIN:
+            machines = _indices(machines, "machines")
+            if not machines:
                 raise InputError("a placement needs at least one rank")
-        if type(self.spare) is not tuple or self.spare:
-            object.__setattr__(self, "spare", _indices(self.spare, "spare"))
-        if self.gpus is not None:
-            object.__setattr__(self, "gpus", _indices(self.gpus, "gpus"))
-            if len(self.gpus) != len(self.machines) + len(self.spare):
+        if spare != ():
+            spare = _indices(spare, "spare")
+        if gpus is not None:
+            gpus = _indices(gpus, "gpus")
+            if len(gpus) != len(machines) + len(spare):
                 raise InputError("a placement that names GPUs must name one for each rank and spare")
+        _put(self, "machines", machines)
+        _put(self, "spare", spare)
+        _put(self, "gpus", gpus)
+        _put(self, "evidence", evidence)
 
     @property
     def counts(self) -> Counter[int]:

@@ -6,8 +6,7 @@ that has come free.
 
 import gc
 import math
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -25,6 +24,8 @@ from cranny.sim.network import Network, isolated
 
 PROGRESS_EVERY = 2048
 
+Held = Mapping[int, int]  # machine -> its GPUs, as bits
+
 
 @dataclass(slots=True)
 class Work:
@@ -38,7 +39,7 @@ class Work:
     slowdown: float = 1.0
     run: int = 0
     stops: int = 0
-    held: tuple[tuple[int, int], ...] = ()  # machines and their GPUs, as bits
+    held: Held | None = None
     cross_bytes: float = 0.0
 
 
@@ -47,11 +48,8 @@ class Log:
     """What happened, in columns: finished jobs, stretches of running, and jobs that could not run."""
 
     done: list[Work] = field(default_factory=list)
-    run_job: list[str] = field(default_factory=list)
-    run_start_s: "array[float]" = field(default_factory=lambda: array("d"))
-    run_end_s: "array[float]" = field(default_factory=lambda: array("d"))
-    run_machine: "array[int]" = field(default_factory=lambda: array("l"))
-    run_gpus: "array[int]" = field(default_factory=lambda: array("Q"))
+    # (job, start, end, machines and their GPUs) of each stretch
+    runs: list[tuple[str, float, float, Held]] = field(default_factory=list)
     left_out: list[tuple[Job, str]] = field(default_factory=list)
     unfinished: list[Work] = field(default_factory=list)
 
@@ -168,7 +166,7 @@ class Replay:
         work.run += 1
         if work.first_start_s is None:
             work.first_start_s = now_s
-        work.held = tuple(running.held.items())
+        work.held = running.held
         work.cross_bytes = cost.cross_bytes
         self._serial += 1
         heappush(self._ends, (now_s + work.left_s * slowdown, self._serial, work, work.run))
@@ -186,13 +184,7 @@ class Replay:
         work.stops += 1
 
     def _log_run(self, work: Work, now_s: float) -> None:
-        log = self.log
-        for machine, gpus in work.held:
-            log.run_job.append(work.job.id)
-            log.run_start_s.append(work.start_s)
-            log.run_end_s.append(now_s)
-            log.run_machine.append(machine)
-            log.run_gpus.append(gpus)
+        self.log.runs.append((work.job.id, work.start_s, now_s, work.held or {}))
 
     def _drop_impossible(self, now_s: float) -> int:
         """Leave out jobs at the head of the queue that not even the empty cluster can hold; count the rest."""

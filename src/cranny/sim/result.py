@@ -119,7 +119,7 @@ def _jobs(log: Log) -> pl.DataFrame:
             "jct_s": finish_s - submit_s,
             "duration_s": pl.Series([job.duration_s for job in jobs], dtype=pl.Float64),
             "slowdown": pl.Series([*(work.slowdown for work in works), *none], dtype=pl.Float64),
-            "machines": pl.Series([*(len(work.held) for work in works), *none], dtype=pl.Int32),
+            "machines": pl.Series([*(len(work.held or ()) for work in works), *none], dtype=pl.Int32),
             "cross_traffic_gb": pl.Series([*(work.cross_bytes / GIGA for work in works), *none], dtype=pl.Float64),
             "restarts": pl.Series([*(work.stops for work in works), *none], dtype=pl.Int32),
             "status": status,
@@ -134,13 +134,16 @@ def _seconds(values: list[float | None]) -> pl.Series:
 
 def _runs(log: Log) -> pl.DataFrame:
     """Return a row for each stretch of time in which a job held GPUs of a machine."""
+    used = np.array([len(held) for *_, held in log.runs], dtype=np.int64)
+    stretch = np.repeat(np.arange(len(log.runs)), used)  # the stretch that each row belongs to
+    held_of = [held for *_, held in log.runs]
     return pl.DataFrame(
         {
-            "job_id": pl.Series(log.run_job, dtype=pl.String),
-            "start_s": pl.Series(np.frombuffer(log.run_start_s, dtype=np.float64)),
-            "end_s": pl.Series(np.frombuffer(log.run_end_s, dtype=np.float64)),
-            "machine": pl.Series(np.frombuffer(log.run_machine, dtype=np.int64)).cast(pl.Int32),
-            "gpus": pl.Series(np.frombuffer(log.run_gpus, dtype=np.uint64)),
+            "job_id": pl.Series([job_id for job_id, *_ in log.runs], dtype=pl.String).gather(stretch),
+            "start_s": np.array([start_s for _, start_s, _, _ in log.runs], dtype=float)[stretch],
+            "end_s": np.array([end_s for _, _, end_s, _ in log.runs], dtype=float)[stretch],
+            "machine": pl.Series([machine for held in held_of for machine in held], dtype=pl.Int32),
+            "gpus": pl.Series([gpus for held in held_of for gpus in held.values()], dtype=pl.UInt64),
         }
     )
 

@@ -50,7 +50,7 @@ class Titan:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
-        offer = view.offer(job)
+        offer = view.machines if job.gpu_type is None else view.offer(job)
         tight = _tightest(offer.in_use, job.gpus)
         if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
             return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
