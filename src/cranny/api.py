@@ -48,6 +48,7 @@ def simulate(
     seed: int = 0,
     *,
     order: str | None = None,
+    collective: str | None = None,
     options: Mapping[str, Any] | None = None,
     machine_events: Iterable[tuple[float, Event]] = (),
     price_per_gpu_hour: float = 1.0,
@@ -56,11 +57,12 @@ def simulate(
 ) -> Result:
     """Replay a trace on a cluster under a policy.
 
-    `order` is the queue order (the one that the policy's paper uses, if not given); `options` go to the policy;
+    `order` is the queue order (the one that the policy's paper uses, if not given); `collective` is for jobs of a
+    trace that name none; `options` go to the policy;
     `machine_events` are (seconds, event) pairs of failures, drains and repairs.
     """
     if isinstance(trace, Trace):
-        jobs: Iterable[Job] = trace.jobs(seed)
+        jobs: Iterable[Job] = trace.jobs(seed, collective)
         trace_name, notes = trace.name, list(trace.notes)
     else:
         jobs, trace_name, notes = trace, "jobs given in Python", []
@@ -74,7 +76,6 @@ def simulate(
         in_order(chosen, order),
         network=network_model(network),
         machine_events=machine_events,
-        price_per_gpu_hour=price_per_gpu_hour,
     )
     replay.run(jobs, progress)
     if not replay.log.done and not replay.log.unfinished:
@@ -84,6 +85,7 @@ def simulate(
         "policy": name,
         "order": order,
         "network": network,
+        "collective": collective or "as the jobs say, else halving-doubling",
         "seed": seed,
         "options": dict(options or {}),
         "price_per_gpu_hour": price_per_gpu_hour,
@@ -216,6 +218,7 @@ def explain(
     seed: int = 0,
     *,
     order: str | None = None,
+    collective: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Story:
     """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
@@ -225,7 +228,7 @@ def explain(
 
     def until_placed() -> Iterator[Job]:
         found = False
-        for job in trace.jobs(seed):
+        for job in trace.jobs(seed, collective):
             if story.placement is not None:
                 return
             if job.id == job_id:

@@ -138,7 +138,7 @@ def test_uses_only_gpus_of_the_type_that_is_asked_for() -> None:
 
 
 def test_prefers_machines_close_together() -> None:
-    placement = Titan().place(Job(id="a", gpus=4), state_with([2, 4, 4, 2, 2, 4], racks=2).snapshot())
+    placement = Titan().place(Job(id="a", gpus=5), state_with([2, 4, 4, 3, 2, 4], racks=2).snapshot())
     assert placement is not None
     assert set(placement.machines) == {3, 4}
 
@@ -304,6 +304,17 @@ def test_is_never_worse_than_the_literal_algorithm(case: Case) -> None:
     placement = case.titan.place(case.job, case.view)
     assert placement is not None
     assert objectives(case.view, placement.machines) <= objectives(case.view, found)
+
+
+@pytest.mark.xfail(reason="the node budget of the search runs out among ranks that are all alike")
+def test_starts_what_the_literal_algorithm_starts() -> None:
+    view = state_with([4, 0, 3, 2, 3, 2], racks=2, link_gbps=10.0, oversubscription=2.0).snapshot()
+    job = Job(id="a", gpus=10, model="vgg16", collective="parameter-server")
+    found = literal.place(job, view)
+    assert found is not None
+    placement = Titan().place(job, view)
+    assert placement is not None
+    assert objectives(view, placement.machines) <= objectives(view, found)
 
 
 @many

@@ -19,6 +19,7 @@ def explain(
     load: options.LoadOption = 0.8,
     order: options.OrderOption = None,
     network: options.NetworkOption = "isolated",
+    collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -32,7 +33,9 @@ def explain(
     built = options.read_cluster(cluster, link_gbps, oversubscription)
     jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
     with progress(policy, len(jobs_in)) as tick:
-        story = run(built, jobs_in, job_id, policy, network, seed, order=order, progress=tick)
+        story = run(
+            built, jobs_in, job_id, policy, network, seed, order=order, collective=collective, progress=tick
+        )
     if as_json:
         print_json(story.facts())
     else:

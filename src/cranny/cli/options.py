@@ -37,7 +37,11 @@ OrderOption = Annotated[
     str | None,
     typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: as in the paper)."),
 ]
-NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated.")]
+NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant.")]
+CollectiveOption = Annotated[
+    str | None,
+    typer.Option("--collective", help="For jobs that name none (default: halving-doubling)."),
+]
 PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour is sold for.")]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", help="Write a self-contained HTML page to this file.")

@@ -25,6 +25,7 @@ def simulate(
     load: options.LoadOption = 0.8,
     order: options.OrderOption = None,
     network: options.NetworkOption = "isolated",
+    collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
     price: options.PriceOption = 1.0,
     save: Annotated[Path | None, typer.Option("--save", help="Save the result to this folder.")] = None,
@@ -49,6 +50,7 @@ def simulate(
             network,
             seed,
             order=order,
+            collective=collective,
             price_per_gpu_hour=price,
             progress=tick,
             command=_command(),
@@ -70,6 +72,7 @@ def compare(
     load: options.LoadOption = 0.8,
     order: options.OrderOption = None,
     network: options.NetworkOption = "isolated",
+    collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
     price: options.PriceOption = 1.0,
     processes: Annotated[
@@ -92,6 +95,7 @@ def compare(
         "network": network,
         "seed": seed,
         "order": order,
+        "collective": collective,
         "price_per_gpu_hour": price,
         "command": _command(),
     }

@@ -77,13 +77,6 @@ class Books:
             setattr(new, name, value.copy() if name in _WRITTEN else value)
         return new
 
-    def find(self, job_id: str) -> Running:
-        """Return a running job."""
-        try:
-            return self.running[job_id]
-        except KeyError:
-            raise PlacementError(f"job {job_id!r} is not running") from None
-
     def is_up(self, machine: int) -> bool:
         """Say whether a machine takes jobs."""
         return not self.down >> machine & 1
@@ -171,18 +164,12 @@ class Books:
         if not 0 <= machine < len(self.slots):
             raise PlacementError(f"there is no machine {machine}; the last is {len(self.slots) - 1}")
 
-    def enter(self, running: Running) -> None:
-        """Book a job in."""
-        self.running[running.job.id] = running
-        self._turn(running, 1)
-
-    def leave(self, job_id: str) -> Running:
-        """Book a job out and return what it was."""
-        running = self.running.pop(job_id)
-        self._turn(running, -1)
-        return running
-
-    def _turn(self, running: Running, sign: int) -> None:
+    def turn(self, running: Running, sign: int) -> None:
+        """Book a job in (sign 1) or out (sign -1)."""
+        if sign > 0:
+            self.running[running.job.id] = running
+        else:
+            del self.running[running.job.id]
         for machine, gpus in running.held.items():
             full, before = self._full[machine], self.slots[machine]
             self.slots[machine] = after = before ^ gpus

@@ -11,6 +11,7 @@ from cranny.core.books import Books, Running
 from cranny.core.evidence import Seen
 from cranny.core.machine_set import FreeMachines
 from cranny.model.cluster import mask_of
+from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
@@ -120,12 +121,14 @@ class Snapshot:
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""
         books = self._books.copy()
-        books.leave(books.find(job_id).job.id)
+        if job_id not in books.running:
+            raise PlacementError(f"job {job_id!r} is not running")
+        books.turn(books.running[job_id], -1)
         return Snapshot(books, self.version, self.now_s, self.waiting)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":
         """Return the view as it would be with this placement made."""
         job = job or Job(id="what-if", gpus=len(placement.machines))
         books = self._books.copy()
-        books.enter(books.fit(job, placement, self.now_s))
+        books.turn(books.fit(job, placement, self.now_s), 1)
         return Snapshot(books, self.version, self.now_s, self.waiting)

@@ -94,7 +94,10 @@ class ClusterState:
 
     def find(self, job_id: str) -> Running:
         """Return a running job."""
-        return self._books.find(job_id)
+        try:
+            return self._books.running[job_id]
+        except KeyError:
+            raise PlacementError(f"job {job_id!r} is not running") from None
 
     def snapshot(self, now_s: float = 0.0, waiting: Sequence[Waiting] = ()) -> Snapshot:
         """Return a read-only view of the cluster as it is now."""
@@ -112,15 +115,15 @@ class ClusterState:
             if start.job.id in self._books.running:
                 raise PlacementError(f"job {start.job.id!r} is already running")
             started = self._books.fit(start.job, start.placement, now_s, start.attained_gpu_s)
-            self._own().enter(started)
+            self._own().turn(started, 1)
             return
         changes = self._check(actions, now_s)
         books = self._own()
         for old, new in changes:
             if old is not None:
-                books.leave(old.job.id)
+                books.turn(old, -1)
             if new is not None:
-                books.enter(new)
+                books.turn(new, 1)
 
     def place(self, job: Job, placement: Placement, now_s: float = 0.0) -> None:
         """Start one job."""
@@ -132,16 +135,16 @@ class ClusterState:
 
     def release(self, job_id: str) -> Running:
         """Take back the GPUs of a job and return what it was."""
-        if job_id not in self._books.running:
-            self.find(job_id)
-        return self._own().leave(job_id)
+        running = self.find(job_id)
+        self._own().turn(running, -1)
+        return running
 
     def fail(self, machine: int) -> tuple[Running, ...]:
         """Take a machine down at once; return the jobs that had ranks on it, which are released."""
         machine = self._set_up(machine, up=False)
         lost = tuple(running for running in self._books.running.values() if machine in running.held)
         for running in lost:
-            self._books.leave(running.job.id)
+            self._books.turn(running, -1)
         self._failed.add(machine)
         return lost
 

@@ -10,6 +10,7 @@ The event loop only notes a few numbers at each event; everything else is worked
 
 from array import array
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,11 @@ GIGA = 1e9
 
 Column = npt.NDArray[np.float64]
 
-NOTES = (
+# What is noted after each event; the last five are `ClusterState.totals`.
+NOTED = (
     "time_s",
     "arrival",  # 1 for an arrival, 0 for anything else
     "waiting_jobs",
-    "prices",
-    "seconds",
     "used_machines",
     "idle_units",
     "cross_bytes",
@@ -38,39 +38,29 @@ NOTES = (
 class Metrics:
     """Notes of the state after each event, and what follows from them."""
 
-    def __init__(self, state: ClusterState, price_per_gpu_hour: float) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._price_per_gpu_s = price_per_gpu_hour / SECONDS_PER_HOUR
-        self._notes = array("d")
-        # Over the running jobs: their prices, and the seconds that they take where they are placed.
-        self._prices = 0.0
-        self._seconds = 0.0
-
-    def started(self, gpus: int, nominal_s: float, slowdown: float) -> None:
-        """Count a job in: its price is for the work it asked for, its time is what that takes here."""
-        self._prices += gpus * nominal_s * self._price_per_gpu_s
-        self._seconds += nominal_s * slowdown
-
-    def ended(self, gpus: int, nominal_s: float, slowdown: float) -> None:
-        """Count a job out."""
-        self._prices -= gpus * nominal_s * self._price_per_gpu_s
-        self._seconds -= nominal_s * slowdown
+        self._noted = array("d")
+        self.notes = 0  # how many were taken
 
     def note(self, now_s: float, arrival: int, waiting_jobs: int) -> None:
         """Note the state after an event."""
-        totals = self._state.totals()
-        if not totals[-1]:
-            self._prices = self._seconds = 0.0  # no rounding is left over
-        self._notes.extend((now_s, arrival, waiting_jobs, self._prices, self._seconds, *totals))
+        self.notes += 1
+        self._noted.extend((now_s, arrival, waiting_jobs, *self._state.totals()))
 
-    def columns(self) -> dict[str, Column]:
-        """Return what was measured after each event, in columns."""
-        noted = np.frombuffer(self._notes, dtype=np.float64).reshape(-1, len(NOTES))
-        time_s, arrival, waiting, prices, seconds, used, idle_units, cross_bytes, held, running = noted.T
+    def columns(self, prices: "OverNotes", durations_s: "OverNotes") -> dict[str, Column]:
+        """Return what was measured after each event, in columns.
+
+        `prices` and `durations_s` are those of each stretch that a job ran, and the notes taken in it.
+        """
+        noted = np.frombuffer(self._noted, dtype=np.float64).reshape(-1, len(NOTED))
+        time_s, arrival, waiting, used, idle_units, cross_bytes, held, running = noted.T
         span_s = np.diff(time_s, prepend=time_s[:1])
         used_before = np.concatenate([[0.0], used[:-1]])
-        hours = seconds / SECONDS_PER_HOUR
-        profit_rate = np.divide(running * prices, used * hours, out=np.zeros_like(used), where=used * hours > 0)
+        price = prices.summed(self.notes)
+        machine_hours = used * durations_s.summed(self.notes) / SECONDS_PER_HOUR
+        busy = (used > 0) & (machine_hours > 0)
+        profit_rate = np.divide(running * price, machine_hours, out=np.zeros_like(used), where=busy)
         unit = self._state.cluster.share_unit
         return {
             "time_s": time_s,
@@ -85,6 +75,20 @@ class Metrics:
             "running_jobs": running,
             "waiting_jobs": waiting,
         }
+
+
+class OverNotes(NamedTuple):
+    """Values that each hold from one note to before another, (stretches,) each."""
+
+    value: Column
+    first: npt.NDArray[np.int64]
+    past: npt.NDArray[np.int64]
+
+    def summed(self, notes: int) -> Column:
+        """Return the sum of the values that hold at each note."""
+        change = np.bincount(self.first, weights=self.value, minlength=notes + 1)
+        change -= np.bincount(self.past, weights=self.value, minlength=notes + 1)
+        return np.asarray(np.cumsum(change)[:notes], dtype=np.float64)
 
 
 def time_means(columns: Mapping[str, Column], gpus: int) -> dict[str, float]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from cranny.core.engine import Engine
 from cranny.core.protocol import Policy
@@ -40,7 +41,21 @@ class Work:
     run: int = 0
     stops: int = 0
     held: Held | None = None
+    first_note: int = 0
     cross_bytes: float = 0.0
+
+
+class Stretch(NamedTuple):
+    """A stretch of time in which a job held its GPUs."""
+
+    work: Work
+    start_s: float
+    end_s: float
+    held: Held
+    nominal_s: float  # of the job's duration, to be done in this stretch
+    slowdown: float
+    first_note: int  # notes of the metrics from this one
+    past_note: int  # to before this one were taken in this stretch
 
 
 @dataclass(slots=True)
@@ -48,8 +63,7 @@ class Log:
     """What happened, in columns: finished jobs, stretches of running, and jobs that could not run."""
 
     done: list[Work] = field(default_factory=list)
-    # (job, start, end, machines and their GPUs) of each stretch
-    runs: list[tuple[str, float, float, Held]] = field(default_factory=list)
+    runs: list[Stretch] = field(default_factory=list)
     left_out: list[tuple[Job, str]] = field(default_factory=list)
     unfinished: list[Work] = field(default_factory=list)
 
@@ -64,12 +78,11 @@ class Replay:
         *,
         network: Network = isolated,
         machine_events: Iterable[tuple[float, Event]] = (),
-        price_per_gpu_hour: float = 1.0,
         checkpoint_s: float = 1800.0,
     ) -> None:
         self.state = ClusterState(cluster)
         self.engine = Engine(self.state, policy)
-        self.metrics = Metrics(self.state, price_per_gpu_hour)
+        self.metrics = Metrics(self.state)
         self.log = Log()
         self._network = network
         self._checkpoint_s = checkpoint_s
@@ -127,21 +140,24 @@ class Replay:
             kind = f" {job.gpu_type}" if job.gpu_type else ""
             self.log.left_out.append((job, f"needs {job.gpus}{kind} GPUs, the cluster has {capacity}"))
             return
+        if job.id in self._work:
+            raise InputError(f"job id {job.id!r} occurs twice")
         self._work[job.id] = Work(job, duration_s)
-        self._carry_out(self.engine.submit(job, now_s), now_s)
+        actions = self.engine.submit(job, now_s)
+        if actions:
+            self._carry_out(actions, now_s)
         waiting = len(self.engine.queue)
         if waiting and not self.state.running_jobs:
             waiting = self._drop_impossible(now_s)
         self.metrics.note(now_s, 1, waiting)
 
     def _finish(self, work: Work, now_s: float) -> None:
-        job = work.job
-        self._log_run(work, now_s)
-        self.metrics.ended(job.gpus, work.left_s, work.slowdown)
-        del self._work[job.id]
+        job_id = work.job.id
+        self._end_stretch(work, now_s)
+        del self._work[job_id]
         work.finish_s = now_s
         self.log.done.append(work)
-        actions = self.engine.finish(job.id, now_s)
+        actions = self.engine.finish(job_id, now_s)
         if actions:
             self._carry_out(actions, now_s)
 
@@ -158,8 +174,7 @@ class Replay:
                 self._start(work, now_s)
 
     def _start(self, work: Work, now_s: float) -> None:
-        job = work.job
-        running = self.state.find(job.id)
+        running = self.state.find(work.job.id)
         cost = running.communication
         work.start_s = now_s
         work.slowdown = slowdown = self._network(running) if cost.comm_s else 1.0
@@ -170,12 +185,11 @@ class Replay:
         work.cross_bytes = cost.cross_bytes
         self._serial += 1
         heappush(self._ends, (now_s + work.left_s * slowdown, self._serial, work, work.run))
-        self.metrics.started(job.gpus, work.left_s, slowdown)
+        work.first_note = self.metrics.notes
 
     def _stop(self, work: Work, now_s: float, *, lost: bool) -> None:
         """End a run early. A failure loses what was done since the last checkpoint; a stop saves it first."""
-        self._log_run(work, now_s)
-        self.metrics.ended(work.job.gpus, work.left_s, work.slowdown)
+        self._end_stretch(work, now_s)
         done_s = (now_s - work.start_s) / work.slowdown
         if lost and self._checkpoint_s:
             done_s -= done_s % self._checkpoint_s
@@ -183,8 +197,19 @@ class Replay:
         work.run += 1  # the end that was foreseen no longer counts
         work.stops += 1
 
-    def _log_run(self, work: Work, now_s: float) -> None:
-        self.log.runs.append((work.job.id, work.start_s, now_s, work.held or {}))
+    def _end_stretch(self, work: Work, now_s: float) -> None:
+        self.log.runs.append(
+            Stretch(
+                work,
+                work.start_s,
+                now_s,
+                work.held or {},
+                work.left_s,
+                work.slowdown,
+                work.first_note,
+                self.metrics.notes,
+            )
+        )
 
     def _drop_impossible(self, now_s: float) -> int:
         """Leave out jobs at the head of the queue that not even the empty cluster can hold; count the rest."""

@@ -11,7 +11,7 @@ import polars as pl
 
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
-from cranny.sim.metrics import GIGA, SECONDS_PER_HOUR, Column, time_means
+from cranny.sim.metrics import GIGA, SECONDS_PER_HOUR, Column, OverNotes, time_means
 from cranny.sim.replay import Log, Replay
 
 TIMELINE = (
@@ -26,6 +26,8 @@ TIMELINE = (
     "running_jobs",
     "waiting_jobs",
 )
+
+RUNS = {"job_id": pl.String, "start_s": pl.Float64, "end_s": pl.Float64, "machine": pl.Int32, "gpus": pl.UInt64}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +44,7 @@ class Result:
     @classmethod
     def of(cls, replay: Replay, settings: Mapping[str, Any], price_per_gpu_hour: float) -> Self:
         """Collect what a finished replay has noted."""
-        columns = replay.metrics.columns()
+        columns = replay.metrics.columns(*_prices(replay.log, price_per_gpu_hour))
         cluster = replay.state.cluster
         jobs = _jobs(replay.log)
         timeline = pl.DataFrame({name: columns[name] for name in TIMELINE}).filter(columns["arrival"] > 0)
@@ -134,18 +136,30 @@ def _seconds(values: list[float | None]) -> pl.Series:
 
 def _runs(log: Log) -> pl.DataFrame:
     """Return a row for each stretch of time in which a job held GPUs of a machine."""
-    used = np.array([len(held) for *_, held in log.runs], dtype=np.int64)
-    stretch = np.repeat(np.arange(len(log.runs)), used)  # the stretch that each row belongs to
-    held_of = [held for *_, held in log.runs]
+    if not log.runs:
+        return pl.DataFrame(schema=RUNS)
+    works, start_s, end_s, held, *_ = zip(*log.runs, strict=True)
+    stretch = np.repeat(np.arange(len(held)), [len(each) for each in held])  # that each row belongs to
     return pl.DataFrame(
         {
-            "job_id": pl.Series([job_id for job_id, *_ in log.runs], dtype=pl.String).gather(stretch),
-            "start_s": np.array([start_s for _, start_s, _, _ in log.runs], dtype=float)[stretch],
-            "end_s": np.array([end_s for _, _, end_s, _ in log.runs], dtype=float)[stretch],
-            "machine": pl.Series([machine for held in held_of for machine in held], dtype=pl.Int32),
-            "gpus": pl.Series([gpus for held in held_of for gpus in held.values()], dtype=pl.UInt64),
-        }
+            "job_id": pl.Series([work.job.id for work in works]).gather(stretch),
+            "start_s": np.array(start_s)[stretch],
+            "end_s": np.array(end_s)[stretch],
+            "machine": [machine for each in held for machine in each],
+            "gpus": [gpus for each in held for gpus in each.values()],
+        },
+        schema=RUNS,
     )
+
+
+def _prices(log: Log, price_per_gpu_hour: float) -> tuple[OverNotes, OverNotes]:
+    """Return the price of the work in each stretch, and the seconds that it takes where it is placed."""
+    works, _, _, _, nominal_s, slowdown, first, past = zip(*log.runs, strict=True) if log.runs else ((),) * 8
+    gpus = np.array([work.job.gpus for work in works], dtype=float)
+    hours = np.array(nominal_s, dtype=float) / SECONDS_PER_HOUR
+    held = np.array(first, dtype=np.int64), np.array(past, dtype=np.int64)
+    duration_s = np.array(nominal_s, dtype=float) * np.array(slowdown, dtype=float)
+    return OverNotes(gpus * hours * price_per_gpu_hour, *held), OverNotes(duration_s, *held)
 
 
 def summarise(
