@@ -10,6 +10,7 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import communication
 from cranny.model.errors import unknown
 from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 
 ORDERS = {
@@ -19,10 +20,12 @@ ORDERS = {
     "backfill": "fifo, but later jobs may pass if they do not delay the first (EASY)",
 }
 
-# GPU-seconds at which a job falls to the next level of las, as Tiresias separates short from long jobs.
+# GPU-seconds at which a job falls to the next level of las.
+# Departure: Tiresias (NSDI'19, Sec. 3.2) promotes jobs that starve and orders a level by first start; here a level
+# is ordered by submission, nobody is promoted, and a level is crossed at the next event, since no timer runs.
 LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
-# How many jobs behind the first are tried for backfill; schedulers bound this, as we do.
-BACKFILL_DEPTH = 100
+# How many jobs behind the first are tried when it does not fit; schedulers bound this, as we do.
+DEPTH = 100
 
 
 class Queued:
@@ -59,8 +62,8 @@ class Queued:
                 return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
             self._stuck = (job, view.version)
             self._retry_s = view.now_s
-        if self.order == "las" and view.now_s >= self._retry_s:
-            return self._preempt(view)
+        if self.order == "las":
+            return (self._preempt(view) if view.now_s >= self._retry_s else None) or self._walk_on(view)
         if self.order == "backfill":
             return self._backfill(view)
         return Plan(view.version)
@@ -71,7 +74,7 @@ class Queued:
             return f"behind job {view.waiting[0].job.id!r}, which is first in the queue"
         return self.placer.why_wait(job, view)
 
-    def _preempt(self, view: Snapshot) -> Plan:
+    def _preempt(self, view: Snapshot) -> Plan | None:
         """Stop running jobs of higher levels, those that got most first, until the first job fits."""
         first = view.waiting[0]
         level = las_level(first.attained_gpu_s)
@@ -81,16 +84,36 @@ class Queued:
             if las_level(attained := attained_gpu_s(running, view.now_s)) > level
         ]
         victims.sort(key=lambda victim: (-victim[0], victim[1].job.id))
-        stops: list[Stop] = []
+        stopped: list[Running] = []
         trial = view
         for _, running in victims:
-            stops.append(Stop(running.job.id, f"gave way to job {first.job.id!r}"))
+            stopped.append(running)
             trial = trial.without(running.job.id)
             placement = self.placer.place(first.job, trial)
             if placement is not None:
-                start = Start(first.job, placement, first.attained_gpu_s)
-                return Plan(view.version, (*stops, start))
+                stopped, placement = self._spare_bystanders(first.job, view, stopped, placement)
+                stops = [Stop(each.job.id, f"gave way to job {first.job.id!r}") for each in stopped]
+                return Plan(view.version, (*stops, Start(first.job, placement, first.attained_gpu_s)))
         self._retry_s = self._next_victim_s(level, view)
+        return None
+
+    def _spare_bystanders(
+        self, job: Job, view: Snapshot, stopped: list[Running], placement: Placement
+    ) -> tuple[list[Running], Placement]:
+        """Let jobs go on that were stopped on the way, but whose machines are not needed after all."""
+        needed = [running for running in stopped if placement.counts.keys() & running.held.keys()]
+        trial = view
+        for running in needed:
+            trial = trial.without(running.job.id)
+        again = self.placer.place(job, trial)
+        return (needed, again) if again is not None else (stopped, placement)
+
+    def _walk_on(self, view: Snapshot) -> Plan:
+        """Start the next job in the order that fits, as Tiresias does when the first does not."""
+        for waiting in view.waiting[1 : 1 + DEPTH]:
+            placement = self.placer.place(waiting.job, view)
+            if placement is not None:
+                return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)
 
     def _next_victim_s(self, level: int, view: Snapshot) -> float:
@@ -112,7 +135,7 @@ class Queued:
         reserved = reservation(view.waiting[0].job, view)
         if reserved is None:
             return Plan(view.version)
-        for waiting in view.waiting[1 : 1 + BACKFILL_DEPTH]:
+        for waiting in view.waiting[1 : 1 + DEPTH]:
             if not _may_pass(waiting, reserved, view, waiting.job.gpus, 0.0):
                 continue  # not even where it runs best
             placement = self.placer.place(waiting.job, view)
