@@ -17,7 +17,7 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.event import Event
-from cranny.model.job import Job
+from cranny.model.job import Job, whole
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
 from cranny.policies import TABLE
@@ -28,6 +28,8 @@ from cranny.sim.network import network as network_model
 from cranny.sim.replay import Replay
 from cranny.version import VERSION
 from cranny.workload.trace import Trace
+
+MAX_SEED = 2**63 - 1
 
 
 class Result(sim_result.Result):
@@ -103,7 +105,9 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
     """Make a policy by name; one that draws gets a generator of the run's seed."""
     policy = make_policy(name, **(options or {}))
     if "rng" in signature(type(policy)).parameters:
-        return make_policy(name, **{**(options or {}), "rng": np.random.default_rng(seed)})
+        return make_policy(
+            name, **{**(options or {}), "rng": np.random.default_rng(whole(seed, "seed", least=0, most=MAX_SEED))}
+        )
     return policy
 
 

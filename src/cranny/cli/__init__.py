@@ -17,6 +17,8 @@ def main() -> None:
         _fail(str(error), 1)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # a full disk, a folder that may not be written to
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
 

@@ -23,6 +23,9 @@ def bench(
     from cranny.bench import CASES, run_case
     from cranny.model.errors import unknown
 
+    if list_cases and as_json:
+        print_json({name: case.about for name, case in CASES.items()})
+        return
     if list_cases:
         for name, case in CASES.items():
             out.print(f"[bold]{name}[/bold]  {case.about}")

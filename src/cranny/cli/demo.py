@@ -31,6 +31,7 @@ def demo(
 
     began = time.perf_counter()
     names = options.split_policies(policies)
+    options.check_folder(folder, "--out")
     built = options.read_cluster(cluster)
     trace = options.read_or_generate("itp", built, jobs, load, seed)
     if not as_json:
@@ -42,5 +43,5 @@ def demo(
     show(results, folder / "demo.html", None, as_json=as_json)
     picture = write_picture(results, folder / "demo.svg")
     if not as_json:
-        out.print(f"picture: {picture}", soft_wrap=True)
+        out.print(f"picture: {picture}", soft_wrap=True, markup=False)
         err.print(f"done in {time.perf_counter() - began:.1f} s", style="dim")

@@ -8,6 +8,7 @@ import typer
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
+from cranny.model.number import seconds
 from cranny.policies import TABLE
 
 if TYPE_CHECKING:
@@ -59,6 +60,25 @@ def read_cluster(spec: str, link_gbps: float = 100.0, oversubscription: float = 
         return Cluster.from_file(spec)
     racks, machines, gpus = map(int, shape.groups())
     return Cluster.fat_tree(racks, machines, gpus, link_gbps, oversubscription)
+
+
+def check_report(report: Path | None, map_at_s: float | None) -> None:
+    """Refuse a page that cannot be written before any work is done for it."""
+    if map_at_s is not None:
+        seconds(map_at_s, "--map-at")
+    if report is None:
+        return
+    if report.is_dir():
+        raise InputError(f"--report: {report}: is a folder, not a file")
+    check_folder(report.parent, "--report")
+
+
+def check_folder(folder: Path | None, option: str) -> None:
+    """Refuse a folder that cannot be made because a file stands in its way."""
+    if folder is not None:
+        there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+        if not there.is_dir():
+            raise InputError(f"{option}: {there}: is a file, not a folder")
 
 
 def read_or_generate(spec: str, cluster: Cluster, jobs: int, load: float, seed: int) -> "Trace":

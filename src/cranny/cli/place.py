@@ -1,5 +1,6 @@
 """`cranny place`: one job on a cluster as it stands."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -75,7 +76,7 @@ def with_free(cluster: Cluster, free: str | None) -> ClusterState:
         raise InputError(f"--free: names {len(counts)} machines, the cluster has {len(cluster.machines)}")
     for machine, text in enumerate(counts):
         size = cluster.machines[machine].gpus
-        if not text.strip().isdigit() or int(text) > size:
+        if not re.fullmatch(r"[0-9]{1,9}", text.strip()) or int(text) > size:
             raise InputError(f"--free: machine {machine}: must be from 0 to {size}, not {text.strip()!r}")
         held = size - int(text)
         if held:

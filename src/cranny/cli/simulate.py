@@ -40,6 +40,8 @@ def simulate(
     from cranny.api import simulate as run
 
     options.split_policies(policy)
+    options.check_report(report, map_at)
+    options.check_folder(save, "--save")
     built = options.read_cluster(cluster, link_gbps, oversubscription)
     jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
     with progress(policy, len(jobs_in)) as tick:
@@ -76,7 +78,7 @@ def compare(
     seed: options.SeedOption = 0,
     price: options.PriceOption = 1.0,
     processes: Annotated[
-        int | None, typer.Option("--processes", help="At once; as many as there are cores if not given.")
+        int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
     ] = None,
     report: options.ReportOption = None,
     map_at: options.MapAtOption = None,
@@ -89,6 +91,7 @@ def compare(
     from cranny.api import compare as run
 
     names = options.split_policies(policies)
+    options.check_report(report, map_at)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
     jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
     settings: dict[str, Any] = {
@@ -118,11 +121,11 @@ def show(
         print_json(told if len(told) > 1 else told[0])
         return
     out.print(rich_table(results))
-    out.print(finding(results))
+    out.print(finding(results), markup=False)
     for line in filter(None, [caution(results), *_left_out(results)]):
-        out.print(line, style="yellow")
+        out.print(line, style="yellow", markup=False)
     if written is not None:
-        out.print(f"report: {written}", soft_wrap=True)
+        out.print(f"report: {written}", soft_wrap=True, markup=False)
 
 
 def _left_out(results: "Sequence[Result]") -> list[str]:

@@ -39,7 +39,7 @@ def generate(
     if as_json:
         print_json({"file": str(file), "jobs": len(trace)})
     else:
-        out.print(f"{file}: {len(trace):,} jobs", soft_wrap=True)
+        out.print(f"{file}: {len(trace):,} jobs", soft_wrap=True, markup=False)
 
 
 @app.command("presets")
@@ -86,7 +86,7 @@ def inspect(
 def _print(trace: "Trace", facts: dict[str, Any]) -> None:
     from rich.table import Table
 
-    out.print(f"[bold]{trace.name}[/bold]: {facts['jobs']:,} jobs over {facts['days']:.1f} days")
+    out.print(f"{trace.name}: {facts['jobs']:,} jobs over {facts['days']:.1f} days", style="bold", markup=False)
     sizes = Table(*facts["share_by_size_percent"], box=None, header_style="bold", title="percent of jobs by GPUs")
     sizes.add_row(*(f"{share:.2f}" for share in facts["share_by_size_percent"].values()))
     out.print(sizes)
@@ -110,7 +110,7 @@ def _print(trace: "Trace", facts: dict[str, Any]) -> None:
         out.print(_sparkline(facts["requested_gpus"]))
         out.print(f"one mark is {facts['bucket_s'] / HOUR_S:,.1f} hours", style="dim")
     for reason, rows_left_out in facts["left_out"].items():
-        out.print(f"left out: {rows_left_out:,} rows: {reason}", style="yellow")
+        out.print(f"left out: {rows_left_out:,} rows: {reason}", style="yellow", markup=False)
     for note in facts["notes"]:
         out.print(f"note: {note}", style="yellow", markup=False)
 

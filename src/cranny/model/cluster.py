@@ -18,6 +18,8 @@ from cranny.model.switch import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, 
 
 __all__ = ["Cluster", "Machine", "Switch", "mask_of"]
 
+UNNAMED = "core"  # what the top of a cluster is called that was built without a name
+
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
@@ -106,12 +108,12 @@ class Cluster:
         rack_gbps = link_gbps * machines_per_rack / oversubscription
         tops = tuple(rack(index) for index in range(racks))
         if racks_per_pod is None:
-            return cls.of(Switch("core", tops, (rack_gbps,) * racks))
+            return cls.of(Switch(UNNAMED, tops, (rack_gbps,) * racks))
         per_pod = whole(racks_per_pod, "racks_per_pod", most=racks)
         groups = [tops[i : i + per_pod] for i in range(0, racks, per_pod)]
         pods = tuple(Switch(f"pod{i}", group, (rack_gbps,) * len(group)) for i, group in enumerate(groups))
         pod_gbps = tuple(rack_gbps * len(group) / oversubscription for group in groups)
-        return cls.of(Switch("core", pods, pod_gbps))
+        return cls.of(Switch(UNNAMED, pods, pod_gbps))
 
     @classmethod
     def single_rack(cls, machines: int, gpus_per_machine: int, link_gbps: float = 100.0) -> "Cluster":
@@ -175,7 +177,9 @@ class Cluster:
             key = f"{machine.gpus} GPUs" + (f" ({machine.gpu_type})" if machine.gpu_type else "")
             sizes[key] = sizes.get(key, 0) + 1
         parts = ", ".join(f"{count} machines x {key}" for key, count in sizes.items())
-        return f"{self.name}: {len(self.rack_names)} racks, {parts}, {self.gpus} GPUs"
+        racks = f"{len(self.rack_names)} rack{'s' if len(self.rack_names) > 1 else ''}"
+        name = "" if self.name == UNNAMED else f"{self.name}: "
+        return f"{name}{racks}, {parts}, {self.gpus} GPUs"
 
 
 def mask_of(machines: Iterable[int]) -> int:

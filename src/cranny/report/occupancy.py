@@ -20,8 +20,9 @@ from cranny.report.view import ClusterView, RunView
 
 TIMES = (60, 48, 36, 24, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 BUDGET_BYTES = 800_000
-# When jobs arrive in one burst and then run for long, the map goes on after the last arrival.
+# When jobs arrive in one burst and most then run for long, the map goes on after the last arrival.
 BURST = 0.2
+MOST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,9 @@ def map_span_s(results: Sequence[RunView]) -> tuple[float, float]:
     first_s, last_s = arrival_span_s(results)
     ends = np.concatenate([*(numbers(result.runs, "end_s") for result in results), np.empty(0)])
     ends = ends[np.isfinite(ends)]
-    end_s = float(ends.max()) if ends.size else last_s
-    return (first_s, last_s) if last_s - first_s >= BURST * (end_s - first_s) else (first_s, end_s)
+    if not ends.size or last_s - first_s >= BURST * (float(np.quantile(ends, MOST)) - first_s):
+        return first_s, last_s
+    return first_s, float(ends.max())
 
 
 def sample_times_s(span_s: tuple[float, float], count: int, at_s: float | None) -> NDArray[np.float64]:
