@@ -63,6 +63,15 @@ class FreeMachines(NamedTuple):
         """How many idle machines have g GPUs."""
         return tuple(map(int.bit_count, self.idle))
 
+    def counts_for(self, gpus: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Count non-idle and idle machines only as far as they matter to a job of this size.
+
+        The largest come first, and counting ends when they hold the job: on a large cluster that is soon, and
+        what follows from the counts can be remembered.
+        """
+        in_use, missing = _count_until(self.in_use, gpus)
+        return in_use, _count_until(self.idle, missing)[0]
+
     @property
     def gpus(self) -> int:
         """All free GPUs."""
@@ -72,6 +81,18 @@ class FreeMachines(NamedTuple):
     def gpus_in_use(self) -> int:
         """Free GPUs on non-idle machines."""
         return _total(self.in_use)
+
+
+def _count_until(groups: tuple[int, ...], gpus: int) -> tuple[tuple[int, ...], int]:
+    """Count machines, largest first, until they hold `gpus`; return the counts and the GPUs still missing."""
+    counts = [0] * len(groups)
+    for size in range(len(groups) - 1, 0, -1):
+        if gpus <= 0:
+            break
+        if groups[size]:
+            counts[size] = min(groups[size].bit_count(), -(-gpus // size))
+            gpus -= counts[size] * size
+    return tuple(counts), gpus
 
 
 def _total(groups: tuple[int, ...]) -> int:

@@ -13,16 +13,6 @@ class Fewest(NamedTuple):
     sizes: tuple[int, ...]  # free GPUs of these machines: the idle ones first, then the others, largest first
 
 
-@lru_cache(maxsize=65536)
-def _fewest(gpus: int, in_use_count: tuple[int, ...], idle_count: tuple[int, ...]) -> Fewest | None:
-    missing = gpus - sum(size * count for size, count in enumerate(in_use_count))
-    idle_sizes = largest_first(missing, idle_count)
-    if sum(idle_sizes) < missing:
-        return None
-    in_use_sizes = largest_first(gpus - sum(idle_sizes), in_use_count)
-    return Fewest(len(idle_sizes), len(idle_sizes) + len(in_use_sizes), (*idle_sizes, *in_use_sizes))
-
-
 def largest_first(gpus: int, count: Sequence[int]) -> list[int]:
     """Take the largest machines until they hold `gpus`, or there are no more; return their sizes."""
     sizes: list[int] = []
@@ -35,6 +25,7 @@ def largest_first(gpus: int, count: Sequence[int]) -> list[int]:
     return sizes
 
 
+@lru_cache(maxsize=65536)
 def fewest(gpus: int, in_use_count: tuple[int, ...], idle_count: tuple[int, ...]) -> Fewest | None:
     """Return the fewest machines for a job of this size, or None if it does not fit.
 
@@ -42,8 +33,12 @@ def fewest(gpus: int, in_use_count: tuple[int, ...], idle_count: tuple[int, ...]
     Idle machines open only for what the others cannot hold; among equals the largest hold the most, so taking
     the largest first needs the fewest.
     """
-    # Only the machines that can matter are part of the memory's key, so that it is hit often.
-    return _fewest(gpus, _clip(in_use_count, gpus), _clip(idle_count, gpus))
+    missing = gpus - sum(size * count for size, count in enumerate(in_use_count))
+    idle_sizes = largest_first(missing, idle_count)
+    if sum(idle_sizes) < missing:
+        return None
+    in_use_sizes = largest_first(gpus - sum(idle_sizes), in_use_count)
+    return Fewest(len(idle_sizes), len(idle_sizes) + len(in_use_sizes), (*idle_sizes, *in_use_sizes))
 
 
 def fewest_with(idle: int, gpus: int, in_use_count: Sequence[int], idle_count: Sequence[int]) -> Fewest | None:
@@ -53,8 +48,3 @@ def fewest_with(idle: int, gpus: int, in_use_count: Sequence[int], idle_count: S
     if len(opened) < idle or sum(opened) + sum(others) < gpus:
         return None
     return Fewest(idle, idle + len(others), (*opened, *others))
-
-
-def _clip(count: tuple[int, ...], gpus: int) -> tuple[int, ...]:
-    """Cut each count to what `gpus` workers could use at most."""
-    return (0, *[have if have * size < gpus else -(-gpus // size) for size, have in enumerate(count[1:], 1)])

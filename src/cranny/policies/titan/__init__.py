@@ -54,10 +54,9 @@ class Titan:
         tight = _tightest(offer.in_use, job.gpus)
         if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
             return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
-        tight = _tightest(offer.idle, job.gpus)
-        if tight and (job.gpus == 1 or offer.gpus_in_use < job.gpus):  # (1, 1): non-idle machines cannot hold it
-            return view.placement(job, (lowest(offer.idle[tight]),) * job.gpus)
-        least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
+        if job.gpus == 1 and any(offer.idle):  # (1, 1): no non-idle machine has a GPU left
+            return view.placement(job, (lowest(offer.idle[_tightest(offer.idle, 1)]),))
+        least = fewest(job.gpus, *offer.counts_for(job.gpus))
         if least is None:
             return None
         machines = _map(job, view, offer, least)
@@ -74,7 +73,7 @@ class Titan:
         if short:
             return short
         offer = view.offer(job)
-        least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
+        least = fewest(job.gpus, *offer.counts_for(job.gpus))
         if least is None:
             return "nothing holds it up"
         blocked = self.bandwidth.blocked_link(job, view, _map(job, view, offer, least))
@@ -105,7 +104,7 @@ class Titan:
 
     def _climb(self, job: Job, view: Snapshot, offer: FreeMachines) -> Found | None:
         """Open one idle machine more at a time until the parts are large enough for the bandwidth."""
-        least = fewest(job.gpus, offer.in_use_count, offer.idle_count)
+        least = fewest(job.gpus, *offer.counts_for(job.gpus))
         while least is not None:
             machines = _map(job, view, offer, least)
             if self.bandwidth.blocked_link(job, view, machines) is None:
