@@ -8,6 +8,7 @@ optimum in (O1, O2); what is left of the node budget goes into less traffic.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cranny.core.machine_set import FreeMachines, members
 from cranny.core.partition import order
@@ -129,15 +130,21 @@ def _sets(kinds: list[Kind], idle: int, total: int, gpus: int, budget: _Budget) 
     yield from extend(0, idle, total, gpus, ())
 
 
-# What a rank exchanges with ranks seated before it: (its place in the order, phase, bytes out, bytes in, total).
-Talk = tuple[tuple[int, ...], list[list[tuple[int, int, float, float, float]]]]
+class Talk(NamedTuple):
+    """The ranks in a good order for seating them, and what each exchanges with those before it."""
+
+    ranks: tuple[int, ...]
+    # For each place in the order: (earlier place, phase, bytes out, bytes in, bytes over all phases)
+    with_earlier: list[list[tuple[int, int, float, float, float]]]
+    twin: list[int]  # an earlier place whose rank exchanges just the same with everybody; -1 if there is none
 
 
 def _talk(job: Job) -> Talk:
-    """List for each rank, in a good order, what it exchanges with the ranks before it, phase by phase."""
+    """List what the ranks exchange, phase by phase."""
     ranks = order(exchange_graph(job))
     place = {rank: at for at, rank in enumerate(ranks)}
     with_earlier: list[list[tuple[int, int, float, float, float]]] = [[] for _ in ranks]
+    with_all: list[list[tuple[int, int, float, float]]] = [[] for _ in ranks]
     number = 0
     for what, k_bytes in parts(job, ()):
         for phase in what.phases:
@@ -145,12 +152,20 @@ def _talk(job: Job) -> Talk:
             for a, b in phase.pairs:
                 sends, gets = moved, moved if phase.exchange else 0.0
                 first, second = place[a], place[b]
+                with_all[first].append((second, number, sends, gets))
+                with_all[second].append((first, number, gets, sends))
                 if first > second:
                     with_earlier[first].append((second, number, sends, gets, moved * phase.times))
                 else:
                     with_earlier[second].append((first, number, gets, sends, moved * phase.times))
             number += 1
-    return ranks, with_earlier
+    seen: dict[tuple[tuple[int, int, float, float], ...], int] = {}
+    twin = []
+    for at, exchanged in enumerate(with_all):
+        key = tuple(sorted(exchanged))
+        twin.append(seen.get(key, -1))
+        seen[key] = at
+    return Talk(ranks, with_earlier, twin)
 
 
 class _Mapper:
@@ -166,7 +181,7 @@ class _Mapper:
         budget: _Budget,
     ) -> None:
         self._machines = machines
-        self._ranks, self._talk = talk
+        self._ranks, self._talk, self._twin = talk
         self._budget = budget
         self._room = [min(view.free_on(machine), job.gpus) for machine in machines]
         self._kind = [
@@ -215,11 +230,13 @@ class _Mapper:
             seat = self._seat[earlier]
             inside[seat] = inside.get(seat, 0.0) + total
         must_open = self._empty >= len(self._ranks) - at
+        twin = self._twin[at]
+        from_machine = self._seat[twin] if twin >= 0 else 0  # of two alike, the later sits no earlier
         options = []
         fresh = set()  # of interchangeable empty machines one is enough
         for machine, room in enumerate(self._room):
             occupied = self._seated[machine] > 0
-            if not room or (must_open and occupied):
+            if not room or machine < from_machine or (must_open and occupied):
                 continue
             if not occupied:
                 if self._kind[machine] in fresh:

@@ -1,0 +1,259 @@
+"""What every command does when all is well."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+from tests.cli.conftest import Run
+
+from cranny.bench import importing
+from cranny.cli.app import app
+from cranny.version import VERSION
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield every command, those of groups too."""
+    group = typer.main.get_command(app) if group is None else group
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+COMMANDS = list(commands())
+SMALL = ("--cluster", "1x2x4")
+
+
+def test_the_commands_of_the_design_are_there() -> None:
+    promised = {"demo", "simulate", "compare", "place", "explain", "policies", "bench"}
+    assert {" ".join(path) for path in COMMANDS} >= promised | {"traces generate", "traces inspect"}
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_shows_an_example(run: Run, path: tuple[str, ...], flag: str) -> None:
+    shown = run(*path, flag)
+    assert shown.code == 0
+    text = re.sub(r"[\s│]+", " ", shown.out)
+    assert f"Example: cranny {' '.join(path)}" in text
+    assert "--json" in text
+    assert not shown.err
+
+
+def test_the_command_alone_shows_its_help(run: Run) -> None:
+    shown = run()
+    assert "simulate" in shown.out + shown.err
+    assert "Usage" in shown.out + shown.err
+
+
+def test_prints_its_version(run: Run) -> None:
+    assert run("--version").out == f"cranny {VERSION}\n"
+
+
+@pytest.fixture
+def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[object]]:
+    """Return for each command the words of a small example, `--json` left out."""
+    monkeypatch.setattr(importing, "RUNS", 1)
+    return {
+        "demo": ["--jobs", 30, *SMALL, "--policies", "titan", "--out", tmp_path / "out"],
+        "simulate": [trace_file, *SMALL],
+        "compare": [trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1],
+        "place": ["--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--policy", "all"],
+        "explain": [trace_file, "b", *SMALL],
+        "policies": [],
+        "traces generate": ["philly", tmp_path / "made.parquet", "--jobs", 20],
+        "traces presets": [],
+        "traces inspect": [trace_file],
+        "bench": ["import"],
+    }
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_json_is_json_and_nothing_else_is_printed(
+    run: Run, path: tuple[str, ...], json_words: dict[str, list[object]]
+) -> None:
+    shown = run(*path, *json_words[" ".join(path)], "--json")
+    assert shown.code == 0, shown.err
+    assert shown.json
+    assert not shown.err
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_without_json_it_prints_for_people(
+    run: Run, path: tuple[str, ...], json_words: dict[str, list[object]]
+) -> None:
+    shown = run(*path, *json_words[" ".join(path)])
+    assert shown.code == 0, shown.err
+    assert shown.out.strip()
+    assert not shown.out.startswith(("{", "["))
+
+
+def test_simulate_reports_the_jobs_it_left_out(run: Run, trace_file: Path) -> None:
+    shown = run("simulate", trace_file, *SMALL)
+    assert "titan: 1 job left out, such as huge: needs 99 GPUs, the cluster has 8" in shown.out
+
+
+def test_simulate_prints_summary_and_settings_as_json(run: Run, trace_file: Path) -> None:
+    told = run("simulate", trace_file, *SMALL, "--policy", "best-fit", "--seed", 3, "--json").json
+    assert told["settings"]["policy"] == "best-fit"
+    assert told["settings"]["seed"] == 3
+    assert told["settings"]["command"].startswith("cranny simulate")
+    assert told["summary"]["jobs_done"] == 4
+    assert told["summary"]["jobs_left_out"] == 1
+
+
+def test_the_same_command_prints_the_same_bytes(run: Run, trace_file: Path) -> None:
+    words = ("simulate", trace_file, *SMALL, "--policy", "random", "--seed", 1, "--json")
+    assert run(*words).out == run(*words).out
+
+
+def test_simulate_saves_a_result_and_writes_a_page(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    import cranny
+
+    page, folder = tmp_path / "new" / "page.html", tmp_path / "deep" / "saved"
+    shown = run("simulate", trace_file, *SMALL, "--save", folder, "--report", page, "--map-at", 50)
+    assert shown.code == 0
+    assert f"report: {page}" in shown.out
+    assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+    assert cranny.Result.load(folder).summary["jobs_done"] == 4
+
+
+def test_compare_marks_the_best_of_each_column(run: Run, trace_file: Path) -> None:
+    shown = run("compare", trace_file, *SMALL, "--policies", "titan, best-fit,titan", "--processes", 1)
+    rows = [line for line in shown.out.splitlines() if line.split()[:1] in (["titan"], ["best-fit"])]
+    assert len(rows) == 2  # a name that is given twice counts once
+    assert any("*" in row for row in rows)
+    assert "* best of its column" in shown.out
+
+
+def test_compare_prints_a_list_as_json(run: Run, trace_file: Path) -> None:
+    told = run("compare", trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1, "--json").json
+    assert [each["settings"]["policy"] for each in told] == ["titan", "best-fit"]
+
+
+def test_place_shows_the_papers_example(run: Run) -> None:
+    words = ("place", "--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--model", "vgg16")
+    told = {each["policy"]: each for each in run(*words, "--policy", "all", "--json").json}
+    assert told["titan"]["machines"] == [1, 2, 1, 2]
+    assert told["consolidate-idle"]["machines"] == [0, 0, 0, 0]
+    assert told["fragments-first"]["machines"] == [1, 1, 1, 3]
+    shown = run(*words)
+    assert "job job: 4 workers on 2 machines (rack0-machine1: ranks 0, 2; rack0-machine2: ranks 1, 3)" in shown.out
+
+
+def test_place_says_why_a_job_must_wait(run: Run) -> None:
+    words = ("place", "--gpus", 16, "--cluster", "1x2x8", "--free", "8,6")
+    assert run(*words).out == "job must wait: needs 16 GPUs, 14 free\n"
+    told = run(*words, "--json").json
+    assert told["machines"] is None
+    assert told["text"] == "job must wait: needs 16 GPUs, 14 free"
+
+
+def test_explain_tells_the_story_of_a_job(run: Run, trace_file: Path) -> None:
+    lines = run("explain", trace_file, "b", *SMALL, "--policy", "best-fit").out.splitlines()
+    assert lines[:2] == [
+        "best-fit: job b was submitted at 10 s",
+        "from 10 s it waited: needs 4 GPUs, 2 free",
+    ]
+    told = run("explain", trace_file, "b", *SMALL, "--json").json
+    assert told["waits"][0]["since_s"] == 10.0
+    assert told["placement"]["gpus"] == 4
+
+
+def test_policies_lists_them_all(run: Run) -> None:
+    from cranny.policies import TABLE
+
+    assert set(run("policies", "--json").json["policies"]) == set(TABLE)
+    assert all(name in run("policies").out for name in TABLE)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_generated_trace_can_be_inspected_and_replayed(run: Run, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"made.{ending}"
+    words = ("traces", "generate", "itp", file, "--jobs", 40, "--load", 0.5, "--gpus", 8, "--max-gpus", 4)
+    assert run(*words).code == 0
+    assert run("traces", "inspect", file, "--json").json["jobs"] == 40
+    assert run("simulate", file, *SMALL, "--json").json["summary"]["jobs_done"] == 40
+
+
+def test_a_cluster_may_come_from_a_file(run: Run, tmp_path: Path, trace_file: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text("name: lab\nmachines: [{gpus: 8, count: 2}, {gpus: 4}]\n", encoding="utf-8")
+    told = run("simulate", trace_file, "--cluster", file, "--json").json
+    assert "20 GPUs" in told["settings"]["cluster"]
+
+
+def test_names_with_brackets_are_printed_as_they_are(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "[red]x.csv"
+    rows = "job_id,submit_s,gpus,duration_s\n[/bold],0,999,10\nb,1,2,30\n"
+    file.write_text(rows, encoding="utf-8")
+    assert "such as [/bold]: needs 999 GPUs" in run("simulate", file, *SMALL).out
+    assert "[red]x: 2 jobs" in run("traces", "inspect", file).out
+    assert "job [/bold] was submitted" in run("explain", file, "[/bold]", *SMALL).out
+
+
+def test_demo_writes_a_page_and_a_picture(run: Run, tmp_path: Path) -> None:
+    shown = run("demo", "--jobs", 30, *SMALL, "--policies", "titan", "--out", tmp_path / "out")
+    assert shown.code == 0
+    assert (tmp_path / "out" / "demo.html").is_file()
+    assert (tmp_path / "out" / "demo.svg").is_file()
+    assert str(tmp_path / "out" / "demo.html") in shown.out.replace("\n", "")
+
+
+# -- as a program of its own ----------------------------------------------------------------------------------
+
+
+def cranny(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cranny.cli", *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1"},
+        timeout=60,
+    )
+
+
+def test_runs_as_a_program() -> None:
+    done = cranny("place", "--gpus", 2, "--cluster", "1x1x4")
+    assert done.returncode == 0
+    assert done.stdout.startswith("job job: 2 workers on 1 machine")
+    assert not done.stderr
+
+
+def test_fails_as_a_program_in_one_line() -> None:
+    done = cranny("simulate", "philly", "--policy", "titn")
+    assert done.returncode == 2
+    assert done.stderr == "cranny: unknown policy 'titn'; did you mean 'titan'?\n"
+    assert not done.stdout
+
+
+def test_compare_runs_in_processes(tmp_path: Path, trace_file: Path) -> None:
+    page = tmp_path / "page.html"
+    names = "titan,best-fit,fragments-first"
+    done = cranny("compare", trace_file, *SMALL, "--policies", names, "--processes", 2, "--report", page)
+    assert done.returncode == 0, done.stderr
+    assert "best of its column" in done.stdout
+    assert page.is_file()
+
+
+def test_says_nothing_when_the_reader_has_seen_enough() -> None:
+    command = f"{sys.executable} -m cranny.cli policies | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)  # noqa: S603
+    assert not done.stderr
+
+
+def test_a_usage_error_exits_with_two(run: Run) -> None:
+    shown = run("place", "--no-such-option")
+    assert shown.code == 2
+    assert "No such option" in shown.err
+    assert click.__name__  # usage errors are click's own
