@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cranny import version as _version
 
 if TYPE_CHECKING:
-    from cranny.api import Result, policies, simulate
+    from cranny.api import Result, simulate
     from cranny.core.state import ClusterState
     from cranny.core.traffic import traffic
     from cranny.model.cluster import Cluster
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cranny.model.placement import Placement
     from cranny.model.plan import Plan
     from cranny.model.profile import ModelProfile
+    from cranny.policies import listing as policies
     from cranny.policies import policy
     from cranny.workload.generate import generate_trace
     from cranny.workload.read import read_trace
@@ -45,7 +46,7 @@ _HOME = {
     "StalePlanError": "model.errors",
     "Trace": "workload.trace",
     "generate_trace": "workload.generate",
-    "policies": "api",
+    "policies": "policies",  # the module itself, which can be called
     "policy": "policies",
     "read_trace": "workload.read",
     "simulate": "api",
@@ -78,7 +79,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'cranny' has no attribute {name!r}")
-    value = getattr(import_module(f"cranny.{_HOME[name]}"), name)
+    home = import_module(f"cranny.{_HOME[name]}")
+    value = home if name == _HOME[name] else getattr(home, name)
     globals()[name] = value
     return value
 

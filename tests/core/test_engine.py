@@ -76,7 +76,7 @@ def test_a_failure_sends_jobs_back_to_the_queue_with_their_service(engine: Engin
     engine.handle(Submitted(job("c", 4, 2.0)), 2.0)
     on_a = engine.state.find("a").placement.machines[0]
     actions = engine.handle(MachineFailed(on_a), 10.0)
-    assert list(actions) == [Stop("a", f"machine {on_a} failed")]
+    assert list(actions) == [Stop("a", f"machine {on_a} failed", sudden=True)]
     assert [entry.job.id for entry in engine.queue] == ["a", "c"]  # a was submitted first
     assert engine.queue.find("a").attained_gpu_s == 40.0
     (start,) = engine.handle(MachineRepaired(on_a), 20.0)
@@ -135,6 +135,8 @@ class Swap:
         return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
+        if not view.waiting:
+            return Plan(view.version)
         first = view.waiting[0].job
         if not view.running:
             return Plan(view.version, (Start(first, Placement((0,) * first.gpus)),))

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def streams(largest: int) -> st.SearchStrategy[list[tuple[str, Wanted | int]]]:
 def make(name: str) -> Placer:
     """Make a policy afresh; the random one always with the same seed."""
     options = {"rng": np.random.default_rng(7)} if name == "random" else {}
-    return cast("Placer", policy(name, **options))
+    return policy(name, **options)
 
 
 @dataclass

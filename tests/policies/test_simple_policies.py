@@ -3,7 +3,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def typed() -> ClusterState:
 
 
 def placer(name: str) -> Placer:
-    return cast("Placer", policy(name))
+    return policy(name)
 
 
 def placed(name: str, free: list[int], job_gpus: int, gpus: int = 4) -> tuple[int, ...] | None:
@@ -121,7 +121,7 @@ def test_random_gives_free_gpus_only() -> None:
 
 def test_random_draws_by_its_generator_and_goes_on_drawing() -> None:
     view, job = state_with([4] * 8).snapshot(), Job(id="a", gpus=8)
-    first, twin, other = (cast("Placer", policy("random", rng=np.random.default_rng(seed))) for seed in (1, 1, 2))
+    first, twin, other = (policy("random", rng=np.random.default_rng(seed)) for seed in (1, 1, 2))
     draws = [first.place(job, view) for _ in range(4)]
     assert draws == [twin.place(job, view) for _ in range(4)]
     assert draws != [other.place(job, view) for _ in range(4)]
@@ -130,7 +130,7 @@ def test_random_draws_by_its_generator_and_goes_on_drawing() -> None:
 
 def test_random_uses_every_gpu_as_often() -> None:
     view, job = state_with([4, 2, 1, 1]).snapshot(), Job(id="a", gpus=1)
-    random = cast("Placer", policy("random", rng=np.random.default_rng(0)))
+    random = policy("random", rng=np.random.default_rng(0))
     drawn = [placement.machines[0] for _ in range(4000) if (placement := random.place(job, view)) is not None]
     shares = np.bincount(drawn, minlength=4) / 4000
     assert shares == pytest.approx([4 / 8, 2 / 8, 1 / 8, 1 / 8], abs=0.03)
@@ -240,4 +240,4 @@ def test_says_what_to_install_when_the_solver_is_missing(monkeypatch: pytest.Mon
     monkeypatch.delitem(sys.modules, "cranny.exact.nimp", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_ortools)
     with pytest.raises(CrannyError, match=r"policy 'exact' needs 'ortools'.*pip install 'cranny\[exact\]'"):
-        cast("Placer", policy("exact")).place(Job(id="a", gpus=2), state_with([1, 1]).snapshot())
+        policy("exact").place(Job(id="a", gpus=2), state_with([1, 1]).snapshot())

@@ -73,7 +73,7 @@ def least(view: Snapshot, job: Job) -> tuple[int, int] | None:
 def test_figure_1(name: str, machines: tuple[int, ...], share: float, machines_on: int) -> None:
     state = state_with([4, 3, 2, 1])
     job = Job(id="job", gpus=4, model="vgg16")
-    placement = policy(name).place(job, state.snapshot())  # type: ignore[union-attr]
+    placement = policy(name).place(job, state.snapshot())
     assert placement is not None
     assert placement.machines == machines
     k_bytes = job.profile.grad_bytes
@@ -94,7 +94,7 @@ def test_the_job_of_the_introduction_waits_for_consolidation_but_not_for_titan()
     state = state_with([8, 4, 4], gpus=8)
     job = Job(id="job", gpus=16)
     view = state.snapshot()
-    assert policy("consolidate-idle").place(job, view) is None  # type: ignore[union-attr]
+    assert policy("consolidate-idle").place(job, view) is None
     placement = Titan().place(job, view)
     assert placement is not None
     assert placement.counts == {0: 8, 1: 4, 2: 4}
@@ -306,9 +306,21 @@ def test_is_never_worse_than_the_literal_algorithm(case: Case) -> None:
     assert objectives(case.view, placement.machines) <= objectives(case.view, found)
 
 
-def test_starts_what_the_literal_algorithm_starts() -> None:
-    view = state_with([4, 0, 3, 2, 3, 2], racks=2, link_gbps=10.0, oversubscription=2.0).snapshot()
-    job = Job(id="a", gpus=10, model="vgg16", collective="parameter-server")
+OUT_OF_NODES = pytest.mark.xfail(reason="the search runs out of nodes where the literal algorithm finds a way")
+
+
+@pytest.mark.parametrize(
+    ("free", "link_gbps", "oversubscription", "model", "collective"),
+    [
+        ([4, 0, 3, 2, 3, 2], 10.0, 2.0, "vgg16", "parameter-server"),
+        pytest.param([3, 3, 2, 3, 1, 2], 2.0, 1.0, "bert-large", "all-to-all", marks=OUT_OF_NODES),
+    ],
+)
+def test_starts_what_the_literal_algorithm_starts(
+    free: list[int], link_gbps: float, oversubscription: float, model: str, collective: str
+) -> None:
+    view = state_with(free, racks=2, link_gbps=link_gbps, oversubscription=oversubscription).snapshot()
+    job = Job(id="a", gpus=10, model=model, collective=collective)
     found = literal.place(job, view)
     assert found is not None
     placement = Titan().place(job, view)

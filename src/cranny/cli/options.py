@@ -1,17 +1,20 @@
 """Options that several commands share, and how their values are read."""
 
+import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
 from cranny.model.number import seconds
+from cranny.model.profile import library
 from cranny.policies import TABLE
 
 if TYPE_CHECKING:
+    from cranny.model.profile import ProfileLibrary
     from cranny.workload.trace import Trace
 
 DEFAULT_POLICIES = "titan,best-fit,consolidate-idle,fragments-first,tiresias"
@@ -36,7 +39,7 @@ LoadOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", help="For everything that is drawn.")]
 OrderOption = Annotated[
     str | None,
-    typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: as in the paper)."),
+    typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: the policy's own)."),
 ]
 NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant.")]
 CollectiveOption = Annotated[
@@ -49,6 +52,13 @@ ReportOption = Annotated[
 ]
 MapAtOption = Annotated[
     float | None, typer.Option("--map-at", help="Second at which the report's map of the cluster opens.")
+]
+ProfilesOption = Annotated[
+    Path | None, typer.Option("--profiles", help="A JSON file with further models; see docs/profiles.md.")
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of the policy, such as phase_budget_s=0.5."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -81,7 +91,33 @@ def check_folder(folder: Path | None, option: str) -> None:
             raise InputError(f"{option}: {there}: is a file, not a folder")
 
 
-def read_or_generate(spec: str, cluster: Cluster, jobs: int, load: float, seed: int) -> "Trace":
+def read_profiles(path: Path | None) -> "ProfileLibrary":
+    """Return the built-in models, and those of a file if one is given."""
+    if path is None:
+        return library()
+    try:
+        return library().with_file(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_settings(settings: list[str] | None) -> dict[str, Any]:
+    """Read NAME=VALUE pairs; a value is JSON if it can be, and text otherwise."""
+    read: dict[str, Any] = {}
+    for setting in settings or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set: must be NAME=VALUE, not {setting!r}")
+        try:
+            read[name] = json.loads(value)
+        except json.JSONDecodeError:
+            read[name] = value
+    return read
+
+
+def read_or_generate(
+    spec: str, cluster: Cluster, jobs: int, load: float, seed: int, profiles: "ProfileLibrary | None" = None
+) -> "Trace":
     """Read a trace file, or generate from a preset to load the cluster as wanted."""
     from cranny.workload.generate import generate_trace, presets
     from cranny.workload.read import read_trace
@@ -90,7 +126,7 @@ def read_or_generate(spec: str, cluster: Cluster, jobs: int, load: float, seed: 
         return generate_trace(spec, jobs=jobs, seed=seed, load=load, gpus=cluster.gpus)
     if not Path(spec).exists() and not Path(spec).suffix:
         raise unknown("trace file or preset", spec, presets())
-    return read_trace(spec)
+    return read_trace(spec, profiles=profiles)
 
 
 def split_policies(names: str) -> list[str]:

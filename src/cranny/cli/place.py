@@ -38,7 +38,7 @@ def place(
 
     names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
-    job = Job(id="job", gpus=gpus, model=model, collective=collective)
+    job = Job(id="new", gpus=gpus, model=model, collective=collective)
     if gpus > built.gpus:
         raise InputError(f"--gpus: the job needs {gpus} GPUs, the cluster has {built.gpus}")
     state = with_free(built, free)

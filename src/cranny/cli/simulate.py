@@ -28,7 +28,9 @@ def simulate(
     collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
     price: options.PriceOption = 1.0,
+    profiles: options.ProfilesOption = None,
     save: Annotated[Path | None, typer.Option("--save", help="Save the result to this folder.")] = None,
+    policy_options: options.SettingsOption = None,
     report: options.ReportOption = None,
     map_at: options.MapAtOption = None,
     as_json: options.JsonOption = False,
@@ -43,7 +45,8 @@ def simulate(
     options.check_report(report, map_at)
     options.check_folder(save, "--save")
     built = options.read_cluster(cluster, link_gbps, oversubscription)
-    jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
+    models = options.read_profiles(profiles)
+    jobs_in = options.read_or_generate(trace, built, jobs, load, seed, models)
     with progress(policy, len(jobs_in)) as tick:
         result = run(
             built,
@@ -53,6 +56,8 @@ def simulate(
             seed,
             order=order,
             collective=collective,
+            options=options.read_settings(policy_options),
+            profiles=models,
             price_per_gpu_hour=price,
             progress=tick,
             command=_command(),
@@ -77,6 +82,7 @@ def compare(
     collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
     price: options.PriceOption = 1.0,
+    profiles: options.ProfilesOption = None,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
     ] = None,
@@ -93,12 +99,14 @@ def compare(
     names = options.split_policies(policies)
     options.check_report(report, map_at)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
-    jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
+    models = options.read_profiles(profiles)
+    jobs_in = options.read_or_generate(trace, built, jobs, load, seed, models)
     settings: dict[str, Any] = {
         "network": network,
         "seed": seed,
         "order": order,
         "collective": collective,
+        "profiles": models,
         "price_per_gpu_hour": price,
         "command": _command(),
     }

@@ -107,8 +107,8 @@ class Books:
             raise PlacementError(f"job {job.id!r} has {job.gpus} ranks, its placement {len(machines)}")
         if placement.gpus is not None:
             held = self._named_gpus(job, placement, taken)
-        elif taken is None and not placement.spare and machines.count(machines[0]) == len(machines):
-            held = {machines[0]: self._lowest(job, machines[0], len(machines), None)}  # as most jobs sit
+        elif not placement.spare and machines.count(machines[0]) == len(machines):  # as most jobs sit
+            held = {machines[0]: self._lowest(job, machines[0], len(machines), taken)}
         else:
             held = {
                 machine: self._lowest(job, machine, count, taken) for machine, count in placement.counts.items()

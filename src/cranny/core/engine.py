@@ -10,7 +10,7 @@ from typing import Any
 
 from cranny.core.books import Running
 from cranny.core.protocol import Policy
-from cranny.core.queue import attained_gpu_s
+from cranny.core.queue import Queued, attained_gpu_s
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.errors import InputError
@@ -70,6 +70,7 @@ class Engine:
         self.state = state
         self.policy = policy
         self.queue = Queue(policy)
+        self._placer = policy.placer if isinstance(policy, Queued) else None
 
     def handle(self, event: Event, now_s: float) -> Sequence[Action]:
         """Take in an event; return what is to be carried out, in order."""
@@ -83,7 +84,7 @@ class Engine:
         elif isinstance(event, MachineFailed):
             for running in self.state.fail(event.machine):
                 self._requeue(running, now_s)
-                actions.append(Stop(running.job.id, f"machine {event.machine} failed"))
+                actions.append(Stop(running.job.id, f"machine {event.machine} failed", sudden=True))
         elif isinstance(event, MachineDrained):
             self.state.drain(event.machine)
         elif isinstance(event, MachineRepaired):
@@ -92,23 +93,21 @@ class Engine:
 
     def submit(self, job: Job, now_s: float) -> Sequence[Action]:
         """Take in a job that asks to run."""
-        waiting = Waiting(job)
-        if not self.queue and job.id not in self.state:
-            # A job that starts at once, as most do on a cluster with room, never enters the queue.
-            plan = self.policy.plan(self.state.snapshot(now_s, (waiting,)))
-            actions = plan.actions
-            if len(actions) == 1 and isinstance(actions[0], Start):
-                self.state.commit(plan, now_s)
-                return actions
-        if self.queue.has(job.id) or job.id in self.state:
+        if job.id in self.state or self.queue.has(job.id):
             raise InputError(f"job id {job.id!r} is already taken")
-        self.queue.add(waiting)
+        if self._placer is not None and not self.queue:
+            # Whatever the order, a job that comes to an empty queue is the first: it need not wait to be asked.
+            placement = self._placer.place(job, self.state.snapshot(now_s))
+            if placement is not None:
+                self.state.place(job, placement, now_s)
+                return (Start(job, placement),)
+        self.queue.add(Waiting(job))
         return self._decide(now_s)
 
     def finish(self, job_id: str, now_s: float) -> Sequence[Action]:
         """Take in that a running job is done."""
         self.state.release(job_id)
-        return self._decide(now_s) if self.queue else ()
+        return self._decide(now_s)
 
     def why_wait(self, job_id: str, now_s: float) -> str:
         """Say why a job of the queue waits."""
@@ -125,7 +124,8 @@ class Engine:
     def _decide(self, now_s: float) -> list[Action]:
         """Commit plan after plan until the policy has nothing more to do."""
         actions: list[Action] = []
-        while self.queue:
+        # A placer has nothing to do when nobody waits; a policy may move or shift running jobs all the same.
+        while self.queue or self._placer is None:
             # The snapshot must not outlive the decision, or committing would have to copy the books.
             plan = self.policy.plan(self.state.snapshot(now_s, self.queue))
             if not plan.actions:

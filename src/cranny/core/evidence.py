@@ -58,7 +58,7 @@ class Seen(NamedTuple):
         onto = _count(len(set(placement.machines)), "machine")
         bound = f"no map onto {onto} can be below {_megabytes(facts['cross_machine_bytes_bound'])}"
         lines = [
-            f"job {self.job.id}: {facts['gpus']} workers on {_count(used, 'machine')} ({where})",
+            f"job {self.job.id}: {_count(facts['gpus'], 'worker')} on {_count(used, 'machine')} ({where})",
             f"idle machines opened: {opened} (minimum {facts['idle_machines_minimum']})",
             f"machines used: {used} (minimum {facts['machines_minimum']} with {opened} of them idle before)",
             f"cross-machine traffic: {_megabytes(facts['cross_machine_bytes'])} an iteration ({bound})",

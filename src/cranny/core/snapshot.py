@@ -116,7 +116,7 @@ class Snapshot:
     ) -> Placement:
         """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
         offer = self.machines if job.gpu_type is None else self.offer(job)
-        return Placement(machines, spare, gpus, Seen(job, self.cluster, offer, note))
+        return Placement.made(machines, spare, gpus, Seen(job, self.cluster, offer, note))
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""

@@ -15,10 +15,11 @@ class Start(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Stop a running job; it waits again with the work it has done kept."""
+    """Stop a running job; it waits again. Its work is saved first, unless a failure made it `sudden`."""
 
     job_id: str
     reason: str
+    sudden: bool = False
 
 
 class Move(NamedTuple):

@@ -1,10 +1,12 @@
 """The policies, by name. A policy is one file; adding one means adding a line to this table."""
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-from cranny.core.protocol import Placer, Policy
+from cranny.core.protocol import Placer
 from cranny.model.errors import CrannyError, InputError, unknown
 
 
@@ -28,6 +30,11 @@ TABLE: dict[str, Entry] = {
         "cranny.policies.best_fit:BestFit",
         "the machine that the job fills most tightly; large jobs take the emptiest machines",
         "textbook; what Titan's paper says of ElasticFlow",
+    ),
+    "best-fit-mapped": Entry(
+        "cranny.policies.best_fit:BestFitMapped",
+        "best fit's machines with Titan's map of ranks, which no paper has",
+        "ours; tells Titan's machines from its map",
     ),
     "elasticflow": Entry(
         "cranny.policies.elasticflow:ElasticFlow",
@@ -64,7 +71,26 @@ TABLE: dict[str, Entry] = {
 }
 
 
-def policy(name: str, **options: Any) -> Placer | Policy:
+def listing() -> dict[str, str]:
+    """Return the policies by name, each with a line about it and the paper it comes from."""
+    return {name: f"{entry.about} ({entry.paper})" for name, entry in TABLE.items()}
+
+
+class _Listing(ModuleType):
+    """The module of this file, which lists its policies when called.
+
+    Python gives `cranny` the attribute `policies`, this module, as soon as anybody imports it. So that
+    `cranny.policies()` works whoever comes first, the module itself can be called.
+    """
+
+    def __call__(self) -> dict[str, str]:
+        return listing()
+
+
+sys.modules[__name__].__class__ = _Listing
+
+
+def policy(name: str, **options: Any) -> Placer:
     """Make a policy by name; options go to its constructor."""
     if name not in TABLE:
         raise unknown("policy", name, TABLE)
@@ -74,7 +100,7 @@ def policy(name: str, **options: Any) -> Placer | Policy:
     except ModuleNotFoundError as error:
         raise CrannyError(f"policy {name!r} needs {error.name!r}: pip install 'cranny[exact]'") from None
     try:
-        chosen: Placer | Policy = factory(**options)
+        chosen: Placer = factory(**options)
     except TypeError as error:
         raise InputError(f"policy {name!r}: {error}") from None
     return chosen

@@ -19,6 +19,8 @@ from cranny.core.state import ClusterState
 
 SECONDS_PER_HOUR = 3600.0
 GIGA = 1e9
+# A difference of two sums that is smaller than this share of them is rounding.
+ROUNDING = 1e-12
 
 Column = npt.NDArray[np.float64]
 
@@ -86,9 +88,11 @@ class OverNotes(NamedTuple):
 
     def summed(self, notes: int) -> Column:
         """Return the sum of the values that hold at each note."""
-        change = np.bincount(self.first, weights=self.value, minlength=notes + 1)
-        change -= np.bincount(self.past, weights=self.value, minlength=notes + 1)
-        return np.asarray(np.cumsum(change)[:notes], dtype=np.float64)
+        entered = np.cumsum(np.bincount(self.first, weights=self.value, minlength=notes + 1))[:notes]
+        left = np.cumsum(np.bincount(self.past, weights=self.value, minlength=notes + 1))[:notes]
+        held = entered - left
+        held[held < ROUNDING * entered] = 0.0
+        return np.asarray(held, dtype=np.float64)
 
 
 def time_means(columns: Mapping[str, Column], gpus: int) -> dict[str, float]:

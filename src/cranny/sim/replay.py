@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from cranny.core.engine import Engine
-from cranny.core.protocol import Policy
+from cranny.core.protocol import Placer, Policy
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.model.event import Cancelled, Event, MachineFailed
+from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Start, Stop
 from cranny.sim.metrics import Metrics
@@ -40,22 +39,15 @@ class Work:
     slowdown: float = 1.0
     run: int = 0
     stops: int = 0
-    held: Held | None = None
+    held: Held = field(default=None)  # type: ignore[arg-type]  # known once it runs
     first_note: int = 0
     cross_bytes: float = 0.0
 
 
-class Stretch(NamedTuple):
-    """A stretch of time in which a job held its GPUs."""
-
-    work: Work
-    start_s: float
-    end_s: float
-    held: Held
-    nominal_s: float  # of the job's duration, to be done in this stretch
-    slowdown: float
-    first_note: int  # notes of the metrics from this one
-    past_note: int  # to before this one were taken in this stretch
+# A stretch of time in which a job held its GPUs: the job's work, start and end, machines and their GPUs, the
+# nominal seconds to be done in it, the slowdown, and the notes of the metrics that were taken in it, from the
+# first to before another. A plain tuple, because there is one for every job.
+Stretch = tuple[Work, float, float, Held, float, float, int, int]
 
 
 @dataclass(slots=True)
@@ -91,6 +83,7 @@ class Replay:
         self._ends: list[tuple[float, int, Work, int]] = []  # a heap
         self._serial = 0
         self._capacity = _capacity(cluster)
+        self._empty = ClusterState(cluster).snapshot()
 
     def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> None:
         """Replay jobs in the order of their submission until all are done."""
@@ -123,13 +116,13 @@ class Replay:
                 self._finish(work, now_s)
             elif faults and fault_s <= limit_s:
                 now_s, event = faults.pop()
-                self._carry_out(self.engine.handle(event, now_s), now_s, isinstance(event, MachineFailed))
+                self._carry_out(self.engine.handle(event, now_s), now_s)
             else:
                 return
-            waiting = len(self.engine.queue)
-            if waiting and not self.state.running_jobs:
-                waiting = self._drop_impossible(now_s)
-            self.metrics.note(now_s, 0, waiting)
+            queue = self.engine.queue
+            if queue and not self.state.running_jobs:
+                self._drop_impossible(now_s)
+            self.metrics.note(now_s, 0, len(queue))
 
     def _arrive(self, job: Job, now_s: float) -> None:
         duration_s = job.duration_s
@@ -146,10 +139,12 @@ class Replay:
         actions = self.engine.submit(job, now_s)
         if actions:
             self._carry_out(actions, now_s)
-        waiting = len(self.engine.queue)
-        if waiting and not self.state.running_jobs:
-            waiting = self._drop_impossible(now_s)
-        self.metrics.note(now_s, 1, waiting)
+        queue = self.engine.queue
+        if queue and queue.has(job.id):
+            self._refuse_impossible(job, now_s)
+        if queue and not self.state.running_jobs:
+            self._drop_impossible(now_s)
+        self.metrics.note(now_s, 1, len(queue))
 
     def _finish(self, work: Work, now_s: float) -> None:
         job_id = work.job.id
@@ -161,13 +156,13 @@ class Replay:
         if actions:
             self._carry_out(actions, now_s)
 
-    def _carry_out(self, actions: Sequence[Action], now_s: float, failed: bool = False) -> None:  # noqa: FBT001, FBT002
+    def _carry_out(self, actions: Sequence[Action], now_s: float) -> None:
         """Do in virtual time what the engine decided."""
         for action in actions:
             if isinstance(action, Start):
                 self._start(self._work[action.job.id], now_s)
             elif isinstance(action, Stop):
-                self._stop(self._work[action.job_id], now_s, lost=failed)
+                self._stop(self._work[action.job_id], now_s, lost=action.sudden)
             elif isinstance(action, Move):
                 work = self._work[action.job_id]
                 self._stop(work, now_s, lost=False)
@@ -198,29 +193,35 @@ class Replay:
         work.stops += 1
 
     def _end_stretch(self, work: Work, now_s: float) -> None:
-        self.log.runs.append(
-            Stretch(
-                work,
-                work.start_s,
-                now_s,
-                work.held or {},
-                work.left_s,
-                work.slowdown,
-                work.first_note,
-                self.metrics.notes,
-            )
+        stretch = (
+            work,
+            work.start_s,
+            now_s,
+            work.held,
+            work.left_s,
+            work.slowdown,
+            work.first_note,
+            self.metrics.notes,
         )
+        self.log.runs.append(stretch)
 
-    def _drop_impossible(self, now_s: float) -> int:
-        """Leave out jobs at the head of the queue that not even the empty cluster can hold; count the rest."""
+    def _refuse_impossible(self, job: Job, now_s: float) -> None:
+        """Leave out a job that would not be placed on the empty cluster: it would block the others for good."""
+        placer: Placer | None = getattr(self.engine.policy, "placer", None)
+        if placer is not None and placer.place(job, self._empty) is None:
+            self._leave_out(job, placer.why_wait(job, self._empty), now_s)
+
+    def _drop_impossible(self, now_s: float) -> None:
+        """Leave out jobs at the head of the queue that do not start although nothing runs or will change."""
         queue = self.engine.queue
         while queue and not self.state.running_jobs and not self._machine_events:
             job = queue[0].job
-            reason = f"does not fit the empty cluster: {self.engine.why_wait(job.id, now_s)}"
-            self.log.left_out.append((job, reason))
-            del self._work[job.id]
-            self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
-        return len(queue)
+            self._leave_out(job, self.engine.why_wait(job.id, now_s), now_s)
+
+    def _leave_out(self, job: Job, reason: str, now_s: float) -> None:
+        self.log.left_out.append((job, f"does not fit the empty cluster: {reason}"))
+        del self._work[job.id]
+        self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
 
 
 @contextmanager
