@@ -73,6 +73,45 @@ def test_unknown_job(run: Run, trace_file: Path) -> None:
     refused(run("explain", trace_file, "zzz", *SMALL), "there is no job 'zzz' in jobs")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "phase_budget_s"], "--set: must be NAME=VALUE, not 'phase_budget_s'"),
+        (["--set", "=1"], "--set: must be NAME=VALUE"),
+        (["--set", "no_such_option=1"], "policy 'titan': "),
+        (["--set", "phase_budget_s=-1"], "phase_budget_s must be positive, not -1"),
+        (["--set", "phase_budget_s=NaN"], "phase_budget_s must be positive, not nan"),
+        (["--set", "phase_budget_s=soon"], "policy 'titan': "),
+        (["--policy", "tiresias", "--set", "skew_limit=-1"], "tiresias: skew_limit must be zero or more"),
+        (["--policy", "hived", "--set", "vcs=1"], "policy 'hived': "),
+        (["--policy", "hived", "--set", 'vcs={"red": 2}'], "hived: the share of 'red' must be from 0 to 1"),
+        (["--policy", "best-fit", "--set", "x=1"], "policy 'best-fit': "),
+    ],
+)
+def test_bad_options_of_a_policy(run: Run, trace_file: Path, words: list[str], message: str) -> None:
+    refused(run("simulate", trace_file, *SMALL, *words), message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("", "not JSON"),
+        ("[]", "models: expected an object"),
+        ('{"models": {"x": {"measured": [{"grad_bytes": -1, "iteration_ms": 1}]}}}', "grad_bytes must be"),
+        ('{"models": {"x": {"measured": [{"grad_bytes": NaN, "iteration_ms": 1}]}}}', "grad_bytes must be"),
+    ],
+)
+def test_bad_files_of_profiles(
+    run: Run, tmp_path: Path, trace_file: Path, content: str | None, message: str
+) -> None:
+    file = tmp_path / "models.json"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    refused(run("simulate", trace_file, *SMALL, "--profiles", file), str(file), message)
+    refused(run("simulate", trace_file, *SMALL, "--profiles", tmp_path), "cannot be read: Is a directory")
+
+
 # -- clusters -------------------------------------------------------------------------------------------------
 
 

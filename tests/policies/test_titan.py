@@ -306,14 +306,11 @@ def test_is_never_worse_than_the_literal_algorithm(case: Case) -> None:
     assert objectives(case.view, placement.machines) <= objectives(case.view, found)
 
 
-OUT_OF_NODES = pytest.mark.xfail(reason="the search runs out of nodes where the literal algorithm finds a way")
-
-
 @pytest.mark.parametrize(
     ("free", "link_gbps", "oversubscription", "model", "collective"),
     [
         ([4, 0, 3, 2, 3, 2], 10.0, 2.0, "vgg16", "parameter-server"),
-        pytest.param([3, 3, 2, 3, 1, 2], 2.0, 1.0, "bert-large", "all-to-all", marks=OUT_OF_NODES),
+        ([3, 3, 2, 3, 1, 2], 2.0, 1.0, "bert-large", "all-to-all"),
     ],
 )
 def test_starts_what_the_literal_algorithm_starts(
@@ -331,10 +328,12 @@ def test_starts_what_the_literal_algorithm_starts(
 @many
 @given(cases())
 def test_opens_as_few_machines_as_can_be_where_bandwidth_does_not_bind(case: Case) -> None:
+    if not _can_talk(case):
+        return
     placement = Titan(phase_budget_s=1e9).place(case.job, case.view)
     fewest = least(case.view, case.job)
     if placement is None:
-        assert fewest is None or not _can_talk(case)
+        assert fewest is None
         return
     assert objectives(case.view, placement.machines) == fewest
     sizes = {machine.gpus for machine in case.state.cluster.machines}
@@ -348,7 +347,7 @@ def test_opens_as_few_machines_as_can_be_where_bandwidth_does_not_bind(case: Cas
 
 
 def _can_talk(case: Case) -> bool:
-    """Say whether every link has anything left; a link used up to the last bit takes no job."""
+    """Say whether every link has something left; no time is long enough for one that is full."""
     links = range(len(case.state.cluster.parent) - 1)
     return all(case.view.link_free_gbps(link) > 1e-3 for link in links)
 

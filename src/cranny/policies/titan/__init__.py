@@ -14,7 +14,8 @@ Symbols of the paper and their names here:
 Departure: Algorithms 1-3 merge worker sets greedily and, as printed, would fill idle machines first. Without the
 bandwidth constraint (O1, O2) has a closed form (`core.packing`), so we start from the optimum, give the ranks
 the map with the least traffic we can find (`core.partition`; the paper's Fig. 1 does this, its pseudo-code does
-not say how), and search only where the bandwidth constraint forbids that.
+not say how), and only where the bandwidth constraint forbids that go on to roomier and quieter machines, the
+paper's own algorithms (`merge`) and an exact search (`search`).
 
 Departure: C is bytes and P a rate in the paper. We read the constraint as: what two machines exchange in a phase
 must pass within `phase_budget_s`. One second, the default, is the paper's inequality taken by its numbers.
@@ -29,10 +30,11 @@ from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.cluster import mask_of
-from cranny.model.errors import InputError
 from cranny.model.job import Job
+from cranny.model.number import positive, whole
 from cranny.model.placement import Placement
 from cranny.policies.titan.bandwidth import Bandwidth
+from cranny.policies.titan.merge import merge
 from cranny.policies.titan.search import Found, search
 
 # Single racks that are tried when links between racks are too busy.
@@ -43,10 +45,8 @@ class Titan:
     """Fewest idle machines, then fewest machines, then least traffic, within the bandwidth that is left."""
 
     def __init__(self, phase_budget_s: float = 1.0, search_nodes: int = 20_000) -> None:
-        if not phase_budget_s > 0:
-            raise InputError(f"phase_budget_s must be positive, not {phase_budget_s!r}")
-        self.bandwidth = Bandwidth(phase_budget_s)
-        self.search_nodes = search_nodes
+        self.bandwidth = Bandwidth(positive(phase_budget_s, "phase_budget_s"))
+        self.search_nodes = whole(search_nodes, "search_nodes", least=0)
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
@@ -97,6 +97,9 @@ class Titan:
         if best is None:  # perhaps only the links between racks are too busy
             found_in_racks = (self._climb(job, view, rack) for rack in _racks(job, view, offer))
             best = min(filter(None, found_in_racks), key=lambda found: found.objectives, default=None)
+        merged = merge(job, view, offer, self.bandwidth)
+        if merged is not None and (best is None or merged.objectives < best.objectives):
+            best = merged
         known = best.objectives if best is not None else None
         better = search(job, view, offer, self.bandwidth, known, self.search_nodes)
         best = better or best
