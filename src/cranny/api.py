@@ -26,7 +26,7 @@ from cranny.policies import policy as make_policy
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
 from cranny.sim.network import network as network_model
-from cranny.sim.replay import Replay
+from cranny.sim.replay import Replay, no_collector
 from cranny.version import VERSION
 from cranny.workload.trace import Trace
 
@@ -77,17 +77,6 @@ def simulate(
     name = policy if isinstance(policy, str) else type(policy).__name__
     chosen = with_seed(policy, seed, options) if isinstance(policy, str) else policy
     order = order or (TABLE[name].order if name in TABLE else "fifo")
-    replay = Replay(
-        cluster,
-        in_order(chosen, order),
-        network=network_model(network),
-        machine_events=machine_events,
-        checkpoint_s=checkpoint_s,
-    )
-    replay.run(jobs, progress)
-    if not replay.log.done and not replay.log.unfinished:
-        reasons = [reason for _, reason in replay.log.left_out]
-        raise InputError(f"no job of {trace_name} can run: {reasons[0]}" if reasons else f"{trace_name}: no jobs")
     settings = {
         "policy": name,
         "order": order,
@@ -103,7 +92,31 @@ def simulate(
         or f"cranny.simulate(cluster, trace, policy={name!r}, network={network!r}, seed={seed})",
         "version": VERSION,
     }
-    return Result.of(replay, settings, price_per_gpu_hour)
+    with no_collector():  # until the replay, which only the call below holds, is gone again
+        return _replayed(
+            Replay(
+                cluster,
+                in_order(chosen, order),
+                network=network_model(network),
+                machine_events=machine_events,
+                checkpoint_s=checkpoint_s,
+            ),
+            jobs,
+            settings,
+            progress,
+        )
+
+
+def _replayed(
+    replay: Replay, jobs: Iterable[Job], settings: Mapping[str, Any], progress: Callable[[int], None] | None
+) -> Result:
+    """Run a replay and collect what it found."""
+    replay.run(jobs, progress)
+    if not replay.log.done and not replay.log.unfinished:
+        reasons = [reason for _, reason in replay.log.left_out]
+        name = settings["trace"]
+        raise InputError(f"no job of {name} can run: {reasons[0]}" if reasons else f"{name}: no jobs")
+    return Result.of(replay, settings, settings["price_per_gpu_hour"])
 
 
 def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) -> Placer | Policy:

@@ -58,6 +58,35 @@ class Job:
         if profile is _BY_NAME or profile.name != self.model or self.batch not in (None, profile.batch):
             self._find_profile()
 
+    @classmethod
+    def checked_before(
+        cls,
+        id: str,  # noqa: A002 - the field's name
+        gpus: int,
+        model: str,
+        collective: str,
+        submit_s: float,
+        duration_s: float,
+        tenant: str,
+        gpu_type: str | None,
+        profile: ModelProfile,
+    ) -> "Job":
+        """Make a data-parallel job of values that were checked a column at a time, as those of a trace are."""
+        job: Job = object.__new__(cls)
+        _put(job, "id", id)
+        _put(job, "gpus", gpus)
+        _put(job, "model", model)
+        _put(job, "collective", collective)
+        _put(job, "submit_s", submit_s)
+        _put(job, "duration_s", duration_s)
+        _put(job, "tp", 1)
+        _put(job, "pp", 1)
+        _put(job, "batch", None)
+        _put(job, "tenant", tenant)
+        _put(job, "gpu_type", gpu_type)
+        _put(job, "profile", profile)
+        return job
+
     def _check_groups(self) -> None:
         """Check the degrees of tensor and pipeline parallelism."""
         _put(self, "tp", whole(self.tp, f"job {self.id!r}: tp"))

@@ -87,10 +87,6 @@ class Replay:
 
     def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> None:
         """Replay jobs in the order of their submission until all are done."""
-        with _no_collector():
-            self._run(jobs, progress)
-
-    def _run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None) -> None:
         last_s = 0.0
         for count, job in enumerate(jobs):
             now_s = job.submit_s
@@ -225,8 +221,8 @@ class Replay:
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
-    """Hold off the search for cycles: a replay makes millions of values and no cycles among them."""
+def no_collector() -> Iterator[None]:
+    """Hold off Python's search for cycles: a replay makes millions of values and no cycles among them."""
     was_on = gc.isenabled()
     gc.disable()
     try:

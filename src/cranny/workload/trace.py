@@ -123,21 +123,16 @@ class Trace:
             model = [drawn_from[draw] for draw in draws[start : start + rows].tolist()]
             if "model" in part:
                 model = [mine or drawn for mine, drawn in zip(part["model"], model, strict=True)]
-            yield from map(
-                Job,
-                part["job_id"],
-                part["gpus"],
-                model,
-                _filled(part, "collective", collective, rows),
-                part["submit_s"],
-                part["duration_s"],
-                _filled(part, "tp", 1, rows),
-                _filled(part, "pp", 1, rows),
-                [None] * rows,
-                _filled(part, "tenant", "", rows),
-                part.get("gpu_type", [None] * rows),
-                [profile_of[name] for name in model],
-            )
+            profile = [profile_of[name] for name in model]
+            talk = _filled(part, "collective", collective, rows)
+            tenant = _filled(part, "tenant", "", rows)
+            gpu_type = part.get("gpu_type", [None] * rows)
+            known = part["job_id"], part["gpus"], model, talk, part["submit_s"], part["duration_s"]
+            if "tp" not in part and "pp" not in part:
+                yield from map(Job.checked_before, *known, tenant, gpu_type, profile)
+            else:
+                tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)
+                yield from map(Job, *known, tp, pp, [None] * rows, tenant, gpu_type, profile)
 
     def _models(self) -> list[str]:
         """Return the models that jobs name, sorted."""
