@@ -1,19 +1,18 @@
 """`cranny place`: one job on a cluster as it stands."""
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json
-from cranny.core.protocol import Placer
-from cranny.core.state import ClusterState
-from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.model.job import Job
-from cranny.model.placement import Placement
 from cranny.policies import TABLE
+
+if TYPE_CHECKING:
+    from cranny.core.state import ClusterState
+    from cranny.model.cluster import Cluster
 
 
 def place(
@@ -35,6 +34,8 @@ def place(
     Example: cranny place --gpus 4 --cluster 1x4x4 --free 4,3,2,1 --policy all
     """
     from cranny.api import with_seed
+    from cranny.core.protocol import Placer
+    from cranny.model.job import Job
 
     names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
@@ -48,7 +49,7 @@ def place(
         if not isinstance(placer, Placer):
             raise InputError(f"policy {name!r} places many jobs at a time; use `cranny simulate`")
         view = state.snapshot()
-        placement: Placement | None = placer.place(job, view)
+        placement = placer.place(job, view)
         told.append(
             {
                 "policy": name,
@@ -66,8 +67,12 @@ def place(
         out.print(str(each["text"]), soft_wrap=True, markup=False)
 
 
-def with_free(cluster: Cluster, free: str | None) -> ClusterState:
+def with_free(cluster: "Cluster", free: str | None) -> "ClusterState":
     """Return a state in which each machine has as many GPUs free as the list says."""
+    from cranny.core.state import ClusterState
+    from cranny.model.job import Job
+    from cranny.model.placement import Placement
+
     state = ClusterState(cluster)
     if free is None:
         return state

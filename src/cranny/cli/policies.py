@@ -2,7 +2,6 @@
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json
-from cranny.core.queue import ORDERS
 from cranny.policies import TABLE
 
 
@@ -12,6 +11,8 @@ def policies(as_json: options.JsonOption = False) -> None:
     Example: cranny policies --json
     """
     from rich.table import Table
+
+    from cranny.core.queue import ORDERS
 
     if as_json:
         told = {name: {"about": e.about, "paper": e.paper, "order": e.order} for name, e in TABLE.items()}

@@ -4,10 +4,12 @@ import sys
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cranny.core.protocol import Placer
 from cranny.model.errors import CrannyError, InputError, unknown
+
+if TYPE_CHECKING:
+    from cranny.core.protocol import Placer  # only its name: listing policies must not load the core
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class _Listing(ModuleType):
 sys.modules[__name__].__class__ = _Listing
 
 
-def policy(name: str, **options: Any) -> Placer:
+def policy(name: str, **options: Any) -> "Placer":
     """Make a policy by name; options go to its constructor."""
     if name not in TABLE:
         raise unknown("policy", name, TABLE)

@@ -10,6 +10,7 @@ The event loop only notes a few numbers at each event; everything else is worked
 
 from array import array
 from collections.abc import Mapping
+from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ NOTED = (
     "running_jobs",
 )
 
+_PACK = Struct(f"{len(NOTED)}d").pack  # half the time of extending the array by a tuple
+
 
 class Metrics:
     """Notes of the state after each event, and what follows from them."""
@@ -48,7 +51,7 @@ class Metrics:
     def note(self, now_s: float, arrival: int, waiting_jobs: int) -> None:
         """Note the state after an event."""
         self.notes += 1
-        self._noted.extend((now_s, arrival, waiting_jobs, *self._state.totals()))
+        self._noted.frombytes(_PACK(now_s, arrival, waiting_jobs, *self._state.totals()))
 
     def columns(self, prices: "OverNotes", durations_s: "OverNotes") -> dict[str, Column]:
         """Return what was measured after each event, in columns.
