@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
 from inspect import signature
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,16 +11,14 @@ from typing import Any
 import numpy as np
 
 from cranny.core.protocol import Placer, Policy
-from cranny.core.queue import Queued
-from cranny.core.snapshot import Snapshot
+from cranny.core.queue import Queued, Slowdown
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.event import Event
 from cranny.model.job import Job, whole
-from cranny.model.placement import Placement
-from cranny.model.plan import Plan, Start
-from cranny.model.profile import ModelProfile
-from cranny.policies import TABLE
+from cranny.model.number import not_negative
+from cranny.model.profile import ModelProfile, library
+from cranny.policies import TABLE, policy_class
 from cranny.policies import policy as make_policy
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
@@ -71,13 +68,11 @@ def simulate(
         jobs: Iterable[Job] = trace.jobs(seed, collective, profiles=profiles)
         trace_name, notes = trace.name, list(trace.notes)
     else:
-        jobs, trace_name, notes = trace, "jobs given in Python", []
-    if not 0 <= price_per_gpu_hour < float("inf"):
-        raise InputError(f"price_per_gpu_hour must be zero or more, not {price_per_gpu_hour!r}")
-    name = policy if isinstance(policy, str) else type(policy).__name__
-    chosen = with_seed(policy, seed, options) if isinstance(policy, str) else policy
-    order = order or (TABLE[name].order if name in TABLE else "fifo")
-    settings = {
+        jobs, trace_name, notes = _distinct(trace), "jobs given in Python", []
+    not_negative(price_per_gpu_hour, "price_per_gpu_hour")
+    name, chosen, order = _chosen(policy, order, options, seed, network_model(network))
+    events = list(machine_events)
+    settings: dict[str, Any] = {
         "policy": name,
         "order": order,
         "network": network,
@@ -87,24 +82,63 @@ def simulate(
         "price_per_gpu_hour": price_per_gpu_hour,
         "trace": trace_name,
         "trace_notes": notes,
+        "checkpoint_s": checkpoint_s,
+        "own_profiles": sorted(set(profiles) - set(library())) if profiles is not None else [],
+        "machine_events": [[at_s, str(event)] for at_s, event in events],
         "cluster": cluster.describe(),
-        "command": command
-        or f"cranny.simulate(cluster, trace, policy={name!r}, network={network!r}, seed={seed})",
         "version": VERSION,
     }
+    settings["command"] = command or _call(settings)
     with no_collector():  # until the replay, which only the call below holds, is gone again
         return _replayed(
             Replay(
                 cluster,
-                in_order(chosen, order),
+                chosen,
                 network=network_model(network),
-                machine_events=machine_events,
+                machine_events=events,
                 checkpoint_s=checkpoint_s,
             ),
             jobs,
             settings,
             progress,
         )
+
+
+def _chosen(
+    policy: str | Placer | Policy,
+    order: str | None,
+    options: Mapping[str, Any] | None,
+    seed: int,
+    slowdown: Slowdown,
+) -> tuple[str, Policy, str]:
+    """Return the name of a policy, the policy itself, and the order of its queue."""
+    if isinstance(policy, str):
+        placer = with_seed(policy, seed, options)
+        order = order or TABLE[policy].order
+        return policy, in_order(placer, order, slowdown), order
+    if options:
+        raise InputError("options are for a policy that is given by name; this one is made already")
+    if not isinstance(policy, Queued):
+        return type(policy).__name__, in_order(policy, order or "fifo", slowdown), order or "fifo"
+    if order not in (None, policy.order):
+        raise InputError(f"the policy has its own order, {policy.order!r}; order={order!r} cannot be kept")
+    return type(policy.placer).__name__, policy, policy.order
+
+
+def _call(settings: Mapping[str, Any]) -> str:
+    """Return the call that repeats a run, as far as its settings are plain values."""
+    plain = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s")
+    return f"cranny.simulate(cluster, trace, {', '.join(f'{name}={settings[name]!r}' for name in plain)})"
+
+
+def _distinct(jobs: Iterable[Job]) -> Iterator[Job]:
+    """Pass jobs on; refuse an id that comes twice."""
+    seen = set()
+    for job in jobs:
+        if job.id in seen:
+            raise InputError(f"job id {job.id!r} occurs twice")
+        seen.add(job.id)
+        yield job
 
 
 def _replayed(
@@ -119,19 +153,20 @@ def _replayed(
     return Result.of(replay, settings, settings["price_per_gpu_hour"])
 
 
-def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) -> Placer | Policy:
+def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) -> Placer:
     """Make a policy by name; one that draws gets a generator of the run's seed."""
-    policy = make_policy(name, **(options or {}))
-    if "rng" in signature(type(policy)).parameters:
-        return make_policy(
-            name, **{**(options or {}), "rng": np.random.default_rng(whole(seed, "seed", least=0, most=MAX_SEED))}
-        )
-    return policy
+    whole(seed, "seed", least=0, most=MAX_SEED)
+    given = dict(options or {})
+    if "rng" in given:
+        raise InputError(f"policy {name!r}: rng is set by the run's seed")
+    if "rng" in signature(policy_class(name)).parameters:
+        given["rng"] = np.random.default_rng(seed)
+    return make_policy(name, **given)
 
 
-def in_order(chosen: Placer | Policy, order: str) -> Policy:
+def in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
     """Turn a placer and a queue order into a policy; leave a policy as it is."""
-    return Queued(chosen, order) if isinstance(chosen, Placer) else chosen
+    return Queued(chosen, order, slowdown) if isinstance(chosen, Placer) else chosen
 
 
 def compare(
@@ -164,97 +199,3 @@ def compare(
             for future in futures:
                 future.cancel()
             raise
-
-
-@dataclass(slots=True)
-class Story:
-    """Why a job waited and why it was placed where it was."""
-
-    job_id: str
-    policy: str
-    submit_s: float = 0.0
-    waits: list[tuple[float, str]] = field(default_factory=list)  # each new reason, and since when
-    start_s: float | None = None
-    placement: Placement | None = None
-    left_out: str = ""
-
-    def facts(self) -> dict[str, Any]:
-        """Return the story as plain values."""
-        return {
-            "job": self.job_id,
-            "policy": self.policy,
-            "submit_s": self.submit_s,
-            "start_s": self.start_s,
-            "waits": [{"since_s": since_s, "reason": reason} for since_s, reason in self.waits],
-            "left_out": self.left_out,
-            "placement": self.placement.facts if self.placement else None,
-        }
-
-    def text(self) -> str:
-        """Return the story as a person would tell it."""
-        lines = [f"{self.policy}: job {self.job_id} was submitted at {self.submit_s:,.0f} s"]
-        lines += [f"from {since_s:,.0f} s it waited: {reason}" for since_s, reason in self.waits]
-        if self.placement is not None and self.start_s is not None:
-            lines += [f"it started at {self.start_s:,.0f} s", self.placement.explain()]
-        else:
-            lines.append(f"it was left out: {self.left_out}" if self.left_out else "it never started")
-        return "\n".join(lines)
-
-
-class _Watch:
-    """A policy that also notes what becomes of one job."""
-
-    def __init__(self, policy: Policy, story: Story) -> None:
-        self._policy = policy
-        self._story = story
-        self.key = policy.key
-        self.placer = getattr(policy, "placer", None)
-        self.why_wait = policy.why_wait
-
-    def plan(self, view: Snapshot) -> Plan:
-        plan = self._policy.plan(view)
-        story = self._story
-        if story.placement is None:
-            for action in plan.actions:
-                if isinstance(action, Start) and action.job.id == story.job_id:
-                    story.start_s, story.placement = view.now_s, action.placement
-                    return plan
-            for waiting in view.waiting:
-                if waiting.job.id == story.job_id and not plan.actions:
-                    reason = self.why_wait(waiting.job, view)
-                    if not story.waits or story.waits[-1][1] != reason:
-                        story.waits.append((view.now_s, reason))
-        return plan
-
-
-def explain(
-    cluster: Cluster,
-    trace: Trace,
-    job_id: str,
-    policy: str = "titan",
-    network: str = "isolated",
-    seed: int = 0,
-    *,
-    order: str | None = None,
-    collective: str | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Story:
-    """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
-    story = Story(job_id, policy)
-    queued = in_order(with_seed(policy, seed), order or TABLE[policy].order)
-    replay = Replay(cluster, _Watch(queued, story), network=network_model(network))
-
-    def until_placed() -> Iterator[Job]:
-        found = False
-        for job in trace.jobs(seed, collective):
-            if story.placement is not None:
-                return
-            if job.id == job_id:
-                found, story.submit_s = True, job.submit_s
-            yield job
-        if not found:
-            raise InputError(f"there is no job {job_id!r} in {trace.name}")
-
-    replay.run(until_placed(), progress)
-    story.left_out = next((reason for job, reason in replay.log.left_out if job.id == job_id), "")
-    return story

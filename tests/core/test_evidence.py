@@ -49,7 +49,7 @@ def test_the_text_reads_like_the_facts() -> None:
         [
             f"job a: 4 workers on 3 machines ({where})",
             "idle machines opened: 0 (minimum 0)",
-            "machines used: 3 (minimum 2 with 0 of them idle before)",
+            "machines used: 3 (minimum 2 with at most 0 idle opened)",
             "cross-machine traffic: 1.5 MB an iteration (no map onto 2 machines can be below 1.0 MB)",
             "spare GPUs held: 1",
             "for a reason",

@@ -180,8 +180,8 @@ def test_backfill_counts_the_time_a_job_spends_communicating() -> None:
     queued = Queued(BestFit(), "backfill")
     assert queued.plan(state.snapshot(0.0, (first, pair))).actions == ()
     assert told(queued.plan(state.snapshot(0.0, (first, pair, lone))).actions) == ["+lone"]
-    assert remaining_s(pair.job, 0.0, 0.8) == pytest.approx(450)
-    assert remaining_s(pair.job, 20.0, 0.0) == pytest.approx(40)
+    assert remaining_s(pair.job, 0.0, 9.0) == pytest.approx(450)
+    assert remaining_s(pair.job, 20.0, 1.0) == pytest.approx(40)
 
 
 class Greedy:

@@ -98,3 +98,13 @@ def test_what_if_knows_which_machines_are_down(state: ClusterState) -> None:
     with pytest.raises(PlacementError, match="machine rack0-machine0 is down"):
         view.without("full").after(Placement((0,)))
     assert view.without("half").is_idle(1)
+
+
+def test_the_running_jobs_of_a_snapshot_stay_as_they_were(state: ClusterState) -> None:
+    for name in "abc":
+        state.place(job(name, 1), Placement((0,)))
+    running = state.snapshot().running
+    for name in running:
+        state.release(name)
+    assert sorted(running) == ["a", "b", "c"]
+    assert state.running_jobs == 0

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,13 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cranny
-from cranny.api import Result, compare, explain, simulate
+from cranny.api import Result, compare, simulate
+from cranny.core.queue import Queued
+from cranny.explain import explain
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 from cranny.model.event import Event, MachineDrained, MachineFailed, MachineRepaired
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
 from cranny.policies import TABLE
+from cranny.policies.best_fit import BestFit
 from cranny.workload.generate import generate_trace
 from cranny.workload.trace import Trace
 
@@ -239,15 +243,63 @@ def test_a_drained_machine_keeps_its_job_but_takes_no_other() -> None:
     }
 
 
-def test_jobs_that_no_machine_is_left_for_are_left_out_with_a_reason() -> None:
+def test_jobs_that_no_machine_is_left_for_stay_unfinished_with_a_reason() -> None:
     jobs = [job("early", 4, 0, 10), job("a", 4, 10, 100), job("b", 4, 20, 100)]
     result = simulate(ONE, jobs, "best-fit", machine_events=[(50.0, MachineFailed(0))])
-    reason = "does not fit the empty cluster: needs 4 GPUs, 0 free"
+    reason = "waits for machines that do not come back: needs 4 GPUs, 0 free"
     assert statuses(result) == {
         "early": ("done", None),
-        "a": ("left out", reason),
-        "b": ("left out", reason),
+        "a": ("unfinished", reason),
+        "b": ("unfinished", reason),
     }
+    assert result.summary["jobs_unfinished"] == 2
+
+
+def test_a_running_job_whose_machine_never_comes_back_is_unfinished_not_left_out() -> None:
+    cluster = Cluster.single_rack(2, 4)
+    result = simulate(cluster, [job("a", 8, 0, 10_000)], "best-fit", machine_events=[(5000.0, MachineFailed(0))])
+    row = result.jobs.row(0, named=True)
+    assert (row["status"], row["start_s"], row["restarts"]) == ("unfinished", 0.0, 1)
+
+
+def test_backfill_delays_nobody_when_communication_is_instant() -> None:
+    cluster = Cluster.single_rack(2, 4, link_gbps=1)
+    jobs = [job("long", 6, 0, 1000), job("first", 8, 1, 10), job("short", 2, 2, 5000)]
+    fifo = simulate(cluster, jobs, "best-fit", "instant", order="fifo")
+    backfill = simulate(cluster, jobs, "best-fit", "instant", order="backfill")
+    assert spans(fifo)["first"] == spans(backfill)["first"] == (1000.0, 1010.0)
+
+
+def test_explaining_a_job_does_not_change_its_run() -> None:
+    cluster = Cluster.single_rack(2, 4)
+    trace = Trace.from_frame(
+        pl.DataFrame(
+            {"job_id": [f"j{i}" for i in range(30)], "submit_s": [float(i) for i in range(30)]}
+        ).with_columns(gpus=pl.lit(3), duration_s=pl.lit(7.0))
+    )
+    result = simulate(cluster, trace, "random", seed=5)
+    for job_id, (start_s, _) in spans(result).items():
+        assert explain(cluster, trace, job_id, "random", seed=5).start_s == start_s
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"checkpoint_s": -1.0}, "checkpoint_s must be"),
+        ({"machine_events": [(float("nan"), MachineFailed(0))]}, "time of a machine event must be"),
+        ({"policy": Queued(BestFit()), "options": {"a": 1}}, "options are for a policy that is given by name"),
+        ({"policy": Queued(BestFit(), "sjf"), "order": "fifo"}, "has its own order, 'sjf'"),
+        ({"policy": "random", "options": {"rng": 3}}, "rng is set by the run's seed"),
+    ],
+)
+def test_refuses_what_it_cannot_keep(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        simulate(ONE, [job("a", 1, 0, 1)], **wrong)
+
+
+def test_an_id_may_not_come_back_even_after_its_job_is_done() -> None:
+    with pytest.raises(InputError, match="job id 'a' occurs twice"):
+        simulate(ONE, [job("a", 1, 0, 1), job("a", 1, 50, 1)])
 
 
 def test_a_job_that_gives_way_after_a_failure_elsewhere_saves_its_work_first() -> None:

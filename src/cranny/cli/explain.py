@@ -27,7 +27,7 @@ def explain(
 
     Example: cranny explain philly philly-000042 --policy titan --cluster 64x8x8
     """
-    from cranny.api import explain as run
+    from cranny.explain import explain as run
 
     options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription)

@@ -6,9 +6,9 @@ from operator import or_
 from typing import NamedTuple
 
 from cranny.core.machine_set import FreeMachines
-from cranny.core.packing import fewest, largest_first
+from cranny.core.packing import fewest, fewest_with
 from cranny.core.partition import lower_bound
-from cranny.core.traffic import parts, renumber, traffic
+from cranny.core.traffic import exchange_graph, parts, traffic
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -60,7 +60,7 @@ class Seen(NamedTuple):
         lines = [
             f"job {self.job.id}: {_count(facts['gpus'], 'worker')} on {_count(used, 'machine')} ({where})",
             f"idle machines opened: {opened} (minimum {facts['idle_machines_minimum']})",
-            f"machines used: {used} (minimum {facts['machines_minimum']} with {opened} of them idle before)",
+            f"machines used: {used} (minimum {facts['machines_minimum']} with at most {opened} idle opened)",
             f"cross-machine traffic: {_megabytes(facts['cross_machine_bytes'])} an iteration ({bound})",
         ]
         if facts["spare_gpus"]:
@@ -71,27 +71,20 @@ class Seen(NamedTuple):
 
     def _fewest_with_opened(self, gpus: int, opened: int) -> int | None:
         """Return the fewest machines when as many idle ones may be opened as this placement does."""
-        largest = largest_first(gpus, self.free.idle_count)[:opened]
-        found = []
-        for idle in range(len(largest) + 1):
-            missing = gpus - sum(largest[:idle])
-            others = largest_first(missing, self.free.in_use_count)
-            if sum(others) >= missing:
-                found.append(idle + len(others))
-        return min(found, default=None)
+        counts = self.free.in_use_count, self.free.idle_count
+        found = [fewest_with(idle, gpus, *counts) for idle in range(opened + 1)]
+        return min((least.machines for least in found if least is not None), default=None)
 
     def _traffic_bound(self, placement: Placement) -> float:
         """Return bytes that no map onto as many machines, however empty, can go below."""
         machines = len(set(placement.machines))
         if machines == 1:
             return 0.0
+        if self.job.collective == "hierarchical":  # all maps onto as many machines are equal
+            return traffic(self.job, placement.machines).cross_machine_bytes
         roomiest = max(machine.gpus for machine in self.cluster.machines)
-        local = renumber(placement.machines)
-        return sum(
-            lower_bound(what, (roomiest,) * machines)[0] * k_bytes
-            for what, k_bytes in parts(self.job, local)
-            if what.phases
-        )
+        unit_bytes = parts(self.job, ())[0][1]  # that the shares of the graph refer to
+        return lower_bound(exchange_graph(self.job), (roomiest,) * machines)[0] * unit_bytes
 
 
 def _ranks_on(facts: Mapping[str, object]) -> Mapping[str, list[int]]:

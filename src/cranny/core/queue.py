@@ -1,13 +1,14 @@
 """Queue orders: which waiting job is placed next. An order and a placer together are a policy."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from cranny.core.books import Running
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import Snapshot, Waiting
-from cranny.core.traffic import communication
+from cranny.core.traffic import Communication, communication, isolated
 from cranny.model.errors import unknown
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -24,6 +25,8 @@ ORDERS = {
 # Departure: Tiresias (NSDI'19, Sec. 3.2) promotes jobs that starve and orders a level by first start; here a level
 # is ordered by submission, nobody is promoted, and a level is crossed at the next event, since no timer runs.
 LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
+# How many times longer than on one machine a job runs with a certain communication.
+Slowdown = Callable[[Job, Communication], float]
 # How many jobs behind the first are tried when it does not fit; schedulers bound this, as we do.
 DEPTH = 100
 
@@ -31,11 +34,12 @@ DEPTH = 100
 class Queued:
     """Places waiting jobs one after the other in a given order."""
 
-    def __init__(self, placer: Placer, order: str = "fifo") -> None:
+    def __init__(self, placer: Placer, order: str = "fifo", slowdown: Slowdown = isolated) -> None:
         if order not in ORDERS:
             raise unknown("queue order", order, ORDERS)
         self.placer = placer
         self.order = order
+        self._slowdown = slowdown  # how placements are expected to stretch jobs, for backfill
         # The job found not to fit, and the state's version then: until that changes it cannot fit, save by
         # stopping jobs, of which none more may be stopped before `_retry_s`.
         self._stuck: tuple[Job | None, int] = (None, 0)
@@ -132,18 +136,18 @@ class Queued:
 
     def _backfill(self, view: Snapshot) -> Plan:
         """Start a later job that ends before the first could start, or leaves enough GPUs for it."""
-        reserved = reservation(view.waiting[0].job, view)
+        reserved = reservation(view.waiting[0].job, view, self._slowdown)
         if reserved is None:
             return Plan(view.version)
         for waiting in view.waiting[1 : 1 + DEPTH]:
-            if not _may_pass(waiting, reserved, view, waiting.job.gpus, 0.0):
+            if not _may_pass(waiting, reserved, view, waiting.job.gpus, 1.0):
                 continue  # not even where it runs best
             placement = self.placer.place(waiting.job, view)
             if placement is None:
                 continue
             held = len(placement.machines) + len(placement.spare)
-            comm_s = communication(view.cluster, waiting.job, placement.machines).comm_s
-            if _may_pass(waiting, reserved, view, held, comm_s):
+            cost = communication(view.cluster, waiting.job, placement.machines)
+            if _may_pass(waiting, reserved, view, held, self._slowdown(waiting.job, cost)):
                 return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)
 
@@ -156,39 +160,36 @@ class Reservation:
     extra_gpus: int
 
 
-def reservation(job: Job, view: Snapshot) -> Reservation | None:
+def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Reservation | None:
     """Count the GPUs that come free as running jobs end, until there are enough; None if that is unknown.
 
     EASY counts GPUs only, not where they are, as batch schedulers do.
     """
     free = view.offer(job).gpus
-    ends = sorted(
-        (
-            running.started_s + remaining_s(running.job, running.attained_gpu_s, running.communication.comm_s),
-            _returned_gpus(running, job, view),
-        )
-        for running in view.running.values()
-        if running.job.duration_s is not None
-    )
-    for end_s, gpus in ends:
+    ends = []
+    for running in view.running.values():
+        if running.job.duration_s is not None:
+            stretch = slowdown(running.job, running.communication)
+            left_s = remaining_s(running.job, running.attained_gpu_s, stretch)
+            ends.append((running.started_s + left_s, _returned_gpus(running, job, view)))
+    for end_s, gpus in sorted(ends):
         free += gpus
         if free >= job.gpus:
             return Reservation(max(end_s, view.now_s), free - job.gpus)
     return None
 
 
-def _may_pass(waiting: Waiting, reserved: Reservation, view: Snapshot, gpus: int, comm_s: float) -> bool:
+def _may_pass(waiting: Waiting, reserved: Reservation, view: Snapshot, gpus: int, slowdown: float) -> bool:
     """Say whether a job that holds `gpus` GPUs ends before the first job starts, or fits beside it."""
-    end_s = view.now_s + remaining_s(waiting.job, waiting.attained_gpu_s, comm_s)
+    end_s = view.now_s + remaining_s(waiting.job, waiting.attained_gpu_s, slowdown)
     return end_s <= reserved.start_s or gpus <= reserved.extra_gpus
 
 
-def remaining_s(job: Job, attained_gpu_s: float, comm_s: float) -> float:
-    """Return how long a job still runs if each iteration communicates for `comm_s`; infinite if unknown."""
+def remaining_s(job: Job, attained_gpu_s: float, slowdown: float) -> float:
+    """Return how long a job still runs that takes so many times longer than on one machine; inf if unknown."""
     if job.duration_s is None:
         return math.inf
-    whole_s = job.duration_s * (1 + comm_s / job.profile.iteration_s)
-    return max(0.0, whole_s - attained_gpu_s / job.gpus)
+    return max(0.0, job.duration_s * slowdown - attained_gpu_s / job.gpus)
 
 
 def _returned_gpus(running: Running, job: Job, view: Snapshot) -> int:

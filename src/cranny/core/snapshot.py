@@ -1,7 +1,6 @@
 """A read-only view of a cluster at one moment: all that a policy may look at."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,25 @@ class Waiting(NamedTuple):
 
     job: Job
     attained_gpu_s: float = 0.0
+
+
+class _RunningJobs(Mapping[str, Running]):
+    """The running jobs of some books; as long as it is alive, so are the books as they are."""
+
+    __slots__ = ("_books",)
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def __getitem__(self, job_id: str) -> Running:
+        return self._books.running[job_id]
+
+    def __iter__(self) -> Iterator[str]:
+        books = self._books  # held while somebody iterates
+        yield from books.running
+
+    def __len__(self) -> int:
+        return len(self._books.running)
 
 
 class Snapshot:
@@ -50,7 +68,7 @@ class Snapshot:
     @property
     def running(self) -> Mapping[str, Running]:
         """Running jobs by id."""
-        return MappingProxyType(self._books.running)
+        return _RunningJobs(self._books)
 
     def free_on(self, machine: int) -> int:
         """Return the free GPUs of one machine."""

@@ -85,6 +85,11 @@ class ClusterState:
         """Say whether a machine takes jobs."""
         return self._books.is_up(machine)
 
+    @property
+    def all_up(self) -> bool:
+        """Whether every machine takes jobs."""
+        return not self._books.down
+
     def has_failed(self, machine: int) -> bool:
         """Say whether a machine is gone, not merely drained."""
         return machine in self._failed
@@ -188,7 +193,8 @@ class ClusterState:
                 for machine, gpus in old.held.items():
                     taken[machine] = taken.get(machine, slots[machine]) | gpus
                 if isinstance(action, Move):
-                    after = self._books.fit(old.job, action.placement, old.started_s, old.attained_gpu_s, taken)
+                    moved = self._books.fit(old.job, action.placement, old.started_s, old.attained_gpu_s, taken)
+                    after = moved._replace(shift_s=old.shift_s)
             jobs[action.job_id] = after
             changes.append((old, after))
         return changes

@@ -212,6 +212,11 @@ def traffic(job: Job, machines: Sequence[int]) -> Traffic:
     return Traffic(crossing, used)
 
 
+def isolated(job: Job, communication: Communication) -> float:
+    """Return how many times longer an iteration takes than on one machine, if nobody else uses the links."""
+    return 1.0 + communication.comm_s / job.profile.iteration_s
+
+
 class Footprint(NamedTuple):
     """A job on certain machines: what each of its patterns costs there, for how many bytes of K."""
 

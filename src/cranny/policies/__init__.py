@@ -92,17 +92,22 @@ class _Listing(ModuleType):
 sys.modules[__name__].__class__ = _Listing
 
 
-def policy(name: str, **options: Any) -> "Placer":
-    """Make a policy by name; options go to its constructor."""
+def policy_class(name: str) -> "type[Placer]":
+    """Return the class of a policy by name."""
     if name not in TABLE:
         raise unknown("policy", name, TABLE)
-    module, _, made = TABLE[name].path.partition(":")
+    module, _, named = TABLE[name].path.partition(":")
     try:
-        factory = getattr(import_module(module), made)
+        found: type[Placer] = getattr(import_module(module), named)
     except ModuleNotFoundError as error:
         raise CrannyError(f"policy {name!r} needs {error.name!r}: pip install 'cranny[exact]'") from None
+    return found
+
+
+def policy(name: str, **options: Any) -> "Placer":
+    """Make a policy by name; options go to its constructor."""
     try:
-        chosen: Placer = factory(**options)
+        chosen: Placer = policy_class(name)(**options)
     except TypeError as error:
         raise InputError(f"policy {name!r}: {error}") from None
     return chosen

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cranny.core.state import ClusterState
+from cranny.core.traffic import GIGA
 
 SECONDS_PER_HOUR = 3600.0
-GIGA = 1e9
 # A difference of two sums that is smaller than this share of them is rounding.
 ROUNDING = 1e-12
 

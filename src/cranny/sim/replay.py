@@ -13,14 +13,16 @@ from heapq import heappop, heappush
 
 from cranny.core.engine import Engine
 from cranny.core.protocol import Placer, Policy
+from cranny.core.queue import Slowdown
 from cranny.core.state import ClusterState
+from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
+from cranny.model.number import not_negative, seconds
 from cranny.model.plan import Action, Move, Start, Stop
 from cranny.sim.metrics import Metrics
-from cranny.sim.network import Network, isolated
 
 PROGRESS_EVERY = 2048
 
@@ -39,6 +41,7 @@ class Work:
     slowdown: float = 1.0
     run: int = 0
     stops: int = 0
+    reason: str = ""  # why it never finished
     held: Held = field(default=None)  # type: ignore[arg-type]  # known once it runs
     first_note: int = 0
     cross_bytes: float = 0.0
@@ -68,7 +71,7 @@ class Replay:
         cluster: Cluster,
         policy: Policy,
         *,
-        network: Network = isolated,
+        network: Slowdown = isolated,
         machine_events: Iterable[tuple[float, Event]] = (),
         checkpoint_s: float = 1800.0,
     ) -> None:
@@ -77,13 +80,15 @@ class Replay:
         self.metrics = Metrics(self.state)
         self.log = Log()
         self._network = network
-        self._checkpoint_s = checkpoint_s
-        self._machine_events = sorted(machine_events, key=lambda timed: timed[0], reverse=True)
+        self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
+        events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
+        self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
         self._work: dict[str, Work] = {}
         self._ends: list[tuple[float, int, Work, int]] = []  # a heap
         self._serial = 0
         self._capacity = _capacity(cluster)
         self._empty = ClusterState(cluster).snapshot()
+        self._possible: dict[tuple[object, ...], bool] = {}  # whether jobs alike fit the empty cluster
 
     def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> None:
         """Replay jobs in the order of their submission until all are done."""
@@ -162,13 +167,14 @@ class Replay:
             elif isinstance(action, Move):
                 work = self._work[action.job_id]
                 self._stop(work, now_s, lost=False)
+                work.stops -= 1  # nobody made it wait
                 self._start(work, now_s)
 
     def _start(self, work: Work, now_s: float) -> None:
         running = self.state.find(work.job.id)
         cost = running.communication
         work.start_s = now_s
-        work.slowdown = slowdown = self._network(running) if cost.comm_s else 1.0
+        work.slowdown = slowdown = self._network(work.job, cost) if cost.comm_s else 1.0
         work.run += 1
         if work.first_start_s is None:
             work.first_start_s = now_s
@@ -204,7 +210,12 @@ class Replay:
     def _refuse_impossible(self, job: Job, now_s: float) -> None:
         """Leave out a job that would not be placed on the empty cluster: it would block the others for good."""
         placer: Placer | None = getattr(self.engine.policy, "placer", None)
-        if placer is not None and placer.place(job, self._empty) is None:
+        if placer is None:
+            return
+        alike = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, job.tenant)
+        if alike not in self._possible:
+            self._possible[alike] = placer.place(job, self._empty) is not None
+        if not self._possible[alike]:
             self._leave_out(job, placer.why_wait(job, self._empty), now_s)
 
     def _drop_impossible(self, now_s: float) -> None:
@@ -212,7 +223,13 @@ class Replay:
         queue = self.engine.queue
         while queue and not self.state.running_jobs and not self._machine_events:
             job = queue[0].job
-            self._leave_out(job, self.engine.why_wait(job.id, now_s), now_s)
+            work, reason = self._work[job.id], self.engine.why_wait(job.id, now_s)
+            if work.first_start_s is None and self.state.all_up:
+                self._leave_out(job, reason, now_s)
+            else:  # with the machines that are gone for good it could go on
+                work.reason = f"waits for machines that do not come back: {reason}"
+                self.log.unfinished.append(self._work.pop(job.id))
+                self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
 
     def _leave_out(self, job: Job, reason: str, now_s: float) -> None:
         self.log.left_out.append((job, f"does not fit the empty cluster: {reason}"))

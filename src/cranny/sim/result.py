@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from cranny.core.traffic import GIGA
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
-from cranny.sim.metrics import GIGA, SECONDS_PER_HOUR, Column, OverNotes, time_means
+from cranny.sim.metrics import SECONDS_PER_HOUR, Column, OverNotes, time_means
 from cranny.sim.replay import Log, Replay
 
 TIMELINE = (
@@ -108,6 +109,7 @@ def _jobs(log: Log) -> pl.DataFrame:
     start_s = _seconds([*(work.first_start_s for work in works), *none])
     finish_s = _seconds([*(work.finish_s for work in log.done), *[None] * (len(jobs) - len(log.done))])
     status = ["done"] * len(log.done) + ["unfinished"] * len(log.unfinished) + ["left out"] * len(left_out)
+    reasons = [*(work.reason or None for work in works), *(reason for _, reason in log.left_out)]
     return pl.DataFrame(
         {
             "job_id": [job.id for job in jobs],
@@ -125,7 +127,7 @@ def _jobs(log: Log) -> pl.DataFrame:
             "cross_traffic_gb": pl.Series([*(work.cross_bytes / GIGA for work in works), *none], dtype=pl.Float64),
             "restarts": pl.Series([*(work.stops for work in works), *none], dtype=pl.Int32),
             "status": status,
-            "reason": pl.Series([*[None] * len(works), *(reason for _, reason in log.left_out)], dtype=pl.String),
+            "reason": pl.Series(reasons, dtype=pl.String),
         }
     )
 

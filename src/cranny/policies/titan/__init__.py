@@ -23,7 +23,7 @@ must pass within `phase_budget_s`. One second, the default, is the paper's inequ
 
 from collections.abc import Iterator, Sequence
 
-from cranny.core.machine_set import FreeMachines, lowest
+from cranny.core.machine_set import FreeMachines, lowest, within
 from cranny.core.packing import Fewest, fewest, fewest_with
 from cranny.core.partition import split
 from cranny.core.protocol import lacks_gpus
@@ -172,7 +172,7 @@ def _map(job: Job, view: Snapshot, offer: FreeMachines, least: Fewest) -> tuple[
 def _close_by(group: int, near: Sequence[tuple[int, int]]) -> int:
     """Return a machine of a set, below the nearest of these switches that has one."""
     for first, past in near:
-        below = group >> first & (1 << past - first) - 1
+        below = within(group, first, past)
         if below:
-            return first + lowest(below)
+            return lowest(below)
     return lowest(group)

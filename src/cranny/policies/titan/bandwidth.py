@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, footprint
+from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, footprint, parts
+from cranny.model.collective import Pattern
 from cranny.model.job import Job
+
+Patterns = tuple[tuple[Pattern, float], ...]  # each with the bytes of its K
 
 # Loads within rounding of the limit are within it.
 SLACK = 1 + 1e-9
@@ -22,9 +25,12 @@ class Bandwidth:
 
     def need_gbps(self, job: Job) -> float:
         """Return the rate that one pair of ranks needs in the job's smallest phase: no split needs less."""
-        graph = exchange_graph(job)
-        smallest = min((phase.share for phase in graph.phases), default=0.0)
-        return smallest * job.profile.grad_bytes * BITS_PER_BYTE / GIGA / self.phase_budget_s
+        if job.collective == "hierarchical":  # its pairs depend on the placement, but a ring's are smallest
+            patterns: Patterns = ((exchange_graph(job), job.profile.grad_bytes),)
+        else:
+            patterns = parts(job, ())
+        smallest = min((phase.share * k for what, k in patterns for phase in what.phases), default=0.0)
+        return smallest * BITS_PER_BYTE / GIGA / self.phase_budget_s
 
     def blocked_link(self, job: Job, view: Snapshot, machines: tuple[int, ...]) -> int | None:
         """Return a link that the placement would overload in some phase, or None if it honours the constraint."""
