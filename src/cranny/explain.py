@@ -1,6 +1,6 @@
 """Why a job of a trace waited, and why it was placed where it was."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
+from cranny.model.profile import ModelProfile
 from cranny.policies import TABLE
 from cranny.sim.network import network as network_model
 from cranny.sim.replay import Replay
@@ -91,16 +92,18 @@ def explain(
     *,
     order: str | None = None,
     collective: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    profiles: Mapping[str, ModelProfile] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Story:
     """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
     story = Story(job_id, policy)
-    queued = in_order(with_seed(policy, seed), order or TABLE[policy].order, network_model(network))
+    queued = in_order(with_seed(policy, seed, options), order or TABLE[policy].order, network_model(network))
     replay = Replay(cluster, _Watch(queued, story), network=network_model(network))
 
     def until_placed() -> Iterator[Job]:
         found = False
-        for job in trace.jobs(seed, collective):
+        for job in trace.jobs(seed, collective, profiles=profiles):
             if story.placement is not None:
                 return
             if job.id == job_id:

@@ -21,6 +21,8 @@ def explain(
     network: options.NetworkOption = "isolated",
     collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
+    profiles: options.ProfilesOption = None,
+    policy_options: options.SettingsOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Replay a trace up to one job and say why it waited and why it was placed where it was.
@@ -31,10 +33,21 @@ def explain(
 
     options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
-    jobs_in = options.read_or_generate(trace, built, jobs, load, seed)
+    models = options.read_profiles(profiles)
+    jobs_in = options.read_or_generate(trace, built, jobs, load, seed, models)
     with progress(policy, len(jobs_in)) as tick:
         story = run(
-            built, jobs_in, job_id, policy, network, seed, order=order, collective=collective, progress=tick
+            built,
+            jobs_in,
+            job_id,
+            policy,
+            network,
+            seed,
+            order=order,
+            collective=collective,
+            options=options.read_settings(policy_options),
+            profiles=models,
+            progress=tick,
         )
     if as_json:
         print_json(story.facts())

@@ -27,6 +27,7 @@ def place(
     model: Annotated[str, typer.Option("--model", "-m", help="A model of the profile library.")] = "resnet50",
     collective: Annotated[str, typer.Option("--collective", help="How the workers talk.")] = "halving-doubling",
     seed: options.SeedOption = 0,
+    profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Place one job and say why it goes there, or why it must wait.
@@ -39,7 +40,7 @@ def place(
 
     names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
-    job = Job(id="new", gpus=gpus, model=model, collective=collective)
+    job = Job(id="new", gpus=gpus, model=options.read_profiles(profiles)[model], collective=collective)
     if gpus > built.gpus:
         raise InputError(f"--gpus: the job needs {gpus} GPUs, the cluster has {built.gpus}")
     state = with_free(built, free)

@@ -60,7 +60,7 @@ def simulate(
             profiles=models,
             price_per_gpu_hour=price,
             progress=tick,
-            command=_command(),
+            command=command_line(),
         )
     if save is not None:
         result.save(save)
@@ -108,7 +108,7 @@ def compare(
         "collective": collective,
         "profiles": models,
         "price_per_gpu_hour": price,
-        "command": _command(),
+        "command": command_line(),
     }
     with progress("comparing", len(names)) as tick:
         results = run(built, jobs_in, names, processes=processes, progress=tick, **settings)
@@ -148,6 +148,6 @@ def _left_out(results: "Sequence[Result]") -> list[str]:
     return lines
 
 
-def _command() -> str:
+def command_line() -> str:
     """Return the command line that reproduces this run."""
     return shlex.join(["cranny", *sys.argv[1:]])
