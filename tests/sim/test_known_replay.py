@@ -5,7 +5,7 @@ import pytest
 import cranny
 from cranny.api import simulate
 
-# Mean of used machines at arrivals when Titan's Microsoft trace is replayed with nothing added to the durations, as
+# Mean of used machines at arrivals when Titan's Microsoft trace is replayed with nothing added to durations, as
 # first worked out by an independent prototype. Titan's paper has 174, and 334 for what is `consolidate-idle` here.
 KNOWN = {"titan": (158.0, 0.5), "best-fit": (155.6, 0.05), "consolidate-idle": (329.3, 3.0)}
 
