@@ -42,7 +42,7 @@ class Work:
     run: int = 0
     stops: int = 0
     reason: str = ""  # why it never finished
-    held: Held = field(default=None)  # type: ignore[arg-type]  # known once it runs
+    held: Held | None = None  # known once it runs
     first_note: int = 0
     cross_bytes: float = 0.0
 
@@ -199,7 +199,7 @@ class Replay:
             work,
             work.start_s,
             now_s,
-            work.held,
+            work.held or {},
             work.left_s,
             work.slowdown,
             work.first_note,
