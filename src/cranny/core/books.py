@@ -175,19 +175,23 @@ class Books:
             self.slots[machine] = after = before ^ gpus
             taken = sign * gpus.bit_count()
             self.held_gpus += taken
-            self.idle_units -= taken * self._share[machine]
+            units = -taken * self._share[machine]
+            left_set = joined_set = self.in_use
             if before == full:
                 self.used_machines += 1
-                self.idle_units += self._unit
+                units += self._unit
+                left_set = self.idle
             elif after == full:
                 self.used_machines -= 1
-                self.idle_units -= self._unit
+                units -= self._unit
+                joined_set = self.idle
+            self.idle_units += units
             if not self.down or self.is_up(machine):
                 # The machine leaves the set of its kind and joins another.
                 free, bit = self.free[machine], 1 << machine
                 self.free[machine] = left = free - taken
-                (self.idle if before == full else self.in_use)[free] ^= bit
-                (self.idle if after == full else self.in_use)[left] ^= bit
+                left_set[free] ^= bit
+                joined_set[left] ^= bit
         if running.placement.spare:
             self.idle_units += sign * sum(self._share[machine] for machine in running.placement.spare)
         if running.communication.link_gbps:

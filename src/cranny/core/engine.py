@@ -93,7 +93,7 @@ class Engine:
 
     def submit(self, job: Job, now_s: float) -> Sequence[Action]:
         """Take in a job that asks to run."""
-        if job.id in self.state or self.queue.has(job.id):
+        if job.id in self.state or (self.queue and self.queue.has(job.id)):
             raise InputError(f"job id {job.id!r} is already taken")
         if self._placer is not None and not self.queue:
             # Whatever the order, a job that comes to an empty queue is the first: it need not wait to be asked.

@@ -101,6 +101,11 @@ class Snapshot:
         """Return what running jobs leave of a link."""
         return max(0.0, self.cluster.uplink_gbps[link] - self._books.link_use_gbps[link])
 
+    def least_free_gbps(self, links: Sequence[int]) -> float:
+        """Return what running jobs leave of the fullest of some links."""
+        capacity, use = self.cluster.uplink_gbps, self._books.link_use_gbps
+        return max(0.0, min([capacity[link] - use[link] for link in links]))
+
     def link_use_gbps(self, link: int) -> float:
         """Return the mean rate that running jobs put on a link."""
         return self._books.link_use_gbps[link]

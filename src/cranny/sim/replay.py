@@ -141,10 +141,11 @@ class Replay:
         if actions:
             self._carry_out(actions, now_s)
         queue = self.engine.queue
-        if queue and queue.has(job.id):
-            self._refuse_impossible(job, now_s)
-        if queue and not self.state.running_jobs:
-            self._drop_impossible(now_s)
+        if queue:
+            if queue.has(job.id):
+                self._refuse_impossible(job, now_s)
+            if not self.state.running_jobs:
+                self._drop_impossible(now_s)
         self.metrics.note(now_s, 1, len(queue))
 
     def _finish(self, work: Work, now_s: float) -> None:

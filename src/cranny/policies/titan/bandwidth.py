@@ -39,7 +39,7 @@ class Bandwidth:
         distinct, links, costs = footprint(view.cluster, job, machines)
         # Most placements are far from any limit: compare the largest peak with the narrowest link first.
         most = max([each.peak * k_bytes for each, k_bytes in costs])
-        if most <= self.limit_bytes(min(map(view.link_free_gbps, links))):
+        if most <= self.limit_bytes(view.least_free_gbps(links)):
             return None
         for each, k_bytes in costs:
             for i, j, share in each.peaks:
