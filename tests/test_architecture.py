@@ -64,11 +64,3 @@ def test_every_policy_names_its_paper(name: str) -> None:
         assert "textbook" in text or "yardstick" in text
         return
     assert f"{paper[1]} 20{paper[2]}" in text
-
-
-def test_no_module_names_a_folder_of_somebodys_machine() -> None:
-    for module in MODULES:
-        text = module.read_text(encoding="utf-8")
-        assert "/home/" not in text
-        assert "/work/" not in text
-        assert "/root/" not in text
