@@ -70,7 +70,8 @@ def simulate(
     else:
         jobs, trace_name, notes = _distinct(trace), "jobs given in Python", []
     not_negative(price_per_gpu_hour, "price_per_gpu_hour")
-    name, chosen, order = _chosen(policy, order, options, seed, network_model(network))
+    slowdown = network_model(network)
+    name, chosen, order = choose(policy, order, options, seed, slowdown)
     events = list(machine_events)
     settings: dict[str, Any] = {
         "policy": name,
@@ -94,7 +95,7 @@ def simulate(
             Replay(
                 cluster,
                 chosen,
-                network=network_model(network),
+                network=slowdown,
                 machine_events=events,
                 checkpoint_s=checkpoint_s,
             ),
@@ -104,7 +105,7 @@ def simulate(
         )
 
 
-def _chosen(
+def choose(
     policy: str | Placer | Policy,
     order: str | None,
     options: Mapping[str, Any] | None,
@@ -115,11 +116,11 @@ def _chosen(
     if isinstance(policy, str):
         placer = with_seed(policy, seed, options)
         order = order or TABLE[policy].order
-        return policy, in_order(placer, order, slowdown), order
+        return policy, _in_order(placer, order, slowdown), order
     if options:
         raise InputError("options are for a policy that is given by name; this one is made already")
     if not isinstance(policy, Queued):
-        return type(policy).__name__, in_order(policy, order or "fifo", slowdown), order or "fifo"
+        return type(policy).__name__, _in_order(policy, order or "fifo", slowdown), order or "fifo"
     if order not in (None, policy.order):
         raise InputError(f"the policy has its own order, {policy.order!r}; order={order!r} cannot be kept")
     return type(policy.placer).__name__, policy, policy.order
@@ -164,7 +165,7 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
     return make_policy(name, **given)
 
 
-def in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
+def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
     """Turn a placer and a queue order into a policy; leave a policy as it is."""
     return Queued(chosen, order, slowdown) if isinstance(chosen, Placer) else chosen
 

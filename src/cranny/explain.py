@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from cranny.api import in_order, with_seed
+from cranny.api import choose
 from cranny.core.protocol import Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
@@ -14,7 +14,6 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
 from cranny.model.profile import ModelProfile
-from cranny.policies import TABLE
 from cranny.sim.network import network as network_model
 from cranny.sim.replay import Replay
 from cranny.workload.trace import Trace
@@ -98,8 +97,9 @@ def explain(
 ) -> Story:
     """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
     story = Story(job_id, policy)
-    queued = in_order(with_seed(policy, seed, options), order or TABLE[policy].order, network_model(network))
-    replay = Replay(cluster, _Watch(queued, story), network=network_model(network))
+    slowdown = network_model(network)
+    _, chosen, _ = choose(policy, order, options, seed, slowdown)
+    replay = Replay(cluster, _Watch(chosen, story), network=slowdown)
 
     def until_placed() -> Iterator[Job]:
         found = False

@@ -93,12 +93,7 @@ def check_folder(folder: Path | None, option: str) -> None:
 
 def read_profiles(path: Path | None) -> "ProfileLibrary":
     """Return the built-in models, and those of a file if one is given."""
-    if path is None:
-        return library()
-    try:
-        return library().with_file(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    return library() if path is None else library().with_file(path)
 
 
 def read_settings(settings: list[str] | None) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Engine:
         self.state = state
         self.policy = policy
         self.queue = Queue(policy)
-        self._placer = policy.placer if isinstance(policy, Queued) else None
+        self._queued = policy if isinstance(policy, Queued) else None
 
     def handle(self, event: Event, now_s: float) -> Sequence[Action]:
         """Take in an event; return what is to be carried out, in order."""
@@ -95,9 +95,9 @@ class Engine:
         """Take in a job that asks to run."""
         if job.id in self.state or (self.queue and self.queue.has(job.id)):
             raise InputError(f"job id {job.id!r} is already taken")
-        if self._placer is not None and not self.queue:
+        if self._queued is not None and not self.queue:
             # Whatever the order, a job that comes to an empty queue is the first: it need not wait to be asked.
-            placement = self._placer.place(job, self.state.snapshot(now_s))
+            placement = self._queued.place_first(job, self.state.snapshot(now_s))
             if placement is not None:
                 self.state.place(job, placement, now_s)
                 return (Start(job, placement),)
@@ -125,7 +125,7 @@ class Engine:
         """Commit plan after plan until the policy has nothing more to do."""
         actions: list[Action] = []
         # A placer has nothing to do when nobody waits; a policy may move or shift running jobs all the same.
-        while self.queue or self._placer is None:
+        while self.queue or self._queued is None:
             # The snapshot must not outlive the decision, or committing would have to copy the books.
             plan = self.policy.plan(self.state.snapshot(now_s, self.queue))
             if not plan.actions:

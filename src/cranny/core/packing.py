@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from cranny.model.cluster import Cluster
+
 
 class Fewest(NamedTuple):
     """Fewest idle machines opened (O1) and, with those, fewest machines used at all (O2)."""
@@ -34,11 +36,7 @@ def fewest(gpus: int, in_use_count: tuple[int, ...], idle_count: tuple[int, ...]
     the largest first needs the fewest.
     """
     missing = gpus - sum(size * count for size, count in enumerate(in_use_count))
-    idle_sizes = largest_first(missing, idle_count)
-    if sum(idle_sizes) < missing:
-        return None
-    in_use_sizes = largest_first(gpus - sum(idle_sizes), in_use_count)
-    return Fewest(len(idle_sizes), len(idle_sizes) + len(in_use_sizes), (*idle_sizes, *in_use_sizes))
+    return fewest_with(len(largest_first(missing, idle_count)), gpus, in_use_count, idle_count)
 
 
 def fewest_with(idle: int, gpus: int, in_use_count: Sequence[int], idle_count: Sequence[int]) -> Fewest | None:
@@ -48,3 +46,10 @@ def fewest_with(idle: int, gpus: int, in_use_count: Sequence[int], idle_count: S
     if len(opened) < idle or sum(opened) + sum(others) < gpus:
         return None
     return Fewest(idle, idle + len(others), (*opened, *others))
+
+
+@lru_cache(maxsize=4096)
+def machines_when_empty(gpus: int, cluster: Cluster, gpu_type: str | None) -> int:
+    """Return how many machines a job takes in an empty cluster."""
+    sizes = [machine.gpus for machine in cluster.machines if gpu_type in (None, machine.gpu_type)]
+    return len(largest_first(gpus, [sizes.count(size) for size in range(max(sizes, default=0) + 1)]))

@@ -59,18 +59,25 @@ class Queued:
             return Plan(view.version)
         first = view.waiting[0]
         job = first.job
-        stuck, version = self._stuck
-        if stuck is not job or version != view.version:
-            placement = self.placer.place(job, view)
-            if placement is not None:
-                return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
-            self._stuck = (job, view.version)
-            self._retry_s = view.now_s
+        placement = self.place_first(job, view)
+        if placement is not None:
+            return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
         if self.order == "las":
             return (self._preempt(view) if view.now_s >= self._retry_s else None) or self._walk_on(view)
         if self.order == "backfill":
             return self._backfill(view)
         return Plan(view.version)
+
+    def place_first(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place the first job of the queue; one that did not fit is not tried again before something changes."""
+        stuck, version = self._stuck
+        if stuck is job and version == view.version:
+            return None
+        placement = self.placer.place(job, view)
+        if placement is None:
+            self._stuck = (job, view.version)
+            self._retry_s = view.now_s
+        return placement
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say why a job must wait: for itself, or for the first of the queue."""

@@ -94,8 +94,7 @@ class Snapshot:
         """Return the machines that may be given to a job: those with its type of GPU, if it names one."""
         if job.gpu_type is None:
             return self.machines
-        of_type = (i for i, machine in enumerate(self.cluster.machines) if machine.gpu_type == job.gpu_type)
-        return self.machines.only(mask_of(of_type))
+        return self.machines.only(self.cluster.machines_with.get(job.gpu_type, 0))
 
     def link_free_gbps(self, link: int) -> float:
         """Return what running jobs leave of a link."""
@@ -138,8 +137,7 @@ class Snapshot:
         note: str = "",
     ) -> Placement:
         """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
-        offer = self.machines if job.gpu_type is None else self.offer(job)
-        return Placement.made(machines, spare, gpus, Seen(job, self.cluster, offer, note))
+        return Placement.made(machines, spare, gpus, Seen(job, self.cluster, self.offer(job), note))
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""

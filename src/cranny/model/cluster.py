@@ -156,9 +156,27 @@ class Cluster:
         return tuple(number.setdefault(node, len(number)) for node in self.parent[: len(self.machines)])
 
     @cached_property
+    def _racks(self) -> tuple[int, ...]:
+        """The switches that `rack_of` counts."""
+        return tuple(dict.fromkeys(self.parent[: len(self.machines)]))
+
+    @cached_property
     def rack_names(self) -> tuple[str, ...]:
         """Names of the racks that `rack_of` counts."""
-        return tuple(self.node_names[node] for node in dict.fromkeys(self.parent[: len(self.machines)]))
+        return tuple(self.node_names[rack] for rack in self._racks)
+
+    @cached_property
+    def rack_spans(self) -> tuple[tuple[int, int], ...]:
+        """First machine and one past the last below each of the racks that `rack_of` counts."""
+        return tuple(self.spans[rack] for rack in self._racks)
+
+    @cached_property
+    def machines_with(self) -> dict[str, int]:
+        """The machines with each type of GPU, as sets."""
+        sets: dict[str, int] = {}
+        for index, machine in enumerate(self.machines):
+            sets[machine.gpu_type] = sets.get(machine.gpu_type, 0) | 1 << index
+        return sets
 
     @cached_property
     def share_unit(self) -> int:

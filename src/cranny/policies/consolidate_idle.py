@@ -5,13 +5,10 @@ ICNP 2024, Sec. II-B and Fig. 1(b). Replaying the paper's trace shows that its b
 first (334 machines used in the paper); true best fit is far tighter.
 """
 
-from functools import lru_cache
-
 from cranny.core.machine_set import lowest
-from cranny.core.packing import largest_first
+from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
-from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
@@ -24,7 +21,7 @@ class ConsolidateIdle:
         offer = view.offer(job)
         idle, in_use = list(offer.idle), list(offer.in_use)
         ranks: list[int] = []
-        for _ in range(_fewest(job.gpus, view.cluster, job.gpu_type)):
+        for _ in range(machines_when_empty(job.gpus, view.cluster, job.gpu_type)):
             left = job.gpus - len(ranks)
             if not left:
                 break
@@ -39,16 +36,9 @@ class ConsolidateIdle:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that the free GPUs are on too many machines, if that is why."""
-        fewest = _fewest(job.gpus, view.cluster, job.gpu_type)
+        fewest = machines_when_empty(job.gpus, view.cluster, job.gpu_type)
         on = f"{fewest} machine{'s' * (fewest > 1)}"
         idle = sum(view.offer(job).idle_count)
         return lacks_gpus(job, view) or (
             f"wants {job.gpus} GPUs on {on}: only {idle} idle, and the free GPUs are scattered"
         )
-
-
-@lru_cache(maxsize=4096)
-def _fewest(gpus: int, cluster: Cluster, gpu_type: str | None) -> int:
-    """Return how many machines a job takes in an empty cluster."""
-    sizes = [machine.gpus for machine in cluster.machines if gpu_type in (None, machine.gpu_type)]
-    return len(largest_first(gpus, [sizes.count(size) for size in range(max(sizes, default=0) + 1)]))

@@ -270,17 +270,11 @@ def _largest(cluster: Cluster, gpu_type: str | None) -> int:
     return max((size for size, other in _kinds(cluster) if gpu_type in (None, other)), default=1)
 
 
-@lru_cache(maxsize=16)
-def _racks(cluster: Cluster) -> tuple[tuple[int, int], ...]:
-    """Return the machines of each rack, from a first to before a last."""
-    return tuple(cluster.spans[node] for node in dict.fromkeys(cluster.parent[: len(cluster.machines)]))
-
-
 def _outside_idle_racks(cluster: Cluster, machines: int, idle: int) -> int:
     """Return the lowest of these machines whose rack is not wholly idle, else the lowest of all."""
     rest = machines
     while rest:
-        first, past = _racks(cluster)[cluster.rack_of[lowest(rest)]]
+        first, past = cluster.rack_spans[cluster.rack_of[lowest(rest)]]
         if within(idle, first, past).bit_count() < past - first:
             return lowest(rest)
         rest = rest >> past << past
@@ -290,7 +284,7 @@ def _outside_idle_racks(cluster: Cluster, machines: int, idle: int) -> int:
 def _in_few_racks(cluster: Cluster, machines: int, count: int) -> list[int]:
     """Choose so many of the machines: in the rack with the fewest that has enough, else in few racks."""
     racks: list[int] = []
-    for first, past in _racks(cluster):
+    for first, past in cluster.rack_spans:
         racks.append(within(machines, first, past))
         if racks[-1].bit_count() == count:
             return list(members(racks[-1]))
@@ -305,5 +299,5 @@ def _in_few_racks(cluster: Cluster, machines: int, count: int) -> list[int]:
 
 def _below_same_racks(cluster: Cluster, machines: list[int]) -> int:
     """Return all machines in the racks of these."""
-    spans = {_racks(cluster)[cluster.rack_of[machine]] for machine in machines}
+    spans = {cluster.rack_spans[cluster.rack_of[machine]] for machine in machines}
     return reduce(or_, (within(-1, first, past) for first, past in spans), 0)

@@ -18,13 +18,11 @@ with a linear classifier. We know the gradient buckets of each model, and take a
 """
 
 import math
-from collections import Counter
-from functools import lru_cache
 
 from cranny.core.machine_set import lowest, members
+from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
-from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -53,28 +51,9 @@ class Tiresias:
         short = lacks_gpus(job, view)
         if short is not None or job.profile.skew <= self.skew_limit:
             return short or "nothing holds it up"
-        count = _fewest_machines(job, view)
+        count = machines_when_empty(job.gpus, view.cluster, job.gpu_type)
         where = "one machine" if count == 1 else f"{count} machines"
         return f"must be consolidated: {job.gpus} GPUs on {where}; the free GPUs are on more"
-
-
-@lru_cache(maxsize=16)
-def _sizes(cluster: Cluster, gpu_type: str | None) -> tuple[tuple[int, int], ...]:
-    """Count the machines of each size, the largest first."""
-    sizes = Counter(machine.gpus for machine in cluster.machines if gpu_type in (None, machine.gpu_type))
-    return tuple(sorted(sizes.items(), reverse=True))
-
-
-def _fewest_machines(job: Job, view: Snapshot) -> int:
-    """Return how many machines the job would need in an empty cluster."""
-    left, machines = job.gpus, 0
-    for size, count in _sizes(view.cluster, job.gpu_type):
-        take = min(count, -(-left // size))
-        left -= take * size
-        machines += take
-        if left <= 0:
-            break
-    return machines
 
 
 def _consolidated(job: Job, view: Snapshot) -> list[int]:
@@ -82,7 +61,7 @@ def _consolidated(job: Job, view: Snapshot) -> list[int]:
     offer = view.offer(job)
     groups = [in_use | idle for in_use, idle in zip(offer.in_use, offer.idle, strict=True)]
     ranks: list[int] = []
-    for _ in range(_fewest_machines(job, view)):
+    for _ in range(machines_when_empty(job.gpus, view.cluster, job.gpu_type)):
         left = job.gpus - len(ranks)
         tightest = (free for free in range(left, len(groups)) if groups[free])
         roomiest = (free for free in range(min(left, len(groups)) - 1, 0, -1) if groups[free])

@@ -29,7 +29,6 @@ from cranny.core.partition import split
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
-from cranny.model.cluster import mask_of
 from cranny.model.job import Job
 from cranny.model.number import positive, whole
 from cranny.model.placement import Placement
@@ -50,7 +49,7 @@ class Titan:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
-        offer = view.machines if job.gpu_type is None else view.offer(job)
+        offer = view.offer(job)
         tight = _tightest(offer.in_use, job.gpus)
         if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
             return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
@@ -118,9 +117,8 @@ class Titan:
 
 def _racks(job: Job, view: Snapshot, offer: FreeMachines) -> Iterator[FreeMachines]:
     """Yield the racks that could hold the whole job, those with the most non-idle GPUs free first."""
-    cluster = view.cluster
-    spans = [cluster.spans[rack] for rack in dict.fromkeys(cluster.parent[: len(cluster.machines)])]
-    roomy = [offer.only(mask_of(range(*span))) for span in spans if view.free_between(*span) >= job.gpus]
+    spans = [span for span in view.cluster.rack_spans if view.free_between(*span) >= job.gpus]
+    roomy = [offer.only(within(-1, *span)) for span in spans]
     roomy = [rack for rack in roomy if rack.gpus >= job.gpus]
     yield from sorted(roomy, key=lambda rack: (-rack.gpus_in_use, rack.gpus))[:RACKS_TRIED]
 
