@@ -23,6 +23,7 @@ from cranny.policies import policy as make_policy
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
 from cranny.sim.network import network as network_model
+from cranny.sim.record import LEFT_OUT
 from cranny.sim.replay import Replay, no_collector
 from cranny.version import VERSION
 from cranny.workload.trace import Trace
@@ -146,12 +147,12 @@ def _replayed(
     replay: Replay, jobs: Iterable[Job], settings: Mapping[str, Any], progress: Callable[[int], None] | None
 ) -> Result:
     """Run a replay and collect what it found."""
-    replay.run(jobs, progress)
-    if not replay.log.done and not replay.log.unfinished:
-        reasons = [reason for _, reason in replay.log.left_out]
+    record = replay.run(jobs, progress)
+    if (record.jobs["status"] == LEFT_OUT).all():
+        reasons = record.jobs["reason"].drop_nulls()
         name = settings["trace"]
-        raise InputError(f"no job of {name} can run: {reasons[0]}" if reasons else f"{name}: no jobs")
-    return Result.of(replay, settings, settings["price_per_gpu_hour"])
+        raise InputError(f"no job of {name} can run: {reasons[0]}" if len(reasons) else f"{name}: no jobs")
+    return Result.of(replay.state.cluster, record, settings, settings["price_per_gpu_hour"])
 
 
 def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) -> Placer:

@@ -10,7 +10,7 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.profile import library
-from cranny.workload import trace as trace_module
+from cranny.workload import jobs as jobs_module
 from cranny.workload.read import read_trace
 from cranny.workload.trace import NOT_DRAWN, Trace
 
@@ -54,7 +54,7 @@ def test_jobs_without_a_model_get_one_by_seed_whatever_the_chunk(monkeypatch: py
     trace = Trace("many", frame)
     models = [job.model for job in trace.jobs(seed=3)]
     assert set(models) == set(library()) - NOT_DRAWN
-    monkeypatch.setattr(trace_module, "CHUNK", 7)
+    monkeypatch.setattr(jobs_module, "CHUNK", 7)
     assert [job.model for job in trace.jobs(seed=3)] == models
     assert [job.model for job in trace.jobs(seed=4)] != models
 

@@ -11,37 +11,23 @@ The event loop only notes a few numbers at each event; everything else is worked
 from array import array
 from collections.abc import Mapping
 from struct import Struct
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from cranny.core.state import ClusterState
 from cranny.core.traffic import GIGA
+from cranny.sim.record import NOTED, Floats, Record, Stretches
 
 SECONDS_PER_HOUR = 3600.0
 # A difference of two sums that is smaller than this share of them is rounding.
 ROUNDING = 1e-12
 
-Column = npt.NDArray[np.float64]
-
-# What is noted after each event; the last five are `ClusterState.totals`.
-NOTED = (
-    "time_s",
-    "arrival",  # 1 for an arrival, 0 for anything else
-    "waiting_jobs",
-    "used_machines",
-    "idle_units",
-    "cross_bytes",
-    "held_gpus",
-    "running_jobs",
-)
-
+# The last five noted values are `ClusterState.totals`.
 _PACK = Struct(f"{len(NOTED)}d").pack  # half the time of extending the array by a tuple
 
 
 class Metrics:
-    """Notes of the state after each event, and what follows from them."""
+    """Notes of the state after each event."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -53,52 +39,47 @@ class Metrics:
         self.notes += 1
         self._noted.frombytes(_PACK(now_s, arrival, waiting_jobs, *self._state.totals()))
 
-    def columns(self, prices: "OverNotes", durations_s: "OverNotes") -> dict[str, Column]:
-        """Return what was measured after each event, in columns.
-
-        `prices` and `durations_s` are those of each stretch that a job ran, and the notes taken in it.
-        """
-        noted = np.frombuffer(self._noted, dtype=np.float64).reshape(-1, len(NOTED))
-        time_s, arrival, waiting, used, idle_units, cross_bytes, held, running = noted.T
-        span_s = np.diff(time_s, prepend=time_s[:1])
-        used_before = np.concatenate([[0.0], used[:-1]])
-        price = prices.summed(self.notes)
-        machine_hours = used * durations_s.summed(self.notes) / SECONDS_PER_HOUR
-        busy = (used > 0) & (machine_hours > 0)
-        profit_rate = np.divide(running * price, machine_hours, out=np.zeros_like(used), where=busy)
-        unit = self._state.cluster.share_unit
-        return {
-            "time_s": time_s,
-            "arrival": arrival,
-            "used_machines": used,
-            "fragmentation": np.divide(idle_units, unit * used, out=np.zeros_like(used), where=used > 0),
-            "cross_traffic_gb": cross_bytes / GIGA,
-            "profit_rate": profit_rate,
-            "total_profit": np.cumsum(profit_rate * arrival),
-            "machine_hours": np.cumsum(used_before * span_s) / SECONDS_PER_HOUR,
-            "held_gpus": held,
-            "running_jobs": running,
-            "waiting_jobs": waiting,
-        }
+    @property
+    def noted(self) -> Floats:
+        """All notes, (notes, NOTED)."""
+        return np.frombuffer(self._noted, dtype=np.float64).reshape(-1, len(NOTED))
 
 
-class OverNotes(NamedTuple):
-    """Values that each hold from one note to before another, (stretches,) each."""
+def measured(record: Record, share_unit: int, price_per_gpu_hour: float) -> dict[str, Floats]:
+    """Return what was measured after each event, in columns."""
+    time_s, arrival, waiting, used, idle_units, cross_bytes, held, running = record.noted.T
+    span_s = np.diff(time_s, prepend=time_s[:1])
+    used_before = np.concatenate([[0.0], used[:-1]])
+    done = record.stretches
+    price = _summed(done, done.gpus * (done.nominal_s / SECONDS_PER_HOUR) * price_per_gpu_hour, len(used))
+    machine_hours = used * _summed(done, done.nominal_s * done.slowdown, len(used)) / SECONDS_PER_HOUR
+    busy = (used > 0) & (machine_hours > 0)
+    profit_rate = np.divide(running * price, machine_hours, out=np.zeros_like(used), where=busy)
+    return {
+        "time_s": time_s,
+        "arrival": arrival,
+        "used_machines": used,
+        "fragmentation": np.divide(idle_units, share_unit * used, out=np.zeros_like(used), where=used > 0),
+        "cross_traffic_gb": cross_bytes / GIGA,
+        "profit_rate": profit_rate,
+        "total_profit": np.cumsum(profit_rate * arrival),
+        "machine_hours": np.cumsum(used_before * span_s) / SECONDS_PER_HOUR,
+        "held_gpus": held,
+        "running_jobs": running,
+        "waiting_jobs": waiting,
+    }
 
-    value: Column
-    first: npt.NDArray[np.int64]
-    past: npt.NDArray[np.int64]
 
-    def summed(self, notes: int) -> Column:
-        """Return the sum of the values that hold at each note."""
-        entered = np.cumsum(np.bincount(self.first, weights=self.value, minlength=notes + 1))[:notes]
-        left = np.cumsum(np.bincount(self.past, weights=self.value, minlength=notes + 1))[:notes]
-        held = entered - left
-        held[held < ROUNDING * entered] = 0.0
-        return np.asarray(held, dtype=np.float64)
+def _summed(stretches: Stretches, value: Floats, notes: int) -> Floats:
+    """Return the sum, at each note, of a value of all stretches in which it was taken."""
+    entered = np.cumsum(np.bincount(stretches.first_note, weights=value, minlength=notes + 1))[:notes]
+    left = np.cumsum(np.bincount(stretches.past_note, weights=value, minlength=notes + 1))[:notes]
+    held = entered - left
+    held[held < ROUNDING * entered] = 0.0
+    return np.asarray(held, dtype=np.float64)
 
 
-def time_means(columns: Mapping[str, Column], gpus: int) -> dict[str, float]:
+def time_means(columns: Mapping[str, Floats], gpus: int) -> dict[str, float]:
     """Return means over time, each value weighted by how long it held."""
     time_s = columns["time_s"]
     weight = np.diff(time_s, append=time_s[-1:])

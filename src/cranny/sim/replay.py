@@ -6,9 +6,8 @@ that has come free.
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from cranny.core.engine import Engine
@@ -22,45 +21,11 @@ from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
 from cranny.model.number import not_negative, seconds
 from cranny.model.plan import Action, Move, Start, Stop
+from cranny.sim.log import Log, Work
 from cranny.sim.metrics import Metrics
+from cranny.sim.record import Record
 
 PROGRESS_EVERY = 2048
-
-Held = Mapping[int, int]  # machine -> its GPUs, as bits
-
-
-@dataclass(slots=True)
-class Work:
-    """A job's progress through the simulation."""
-
-    job: Job
-    left_s: float  # of the nominal duration
-    first_start_s: float | None = None
-    finish_s: float = math.nan
-    start_s: float = 0.0
-    slowdown: float = 1.0
-    run: int = 0
-    stops: int = 0
-    reason: str = ""  # why it never finished
-    held: Held | None = None  # known once it runs
-    first_note: int = 0
-    cross_bytes: float = 0.0
-
-
-# A stretch of time in which a job held its GPUs: the job's work, start and end, machines and their GPUs, the
-# nominal seconds to be done in it, the slowdown, and the notes of the metrics that were taken in it, from the
-# first to before another. A plain tuple, because there is one for every job.
-Stretch = tuple[Work, float, float, Held, float, float, int, int]
-
-
-@dataclass(slots=True)
-class Log:
-    """What happened, in columns: finished jobs, stretches of running, and jobs that could not run."""
-
-    done: list[Work] = field(default_factory=list)
-    runs: list[Stretch] = field(default_factory=list)
-    left_out: list[tuple[Job, str]] = field(default_factory=list)
-    unfinished: list[Work] = field(default_factory=list)
 
 
 class Replay:
@@ -90,7 +55,7 @@ class Replay:
         self._empty = ClusterState(cluster).snapshot()
         self._possible: dict[tuple[object, ...], bool] = {}  # whether jobs alike fit the empty cluster
 
-    def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> None:
+    def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> Record:
         """Replay jobs in the order of their submission until all are done."""
         last_s = 0.0
         for count, job in enumerate(jobs):
@@ -104,6 +69,7 @@ class Replay:
                 progress(count)
         self._until(math.inf)
         self.log.unfinished += self._work.values()
+        return self.log.record(self.metrics.noted)
 
     def _until(self, limit_s: float) -> None:
         """Let everything happen that happens up to `limit_s`."""

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import polars as pl
 
-from cranny.core.traffic import GIGA
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
-from cranny.sim.metrics import SECONDS_PER_HOUR, Column, OverNotes, time_means
-from cranny.sim.replay import Log, Replay
+from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
+from cranny.sim.record import DONE, LEFT_OUT, UNFINISHED, Floats, Record
 
 TIMELINE = (
     "time_s",
@@ -28,8 +26,6 @@ TIMELINE = (
     "waiting_jobs",
 )
 
-RUNS = {"job_id": pl.String, "start_s": pl.Float64, "end_s": pl.Float64, "machine": pl.Int32, "gpus": pl.UInt64}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
@@ -43,14 +39,12 @@ class Result:
     runs: pl.DataFrame
 
     @classmethod
-    def of(cls, replay: Replay, settings: Mapping[str, Any], price_per_gpu_hour: float) -> Self:
-        """Collect what a finished replay has noted."""
-        columns = replay.metrics.columns(*_prices(replay.log, price_per_gpu_hour))
-        cluster = replay.state.cluster
-        jobs = _jobs(replay.log)
+    def of(cls, cluster: Cluster, record: Record, settings: Mapping[str, Any], price_per_gpu_hour: float) -> Self:
+        """Work out what follows from the record of a replay."""
+        columns = measured(record, cluster.share_unit, price_per_gpu_hour)
         timeline = pl.DataFrame({name: columns[name] for name in TIMELINE}).filter(columns["arrival"] > 0)
-        summary = summarise(cluster, jobs, timeline, columns, price_per_gpu_hour)
-        return cls(cluster, dict(settings), summary, jobs, timeline, _runs(replay.log))
+        summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
+        return cls(cluster, dict(settings), summary, record.jobs, timeline, record.runs)
 
     def save(self, folder: str | Path) -> Path:
         """Write the result to a folder: three Parquet files and one JSON file."""
@@ -99,88 +93,23 @@ class Result:
             raise InputError(f"{at(folder)}: not a saved result: {str(error).splitlines()[0]}") from None
 
 
-def _jobs(log: Log) -> pl.DataFrame:
-    """Return a row a job: those done, then those unfinished, then those left out."""
-    works = [*log.done, *log.unfinished]
-    left_out = [job for job, _ in log.left_out]
-    jobs = [*(work.job for work in works), *left_out]
-    none = [None] * len(left_out)
-    submit_s = np.array([job.submit_s for job in jobs], dtype=float)
-    start_s = _seconds([*(work.first_start_s for work in works), *none])
-    finish_s = _seconds([*(work.finish_s for work in log.done), *[None] * (len(jobs) - len(log.done))])
-    status = ["done"] * len(log.done) + ["unfinished"] * len(log.unfinished) + ["left out"] * len(left_out)
-    reasons = [*(work.reason or None for work in works), *(reason for _, reason in log.left_out)]
-    return pl.DataFrame(
-        {
-            "job_id": [job.id for job in jobs],
-            "gpus": pl.Series([job.gpus for job in jobs], dtype=pl.Int32),
-            "model": pl.Series([job.profile.name for job in jobs], dtype=pl.String),
-            "tenant": pl.Series([job.tenant for job in jobs], dtype=pl.String),
-            "submit_s": submit_s,
-            "start_s": start_s,
-            "finish_s": finish_s,
-            "wait_s": start_s - submit_s,
-            "jct_s": finish_s - submit_s,
-            "duration_s": pl.Series([job.duration_s for job in jobs], dtype=pl.Float64),
-            "slowdown": pl.Series([*(work.slowdown for work in works), *none], dtype=pl.Float64),
-            "machines": pl.Series([*(len(work.held or ()) for work in works), *none], dtype=pl.Int32),
-            "cross_traffic_gb": pl.Series([*(work.cross_bytes / GIGA for work in works), *none], dtype=pl.Float64),
-            "restarts": pl.Series([*(work.stops for work in works), *none], dtype=pl.Int32),
-            "status": status,
-            "reason": pl.Series(reasons, dtype=pl.String),
-        }
-    )
-
-
-def _seconds(values: list[float | None]) -> pl.Series:
-    return pl.Series(values, dtype=pl.Float64)
-
-
-def _runs(log: Log) -> pl.DataFrame:
-    """Return a row for each stretch of time in which a job held GPUs of a machine."""
-    if not log.runs:
-        return pl.DataFrame(schema=RUNS)
-    works, start_s, end_s, held, *_ = zip(*log.runs, strict=True)
-    stretch = np.repeat(np.arange(len(held)), [len(each) for each in held])  # that each row belongs to
-    return pl.DataFrame(
-        {
-            "job_id": pl.Series([work.job.id for work in works]).gather(stretch),
-            "start_s": np.array(start_s)[stretch],
-            "end_s": np.array(end_s)[stretch],
-            "machine": [machine for each in held for machine in each],
-            "gpus": [gpus for each in held for gpus in each.values()],
-        },
-        schema=RUNS,
-    )
-
-
-def _prices(log: Log, price_per_gpu_hour: float) -> tuple[OverNotes, OverNotes]:
-    """Return the price of the work in each stretch, and the seconds that it takes where it is placed."""
-    works, _, _, _, nominal_s, slowdown, first, past = zip(*log.runs, strict=True) if log.runs else ((),) * 8
-    gpus = np.array([work.job.gpus for work in works], dtype=float)
-    hours = np.array(nominal_s, dtype=float) / SECONDS_PER_HOUR
-    held = np.array(first, dtype=np.int64), np.array(past, dtype=np.int64)
-    duration_s = np.array(nominal_s, dtype=float) * np.array(slowdown, dtype=float)
-    return OverNotes(gpus * hours * price_per_gpu_hour, *held), OverNotes(duration_s, *held)
-
-
 def summarise(
     cluster: Cluster,
     jobs: pl.DataFrame,
     timeline: pl.DataFrame,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, Floats],
     price_per_gpu_hour: float,
 ) -> dict[str, float]:
     """Work out the summary; `docs/metrics.md` defines each value."""
-    done = jobs.filter(pl.col("status") == "done")
+    done = jobs.filter(pl.col("status") == DONE)
     machine_hours = float(columns["machine_hours"][-1]) if len(columns["machine_hours"]) else 0.0
     delivered = _total(done["gpus"] * done["duration_s"]) / SECONDS_PER_HOUR
     mean_gpus = cluster.gpus / len(cluster.machines)
     makespan_s = _number(done["finish_s"].max()) - _number(jobs["submit_s"].min())
     return {
         "jobs_done": done.height,
-        "jobs_left_out": jobs.filter(pl.col("status") == "left out").height,
-        "jobs_unfinished": jobs.filter(pl.col("status") == "unfinished").height,
+        "jobs_left_out": jobs.filter(pl.col("status") == LEFT_OUT).height,
+        "jobs_unfinished": jobs.filter(pl.col("status") == UNFINISHED).height,
         **{f"mean_{name}": _number(timeline[name].mean()) for name in ("used_machines", "fragmentation")},
         **time_means(columns, cluster.gpus),
         "mean_jct_s": _number(done["jct_s"].mean()),

@@ -1,22 +1,21 @@
 """A trace: the jobs of a cluster in order of submission, held as columns."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
-from cranny.model.job import Job, whole
+from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
 from cranny.workload.check import REQUIRED, SCHEMA, Found, checked, typed
+from cranny.workload.jobs import Jobs
 
 DEFAULT_COLLECTIVE = "halving-doubling"
-CHUNK = 8192
 # Models that nobody trains by allreducing their whole gradient over a data-centre network, so that a job whose
 # log does not say what it trained is not taken for one: embeddings are exchanged sparsely, and models of
 # billions of parameters are sharded. They can be named, or given as `models`.
@@ -84,8 +83,8 @@ class Trace:
         collective: str | None = None,
         models: Sequence[str] | None = None,
         profiles: Mapping[str, ModelProfile] | None = None,
-    ) -> Iterator[Job]:
-        """Yield the jobs in order of submission.
+    ) -> Jobs:
+        """Return the jobs in order of submission.
 
         A job without a model gets one of `models` (all but `NOT_DRAWN` by default), each as likely; the draw
         depends on the seed and the row alone. A job without a collective gets `collective`.
@@ -103,36 +102,7 @@ class Trace:
         rng = np.random.default_rng(whole(seed, "seed", least=0, most=2**63 - 1))
         # One draw a row, needed or not: a job's model does not change when another job names its own.
         draws = rng.integers(len(drawn_from), size=len(self), dtype=np.uint32)
-        return self._jobs(draws, drawn_from, default, known)
-
-    def _jobs(
-        self,
-        draws: np.ndarray[tuple[int], np.dtype[np.uint32]],
-        drawn_from: list[str],
-        collective: str,
-        profiles: Mapping[str, ModelProfile],
-    ) -> Iterator[Job]:
-        """Build jobs a chunk of columns at a time: looking rows up one by one would take most of a replay."""
-        columns = [name for name in SCHEMA if name in self.frame.columns]
-        frame = self.frame.select(columns)
-        profile_of = {name: profiles[name] for name in {*drawn_from, *self._models()}}
-        for start in range(0, frame.height, CHUNK):
-            chunk = frame.slice(start, CHUNK)
-            rows = chunk.height
-            part = {name: chunk[name].to_list() for name in columns}
-            model = [drawn_from[draw] for draw in draws[start : start + rows].tolist()]
-            if "model" in part:
-                model = [mine or drawn for mine, drawn in zip(part["model"], model, strict=True)]
-            profile = [profile_of[name] for name in model]
-            talk = _filled(part, "collective", collective, rows)
-            tenant = _filled(part, "tenant", "", rows)
-            gpu_type = part.get("gpu_type", [None] * rows)
-            known = part["job_id"], part["gpus"], model, talk, part["submit_s"], part["duration_s"]
-            if "tp" not in part and "pp" not in part:
-                yield from map(Job.checked_before, *known, tenant, gpu_type, profile)
-            else:
-                tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)
-                yield from map(Job, *known, tp, pp, [None] * rows, tenant, gpu_type, profile)
+        return Jobs(self.frame, draws, drawn_from, default, known)
 
     def _models(self) -> list[str]:
         """Return the models that jobs name, sorted."""
@@ -192,10 +162,3 @@ class Trace:
             raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{path}: cannot be written: {str(error).splitlines()[0]}") from None
-
-
-def _filled(part: Mapping[str, list[Any]], name: str, default: object, rows: int) -> list[Any]:
-    """Return a column with `default` where it is empty, or all `default` where there is none."""
-    if name not in part:
-        return [default] * rows
-    return [default if value is None else value for value in part[name]]

@@ -1,0 +1,63 @@
+"""What a replay wrote down, in columns: the same whether it was compiled or not."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+# What is noted after each event.
+NOTED = (
+    "time_s",
+    "arrival",  # 1 for an arrival, 0 for anything else
+    "waiting_jobs",
+    "used_machines",
+    "idle_units",  # GPUs without a rank on used machines, in units of a machine
+    "cross_bytes",  # of one iteration of every running job
+    "held_gpus",
+    "running_jobs",
+)
+
+JOBS = {
+    "job_id": pl.String,
+    "gpus": pl.Int32,
+    "model": pl.String,
+    "tenant": pl.String,
+    "submit_s": pl.Float64,
+    "start_s": pl.Float64,
+    "finish_s": pl.Float64,
+    "wait_s": pl.Float64,
+    "jct_s": pl.Float64,
+    "duration_s": pl.Float64,
+    "slowdown": pl.Float64,
+    "machines": pl.Int32,
+    "cross_traffic_gb": pl.Float64,
+    "restarts": pl.Int32,
+    "status": pl.String,
+    "reason": pl.String,
+}
+RUNS = {"job_id": pl.String, "start_s": pl.Float64, "end_s": pl.Float64, "machine": pl.Int32, "gpus": pl.UInt64}
+
+DONE, UNFINISHED, LEFT_OUT = "done", "unfinished", "left out"
+
+
+class Stretches(NamedTuple):
+    """Stretches of time in which a job held its GPUs, (stretches,) each."""
+
+    gpus: Floats  # that its ranks use
+    nominal_s: Floats  # of the job's duration, to be done in the stretch
+    slowdown: Floats
+    first_note: Ints  # notes of the metrics that were taken in it: from this one
+    past_note: Ints  # to before this one
+
+
+class Record(NamedTuple):
+    """Everything that a finished replay wrote down."""
+
+    jobs: pl.DataFrame  # a row a job, see `JOBS`: those done, then those unfinished, then those left out
+    runs: pl.DataFrame  # a row for each stretch and machine, see `RUNS`
+    noted: Floats  # (notes, NOTED)
+    stretches: Stretches

@@ -1,0 +1,133 @@
+"""The jobs of a trace with their models drawn: to be gone through, looked up one by one, or read as columns."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cranny.model.job import Job
+from cranny.model.profile import ModelProfile
+from cranny.workload.check import SCHEMA
+
+CHUNK = 8192
+
+Fields = tuple[list[Any], ...]  # of the jobs of a chunk
+
+
+class Jobs(Sequence[Job]):
+    """Jobs in order of submission, made from columns when they are asked for.
+
+    Columns are turned into jobs a chunk at a time: looking rows up one by one would take most of a replay.
+    """
+
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        draws: npt.NDArray[np.uint32],
+        drawn_from: Sequence[str],
+        collective: str,
+        profiles: Mapping[str, ModelProfile],
+    ) -> None:
+        self._frame = frame.select([name for name in SCHEMA if name in frame.columns])
+        self._draws = draws  # (jobs,) index into `drawn_from`
+        self._drawn_from = drawn_from
+        self._collective = collective
+        self._profiles = profiles
+        self._plain = "tp" not in frame.columns and "pp" not in frame.columns
+        self._last: tuple[int, Fields] = (-1, ())  # the chunk that was looked into last, and its fields
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    def __iter__(self) -> Iterator[Job]:
+        for chunk in range(-(-len(self) // CHUNK)):
+            yield from map(self._make, *self._fields(chunk))
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Job]: ...
+
+    def __getitem__(self, index: int | slice) -> Job | Sequence[Job]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        chunk, row = divmod(index % len(self), CHUNK)
+        if chunk != self._last[0]:
+            self._last = (chunk, self._fields(chunk))
+        return self._make(*[field[row] for field in self._last[1]])
+
+    @property
+    def ids(self) -> pl.Series:
+        """Names of the jobs."""
+        return self._frame["job_id"]
+
+    @property
+    def submit_s(self) -> npt.NDArray[np.float64]:
+        """When each job was submitted, (jobs,)."""
+        return self._frame["submit_s"].to_numpy()
+
+    @property
+    def duration_s(self) -> npt.NDArray[np.float64]:
+        """How long each job runs on one machine, (jobs,)."""
+        return self._frame["duration_s"].to_numpy()
+
+    @property
+    def gpus(self) -> npt.NDArray[np.int32]:
+        """GPUs of each job, (jobs,)."""
+        return self._frame["gpus"].to_numpy()
+
+    @property
+    def models(self) -> pl.Series:
+        """Model of each job: its own, or the one drawn for it."""
+        drawn = pl.Series("model", self._drawn_from, dtype=pl.String).gather(self._draws)
+        if "model" not in self._frame.columns:
+            return drawn
+        return self._frame["model"].zip_with(self._frame["model"].is_not_null(), drawn)
+
+    @property
+    def tenants(self) -> pl.Series:
+        """Whose each job is; empty if nobody said."""
+        if "tenant" not in self._frame.columns:
+            return pl.repeat("", len(self), dtype=pl.String, eager=True)
+        return self._frame["tenant"].fill_null("")
+
+    @property
+    def any_type(self) -> bool:
+        """Whether no job insists on a type of GPU."""
+        return "gpu_type" not in self._frame.columns or self._frame["gpu_type"].count() == 0
+
+    @property
+    def _make(self) -> Callable[..., Job]:
+        """What makes a job of the fields of a row."""
+        return Job.checked_before if self._plain else Job
+
+    def _fields(self, chunk: int) -> Fields:
+        """Return the fields of the jobs of a chunk, in the order in which `_make` takes them."""
+        start = chunk * CHUNK
+        frame = self._frame.slice(start, CHUNK)
+        rows = frame.height
+        part = {name: frame[name].to_list() for name in frame.columns}
+        model = [self._drawn_from[draw] for draw in self._draws[start : start + rows].tolist()]
+        if "model" in part:
+            model = [mine or drawn for mine, drawn in zip(part["model"], model, strict=True)]
+        profile = [self._profiles[name] for name in model]
+        talk = _filled(part, "collective", self._collective, rows)
+        tenant = _filled(part, "tenant", "", rows)
+        gpu_type = part.get("gpu_type", [None] * rows)
+        known = part["job_id"], part["gpus"], model, talk, part["submit_s"], part["duration_s"]
+        if self._plain:
+            return *known, tenant, gpu_type, profile
+        tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)
+        return *known, tp, pp, [None] * rows, tenant, gpu_type, profile
+
+
+def _filled(part: Mapping[str, list[Any]], name: str, default: object, rows: int) -> list[Any]:
+    """Return a column with `default` where it is empty, or all `default` where there is none."""
+    if name not in part:
+        return [default] * rows
+    return [default if value is None else value for value in part[name]]
