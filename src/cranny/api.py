@@ -23,12 +23,15 @@ from cranny.policies import policy as make_policy
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
 from cranny.sim.network import network as network_model
-from cranny.sim.record import LEFT_OUT
+from cranny.sim.record import LEFT_OUT, Record
 from cranny.sim.replay import Replay, no_collector
 from cranny.version import VERSION
+from cranny.workload.jobs import Jobs
 from cranny.workload.trace import Trace
 
 MAX_SEED = 2**63 - 1
+# Jobs from which a compiled replay pays, with what it takes to load it.
+COMPILE_FROM = 50_000
 
 
 class Result(sim_result.Result):
@@ -71,6 +74,7 @@ def simulate(
     else:
         jobs, trace_name, notes = _distinct(trace), "jobs given in Python", []
     not_negative(price_per_gpu_hour, "price_per_gpu_hour")
+    not_negative(checkpoint_s, "checkpoint_s")
     slowdown = network_model(network)
     name, chosen, order = choose(policy, order, options, seed, slowdown)
     events = list(machine_events)
@@ -91,19 +95,34 @@ def simulate(
         "version": VERSION,
     }
     settings["command"] = command or _call(settings)
-    with no_collector():  # until the replay, which only the call below holds, is gone again
-        return _replayed(
-            Replay(
-                cluster,
-                chosen,
-                network=slowdown,
-                machine_events=events,
-                checkpoint_s=checkpoint_s,
-            ),
-            jobs,
-            settings,
-            progress,
-        )
+    with no_collector():
+        record = _replay(cluster, chosen, jobs, slowdown, events, checkpoint_s, progress)
+        if (record.jobs["status"] == LEFT_OUT).all():
+            reasons = record.jobs["reason"].drop_nulls()
+            why = f"no job of {trace_name} can run: {reasons[0]}" if len(reasons) else f"{trace_name}: no jobs"
+            raise InputError(why)
+        return Result.of(cluster, record, settings, price_per_gpu_hour)
+
+
+def _replay(
+    cluster: Cluster,
+    policy: Policy,
+    jobs: Iterable[Job],
+    slowdown: Slowdown,
+    events: Sequence[tuple[float, Event]],
+    checkpoint_s: float,
+    progress: Callable[[int], None] | None,
+) -> Record:
+    """Replay jobs, compiled if that is possible and pays."""
+    if isinstance(jobs, Jobs) and len(jobs) >= COMPILE_FROM and not events:
+        from cranny.sim.compiled import compiled_for  # importing the compiler takes longer than a small replay
+
+        compiled = compiled_for(cluster, policy, slowdown, jobs)
+        if compiled is not None:
+            return compiled.run(jobs, progress)
+    return Replay(cluster, policy, network=slowdown, machine_events=events, checkpoint_s=checkpoint_s).run(
+        jobs, progress
+    )
 
 
 def choose(
@@ -141,18 +160,6 @@ def _distinct(jobs: Iterable[Job]) -> Iterator[Job]:
             raise InputError(f"job id {job.id!r} occurs twice")
         seen.add(job.id)
         yield job
-
-
-def _replayed(
-    replay: Replay, jobs: Iterable[Job], settings: Mapping[str, Any], progress: Callable[[int], None] | None
-) -> Result:
-    """Run a replay and collect what it found."""
-    record = replay.run(jobs, progress)
-    if (record.jobs["status"] == LEFT_OUT).all():
-        reasons = record.jobs["reason"].drop_nulls()
-        name = settings["trace"]
-        raise InputError(f"no job of {name} can run: {reasons[0]}" if len(reasons) else f"{name}: no jobs")
-    return Result.of(replay.state.cluster, record, settings, settings["price_per_gpu_hour"])
 
 
 def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) -> Placer:

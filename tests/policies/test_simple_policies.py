@@ -100,8 +100,8 @@ def test_fragments_first_fills_the_largest_fragments_exactly() -> None:
     assert placed("fragments-first", [4, 3, 2, 1], 6) == (1, 1, 1, 2, 2, 3)
 
 
-def test_fragments_first_breaks_the_smallest_fragment_if_it_fills_none() -> None:
-    assert placed("fragments-first", [4, 3, 2], 1) == (2,)
+def test_fragments_first_breaks_the_roomiest_fragment_if_it_fills_none() -> None:
+    assert placed("fragments-first", [4, 2, 3], 1) == (2,)
 
 
 def test_fragments_first_opens_idle_machines_last() -> None:

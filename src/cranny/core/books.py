@@ -170,32 +170,45 @@ class Books:
             self.running[running.job.id] = running
         else:
             del self.running[running.job.id]
+        slots = self.slots
         for machine, gpus in running.held.items():
-            full, before = self._full[machine], self.slots[machine]
-            self.slots[machine] = after = before ^ gpus
-            taken = sign * gpus.bit_count()
-            self.held_gpus += taken
-            units = -taken * self._share[machine]
-            left_set = joined_set = self.in_use
-            if before == full:
-                self.used_machines += 1
-                units += self._unit
-                left_set = self.idle
-            elif after == full:
-                self.used_machines -= 1
-                units -= self._unit
-                joined_set = self.idle
-            self.idle_units += units
-            if not self.down or self.is_up(machine):
-                # The machine leaves the set of its kind and joins another.
-                free, bit = self.free[machine], 1 << machine
-                self.free[machine] = left = free - taken
-                left_set[free] ^= bit
-                joined_set[left] ^= bit
+            self.set_slots(machine, slots[machine] ^ gpus)
         if running.placement.spare:
             self.idle_units += sign * sum(self._share[machine] for machine in running.placement.spare)
         if running.communication.link_gbps:
             self._turn_links(running.communication, sign)
+
+    def forget(self, job_id: str) -> None:
+        """Strike out a job and its use of links; its GPUs are booked by `set_slots`."""
+        cost = self.running.pop(job_id).communication
+        if cost.link_gbps:
+            self._turn_links(cost, -1)
+
+    def set_slots(self, machine: int, after: int) -> None:
+        """Book which GPUs of a machine no job holds, as bits."""
+        full, before = self._full[machine], self.slots[machine]
+        if before == after:
+            return
+        self.slots[machine] = after
+        taken = before.bit_count() - after.bit_count()
+        self.held_gpus += taken
+        units = -taken * self._share[machine]
+        left_set = joined_set = self.in_use
+        if before == full:
+            self.used_machines += 1
+            units += self._unit
+            left_set = self.idle
+        elif after == full:
+            self.used_machines -= 1
+            units -= self._unit
+            joined_set = self.idle
+        self.idle_units += units
+        if not self.down or self.is_up(machine):
+            # The machine leaves the set of its kind and joins another.
+            free, bit = self.free[machine], 1 << machine
+            self.free[machine] = left = free - taken
+            left_set[free] ^= bit
+            joined_set[left] ^= bit
 
     def _turn_links(self, cost: Communication, sign: int) -> None:
         self.cross_bytes += sign * cost.cross_bytes

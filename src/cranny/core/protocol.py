@@ -1,5 +1,6 @@
 """The two protocols of a policy. There are no other hooks."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from cranny.core.snapshot import Snapshot, Waiting
@@ -17,6 +18,24 @@ class Placer(Protocol):
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say in a few words why a job that `place` refused must wait."""
+
+
+@runtime_checkable
+class FirstChoices(Placer, Protocol):
+    """A placer whose choice of one machine follows from the free GPUs alone, so that it can be compiled.
+
+    It looks at nothing but free GPUs and links, holds no spares, and on an empty cluster starts every job that
+    fits one machine.
+    """
+
+    fragments_before_idle: bool  # whether a job goes to an idle machine only if non-idle ones cannot hold it
+
+    def first_choices(self, gpus: int, size: int) -> Sequence[int]:
+        """Say which numbers of free GPUs a job looks for, in order, on machines of `size` GPUs each.
+
+        The job, of at most `size` GPUs, goes to the lowest machine with the first of them; `size` itself means an
+        idle machine. If there is none, `place` decides.
+        """
 
 
 class Policy(Protocol):

@@ -16,6 +16,8 @@ from cranny.model.placement import Placement
 class BestFit:
     """Put a job on the machine with the least free GPUs that still holds it; split it only if none does."""
 
+    fragments_before_idle = False
+
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take the tightest machine for what is left of the job, else the emptiest one whole, and repeat."""
         offer = view.offer(job)
@@ -32,6 +34,10 @@ class BestFit:
             groups[size] ^= 1 << machine
             ranks += [machine] * min(left, size)
         return view.placement(job, tuple(ranks))
+
+    def first_choices(self, gpus: int, size: int) -> range:
+        """Look for the tightest machine."""
+        return range(gpus, size + 1)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Best fit waits only when GPUs are short."""

@@ -16,6 +16,8 @@ from cranny.model.placement import Placement
 class ConsolidateIdle:
     """Use as few machines as the job needs in an empty cluster, idle ones first; otherwise wait."""
 
+    fragments_before_idle = False
+
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Fill the roomiest machines; give up if that takes more machines than an empty cluster would."""
         offer = view.offer(job)
@@ -33,6 +35,10 @@ class ConsolidateIdle:
             groups[size] ^= 1 << machine
             ranks += [machine] * min(left, size)
         return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
+
+    def first_choices(self, gpus: int, size: int) -> range:
+        """Look for an idle machine, else for the roomiest."""
+        return range(size, gpus - 1, -1)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that the free GPUs are on too many machines, if that is why."""

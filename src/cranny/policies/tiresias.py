@@ -31,6 +31,8 @@ from cranny.model.placement import Placement
 class Tiresias:
     """Put jobs with skewed tensors on the fewest machines; the others fill fragments."""
 
+    fragments_before_idle = False
+
     def __init__(self, skew_limit: float = 1.5) -> None:
         if isinstance(skew_limit, bool) or not 0 <= skew_limit <= math.inf:
             raise InputError(f"tiresias: skew_limit must be zero or more, not {skew_limit!r}")
@@ -45,6 +47,10 @@ class Tiresias:
             return None
         verb = "consolidated" if consolidate else "not consolidated"
         return view.placement(job, tuple(ranks), note=f"{verb}: skew {skew:.2f}, limit {self.skew_limit:g}")
+
+    def first_choices(self, gpus: int, size: int) -> range:
+        """Look for the tightest machine for one worker, skewed or not; the skew decides about others."""
+        return range(1, size + 1) if gpus == 1 else range(0)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that GPUs are short, or that they are on too many machines."""

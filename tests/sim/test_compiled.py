@@ -1,0 +1,153 @@
+"""The compiled replay against the event loop that it stands for: equal to the last bit."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.policies.test_simple_policies import state_with
+
+from cranny import api
+from cranny.core.protocol import FirstChoices
+from cranny.core.queue import Queued
+from cranny.core.traffic import isolated
+from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.job import Job
+from cranny.model.profile import ModelProfile, library
+from cranny.policies import TABLE, policy
+from cranny.sim import compiled
+from cranny.sim.compiled import Compiled, compiled_for
+from cranny.sim.record import LEFT_OUT, Record
+from cranny.sim.replay import Replay
+from cranny.workload.generate import generate_trace
+from cranny.workload.trace import Trace
+
+COMPILED = sorted(
+    name for name in TABLE if name not in ("exact", "random") and isinstance(policy(name), FirstChoices)
+)
+SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=25, oversubscription=4)
+# A model so large that the uplinks of the small cluster carry it only where ranks share machines.
+HUGE: Mapping[str, ModelProfile] = {**library(), "huge": ModelProfile("huge", grad_bytes=1e10, iteration_ms=900.0)}
+
+
+def first_choices(name: str) -> FirstChoices:
+    placer = policy(name)
+    assert isinstance(placer, FirstChoices)
+    return placer
+
+
+def both(cluster: Cluster, trace: Trace, name: str, seed: int = 0) -> tuple[Record, Record]:
+    fast = Compiled(cluster, first_choices(name)).run(trace.jobs(seed, profiles=HUGE))
+    plain = Replay(cluster, Queued(policy(name))).run(trace.jobs(seed, profiles=HUGE))
+    return fast, plain
+
+
+def assert_equal(fast: Record, plain: Record) -> None:
+    assert fast.jobs.equals(plain.jobs)
+    assert fast.jobs.schema == plain.jobs.schema
+    assert fast.runs.equals(plain.runs)
+    assert fast.runs.schema == plain.runs.schema
+    assert np.array_equal(fast.noted, plain.noted)
+    for ours, theirs in zip(fast.stretches, plain.stretches, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    """Jobs that come in bursts, queue up and end together; some too large, some of a huge model."""
+    rows = []
+    now_s = 0.0
+    for number in range(draw(st.integers(1, 40))):
+        now_s += draw(st.sampled_from([0.0, 0.0, 1.0, 30.0, 250.5]))
+        gpus = draw(st.sampled_from([1, 1, 1, 2, 3, 4, 4, 5, 7, 8, 12, 16, 17]))
+        model = draw(st.sampled_from([None, None, "vgg16", "huge"]))
+        duration_s = draw(st.sampled_from([0.0, 10.0, 60.0, 250.5, 1e6]))
+        rows.append((f"job-{number}", now_s, gpus, duration_s, model))
+    schema = {"job_id": pl.String, "submit_s": pl.Float64, "gpus": pl.Int32, "duration_s": pl.Float64}
+    return Trace("drawn", pl.DataFrame(rows, schema={**schema, "model": pl.String}, orient="row"))
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(trace=traces(), seed=st.integers(0, 3))
+def test_a_compiled_replay_equals_the_event_loop(name: str, trace: Trace, seed: int) -> None:
+    assert_equal(*both(SMALL, trace, name, seed))
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_replay_equals_the_event_loop_on_a_busy_cluster(name: str) -> None:
+    cluster = Cluster.fat_tree(racks=9, machines_per_rack=8, gpus_per_machine=8)  # sets of more than one word
+    trace = generate_trace("itp", jobs=1500, seed=1, load=1.1, gpus=cluster.gpus)
+    fast, plain = both(cluster, trace, name)
+    assert_equal(fast, plain)
+    assert (fast.jobs["wait_s"] > 0).any()
+    assert (fast.jobs["machines"] > 1).any()
+
+
+def test_machines_may_have_as_many_gpus_as_a_word_has_bits() -> None:
+    cluster = Cluster.single_rack(machines=3, gpus_per_machine=64)
+    trace = generate_trace("acme", jobs=400, seed=1, load=0.9, gpus=cluster.gpus)
+    assert_equal(*both(cluster, trace, "titan"))
+
+
+def test_jobs_that_can_never_run_are_left_out_in_both() -> None:
+    trace = Trace(
+        "drawn",
+        pl.DataFrame(
+            {
+                "job_id": ["fills", "never", "later", "too-large"],
+                "submit_s": [0.0, 1.0, 2.0, 3.0],
+                "gpus": pl.Series([16, 16, 1, 99], dtype=pl.Int32),
+                "duration_s": [10.0, 10.0, 10.0, 10.0],
+                "model": ["resnet50", "huge", "resnet50", "resnet50"],
+            }
+        ),
+    )
+    fast, plain = both(SMALL, trace, "titan")
+    assert_equal(fast, plain)
+    assert fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list() == ["never", "too-large"]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@given(free=st.lists(st.integers(0, 4), min_size=1, max_size=6), gpus=st.integers(1, 4))
+def test_first_choices_are_what_the_policy_does(name: str, free: list[int], gpus: int) -> None:
+    placer = first_choices(name)
+    wanted = next((size for size in placer.first_choices(gpus, 4) if size in free), None)
+    fragments = sum(size for size in free if size < 4)
+    if wanted is not None and not (wanted == 4 and placer.fragments_before_idle and gpus <= fragments):
+        placement = placer.place(Job("job", gpus), state_with(free).snapshot())
+        assert placement is not None
+        assert placement.machines == (free.index(wanted),) * gpus
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("gpus", [1, 2, 3, 4])
+def test_a_job_that_fits_one_machine_starts_on_an_empty_cluster(name: str, gpus: int) -> None:
+    assert policy(name).place(Job("job", gpus), state_with([4, 4]).snapshot()) is not None
+
+
+def test_only_simple_set_ups_are_compiled() -> None:
+    jobs = generate_trace("philly", jobs=3).jobs()
+    fifo = Queued(policy("titan"))
+    uneven = Cluster.of(Switch("top", (Machine("a", 2), Machine("b", 4)), (10.0, 10.0)))
+    typed = generate_trace("philly", jobs=3).frame.with_columns(gpu_type=pl.lit("h200"))
+    assert compiled_for(SMALL, fifo, isolated, jobs) is not None
+    assert compiled_for(uneven, fifo, isolated, jobs) is None
+    assert compiled_for(SMALL, Queued(policy("titan"), "backfill"), isolated, jobs) is None
+    assert compiled_for(SMALL, Queued(policy("hived")), isolated, jobs) is None
+    assert compiled_for(SMALL, fifo, isolated, Trace("typed", typed).jobs()) is None
+
+
+def test_simulate_compiles_long_traces_and_tells_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = generate_trace("philly", jobs=200, seed=2, load=0.9, gpus=SMALL.gpus)
+    plain = api.simulate(SMALL, trace, "titan")
+    monkeypatch.setattr(api, "COMPILE_FROM", 100)
+    monkeypatch.setattr(api, "Replay", None)
+    monkeypatch.setattr(compiled, "PAUSE_EVERY", 64)
+    heard: list[int] = []
+    fast = api.simulate(SMALL, trace, "titan", progress=heard.append)
+    assert heard == [64, 128, 192]
+    assert fast.summary == plain.summary
+    assert fast.timeline.equals(plain.timeline)
