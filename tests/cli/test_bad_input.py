@@ -248,7 +248,7 @@ def test_rows_that_cannot_be_used(run: Run, tmp_path: Path, command: list[str], 
         (b"PAR1 and then nothing", "Parquet"),
         (bytes(range(128, 256)), ""),
         (HEADER.encode() + b"\na,0,1,5,6,7\n", ""),
-        (b"{}", "missing column"),
+        (b"{}", "not in a known trace format"),
     ],
 )
 def test_files_that_are_no_traces(run: Run, tmp_path: Path, content: bytes, message: str) -> None:

@@ -1,10 +1,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cranny.workload.inspect import describe
+from cranny.model.errors import InputError
+from cranny.workload.inspect import assumed, describe, requested
 from cranny.workload.read import read_trace
 from cranny.workload.trace import Trace
 
@@ -57,6 +61,65 @@ def test_describes_a_single_job() -> None:
     assert found["mean_requested_gpus"] is None
 
 
+@pytest.mark.parametrize("column", ["duration_s", "submit_s"])
+def test_refuses_times_that_cannot_be_added_up(column: str) -> None:
+    frame = three_jobs().frame.with_columns(pl.lit(1.7e308).alias(column))
+    with pytest.raises(InputError, match="trace: its times are too large to be added up"):
+        describe(Trace("trace", frame))
+
+
+def test_tells_how_long_jobs_waited_where_the_log_does() -> None:
+    frame = three_jobs().frame.with_columns(start_s=pl.Series([14.0, None, 29.0]))
+    found = describe(Trace.from_frame(frame))
+    # The third starts before it was submitted, which is no wait.
+    assert (found["jobs_with_wait"], found["median_wait_s"], found["mean_wait_s"], found["p99_wait_s"]) == (
+        1,
+        4,
+        4,
+        4,
+    )
+    assert describe(three_jobs())["median_wait_s"] is None
+
+
+def test_says_what_is_assumed_where_the_log_is_silent() -> None:
+    assert assumed(three_jobs()) == [
+        "the model of 2 of 3 jobs is drawn by seed when they are simulated",
+        "all 3 jobs talk by halving-doubling, unless --collective says otherwise",
+        "all 3 jobs run on any type of GPU",
+        "a duration is that of a job whose workers share one machine; links between machines add to it",
+        "nothing about how long all 3 jobs waited: the log does not tell when they started",
+    ]
+
+
+def test_assumes_little_of_a_log_that_tells_all() -> None:
+    told = {"model": "vgg16", "collective": "ring", "gpu_type": "h200", "start_s": 50.0}
+    full = three_jobs().frame.with_columns(pl.lit(value).alias(name) for name, value in told.items())
+    assert len(assumed(Trace.from_frame(full))) == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9), st.integers(0, 30)), min_size=2, max_size=30).filter(
+        lambda jobs: len({submit for submit, _, _ in jobs}) > 1
+    ),
+    st.integers(1, 40),
+)
+def test_gpus_held_agree_with_a_count_second_by_second(jobs: list[tuple[int, int, int]], capacity: int) -> None:
+    submit_s, gpus, duration_s = zip(*jobs, strict=True)
+    ids = [str(index) for index in range(len(jobs))]
+    frame = pl.DataFrame({"job_id": ids, "submit_s": submit_s, "gpus": gpus, "duration_s": duration_s})
+    held = requested(Trace.from_frame(frame))
+    first, last = min(submit_s), max(submit_s)
+    each = [
+        sum(size for begin, size, length in jobs if begin <= second < begin + length)
+        for second in range(first, last + 1)
+    ]
+    assert held.peak() == max(each)
+    seconds = np.arange(first, last + 1, dtype=np.float64)
+    assert held.means(seconds) == pytest.approx(each[:-1])
+    over = sum(now > capacity for now in each[:-1]) / (last - first)
+    assert held.share_above(capacity, seconds[[0, -1]])[0] == pytest.approx(over)
+
+
 # As tabulated for the published logs: jobs, median s, mean s, p90 s, gap s, GPU-hours, days.
 @pytest.mark.parametrize(
     ("file", "figures"),
@@ -90,10 +153,10 @@ def test_clusters_of_the_itp_release_are_told_apart(shared: Path) -> None:
 
 
 def test_real_tables_with_gaps_need_leave_to_skip(shared: Path) -> None:
-    pods = read_trace(shared / "traces" / "alibaba_openb2023.parquet", skip_bad_rows=True)
+    pods = read_trace(shared / "traces" / "alibaba_openb2023.parquet", strict=False)
     assert pods.left_out["CPU-only (gpus 0)"] == 1088
     assert len(pods) + sum(pods.left_out.values()) == 8152
-    attempts = read_trace(shared / "traces" / "philly_attempts.parquet", skip_bad_rows=True)
+    attempts = read_trace(shared / "traces" / "philly_attempts.parquet", strict=False)
     assert attempts.left_out == {"job_id: repeated": 40_386}
     muri = read_trace(shared / "traces" / "muri_philly.parquet")
     assert "dqn 1369" in muri.notes[0]

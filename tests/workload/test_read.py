@@ -8,7 +8,7 @@ import pytest
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
-from cranny.workload.read import read_trace
+from cranny.workload.read import READERS, read_trace
 
 HEADER = "job_id,submit_s,gpus,duration_s"
 Write = Callable[..., Path]
@@ -151,7 +151,7 @@ def test_names_missing_columns_and_those_found(csv: Write) -> None:
 
 def test_the_columns_found_stay_on_one_line(csv: Write) -> None:
     path = csv("a,0", header='"job\nid",submit_s')
-    assert refusal(path).endswith("; found: 'job\\nid', submit_s")
+    assert refusal(path, format="cranny-csv").endswith("; found: 'job\\nid', submit_s")
 
 
 def test_rejects_a_column_that_occurs_twice(csv: Write) -> None:
@@ -186,7 +186,7 @@ def test_rejects_a_row_of_another_width(csv: Write, row: str) -> None:
     count = row.count(",") + 1
     expected = f"bad.csv:3: has {count} field{'s' * (count > 1)} where the header has 5"
     assert refusal(path) == expected
-    assert refusal(path, skip_bad_rows=True) == expected
+    assert refusal(path, strict=False) == expected
 
 
 def test_rejects_an_open_quotation_mark(csv: Write) -> None:
@@ -203,7 +203,7 @@ def test_rejects_bytes_that_are_not_utf8(tmp_path: Path) -> None:
 def test_rejects_binary_rubbish(tmp_path: Path, start: bytes) -> None:
     path = tmp_path / "rubbish"
     path.write_bytes(start + b"\xff" + random.Random(1).randbytes(5000))  # noqa: S311
-    assert refusal(path) == "rubbish: neither a Parquet file nor UTF-8 text"
+    assert refusal(path) == f"rubbish: not in a known trace format ({', '.join(READERS)})"
 
 
 def test_parallel_groups_must_divide_the_gpus(csv: Write) -> None:
@@ -233,7 +233,7 @@ def test_leaves_bad_rows_out_on_request_and_counts_them_by_reason(csv: Write) ->
         "e,0,1,1,foo",
         header=f"{HEADER},model",
     )
-    trace = read_trace(path, skip_bad_rows=True)
+    trace = read_trace(path, strict=False)
     assert trace.frame.select("job_id", "duration_s").rows() == [("a", 1.0)]
     assert trace.left_out == {
         "CPU-only (gpus 0)": 1,

@@ -20,25 +20,32 @@ Ints = npt.NDArray[np.int64]
 # Beyond this many ranks a swap step costs more than it saves; the cut order alone is then used.
 REFINE_RANKS = 64
 REFINE_STEPS = 400
+# Ranks x parts beyond which their sizes are not searched for: many parts leave hardly any choice.
+MOST_CHOICES = 4096
 # Gains below this share of K are rounding, not improvements.
 EPSILON = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The part of each rank, the share of K that crosses parts, and a lower bound of it."""
+    """The part of each rank, and the share of K that crosses parts."""
 
     part: tuple[int, ...]
     sizes: tuple[int, ...]  # ranks of each part
     cross_share: float
-    bound: float
+
+
+@lru_cache(maxsize=512)
+def edges(pattern: Pattern) -> tuple[Ints, Floats]:
+    """Return each pair that ever talks, (edges, 2), and its total share over all phases, (edges,)."""
+    return pattern.edges()
 
 
 @lru_cache(maxsize=512)
 def weights(pattern: Pattern) -> Floats:
     """Return how much each two ranks exchange in all phases together, (ranks, ranks)."""
     matrix = np.zeros((pattern.ranks, pattern.ranks))
-    pairs, shares = pattern.edges()
+    pairs, shares = edges(pattern)
     matrix[pairs[:, 0], pairs[:, 1]] = shares
     matrix[pairs[:, 1], pairs[:, 0]] = shares
     matrix.setflags(write=False)
@@ -183,14 +190,21 @@ def _pieces(pattern: Pattern) -> int:
 @lru_cache(maxsize=16384)
 def split(pattern: Pattern, caps: tuple[int, ...]) -> Split:
     """Divide the ranks among parts with room for `caps` so that little crosses; caps are largest first."""
+    if pattern.ranks * len(caps) > MOST_CHOICES:
+        candidates = {_fill(pattern.ranks, caps), _level(pattern.ranks, caps)}
+        return min((_cut(pattern, sizes, caps, 0.0) for sizes in sorted(candidates)), key=_cross_share)
     bound, sizes = lower_bound(pattern, caps)
     best = _cut(pattern, sizes, caps, bound)
     for other in (_fill(pattern.ranks, caps), _level(pattern.ranks, caps)):
         if best.cross_share <= bound + EPSILON:
             break
         if other != sizes:
-            best = min(best, _cut(pattern, other, caps, bound), key=lambda found: found.cross_share)
+            best = min(best, _cut(pattern, other, caps, bound), key=_cross_share)
     return best
+
+
+def _cross_share(found: Split) -> float:
+    return found.cross_share
 
 
 def _fill(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:
@@ -220,17 +234,18 @@ def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], bound:
     for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         part[ranks[start : start + sizes[index]]] = index
         start += sizes[index]
-    matrix = weights(pattern)
-    cross = _crossing(matrix, part)
+    cross = _crossing(pattern, part)
     if cross > bound + EPSILON and pattern.ranks <= REFINE_RANKS:
-        part = _improve(matrix, part, np.array(caps))
-        cross = _crossing(matrix, part)
+        part = _improve(weights(pattern), part, np.array(caps))
+        cross = _crossing(pattern, part)
     sizes = tuple(np.bincount(part, minlength=len(caps)).tolist())
-    return Split(tuple(part.tolist()), sizes, cross, bound)
+    return Split(tuple(part.tolist()), sizes, cross)
 
 
-def _crossing(matrix: Floats, part: Ints) -> float:
-    return float(matrix[part[:, None] != part[None, :]].sum()) / 2
+def _crossing(pattern: Pattern, part: Ints) -> float:
+    """Return the share of K that crosses parts."""
+    pairs, shares = edges(pattern)
+    return float(shares[part[pairs[:, 0]] != part[pairs[:, 1]]].sum())
 
 
 def _improve(matrix: Floats, part: Ints, caps: Ints) -> Ints:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from cranny.core.books import Books, Running
 from cranny.core.evidence import Seen
 from cranny.core.machine_set import FreeMachines
-from cranny.model.cluster import mask_of
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -111,16 +110,18 @@ class Snapshot:
 
     def busy_machines(self, need_gbps: float) -> int:
         """Return the set of machines whose uplink has less than `need_gbps` left."""
-        pairs = zip(
-            self.cluster.uplink_gbps, self._books.link_use_gbps[: len(self.cluster.machines)], strict=False
-        )
-        return mask_of([machine for machine, (gbps, use) in enumerate(pairs) if gbps - use < need_gbps])
+        machines = len(self.cluster.machines)
+        left = np.array(self.cluster.uplink_gbps[:machines]) - np.array(self._books.link_use_gbps[:machines])
+        return int.from_bytes(np.packbits(left < need_gbps, bitorder="little").tobytes(), "little")
 
     def narrowest(self, a: int, b: int) -> int:
         """Return the link between two different machines with the least bandwidth left."""
         up, down = self.cluster.paths[a], self.cluster.paths[b]
-        shared = set(up) & set(down)
-        route = [link for link in (*up, *down) if link not in shared]
+        if len(up) == len(down):
+            route = [link for pair in zip(up, down, strict=True) if pair[0] != pair[1] for link in pair]
+        else:
+            shared = set(up) & set(down)
+            route = [link for link in (*up, *down) if link not in shared]
         return min(route, key=self.link_free_gbps)
 
     def bandwidth_gbps(self, a: int, b: int) -> float:

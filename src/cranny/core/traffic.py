@@ -14,9 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cranny.model.cluster import Cluster
-from cranny.model.collective import Pattern, Phase, hierarchical, pattern
+from cranny.model.collective import Pattern, PatternArrays, Phase, hierarchical, pattern
 from cranny.model.errors import InputError
 from cranny.model.job import Job
+
+Ints = npt.NDArray[np.int64]
+
+REMEMBERED_RANKS = 64
 
 BITS_PER_BYTE = 8
 GIGA = 1e9
@@ -138,9 +142,13 @@ def tree_shape(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tu
     return TreeShape(paths, tuple([capacity[link] for link in links])), links
 
 
-@lru_cache(maxsize=65536)
 def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
-    """Work out what a pattern costs when rank i sits on local machine `local[i]`."""
+    """Return what a pattern costs when rank i sits on local machine `local[i]`."""
+    # Small jobs come in few forms; a large one hardly ever comes twice in the same, and is large to remember.
+    return _remembered_cost(what, local, shape) if what.ranks <= REMEMBERED_RANKS else _cost(what, local, shape)
+
+
+def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
     machines, links = len(shape.paths), len(shape.gbps)
     pairs = what.arrays
     phases = len(pairs.share)
@@ -157,25 +165,25 @@ def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
         down += _count(at + link[b[passed]], phases, links)
     busier = np.where(pairs.exchange[:, None], up + down, np.maximum(up, down)) * pairs.share[:, None]
     slowest_s = (busier * (BITS_PER_BYTE / GIGA / np.array(shape.gbps))).max(axis=1, initial=0.0)
-    sent = np.bincount((phase * machines + a) * machines + b, minlength=phases * machines * machines)
-    sent = sent.reshape(phases, machines, machines)
-    both = np.where(pairs.exchange[:, None, None], sent + sent.transpose(0, 2, 1), sent)
-    peak = (both * pairs.share[:, None, None]).max(axis=0, initial=0.0)
+    peaks = _peaks(a, b, phase, pairs, machines)
     return Cost(
         cross_share=float(crossing @ (pairs.share * pairs.times)),
         comm_s=float(slowest_s @ pairs.times),
         link_share=tuple((pairs.times @ busier).tolist()),
-        peaks=_peaks(peak),
-        peak=float(peak.max()),
+        peaks=peaks,
+        peak=max((share for _, _, share in peaks), default=0.0),
     )
 
 
-def _count(at: npt.NDArray[np.int64], phases: int, links: int) -> npt.NDArray[np.int64]:
+_remembered_cost = lru_cache(maxsize=65536)(_cost)
+
+
+def _count(at: Ints, phases: int, links: int) -> Ints:
     """Count by phase and link; what counts at link -1 is dropped."""
     return np.bincount(at, minlength=phases * (links + 1)).reshape(phases, links + 1)[:, 1:]
 
 
-def _links_above(shape: TreeShape) -> list[npt.NDArray[np.int64]]:
+def _links_above(shape: TreeShape) -> list[Ints]:
     """Return, level by level from the root, the local link above each machine, (machines,); -1 for none.
 
     Two machines talk through a link of a level exactly if it is above one of them only.
@@ -185,10 +193,17 @@ def _links_above(shape: TreeShape) -> list[npt.NDArray[np.int64]]:
     return list(np.array(padded, dtype=np.int64).reshape(len(padded), depth).T)
 
 
-def _peaks(peak: npt.NDArray[np.float64]) -> tuple[tuple[int, int, float], ...]:
+def _peaks(
+    a: Ints, b: Ints, phase: Ints, pairs: PatternArrays, machines: int
+) -> tuple[tuple[int, int, float], ...]:
     """List the largest share that two machines ever move in a phase, in either direction, once a pair."""
-    either = np.triu(np.maximum(peak, peak.T))
-    return tuple((int(i), int(j), float(either[i, j])) for i, j in np.argwhere(either))
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    turned = (a > b) & ~pairs.exchange[phase]  # in an exchange both directions count together
+    flow, count = np.unique(((low * machines + high) * len(pairs.share) + phase) * 2 + turned, return_counts=True)
+    share = count * pairs.share[flow // 2 % len(pairs.share)]
+    pair, first = np.unique(flow // 2 // len(pairs.share), return_index=True)
+    most = np.maximum.reduceat(share, first) if len(first) else share
+    return tuple(zip((pair // machines).tolist(), (pair % machines).tolist(), most.tolist(), strict=True))
 
 
 @lru_cache(maxsize=65536)

@@ -4,8 +4,9 @@ A reader first casts its table with `typed`, which loses nothing but what is wro
 when something is wrong does anyone go back to the file, to show the value and the line.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
@@ -26,13 +27,27 @@ SCHEMA: Mapping[str, pl.DataType] = {
     **{name: pl.String() for name in TEXTS},
     **{name: pl.Int32() for name in COUNTS},
 }
-COLUMN_ALIASES: Mapping[str, str] = {"vc": "tenant"}
+# What a log may tell beyond that; a policy uses none of it.
+LOGGED: Mapping[str, pl.DataType] = {
+    "start_s": pl.Float64(),  # when the job really started, on the clock of submit_s
+    "end_s": pl.Float64(),
+    "limit_s": pl.Float64(),  # running time that was asked for
+    "deadline_s": pl.Float64(),
+    "attempts": pl.Int32(),
+    "machines": pl.Int32(),
+    "batch_size": pl.Int32(),
+    "iterations": pl.Int64(),
+    "user": pl.String(),
+    "status": pl.String(),
+    "cluster": pl.String(),
+}
+CLOCKED = ("submit_s", "start_s", "end_s", "deadline_s")  # what counts from time zero
+COLUMN_ALIASES: Mapping[str, str] = {"vc": "tenant", "nodes": "machines"}
 MODEL_ALIASES: Mapping[str, str] = {"bert": "bert-base"}
 # Published tables with this column (ElasticFlow, Muri) carry models that their authors drew at random.
 DRAWN_MODELS_COLUMN = "iterations"
 
-_BLANK = "(blank line)"
-_CPU_ONLY = "CPU-only (gpus 0)"
+BLANK = "(blank line)"
 _REPEATED = "job_id: repeated"
 _SECONDS = "must be a number of seconds, zero or more"
 _SHOWN = 60  # characters of a wrong value that an error shows
@@ -45,6 +60,7 @@ class Found:
     line: str  # "line 17" or "row 17"
     spot: str  # the same with the file, as compilers write it
     values: Mapping[str, object]  # by column name, before any cast
+    called: Mapping[str, str] = field(default_factory=dict)  # the file's names for our columns, where they differ
 
 
 class Origin(Protocol):
@@ -68,17 +84,36 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    """What a field must be, and the rows that break it."""
+class Rule:
+    """What a row must hold, and the rows that break it."""
 
     field: str
-    must: str
+    text: str
     broken: pl.Expr
+    of_value: bool = True  # about the field's value, which errors then show; otherwise the text says it all
+    error: bool = True  # otherwise such rows are none of ours, and are counted even where bad rows are refused
 
     @property
     def reason(self) -> str:
         """Why a row is left out."""
-        return f"{self.field}: {self.must}"
+        return f"{self.field}: {self.text}" if self.of_value else self.text
+
+
+# Rows for CPUs are none of ours, whatever else they hold.
+CPU_ONLY = Rule(
+    "gpus", "CPU-only (gpus 0)", (pl.col("gpus") == 0).fill_null(value=False), of_value=False, error=False
+)
+
+
+def missing(file: str, needed: Iterable[str], found: Sequence[str]) -> None:
+    """Raise if a table lacks columns, and name those it has."""
+    lacks = [name for name in needed if name not in found]
+    if lacks:
+        names = ", ".join(name if name.isprintable() else repr(name) for name in found)
+        names = names if len(names) <= 300 else names[:300] + "..."
+        raise InputError(
+            f"{file}: missing column{'s' * (len(lacks) > 1)} {', '.join(lacks)}; found: {names or 'none'}"
+        )
 
 
 def typed(schema: Mapping[str, pl.DataType], file: str) -> list[pl.Expr]:
@@ -87,16 +122,11 @@ def typed(schema: Mapping[str, pl.DataType], file: str) -> list[pl.Expr]:
     for alias, name in COLUMN_ALIASES.items():
         if name not in raw and alias in raw:
             raw = {name if column == alias else column: source for column, source in raw.items()}
-    missing = [name for name in REQUIRED if name not in raw]
-    if missing:
-        found = ", ".join(name if name.isprintable() else repr(name) for name in raw)
-        found = found if len(found) <= 300 else found[:300] + "..."
-        raise InputError(
-            f"{file}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}; found: {found or 'none'}"
-        )
-    exprs = [_cast(raw[name], schema[raw[name]], name, file) for name in SCHEMA if name in raw]
-    extras = [pl.col(source).alias(name) for name, source in raw.items() if name not in SCHEMA]
-    blank = pl.all_horizontal(pl.col(source).is_null() for source in raw.values()).alias(_BLANK)
+    missing(file, REQUIRED, list(raw))
+    known = [name for name in (*SCHEMA, *LOGGED) if name in raw]
+    exprs = [_cast(raw[name], schema[raw[name]], name, file) for name in known]
+    extras = [pl.col(source).alias(name) for name, source in raw.items() if name not in known]
+    blank = pl.all_horizontal(pl.col(source).is_null() for source in raw.values()).alias(BLANK)
     return [*exprs, *extras, blank]
 
 
@@ -104,11 +134,12 @@ def _cast(source: str, dtype: pl.DataType, name: str, file: str) -> pl.Expr:
     """Cast one column; numbers stay floats until they are checked, so that 2.5 GPUs are seen."""
     column = pl.col(source)
     text = isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Null)
-    if name == "job_id" or name in TEXTS:
+    words = name in TEXTS or LOGGED.get(name) == pl.String()
+    if name == "job_id" or words:
         if not text and not dtype.is_numeric():
             raise InputError(f"{file}: {name}: the column must hold text, not {dtype}")
         value = column.cast(pl.String)
-        if name in TEXTS:  # nothing and an empty field are the same
+        if words:  # nothing and an empty field are the same
             value = value.str.strip_chars()
             value = pl.when(value != "").then(value)
         return value.alias(name)
@@ -119,35 +150,44 @@ def _cast(source: str, dtype: pl.DataType, name: str, file: str) -> pl.Expr:
     if name in COUNTS:  # may be empty, but not wrong
         empty = value.is_null() | (value == "") if text else value.is_null()
         number = pl.when(empty.not_()).then(number.fill_null(-1.0))
+    elif name in LOGGED:
+        # What is wrong, not just absent, is told apart by being infinite.
+        number = pl.when(value != "").then(number.fill_null(math.inf)) if text else number.fill_nan(None)
     return number.alias(name)
 
 
 def checked(
-    frame: pl.DataFrame, origin: Origin, profiles: Mapping[str, ModelProfile], *, skip_bad_rows: bool = False
+    frame: pl.DataFrame,
+    origin: Origin,
+    profiles: Mapping[str, ModelProfile],
+    *,
+    strict: bool = True,
+    rules: Sequence[Rule] = (CPU_ONLY,),
 ) -> Checked:
-    """Check the rows of a `typed` table; raise on the first bad one, or leave all bad ones out."""
-    frame, notes = _models(frame, profiles)
-    rules = _rules(frame.columns, profiles)
-    masks = frame.select(
-        pl.col(_BLANK),
-        (pl.col("gpus") == 0).fill_null(value=False).alias(_CPU_ONLY),
-        *(rule.broken.fill_null(value=True).alias(rule.reason) for rule in rules),
-    )
-    if not skip_bad_rows:
-        _raise_first(masks, rules, origin, profiles)
+    """Check the rows of a table; raise on the first bad one, or with `strict` false leave all bad ones out.
 
-    # A row counts under the first reason that fits it. Rows for CPUs are none of ours, whatever they hold.
+    `rules` come before those that hold for every trace. A row counts under the first rule that it breaks.
+    """
+    frame, notes = _models(frame, profiles)
+    rules = [*rules, *_rules(frame.columns, profiles)]
+    masks = frame.select(rule.broken.fill_null(value=True).alias(str(k)) for k, rule in enumerate(rules))
+    keep = ~frame[BLANK] if BLANK in frame.columns else pl.repeat(value=True, n=frame.height, eager=True)
     left_out: dict[str, int] = {}
-    keep = ~masks[_BLANK]
-    for reason in masks.columns[1:]:
-        count = int((masks[reason] & keep).sum())
+    first: tuple[int, Rule] | None = None
+    for broken, rule in zip(masks, rules, strict=True):
+        hit = broken & keep
+        count = int(hit.sum())
         if count:
-            left_out[reason] = count
-            keep &= ~masks[reason]
-    frame = frame.drop(_BLANK)
+            left_out[rule.reason] = left_out.get(rule.reason, 0) + count
+            keep &= ~hit
+            if rule.error and (first is None or hit.arg_true()[0] < first[0]):
+                first = hit.arg_true()[0], rule
+    if strict and first is not None:
+        raise _error(*first, origin, profiles)
+    frame = frame.drop(BLANK, strict=False)
     repeated = _repeated(frame["job_id"], keep)
     if repeated is not None:
-        if not skip_bad_rows:
+        if strict:
             _raise_repeated(frame["job_id"], repeated, keep, origin)
         left_out[_REPEATED] = int(repeated.sum())
         keep &= ~repeated
@@ -157,7 +197,28 @@ def checked(
     if not keep.all():
         frame = frame.filter(keep)
     frame = frame.with_columns(pl.col(name).cast(SCHEMA[name]) for name in ("gpus", *COUNTS) if name in frame)
-    return Checked(frame, notes, left_out)
+    frame, lost = _logged(frame)
+    return Checked(frame, (*notes, *lost), left_out)
+
+
+def _logged(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Give what a log tells besides its type; a value that is no such number is emptied, and a note says so."""
+    notes = []
+    for name, dtype in LOGGED.items():
+        if name not in frame.columns or dtype == pl.String():
+            continue
+        given = frame[name].cast(pl.Float64).fill_nan(None)
+        fits = given.is_finite()
+        if dtype.is_integer():
+            most = float(2**31 - 1 if dtype == pl.Int32() else 2**53)
+            fits &= (given == given.floor()) & (given.abs() <= most)
+        wrong = int((~fits).sum())
+        if wrong:
+            given = pl.select(pl.when(fits).then(given)).to_series()
+            kind = "whole numbers" if dtype.is_integer() else "numbers"
+            notes.append(f"{name}: {wrong} values are no {kind} and were left empty")
+        frame = frame.with_columns(given.cast(dtype).alias(name))
+    return frame, tuple(notes)
 
 
 def _models(frame: pl.DataFrame, profiles: Mapping[str, ModelProfile]) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -181,7 +242,7 @@ def _models(frame: pl.DataFrame, profiles: Mapping[str, ModelProfile]) -> tuple[
     return frame, (note,)
 
 
-def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[_Rule]:
+def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[Rule]:
     """Return the rules for the columns at hand; a null verdict counts as broken."""
 
     def whole(name: str, most: int) -> pl.Expr:
@@ -194,47 +255,41 @@ def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[_Ru
         return ~(pl.col(name).is_finite() & (pl.col(name) >= 0))
 
     rules = [
-        _Rule("job_id", "must not be empty", pl.col("job_id") == ""),
-        _Rule("submit_s", _SECONDS, seconds("submit_s")),
-        _Rule("gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", whole("gpus", MAX_GPUS)),
-        _Rule("duration_s", _SECONDS, seconds("duration_s")),
+        Rule("job_id", "must not be empty", pl.col("job_id") == ""),
+        Rule("submit_s", _SECONDS, seconds("submit_s")),
+        Rule("gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", whole("gpus", MAX_GPUS)),
+        Rule("duration_s", _SECONDS, seconds("duration_s")),
     ]
     groups = pl.lit(1.0)
     for name in COUNTS:
         if name in columns:
             given = pl.col(name).is_not_null()
             wrong = given & (whole(name, MAX_GPUS) | (pl.col(name) < 1)).fill_null(value=True)
-            rules.append(_Rule(name, f"must be a whole number from 1 to {MAX_GPUS}", wrong))
+            rules.append(Rule(name, f"must be a whole number from 1 to {MAX_GPUS}", wrong))
             groups = groups * pl.col(name).fill_null(1.0)
             uneven = (pl.col("gpus") % groups != 0).fill_null(value=False)
-            rules.append(_Rule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven))
+            rules.append(Rule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven))
     for name, known in (("model", list(profiles)), ("collective", list(COLLECTIVES))):
         if name in columns:
             foreign = pl.col(name).is_not_null() & ~pl.col(name).is_in(known).fill_null(value=True)
-            rules.append(_Rule(name, "must be known", foreign))
+            rules.append(Rule(name, "must be known", foreign))
     return rules
 
 
-def _raise_first(
-    masks: pl.DataFrame, rules: list[_Rule], origin: Origin, profiles: Mapping[str, ModelProfile]
-) -> None:
-    """Raise the error of the first bad row, if there is one."""
-    ours = ~(masks[_BLANK] | masks[_CPU_ONLY])
-    broken = [(masks[rule.reason] & ours).arg_true() for rule in rules]
-    first = [(rows[0], order) for order, rows in enumerate(broken) if len(rows)]
-    if not first:
-        return
-    row, order = min(first)
-    rule = rules[order]
+def _error(row: int, rule: Rule, origin: Origin, profiles: Mapping[str, ModelProfile]) -> InputError:
+    """Return the error of a row that breaks a rule."""
     found = origin.find(row)
-    value = found.values.get(rule.field)
-    spot = f"{found.spot}: {rule.field}"
-    if rule.must == "must be known":
+    name = found.called.get(rule.field, rule.field)
+    value = found.values.get(name)
+    spot = f"{found.spot}: {name}"
+    if not rule.of_value:
+        return InputError(f"{spot}: {rule.text}")
+    if rule.text == "must be known":
         known = profiles if rule.field == "model" else COLLECTIVES
-        raise InputError(f"{spot}: {unknown(rule.field, str(value)[:_SHOWN], known)}")
+        return InputError(f"{spot}: {unknown(rule.field, str(value)[:_SHOWN], known)}")
     if value is None or value == "":
-        raise InputError(f"{spot}: {rule.must}, but is empty")
-    raise InputError(f"{spot}: {rule.must}, not {_shown(value)}")
+        return InputError(f"{spot}: {rule.text}, but is empty")
+    return InputError(f"{spot}: {rule.text}, not {_shown(value)}")
 
 
 def _shown(value: object) -> str:

@@ -9,26 +9,24 @@ import polars as pl
 
 from cranny.model.errors import InputError, at
 from cranny.model.profile import ModelProfile
-from cranny.workload.check import Found, checked, typed
+from cranny.workload.check import COLUMN_ALIASES, Found, checked, typed
+from cranny.workload.lines import first_fields, first_line_not_text, refuse_binary
 from cranny.workload.trace import Trace
 
 
 def sniff(head: bytes) -> bool:
-    """Say whether a file that begins like this may be CSV: any whose first line is text may."""
-    line = head.split(b"\n", 1)[0]
-    return b"\0" not in line and _is_text(line)
+    """Say whether a file that begins like this is ours: its first line names a column that only we name so."""
+    return not {"submit_s", "gpus", "duration_s"}.isdisjoint(first_fields(head, ","))
 
 
-def read(path: Path, profiles: Mapping[str, ModelProfile], *, skip_bad_rows: bool) -> Trace:
+def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
     """Read a CSV file.
 
     Every column comes in as text and is cast while it streams by, so that the whole text is never held and a
     wrong value is still there to be shown.
     """
     file = str(path)
-    with path.open("rb") as head:
-        if not sniff(head.read(65536)):
-            raise InputError(f"{file}: not UTF-8 text")
+    refuse_binary(path)
     header = _header(path)
     try:
         scan = pl.scan_csv(path, infer_schema=False, glob=False)
@@ -37,10 +35,10 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, skip_bad_rows: boo
     except pl.exceptions.PolarsError as error:
         raise _fault(path, len(header), str(error)) from None
     # Polars fills the missing end of a short row with nulls, so only then can there be one.
-    last = header[-1] if header[-1] in frame.columns else "tenant"  # which may stand there as vc
+    last = header[-1] if header[-1] in frame.columns else COLUMN_ALIASES[header[-1]]
     if frame[last].null_count():
         _refuse_ragged_rows(path, len(header))
-    result = checked(frame, _Lines(path, header), profiles, skip_bad_rows=skip_bad_rows)
+    result = checked(frame, _Lines(path, header), profiles, strict=strict)
     return Trace(path.stem, result.frame, result.notes, result.left_out)
 
 
@@ -101,10 +99,9 @@ def _refuse_ragged_rows(path: Path, width: int) -> None:
 
 def _fault(path: Path, width: int, message: str) -> InputError:
     """Find out by a slow second reading on which line a file is broken."""
-    with path.open("rb") as file:
-        for line, text in enumerate(file, start=1):
-            if not _is_text(text):
-                return InputError(f"{at(path, line)}: not UTF-8 text")
+    line = first_line_not_text(path)
+    if line:
+        return InputError(f"{at(path, line)}: not UTF-8 text")
     odd = _odd_quotes(path)
     if odd:
         return InputError(f"{at(path, odd)}: a quotation mark is not closed")
@@ -119,12 +116,3 @@ def _odd_quotes(path: Path) -> int:
     """Return the first line with an odd number of quotation marks, or 0."""
     with path.open("rb") as file:
         return next((line for line, text in enumerate(file, start=1) if text.count(b'"') % 2), 0)
-
-
-def _is_text(content: bytes) -> bool:
-    """Say whether these bytes are UTF-8."""
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -19,7 +19,7 @@ def sniff(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def read(path: Path, profiles: Mapping[str, ModelProfile], *, skip_bad_rows: bool) -> Trace:
+def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
     """Read a Parquet file."""
     file = str(path)
     with path.open("rb") as head:
@@ -31,7 +31,7 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, skip_bad_rows: boo
         frame = scan.select(typed(schema, file)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{file}: broken or truncated Parquet file: {str(error).splitlines()[0]}") from None
-    result = checked(frame, _Rows(file, scan), profiles, skip_bad_rows=skip_bad_rows)
+    result = checked(frame, _Rows(file, scan), profiles, strict=strict)
     return Trace(path.stem, result.frame, result.notes, result.left_out)
 
 

@@ -12,6 +12,7 @@ from cranny.model.profile import ModelProfile
 from cranny.workload.check import SCHEMA
 
 CHUNK = 8192
+CHUNKS_KEPT = 4  # a replay looks at the jobs that arrive, and at those that wait
 
 Fields = tuple[list[Any], ...]  # of the jobs of a chunk
 
@@ -36,7 +37,7 @@ class Jobs(Sequence[Job]):
         self._collective = collective
         self._profiles = profiles
         self._plain = "tp" not in frame.columns and "pp" not in frame.columns
-        self._last: tuple[int, Fields] = (-1, ())  # the chunk that was looked into last, and its fields
+        self._chunks: dict[int, Fields] = {}  # those that were looked into lately
 
     def __len__(self) -> int:
         return self._frame.height
@@ -54,12 +55,16 @@ class Jobs(Sequence[Job]):
     def __getitem__(self, index: int | slice) -> Job | Sequence[Job]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+        if index < 0:
+            index += len(self._draws)
+        if not 0 <= index < len(self._draws):
             raise IndexError(index)
-        chunk, row = divmod(index % len(self), CHUNK)
-        if chunk != self._last[0]:
-            self._last = (chunk, self._fields(chunk))
-        return self._make(*[field[row] for field in self._last[1]])
+        chunk, row = divmod(index, CHUNK)
+        if chunk not in self._chunks:
+            while len(self._chunks) >= CHUNKS_KEPT:
+                del self._chunks[next(iter(self._chunks))]
+            self._chunks[chunk] = self._fields(chunk)
+        return self._make(*[field[row] for field in self._chunks[chunk]])
 
     @property
     def ids(self) -> pl.Series:

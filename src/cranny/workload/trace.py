@@ -12,7 +12,7 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
-from cranny.workload.check import REQUIRED, SCHEMA, Found, checked, typed
+from cranny.workload.check import CLOCKED, LOGGED, REQUIRED, SCHEMA, Found, checked, typed
 from cranny.workload.jobs import Jobs
 
 DEFAULT_COLLECTIVE = "halving-doubling"
@@ -48,7 +48,7 @@ class Trace:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, dtype in SCHEMA.items():
+        for name, dtype in {**SCHEMA, **LOGGED}.items():
             if name in self.frame.columns:
                 if self.frame.schema[name] != dtype:
                     raise InputError(f"{self.name}: {name}: must be {dtype}, not {self.frame.schema[name]}")
@@ -62,15 +62,18 @@ class Trace:
         frame: pl.DataFrame,
         name: str = "trace",
         *,
-        skip_bad_rows: bool = False,
+        strict: bool = True,
         profiles: Mapping[str, ModelProfile] | None = None,
     ) -> "Trace":
-        """Check a table of jobs, column by column and row by row, and make it a trace."""
+        """Check a table of jobs, column by column and row by row, and make it a trace.
+
+        With `strict` false, rows that cannot be used are left out and counted.
+        """
         result = checked(
             frame.select(typed(frame.schema, name)),
             _Rows(name, frame),
             library() if profiles is None else profiles,
-            skip_bad_rows=skip_bad_rows,
+            strict=strict,
         )
         return Trace(name, result.frame, result.notes, result.left_out)
 
@@ -130,10 +133,12 @@ class Trace:
         if count is not None:
             last = min(last, first + count)
         if last <= first:
-            raise InputError(f"{self.name}: no jobs in that slice")
+            span = f"they are submitted from {submit_s[0]:,.0f} s to {submit_s[-1]:,.0f} s"
+            raise InputError(f"{self.name}: no jobs in that slice; {span}")
         frame = self.frame.slice(first, last - first)
         if from_zero:
-            frame = frame.with_columns(pl.col("submit_s") - pl.col("submit_s").first())
+            clocked = [name for name in CLOCKED if name in frame.columns]
+            frame = frame.with_columns(pl.col(clocked) - pl.col("submit_s").first())
         return replace(self, frame=frame)
 
     def where(self, **values: object) -> "Trace":

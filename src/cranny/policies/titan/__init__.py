@@ -24,7 +24,7 @@ must pass within `phase_budget_s`. One second, the default, is the paper's inequ
 from collections.abc import Iterator, Sequence
 
 from cranny.core.machine_set import FreeMachines, lowest, within
-from cranny.core.packing import Fewest, fewest, fewest_with
+from cranny.core.packing import Fewest, fewest, fewest_with, largest_first
 from cranny.core.partition import split
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
@@ -38,6 +38,8 @@ from cranny.policies.titan.search import Found, search
 
 # Single racks that are tried when links between racks are too busy.
 RACKS_TRIED = 4
+# Beyond so many machines, idle ones are opened in ever larger numbers when links are too busy.
+MANY_MACHINES = 32
 
 
 class Titan:
@@ -113,13 +115,22 @@ class Titan:
         return best.machines if best else None
 
     def _climb(self, job: Job, view: Snapshot, offer: FreeMachines) -> Found | None:
-        """Open one idle machine more at a time until the parts are large enough for the bandwidth."""
+        """Open more and more idle machines until the parts are large enough for the bandwidth.
+
+        One more at a time, so that none is opened without need; twice as many more if there are many.
+        """
         least = fewest(job.gpus, *offer.counts_for(job.gpus))
+        more = 1
         while least is not None:
             machines = _map(job, view, offer, least)
             if self.bandwidth.blocked_link(job, view, machines) is None:
                 return Found(least[:2], machines)
-            least = fewest_with(least.idle + 1, job.gpus, offer.in_use_count, offer.idle_count)
+            most = len(largest_first(job.gpus, offer.idle_count))
+            if least.idle >= most:
+                return None
+            if least.machines > MANY_MACHINES:
+                more *= 2
+            least = fewest_with(min(least.idle + more, most), job.gpus, offer.in_use_count, offer.idle_count)
         return None
 
 

@@ -1,0 +1,73 @@
+"""Times as logs write them, turned into seconds.
+
+No time at all (empty, "None", "Unknown" and the like) becomes null, for a job that never started is no fault of
+the log. What should be a time and is none becomes NaN. A time without a zone is read as if it were UTC.
+"""
+
+import math
+from datetime import UTC, datetime
+
+import polars as pl
+
+NOTHING = ("", "None", "none", "Unknown", "unknown", "null", "NULL", "NaT", "nan", "NaN", "N/A", "-")
+
+
+def seconds(text: pl.Expr) -> pl.Expr:
+    """Read numbers of seconds."""
+    return pl.when(_given(text)).then(text.cast(pl.Float64, strict=False).fill_null(math.nan))
+
+
+def epoch_s(text: pl.Expr, between: str = " ") -> pl.Expr:
+    """Read times such as `2020-03-18 04:01:39`, with `between` in the middle, as seconds since 1970.
+
+    Times with a zone or a fraction, or another letter in the middle, or that are seconds since 1970, take longer.
+    """
+    plain_s = _parsed_s(text, f"%Y-%m-%d{between}%H:%M:%S")
+    odd = pl.when(plain_s.is_null()).then(text)  # few, mostly, and nulls cost nothing
+    rest = odd.str.slice(19)
+    fraction_s = rest.str.extract(r"^(\.\d+)").cast(pl.Float64, strict=False).fill_null(0.0)
+    zone = rest.str.extract(r"([+-]\d\d:?\d\d)$").str.replace(":", "", literal=True).cast(pl.Int32, strict=False)
+    ahead_s = zone.sign() * (zone.abs() // 100 * 3600 + zone.abs() % 100 * 60)
+    local_s = _parsed_s(odd.str.slice(0, 19).str.replace("T", " ", literal=True), "%Y-%m-%d %H:%M:%S")
+    sound = rest.str.contains(r"^(\.\d+)?(Z|[+-]\d\d:?\d\d)?$")
+    odd_s = pl.when(sound).then(local_s + fraction_s - ahead_s.fill_null(0))
+    return pl.when(_given(text)).then(
+        pl.coalesce(plain_s, odd_s, odd.cast(pl.Float64, strict=False), pl.lit(math.nan))
+    )
+
+
+def length_s(text: pl.Expr) -> pl.Expr:
+    """Read `2-03:04:05` (days, hours, minutes, seconds), with or without days and hours."""
+    parts = text.str.extract_groups(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)$")
+    days, hours, minutes, rest = (parts.struct[k].cast(pl.Float64, strict=False) for k in range(4))
+    found_s = days.fill_null(0.0) * 86_400 + hours.fill_null(0.0) * 3600 + minutes * 60 + rest
+    return pl.when(_given(text)).then(found_s.fill_null(math.nan))
+
+
+def moment_s(value: object) -> float | None:
+    """Read one ISO time, for logs that are no tables."""
+    if value is None or (isinstance(value, str) and value.strip() in NOTHING):
+        return None
+    try:
+        moment = datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
+    except ValueError:
+        return math.nan
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def said(epoch: float) -> str | None:
+    """Write seconds since 1970 as a date and time, if they are one."""
+    try:
+        return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _parsed_s(text: pl.Expr, form: str) -> pl.Expr:
+    """Read times of exactly this form; null where they are none."""
+    return text.str.to_datetime(form, strict=False, time_unit="us", cache=False).dt.epoch("us") / 1e6
+
+
+def _given(text: pl.Expr) -> pl.Expr:
+    """Say where something stands that is meant as a time; null where there is no text at all."""
+    return ~text.is_in(NOTHING)
