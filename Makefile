@@ -33,7 +33,7 @@ lock: .venv/dev.done  ## choose the newest versions of everything
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
 	  pyproject.toml -o requirements/run.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
-	  pyproject.toml --extra exact --group dev -o requirements/dev.lock
+	  pyproject.toml --all-extras --group dev -o requirements/dev.lock
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

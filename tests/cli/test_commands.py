@@ -32,7 +32,7 @@ SMALL = ("--cluster", "1x2x4")
 
 
 def test_the_commands_of_the_design_are_there() -> None:
-    promised = {"demo", "simulate", "compare", "place", "explain", "policies", "bench"}
+    promised = {"demo", "simulate", "compare", "place", "explain", "policies", "sweep", "bench"}
     assert {" ".join(path) for path in COMMANDS} >= promised | {"traces generate", "traces inspect"}
 
 
@@ -61,6 +61,8 @@ def test_prints_its_version(run: Run) -> None:
 def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[object]]:
     """Return for each command the words of a small example, `--json` left out."""
     monkeypatch.setattr(importing, "RUNS", 1)
+    small_sweep = tmp_path / "sweep.yaml"
+    small_sweep.write_text("traces: [philly]\njobs: 20\nclusters: [1x2x4]\npolicies: [best-fit]\n")
     return {
         "demo": ["--jobs", 30, *SMALL, "--policies", "titan", "--out", tmp_path / "out"],
         "simulate": [trace_file, *SMALL],
@@ -70,7 +72,11 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "policies": [],
         "traces generate": ["philly", tmp_path / "made.parquet", "--jobs", 20],
         "traces presets": [],
+        "traces list": [tmp_path],
         "traces inspect": [trace_file],
+        "traces convert": [trace_file, tmp_path / "converted.parquet"],
+        "traces slice": [trace_file, tmp_path / "some.csv", "--count", 2],
+        "sweep": [small_sweep, "--processes", 1, "--out", tmp_path / "sweep"],
         "bench": ["import"],
     }
 

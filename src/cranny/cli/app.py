@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import bench, demo, explain, place, policies, simulate, traces
+from cranny.cli import bench, demo, explain, place, policies, simulate, sweep, traces
 from cranny.version import VERSION
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("place")(place.place)
 app.command("explain")(explain.explain)
 app.command("policies")(policies.policies)
 app.add_typer(traces.app, name="traces")
+app.command("sweep")(sweep.sweep)
 app.command("bench")(bench.bench)
 
 

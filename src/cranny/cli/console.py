@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,15 +13,22 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+class Tick(Protocol):
+    """Says how far work is, and what to show beside the bar if that has changed."""
+
+    def __call__(self, done: int, what: str | None = None) -> None:
+        """Move the bar."""
+
+
 def print_json(value: Any) -> None:
     """Print one JSON value."""
     sys.stdout.write(json.dumps(value, indent=2, default=str, allow_nan=False) + "\n")
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int) -> Iterator[Tick]:
     """Show a bar while work goes on, on a terminal; yield a function that says how far it is."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done, what=None: bar.update(task, completed=done, description=what)

@@ -1,13 +1,12 @@
 """Options that several commands share, and how their values are read."""
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cranny.model.cluster import Cluster
+from cranny.model.cluster import Cluster, shape
 from cranny.model.errors import InputError, unknown
 from cranny.model.number import seconds
 from cranny.model.profile import library
@@ -65,11 +64,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 
 def read_cluster(spec: str, link_gbps: float = 100.0, oversubscription: float = 1.0) -> Cluster:
     """Read a cluster file, or build RACKSxMACHINESxGPUS."""
-    shape = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(\d{1,9})", spec)
-    if shape is None:
+    sizes = shape(spec)
+    if sizes is None:
         return Cluster.from_file(spec)
-    racks, machines, gpus = map(int, shape.groups())
-    return Cluster.fat_tree(racks, machines, gpus, link_gbps, oversubscription)
+    return Cluster.fat_tree(*sizes, link_gbps, oversubscription)
 
 
 def check_report(report: Path | None, map_at_s: float | None) -> None:

@@ -1,26 +1,316 @@
-"""`cranny traces`: generate and inspect job logs."""
+"""`cranny traces`: find, inspect, convert, cut and generate job logs."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cranny.cli import options
-from cranny.cli.console import out, print_json
+from cranny.cli.console import out, print_json, progress
+from cranny.model.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from cranny.workload.trace import Trace
 
-app = typer.Typer(help="Generate and inspect job logs.", no_args_is_help=True)
+app = typer.Typer(help="Find, inspect, convert, cut and generate job logs.", no_args_is_help=True)
 
-BARS = " ▁▂▃▄▅▆▇█"
-HOUR_S = 3600.0
+UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A trace file.")]
+ToArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Where to write it: .csv or .parquet.")]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="Format of the file, such as philly or sacct (default: found by content).",
+        show_default=False,
+    ),
+]
+StrictOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict/--no-strict",
+        help="Refuse a file for a row that cannot be used, or leave such rows out and count them "
+        "(default: strict for our own formats only).",
+        show_default=False,
+    ),
+]
+
+
+@app.command("list")
+def list_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to look.", show_default="here")] = Path(),
+    as_json: options.JsonOption = False,
+) -> None:
+    """List the trace files below a folder, and the presets that can be generated.
+
+    Example: cranny traces list logs
+    """
+    from cranny.workload.find import trace_files
+    from cranny.workload.generate import presets as known
+
+    if not folder.is_dir():
+        raise InputError(f"{folder}: {'is a file, not a folder' if folder.exists() else 'no such folder'}")
+    files = list(trace_files(folder))
+    found = []
+    with progress("reading", len(files)) as tick:
+        for index, (path, name) in enumerate(files):
+            tick(index)
+            found.append({"file": str(path.relative_to(folder)), "format": name, **_in_short(path, name)})
+    if as_json:
+        print_json({"folder": str(folder), "files": found, "presets": list(known())})
+        return
+    _print_list(found)
+    if not found:
+        out.print(f"{folder}: no trace files here", soft_wrap=True, markup=False)
+    out.print(f"can be generated: {', '.join(known())} (see `cranny traces presets`)", style="dim")
+
+
+def _in_short(path: Path, name: str) -> dict[str, Any]:
+    """Return the main figures of a file, or why it cannot be read."""
+    from cranny.workload.inspect import describe
+    from cranny.workload.read import read_trace
+
+    try:
+        facts = describe(read_trace(path, name, strict=False))
+    except InputError as error:
+        return {"problem": str(error).removeprefix(f"{path}").removeprefix(": ")}
+    figures = {key: facts[key] for key in ("jobs", "days", "gpu_hours")}
+    return {**figures, "left_out": sum(facts["left_out"].values())}
+
+
+def _print_list(found: list[dict[str, Any]]) -> None:
+    """Print a line a file; its name stands last, where it may be as long as it is."""
+    rows = [
+        (each["format"], f"{each['jobs']:,}", f"{each['days']:.1f}", f"{each['gpu_hours']:,.0f}",
+         f"{each['left_out']:,}", each["file"])
+        for each in found if "problem" not in each
+    ]  # fmt: skip
+    if rows:
+        rows.insert(0, ("format", "GPU jobs", "days", "GPU-hours", "left out", "file"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for kind, *counts, name in rows:
+        cells = [count.rjust(width) for count, width in zip(counts, widths[1:], strict=False)]
+        out.print("  ".join([kind.ljust(widths[0]), *cells, name]), soft_wrap=True, markup=False)
+    for each in found:
+        if "problem" in each:
+            line = f"{each['file']}: {each['format']}, cannot be read: {each['problem']}"
+            out.print(line, style="yellow", soft_wrap=True, markup=False)
+
+
+@app.command("inspect")
+def inspect(
+    file: FileArgument,
+    format: FormatOption = "auto",  # noqa: A002
+    strict: StrictOption = None,
+    profiles: options.ProfilesOption = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, help="GPUs of the cluster, to compare the demand with.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="The same, as a cluster file or RACKSxMACHINESxGPUS.")
+    ] = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Print what a trace holds, what is odd about it, and what is assumed where it is silent.
+
+    Example: cranny traces inspect philly.parquet --gpus 2490
+    """
+    from cranny.workload.inspect import describe
+    from cranny.workload.quirks import quirks
+    from cranny.workload.read import read_trace
+
+    if gpus is not None and cluster is not None:
+        raise InputError("give --gpus or --cluster, not both")
+    capacity = options.read_cluster(cluster).gpus if cluster is not None else gpus
+    trace = read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles))
+    facts = {**describe(trace), "warnings": quirks(trace, capacity)}
+    if as_json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
+
+
+def _print_facts(facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from cranny.cli.chart import chart
+
+    out.print(
+        f"{facts['name']}: {_count(facts['jobs'], 'job')} over {facts['days']:.1f} days",
+        style="bold",
+        markup=False,
+    )
+    sizes = Table("GPUs", *facts["share_by_size_percent"], box=None, header_style="bold")
+    sizes.add_row("% of jobs", *(f"{share:.2f}" for share in facts["share_by_size_percent"].values()))
+    out.print(sizes)
+    gap, load = facts["mean_gap_s"], facts["requested_gpus"]
+    mean = f"mean {sum(load) / len(load):,.0f}, " if load else ""
+    rows = {
+        "duration": _three(facts, "median", "mean", "p90", of="duration_s"),
+        "wait in the log": _waited(facts),
+        "gap, mean": f"{gap:,.1f} s" if gap is not None else "one job",
+        "GPU-hours": f"{facts['gpu_hours']:,.0f}",
+        "largest job": f"{facts['largest_job_gpus']:,} GPUs",
+        "GPUs asked for at once": f"{mean}at most {facts['peak_requested_gpus']:,}",
+    }
+    table = Table(box=None, show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, value)
+    out.print(table)
+    if load:
+        out.print("\nGPUs asked for over time, if each job started when submitted", style="bold")
+        for line in chart(load, facts["bucket_s"] * len(load)):
+            out.print(line, no_wrap=True, markup=False)
+        out.print()
+    _print_remarks(facts)
+
+
+def _three(facts: dict[str, Any], *names: str, of: str) -> str:
+    """Return three figures of the same kind."""
+    return ", ".join(f"{name} {facts[f'{name}_{of}']:,.0f} s" for name in names)
+
+
+def _waited(facts: dict[str, Any]) -> str:
+    """Return how long jobs waited in the log, as far as it tells."""
+    told = facts["jobs_with_wait"]
+    if not told:
+        return "not known"
+    of = f" (of {told:,} jobs)" if told < facts["jobs"] else ""
+    return _three(facts, "median", "mean", "p99", of="wait_s") + of
+
+
+def _print_remarks(facts: dict[str, Any]) -> None:
+    """Print what a reader of the figures should know."""
+    remarks = [
+        ("left out", "yellow", [f"{_count(rows, 'row')}: {reason}" for reason, rows in facts["left_out"].items()]),
+        ("warning", "yellow", facts.get("warnings", [])),
+        ("note", "yellow", facts["notes"]),
+        ("assumed", "dim", facts.get("assumed", [])),
+    ]
+    for kind, style, lines in remarks:
+        for line in lines:
+            out.print(f"{kind}: {line}", style=style, markup=False)
+
+
+@app.command("convert")
+def convert(
+    file: FileArgument,
+    to: ToArgument,
+    format: FormatOption = "auto",  # noqa: A002
+    strict: StrictOption = None,
+    profiles: options.ProfilesOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Write a trace in our own format, and say which rows were left out.
+
+    Example: cranny traces convert sacct.txt jobs.parquet
+    """
+    from cranny.workload.read import read_trace
+
+    _check_apart(file, to)
+    _write(read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles)), to, as_json=as_json)
+
+
+@app.command("slice")
+def slice_(
+    file: FileArgument,
+    to: ToArgument,
+    start: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="First submission to keep: seconds, 90m, 3h, 2d or 1w.")
+    ] = "0",
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Keep what is submitted before this time.")
+    ] = None,
+    skip: Annotated[
+        int, typer.Option("--skip", min=0, help="Of the jobs kept so far, pass over the first N.")
+    ] = 0,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Then keep at most N.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="COLUMN=VALUE", help="Keep jobs with this value only; may be repeated."),
+    ] = None,
+    from_zero: Annotated[
+        bool, typer.Option("--from-zero", help="Shift times so that the first job kept is submitted at 0.")
+    ] = False,
+    format: FormatOption = "auto",  # noqa: A002
+    strict: StrictOption = None,
+    profiles: options.ProfilesOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Write some of the jobs of a trace; times count from the trace's time zero.
+
+    Example: cranny traces slice itp.parquet day2.csv --from 1d --to 2d --where cluster=cluster04 --from-zero
+    """
+    from cranny.workload.read import read_trace
+
+    _check_apart(file, to)
+    window_s = {"start_s": _seconds(start, "--from")} | ({} if end is None else {"end_s": _seconds(end, "--to")})
+    trace = read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles))
+    some = trace.where(**_values(trace, where)) if where else trace
+    some = some.slice(**window_s, skip=skip, count=count, from_zero=from_zero)
+    _write(some, to, of=len(trace), as_json=as_json)
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
+def _check_apart(file: Path, to: Path) -> None:
+    """Refuse to write over the file that is read."""
+    if to.exists() and file.exists() and to.samefile(file):
+        raise InputError(f"{to}: is the file to read; write to another one")
+
+
+def _seconds(text: str, option: str) -> float:
+    """Read a time such as 90, 90m, 3h or 2d."""
+    time = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([smhdw]?)", text.strip())
+    if time is None:
+        raise InputError(f"{option}: must be a time such as 3600, 90m, 3h, 2d or 1w, not {text!r}")
+    return float(time[1]) * UNITS_S[time[2]]
+
+
+def _values(trace: "Trace", pairs: list[str]) -> dict[str, Any]:
+    """Read COLUMN=VALUE pairs; a value is a number if the column holds numbers."""
+    import polars as pl
+
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        column, equals, value = pair.partition("=")
+        if not equals or not column:
+            raise InputError(f"--where: must be COLUMN=VALUE, not {pair!r}")
+        if column not in trace.frame.columns:
+            raise unknown("column", column, trace.frame.columns)
+        if column in values:
+            raise InputError(f"--where: {column} is given twice")
+        dtype = trace.frame.schema[column]
+        try:
+            values[column] = float(value) if dtype.is_numeric() else value
+        except ValueError:
+            raise InputError(f"--where: {column}: must be a number, not {value!r}") from None
+        if dtype == pl.Boolean():
+            values[column] = value.lower() == "true"
+    return values
+
+
+def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) -> None:
+    """Write a trace and say what is in it, out of how many jobs, and what was left out or noticed before."""
+    trace.write(to)
+    told = {"file": str(to), "jobs": len(trace), "left_out": dict(trace.left_out), "notes": list(trace.notes)}
+    if as_json:
+        print_json(told)
+        return
+    some = "" if of is None else f"{len(trace):,} of "
+    out.print(f"{to}: {some}{_count(len(trace) if of is None else of, 'job')}", soft_wrap=True, markup=False)
+    _print_remarks(told)
 
 
 @app.command("generate")
 def generate(
     preset: Annotated[str, typer.Argument(help="philly, itp or acme; see `cranny traces presets`.")],
-    file: Annotated[Path, typer.Argument(help="Where to write it: .csv or .parquet.")],
+    file: ToArgument,
     jobs: options.JobsOption = 5000,
     seed: options.SeedOption = 0,
     load: Annotated[float | None, typer.Option("--load", help="Share of --gpus that the jobs ask for.")] = None,
@@ -34,12 +324,11 @@ def generate(
     """
     from cranny.workload.generate import generate_trace
 
-    trace = generate_trace(preset, jobs=jobs, seed=seed, load=load, gpus=gpus, max_gpus=max_gpus)
-    trace.write(file)
-    if as_json:
-        print_json({"file": str(file), "jobs": len(trace)})
-    else:
-        out.print(f"{file}: {len(trace):,} jobs", soft_wrap=True, markup=False)
+    _write(
+        generate_trace(preset, jobs=jobs, seed=seed, load=load, gpus=gpus, max_gpus=max_gpus),
+        file,
+        as_json=as_json,
+    )
 
 
 @app.command("presets")
@@ -58,63 +347,3 @@ def presets(as_json: options.JsonOption = False) -> None:
     for name, preset in known().items():
         out.print(f"[bold]{name}[/bold]  {preset.description}")
         out.print(f"    {preset.source}", style="dim")
-
-
-@app.command("inspect")
-def inspect(
-    file: Annotated[Path, typer.Argument(help="A trace file.")],
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and count them.")
-    ] = False,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Print what a trace holds: sizes, durations and the load over time.
-
-    Example: cranny traces inspect philly.parquet
-    """
-    from cranny.workload.inspect import describe
-    from cranny.workload.read import read_trace
-
-    trace = read_trace(file, skip_bad_rows=skip_bad_rows)
-    facts = describe(trace)
-    if as_json:
-        print_json(facts)
-    else:
-        _print(trace, facts)
-
-
-def _print(trace: "Trace", facts: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    out.print(f"{trace.name}: {facts['jobs']:,} jobs over {facts['days']:.1f} days", style="bold", markup=False)
-    sizes = Table(*facts["share_by_size_percent"], box=None, header_style="bold", title="percent of jobs by GPUs")
-    sizes.add_row(*(f"{share:.2f}" for share in facts["share_by_size_percent"].values()))
-    out.print(sizes)
-    gap = facts["mean_gap_s"]
-    rows = {
-        "duration, median": f"{facts['median_duration_s']:,.0f} s",
-        "duration, mean": f"{facts['mean_duration_s']:,.0f} s",
-        "duration, p90": f"{facts['p90_duration_s']:,.0f} s",
-        "gap, mean": f"{gap:,.1f} s" if gap is not None else "one job",
-        "GPU-hours": f"{facts['gpu_hours']:,.0f}",
-        "largest job": f"{facts['largest_job_gpus']:,} GPUs",
-        "GPUs asked for at once": f"{facts['peak_requested_gpus']:,.0f} at most",
-        "jobs without a model": f"{facts['jobs_without_model']:,} (drawn by seed when simulated)",
-    }
-    table = Table(box=None, show_header=False)
-    for name, value in rows.items():
-        table.add_row(name, value)
-    out.print(table)
-    if facts["requested_gpus"]:
-        out.print("GPUs asked for over time, up to", f"{max(facts['requested_gpus']):,.0f}:")
-        out.print(_sparkline(facts["requested_gpus"]))
-        out.print(f"one mark is {facts['bucket_s'] / HOUR_S:,.1f} hours", style="dim")
-    for reason, rows_left_out in facts["left_out"].items():
-        out.print(f"left out: {rows_left_out:,} rows: {reason}", style="yellow", markup=False)
-    for note in facts["notes"]:
-        out.print(f"note: {note}", style="yellow", markup=False)
-
-
-def _sparkline(values: list[float]) -> str:
-    most = max(values) or 1.0
-    return "".join(BARS[round(value / most * (len(BARS) - 1))] for value in values)

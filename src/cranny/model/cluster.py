@@ -5,6 +5,7 @@ machines; the switches follow and the root comes last. Link i is the uplink of n
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from cranny.model.errors import InputError
 from cranny.model.number import positive, whole
 from cranny.model.switch import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
 
-__all__ = ["Cluster", "Machine", "Switch", "mask_of"]
+__all__ = ["Cluster", "Machine", "Switch", "mask_of", "shape"]
 
 UNNAMED = "core"  # what the top of a cluster is called that was built without a name
 
@@ -206,3 +207,9 @@ def mask_of(machines: Iterable[int]) -> int:
     for machine in machines:
         mask |= 1 << machine
     return mask
+
+
+def shape(text: str) -> tuple[int, int, int] | None:
+    """Read RACKSxMACHINESxGPUS, for `Cluster.fat_tree`; None if the text is something else."""
+    found = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(\d{1,9})", text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found is not None else None

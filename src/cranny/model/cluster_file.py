@@ -4,24 +4,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from cranny.model.errors import unknown
+from cranny.model.fields import MAX_NAME, Fields, Name, Positive, checked
 from cranny.model.switch import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
-from cranny.model.yaml_file import Document, Step, shown
+from cranny.model.yaml_file import Document, Step
 
-MAX_NAME = 100
 DEFAULT_LINK_GBPS = 100.0
 
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError
-    return text
-
-
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_printable)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS_PER_MACHINE)]
 Count = Annotated[int, Field(ge=1, le=MAX_MACHINES)]
 
@@ -37,11 +27,7 @@ _MUST_BE = {
 }
 
 
-class _Fields(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class MachineFields(_Fields):
+class MachineFields(Fields):
     """A machine, or `count` equal ones."""
 
     name: Name | None = None
@@ -51,31 +37,31 @@ class MachineFields(_Fields):
     count: Count = 1
 
 
-class SwitchFields(_Fields):
+class SwitchFields(Fields):
     """A switch and what hangs below it."""
 
     name: Name | None = None
     uplink_gbps: Positive | None = None
     oversubscription: Positive | None = None
     pat_gbps: Positive | None = None
-    machines: list[MachineFields] = []
-    racks: list["SwitchFields"] = []
-    switches: list["SwitchFields"] = []
+    machines: list[MachineFields] = Field(default_factory=list)
+    racks: list["SwitchFields"] = Field(default_factory=list)
+    switches: list["SwitchFields"] = Field(default_factory=list)
 
 
-class ClusterFields(_Fields):
+class ClusterFields(Fields):
     """The whole file: the topmost switch, and defaults for what is below it."""
 
     name: Name | None = None
     link_gbps: Positive = DEFAULT_LINK_GBPS
     oversubscription: Positive = 1.0
     pat_gbps: Positive | None = None
-    machines: list[MachineFields] = []
-    racks: list[SwitchFields] = []
-    switches: list[SwitchFields] = []
+    machines: list[MachineFields] = Field(default_factory=list)
+    racks: list[SwitchFields] = Field(default_factory=list)
+    switches: list[SwitchFields] = Field(default_factory=list)
 
 
-_KNOWN: dict[str, type[_Fields]] = {
+_KNOWN: dict[str, type[Fields]] = {
     "machines": MachineFields,
     "racks": SwitchFields,
     "switches": SwitchFields,
@@ -85,30 +71,7 @@ _KNOWN: dict[str, type[_Fields]] = {
 def read_tree(path: Path) -> Switch:
     """Read the tree of a cluster from a file, or say in one line what is wrong with the file, and where."""
     document = Document(path, text_fields=frozenset({"name", "gpu_type"}))
-    try:
-        fields = ClusterFields.model_validate(document.value)
-    except ValidationError as error:
-        raise _first_problem(document, error) from None
-    return _Builder(document, fields).root()
-
-
-def _first_problem(document: Document, error: ValidationError) -> Exception:
-    """Turn the problem that stands first in the file into one line; unknown fields explain missing ones."""
-    problem = min(
-        error.errors(include_url=False),
-        key=lambda found: (found["type"] != "extra_forbidden", document.line(found["loc"])),
-    )
-    steps: tuple[Step, ...] = problem["loc"]
-    last = steps[-1] if steps else None
-    if problem["type"] == "missing":
-        return document.error(steps, "is missing")
-    if problem["type"] == "extra_forbidden":
-        owners = [step for step in steps[:-1] if isinstance(step, str)]
-        known = _KNOWN[owners[-1]] if owners else ClusterFields
-        what = unknown("field", str(last), known.model_fields)
-        return document.error(steps[:-1], str(what), document.line(steps))
-    must_be = _MUST_BE.get(last, "a positive number") if isinstance(last, str) else "a mapping of fields"
-    return document.error(steps, f"must be {must_be}, not {shown(problem['input'])}")
+    return _Builder(document, checked(document, ClusterFields, _KNOWN, _MUST_BE)).root()
 
 
 def _machine_count(fields: ClusterFields | SwitchFields) -> int:

@@ -1,0 +1,129 @@
+"""`cranny sweep`: many simulations from one file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import err, out, print_json, progress
+from cranny.model.errors import InputError
+
+if TYPE_CHECKING:
+    from cranny.sweep.cell import Cell, Outcome
+    from cranny.sweep.file import Sweep
+    from cranny.sweep.run import Swept
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to sweep over; see docs/sweeps.md.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where results go (default: out/NAME). Finished cells stay there.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="Run on this Ray cluster, such as 10.0.0.1:6379."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run finished cells again.")] = False,
+    list_cells: Annotated[bool, typer.Option("--list", help="List the cells and run nothing.")] = False,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Simulate all combinations of policies, loads, seeds, clusters and traces; finished ones are not run again.
+
+    Example: cranny sweep docs/sweep.yaml --processes 4
+    """
+    from cranny.sweep.file import read_sweep
+    from cranny.sweep.run import run_sweep
+
+    if ray is not None and processes is not None:
+        raise InputError("--processes is for this machine; with --ray the Ray cluster decides")
+    planned = read_sweep(file)
+    folder = folder or Path("out") / planned.name
+    options.check_folder(folder, "--out")
+    if list_cells:
+        _list(planned, folder, as_json=as_json)
+        return
+    ended = {"done": 0, "failed": 0}
+    with progress("cells", len(planned.cells)) as tick:
+
+        def told(cell: "Cell", outcome: "Outcome") -> None:
+            ended["done"] += 1
+            if outcome.reason is not None:
+                ended["failed"] += 1
+                err.print(f"failed: {_name(cell)}: {outcome.reason}", style="red", soft_wrap=True, markup=False)
+            tick(ended["done"], f"cells, {ended['failed']} failed" if ended["failed"] else None)
+
+        try:
+            swept = run_sweep(planned, folder, processes=processes, ray=ray, again=again, ended=told)
+        except KeyboardInterrupt:
+            err.print(f"interrupted; finished cells are kept in {folder}", soft_wrap=True, markup=False)
+            raise typer.Exit(130) from None
+    _show(planned, swept, folder, as_json=as_json)
+    if swept.failed:
+        raise typer.Exit(1)
+
+
+def _list(planned: "Sweep", folder: Path, *, as_json: bool) -> None:
+    """Print every cell, and whether it is finished."""
+    from cranny.sweep.store import Store
+
+    store = Store(folder)
+    finished = [store.load(cell) is not None for cell in planned.cells]
+    if as_json:
+        print_json(
+            [
+                {**cell.axes, "key": cell.key, "finished": ready}
+                for cell, ready in zip(planned.cells, finished, strict=True)
+            ]
+        )
+        return
+    for cell, ready in zip(planned.cells, finished, strict=True):
+        out.print(f"{cell.key}  {_name(cell)}{'  finished' if ready else ''}", soft_wrap=True, markup=False)
+    out.print(f"{len(finished):,} cells, {sum(finished):,} finished in {folder}", soft_wrap=True, markup=False)
+
+
+def _show(planned: "Sweep", swept: "Swept", folder: Path, *, as_json: bool) -> None:
+    """Print the means over the seeds as a table or as JSON."""
+    from dataclasses import asdict
+
+    from cranny.sweep.gather import groups
+    from cranny.sweep.show import blocks
+
+    gathered = groups(swept.table)
+    files = [folder / "table.parquet", folder / "table.csv"]
+    counts = {
+        "cells": len(planned.cells),
+        "run": swept.run,
+        "taken_over": swept.taken_over,
+        "failed": swept.failed,
+    }
+    if as_json:
+        failed = swept.table.filter(swept.table["status"] == "failed").select("key", "reason").to_dicts()
+        print_json(
+            {
+                "name": planned.name,
+                **counts,
+                "tables": [str(file) for file in files],
+                "failures": failed,
+                "groups": [asdict(group) for group in gathered],
+            }
+        )
+        return
+    for block in blocks(gathered):
+        out.print(block, markup=False)
+    out.print("means over the seeds, ± 95 % confidence", style="dim")
+    taken_over = f", {swept.taken_over:,} taken over" if swept.taken_over else ""
+    failed_cells = f", {swept.failed:,} failed" if swept.failed else ""
+    out.print(f"{len(planned.cells):,} cells: {swept.run:,} run{taken_over}{failed_cells}")
+    for made in files:
+        out.print(f"table: {made}", soft_wrap=True, markup=False)
+
+
+def _name(cell: "Cell") -> str:
+    """Name a cell as people do."""
+    from cranny.sweep.show import named
+
+    return ", ".join(f"{name} {named(value)}" for name, value in cell.axes.items())
