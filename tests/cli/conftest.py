@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cranny.cli import main
+from cranny.cli.console import out
 
 
 def _no_such_number(name: str) -> Any:
@@ -34,7 +35,7 @@ Run = Callable[..., Ran]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Return what runs a command in this process, as if typed on a terminal of 200 columns."""
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(out, "width", 200)
     monkeypatch.setenv("NO_COLOR", "1")
 
     def run(*words: object) -> Ran:
@@ -45,9 +46,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             main()
         except SystemExit as end:
             code = end.code or 0
-        out, err = capsys.readouterr()
+        shown = capsys.readouterr()
         assert isinstance(code, int)
-        return Ran(code, out, err)
+        return Ran(code, shown.out, shown.err)
 
     return run
 

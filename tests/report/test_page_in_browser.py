@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -5,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.report.synthetic import FakeResult
 from tests.report.test_page import EVIL, poisoned
+from tests.report.test_table import renamed
 
 from cranny.report.page import write_report
+from cranny.report.sheet import Sheet, sheet_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FloatRect, Locator
@@ -171,4 +174,37 @@ def test_the_page_fits_its_window(
     path = write_report(results, tmp_path / "report.html")
     visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    visit.leave()
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+def test_a_log_stands_beside_the_policies(
+    browser: "Browser", results: Sequence[FakeResult], tmp_path: Path, width: int
+) -> None:
+    titan = dataclasses.replace(
+        results[0], timeline=results[0].timeline.with_columns(free_gpus=5.0, idle_gpus=3.0)
+    )
+    was = dataclasses.replace(
+        renamed(results[1], policy="as it was"),
+        summary={"mean_wait_s": 60.0},
+        timeline=results[1].timeline.select("time_s", free_gpus=7.0),
+        runs=results[1].runs.clear(),
+    )
+    sheet = Sheet("Waits", "A note.", ("", *("a long head",) * 12), [("titan", *("1.5 h",) * 12)])
+    lead = (
+        f'<section id="lead"><div class="card prose"><div class="grid">{sheet_html(sheet)}</div></div></section>'
+    )
+    path = write_report([titan, was], tmp_path / "report.html", lead=lead)
+    visit = Visit(browser, path, viewport={"width": width, "height": 900})
+    assert visit.page.locator("#lead table").is_visible()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    # Where its jobs ran is not known, so it is not on the map.
+    assert visit.page.locator(".choices label").all_inner_texts() == ["titan"]
+    chart = visit.page.locator("figure[data-chart=free_gpus] svg.chart")
+    chart.scroll_into_view_if_needed()
+    chart.hover(position={"x": 200, "y": 80})
+    tip = visit.page.locator("#tip").inner_text().split("\n")
+    assert "as it was" in tip
+    assert "7" in tip
+    assert visit.page.locator("figure[data-chart=idle_gpus] .line").count() == 1
     visit.leave()

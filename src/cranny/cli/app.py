@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import bench, demo, explain, place, policies, simulate, sweep, traces
+from cranny.cli import bench, demo, explain, place, policies, simulate, sweep, traces, whatif
 from cranny.version import VERSION
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(simulate.compare)
+app.command("what-if")(whatif.what_if)
 app.command("place")(place.place)
 app.command("explain")(explain.explain)
 app.command("policies")(policies.policies)

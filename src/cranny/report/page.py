@@ -32,6 +32,8 @@ TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
         None,
     ),
     ("profit_rate", "Profit rate", "price per hour of a used machine", 1.0, " $/h", None),
+    ("free_gpus", "Largest job that could start", "GPUs free anywhere", 1.0, "", 0),
+    ("idle_gpus", "Largest job on idle machines", "GPUs of machines that no job uses", 1.0, "", 0),
 )
 CDF_CHARTS = (
     ("jct_s", "Job completion time", "from submission to finish"),
@@ -41,18 +43,25 @@ Lines = list[list[float | int | None]]
 
 
 def write_report(
-    results: Sequence[RunView], path: str | Path, *, title: str | None = None, map_at_s: float | None = None
+    results: Sequence[RunView],
+    path: str | Path,
+    *,
+    title: str | None = None,
+    map_at_s: float | None = None,
+    lead: str = "",
 ) -> Path:
     """Write the comparison of some runs to one HTML file; the map first shows the time `map_at_s`."""
     path = Path(path)
-    page = render(results, title=title, map_at_s=map_at_s)
+    page = render(results, title=title, map_at_s=map_at_s, lead=lead)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8", newline="\n")
     return path
 
 
-def render(results: Sequence[RunView], *, title: str | None = None, map_at_s: float | None = None) -> str:
-    """Return the page as text."""
+def render(
+    results: Sequence[RunView], *, title: str | None = None, map_at_s: float | None = None, lead: str = ""
+) -> str:
+    """Return the page as text; `lead` is a section, as HTML, that comes before all others."""
     drawn = looks(results)
     script = f"\n{_file('page.js')}{_file('map.js')}"
     times, time_data = _time_charts(results, drawn)
@@ -71,6 +80,7 @@ def render(results: Sequence[RunView], *, title: str | None = None, map_at_s: fl
         kicker=text(_kicker(results)),
         finding=text(finding(results)),
         caution=f'<p class="caution">{text(warning)}</p>' if warning else "",
+        lead=lead,
         script_hash=_hash(script),
         style=_file("page.css"),
         colours=colour_variables(drawn),
@@ -81,7 +91,7 @@ def render(results: Sequence[RunView], *, title: str | None = None, map_at_s: fl
         time_charts=times,
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
-        map_choices=_map_choices(drawn),
+        map_choices=_map_choices(results, drawn),
         settings=reproduce.settings_html(results),
         commands=_under("Commands", reproduce.commands_html(results)),
         notes=_under("Assumptions and notes", reproduce.notes_html(results)),
@@ -230,14 +240,15 @@ def _legend(drawn: Sequence[Look]) -> str:
     )
 
 
-def _map_choices(drawn: Sequence[Look]) -> str:
-    """Make the choice of the run that the map shows; the strong one first."""
-    chosen = next((run for run, look in enumerate(drawn) if look.strong), 0)
+def _map_choices(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
+    """Make the choice of the run that the map shows, of those whose placements are known; the strong one first."""
+    known = [run for run, result in enumerate(results) if result.runs.height] or range(len(results))
+    chosen = next((run for run in known if drawn[run].strong), known[0])
     return "".join(
-        f"<label{' class=strong' if look.strong else ''}>"
+        f"<label{' class=strong' if drawn[run].strong else ''}>"
         f'<input type="radio" name="map-run" value="{run}"{" checked" if run == chosen else ""}>'
-        f"{_swatch(run, look)}{text(look.label)}</label>"
-        for run, look in enumerate(drawn)
+        f"{_swatch(run, drawn[run])}{text(drawn[run].label)}</label>"
+        for run in known
     )
 
 

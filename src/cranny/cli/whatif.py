@@ -1,0 +1,114 @@
+"""`cranny what-if`: what a job log would have looked like under other policies, in waits, machines and money."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import out, print_json, progress
+from cranny.cli.simulate import command_line
+
+if TYPE_CHECKING:
+    from cranny.whatif.answer import Answer
+
+DEFAULT_POLICIES = "titan,best-fit,consolidate-idle"
+LogArgument = Annotated[
+    Path, typer.Argument(metavar="LOG", help="A job log, such as the output of `sacct -X -P`.")
+]
+PoliciesOption = Annotated[
+    str, typer.Option("--policies", "-p", help="Names with commas between; see `cranny policies`.")
+]
+PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour costs you.")]
+FormatOption = Annotated[str, typer.Option("--format", help="Of the log; found by content if not given.")]
+StrictOption = Annotated[
+    bool | None, typer.Option("--strict/--no-strict", help="Refuse rows that cannot be used, or leave them out.")
+]
+SearchOption = Annotated[
+    bool, typer.Option("--search/--no-search", help="Also look for machines that could go, and try more.")
+]
+SearchWithOption = Annotated[
+    str | None, typer.Option("--search-with", help="Policy to search with, beside the best (default: the first).")
+]
+AddOption = Annotated[
+    int | None, typer.Option("--add", help="Machines to add in the search (default: 5 % of them).")
+]
+ProcessesOption = Annotated[
+    int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
+]
+
+
+def what_if(
+    log: LogArgument,
+    cluster: options.ClusterOption,
+    policies: PoliciesOption = DEFAULT_POLICIES,
+    price: PriceOption = 1.0,
+    log_format: FormatOption = "auto",
+    strict: StrictOption = None,
+    link_gbps: options.LinkOption = 100.0,
+    oversubscription: options.OversubscriptionOption = 1.0,
+    order: options.OrderOption = None,
+    network: options.NetworkOption = "instant",
+    collective: options.CollectiveOption = None,
+    seed: options.SeedOption = 0,
+    profiles: options.ProfilesOption = None,
+    search: SearchOption = True,
+    search_policy: SearchWithOption = None,
+    add: AddOption = None,
+    processes: ProcessesOption = None,
+    report: options.ReportOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Replay a job log under other policies: waits, machines that could be off, money, and the largest job.
+
+    Example: cranny what-if sacct.txt --cluster my.yaml --policies titan,best-fit --price-per-gpu-hour 2.5
+    """
+    from cranny.whatif import what_if as run
+    from cranny.whatif.page import write_page
+    from cranny.workload.read import read_trace
+
+    names = options.split_policies(policies)
+    options.check_report(report, None)
+    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    models = options.read_profiles(profiles)
+    answer = run(
+        built,
+        read_trace(log, log_format, strict=strict, profiles=models),
+        names,
+        price_per_gpu_hour=price,
+        look_further=search,
+        search_policy=search_policy,
+        add=add,
+        processes=processes,
+        bar=progress,
+        network=network,
+        seed=seed,
+        order=order,
+        collective=collective,
+        profiles=models,
+        command=command_line(),
+    )
+    written = write_page(answer, report) if report is not None else None
+    if as_json:
+        print_json(answer.facts())
+    else:
+        _show(answer, written)
+
+
+def _show(answer: "Answer", report: Path | None) -> None:
+    """Print warnings, tables, findings and assumptions."""
+    from cranny.report.sheet import sheet_table
+    from cranny.whatif.findings import findings
+    from cranny.whatif.sheets import sheets
+
+    for line in answer.warnings:
+        out.print(f"warning: {line}", style="yellow", markup=False)
+    for sheet in sheets(answer):
+        out.print(sheet_table(sheet))
+    for line in findings(answer):
+        out.print(f"- {line}", markup=False)
+    out.print("\nWhat this takes for granted", style="bold")
+    for line in answer.assumptions:
+        out.print(f"- {line}", style="dim", markup=False)
+    if report is not None:
+        out.print(f"\nreport: {report}", soft_wrap=True, markup=False)

@@ -1,0 +1,43 @@
+"""A small table of text with a title, which a terminal and a page show alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cranny.report.markup import table, text
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The first cell of each row is its name, the others are values; the note says how to read them."""
+
+    title: str
+    note: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def sheet_html(sheet: Sheet) -> str:
+    """Return a sheet for the page."""
+    rows = [[text(cell) for cell in row] for row in sheet.rows]
+    head = [text(cell) for cell in sheet.head]
+    note = f'<p class="for">{text(sheet.note)}</p>' if sheet.note else ""
+    return f"<div><h3>{text(sheet.title)}</h3>{note}{table(head, rows, kind='plain figures')}</div>"
+
+
+def sheet_table(sheet: Sheet) -> "Group":
+    """Return a sheet for a terminal: title, table and note below each other."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    for place, head in enumerate(sheet.head):
+        made.add_column(Text(head), justify="right" if place else "left", vertical="bottom", no_wrap=not place)
+    for row in sheet.rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return Group(Text(sheet.title, style="bold"), made, Text(f"{sheet.note}\n", style="dim"))

@@ -1,0 +1,32 @@
+"""The answer as a page: the report of the runs, with what operators ask at its top."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from cranny.report.markup import text
+from cranny.report.page import write_report
+from cranny.report.sheet import sheet_html
+from cranny.whatif.answer import Answer
+from cranny.whatif.findings import findings
+from cranny.whatif.sheets import sheets
+
+
+def write_page(answer: Answer, path: str | Path) -> Path:
+    """Write the self-contained page."""
+    trace = answer.results[0].settings["trace"]
+    return write_report(answer.results, path, title=f"What if: {trace}", lead=_lead(answer))
+
+
+def _lead(answer: Answer) -> str:
+    """Make the section with findings, tables and assumptions."""
+    told = [*(f"<strong>{text(line)}</strong>" for line in answer.warnings), *map(text, findings(answer))]
+    tables = "".join(map(sheet_html, sheets(answer)))
+    return (
+        '<section id="what-if" aria-labelledby="what-if-head"><h2 id="what-if-head">What if</h2>'
+        f'<div class="card prose">{_items(told)}<div class="grid">{tables}</div>'
+        f"<h3>What this takes for granted</h3>{_items(map(text, answer.assumptions))}</div></section>"
+    )
+
+
+def _items(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"
