@@ -50,6 +50,7 @@ class Titan:
     def __init__(self, phase_budget_s: float = 1.0, search_nodes: int = 20_000) -> None:
         self.bandwidth = Bandwidth(positive(phase_budget_s, "phase_budget_s"))
         self.search_nodes = whole(search_nodes, "search_nodes", least=0)
+        self._refused: dict[str, int] = {}  # how often a waiting job was found not to fit within the bandwidth
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
@@ -109,10 +110,16 @@ class Titan:
         merged = merge(job, view, offer, self.bandwidth)
         if merged is not None and (best is None or merged.objectives < best.objectives):
             best = merged
-        known = best.objectives if best is not None else None
-        better = search(job, view, offer, self.bandwidth, known, self.search_nodes)
-        best = better or best
-        return best.machines if best else None
+        refused = self._refused.pop(job.id, 0)
+        if best is not None or not refused & (refused - 1):
+            # A search takes long, and a job that waits is tried whenever another ends: after it has failed, it is
+            # repeated only at the first, second, fourth, eighth ... refusal.
+            known = best.objectives if best is not None else None
+            best = search(job, view, offer, self.bandwidth, known, self.search_nodes) or best
+        if best is None:
+            self._refused[job.id] = refused + 1
+            return None
+        return best.machines
 
     def _climb(self, job: Job, view: Snapshot, offer: FreeMachines) -> Found | None:
         """Open more and more idle machines until the parts are large enough for the bandwidth.
