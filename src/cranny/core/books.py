@@ -176,13 +176,7 @@ class Books:
         if running.placement.spare:
             self.idle_units += sign * sum(self._share[machine] for machine in running.placement.spare)
         if running.communication.link_gbps:
-            self._turn_links(running.communication, sign)
-
-    def forget(self, job_id: str) -> None:
-        """Strike out a job and its use of links; its GPUs are booked by `set_slots`."""
-        cost = self.running.pop(job_id).communication
-        if cost.link_gbps:
-            self._turn_links(cost, -1)
+            self.turn_links(running.communication, sign)
 
     def set_slots(self, machine: int, after: int) -> None:
         """Book which GPUs of a machine no job holds, as bits."""
@@ -210,7 +204,8 @@ class Books:
             left_set[free] ^= bit
             joined_set[left] ^= bit
 
-    def _turn_links(self, cost: Communication, sign: int) -> None:
+    def turn_links(self, cost: Communication, sign: int) -> None:
+        """Book what a job sends over links in (sign 1) or out (sign -1)."""
         self.cross_bytes += sign * cost.cross_bytes
         self.crossing_jobs += sign
         if not self.crossing_jobs:

@@ -191,20 +191,15 @@ def _pieces(pattern: Pattern) -> int:
 def split(pattern: Pattern, caps: tuple[int, ...]) -> Split:
     """Divide the ranks among parts with room for `caps` so that little crosses; caps are largest first."""
     if pattern.ranks * len(caps) > MOST_CHOICES:
-        candidates = {_fill(pattern.ranks, caps), _level(pattern.ranks, caps)}
-        return min((_cut(pattern, sizes, caps, 0.0) for sizes in sorted(candidates)), key=_cross_share)
+        return _cut(pattern, _fill(pattern.ranks, caps), caps, 0.0)
     bound, sizes = lower_bound(pattern, caps)
     best = _cut(pattern, sizes, caps, bound)
     for other in (_fill(pattern.ranks, caps), _level(pattern.ranks, caps)):
         if best.cross_share <= bound + EPSILON:
             break
         if other != sizes:
-            best = min(best, _cut(pattern, other, caps, bound), key=_cross_share)
+            best = min(best, _cut(pattern, other, caps, bound), key=lambda found: found.cross_share)
     return best
-
-
-def _cross_share(found: Split) -> float:
-    return found.cross_share
 
 
 def _fill(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:

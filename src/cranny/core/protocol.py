@@ -24,8 +24,8 @@ class Placer(Protocol):
 class FirstChoices(Placer, Protocol):
     """A placer whose choice of one machine follows from the free GPUs alone, so that it can be compiled.
 
-    It looks at nothing but free GPUs and links, holds no spares, and on an empty cluster starts every job that
-    fits one machine.
+    It looks at nothing but free GPUs and links, names no GPUs, holds no spares, and on an empty cluster starts
+    every job that fits one machine.
     """
 
     fragments_before_idle: bool  # whether a job goes to an idle machine only if non-idle ones cannot hold it

@@ -6,7 +6,7 @@ with books that are brought up to date first.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,9 @@ from cranny.core.books import Books
 from cranny.core.protocol import FirstChoices, Policy
 from cranny.core.queue import Queued, Slowdown
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import GIGA, isolated
+from cranny.core.traffic import GIGA, Communication, communication, isolated
 from cranny.model.cluster import Cluster
+from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.sim import kernel
 from cranny.sim.record import DONE, JOBS, LEFT_OUT, NOTED, RUNS, Record, Stretches
@@ -74,20 +75,6 @@ def compiled_for(cluster: Cluster, policy: Policy, network: Slowdown, jobs: JobC
     return None
 
 
-class Parts(NamedTuple):
-    """Where jobs sit that Python placed: a machine and its GPUs for each part, (parts,) each."""
-
-    machine: npt.NDArray[np.int64]
-    slots: npt.NDArray[np.uint64]
-
-    def with_room(self, used: int, more: int) -> "Parts":
-        """Return the same with room for more parts."""
-        if used + more <= len(self.machine):
-            return self
-        room = 2 * len(self.machine) + more
-        return Parts(np.resize(self.machine, room), np.resize(self.slots, room))
-
-
 class Compiled:
     """One simulation of a cluster of machines alike, first come, first served."""
 
@@ -95,9 +82,10 @@ class Compiled:
         self.cluster = cluster
         self._placer = placer
         self._network = network
-        self._books = Books(cluster)  # when Python looks, true of machines, links and the jobs that it placed
+        self._books = Books(cluster)  # when Python looks, true of machines and links; it knows of no jobs
         self._empty = Snapshot(Books(cluster), 0, 0.0, ())
-        self._parts = Parts(np.empty(1024, np.int64), np.empty(1024, np.uint64))
+        self._crossing: dict[int, Communication] = {}  # running jobs that use links
+        self._parts = kernel.Parts(np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.uint64))
         self._left_out: list[tuple[int, str]] = []
         self._possible: dict[tuple[object, ...], bool] = {}  # whether jobs alike fit the empty cluster
 
@@ -105,7 +93,7 @@ class Compiled:
         """Replay jobs in the order of their submission until all are done."""
         board = _board(self.cluster, jobs, self._placer)
         pause = PAUSE_EVERY
-        while (why := kernel.advance(board, *self._parts, pause)) != kernel.FINISHED:
+        while (why := kernel.advance(board, self._parts, pause)) != kernel.FINISHED:
             if why == kernel.PLACE:
                 self._place(board, jobs)
             elif why == kernel.CHECK:
@@ -121,26 +109,36 @@ class Compiled:
         at = board.at
         index = int(board.queue[at[kernel.HEAD]])
         job = jobs[index]
-        self._look(board, jobs)
-        now_s = float(board.level[kernel.NOW_S])
-        placement = self._placer.place(job, Snapshot(self._books, int(at[kernel.STARTS]), now_s, ()))
+        self._look(board)
+        view = Snapshot(self._books, int(at[kernel.STARTS]), float(board.level[kernel.NOW_S]), ())
+        placement = self._placer.place(job, view)
         if placement is None:
             at[kernel.ANSWER] = kernel.WAIT
             return
-        running = self._books.fit(job, placement, now_s)
-        self._books.turn(running, 1)
-        cost = running.communication
+        held = placement.counts
+        for machine, gpus in held.items():
+            if self._books.free[machine] < gpus:
+                raise PlacementError(f"job {job.id!r} needs {gpus} GPUs of machine {machine}, which are not free")
+        if len(held) > 1:
+            self._use_links(board, index, job, communication(self.cluster, job, placement.machines))
+        first = int(at[kernel.PARTS])
+        past = first + len(held)
+        if past > len(self._parts.machine):
+            self._parts = _longer(self._parts, 2 * past)
+        self._parts.machine[first:past] = list(held)
+        self._parts.gpus[first:past] = list(held.values())
+        at[kernel.ANSWER] = len(held)
+
+    def _use_links(self, board: kernel.Board, index: int, job: Job, cost: Communication) -> None:
+        """Book what a job that is about to start sends over links, and how that slows it down."""
         if cost.link_gbps:
             board.crossing[index] = True
             board.cross_bytes[index] = cost.cross_bytes
             board.slowdown[index] = self._network(job, cost) if cost.comm_s else 1.0
-        first, count = int(at[kernel.PARTS]), len(running.held)
-        self._parts = self._parts.with_room(first, count)
-        self._parts.machine[first : first + count] = list(running.held)
-        self._parts.slots[first : first + count] = list(running.held.values())
-        at[kernel.ANSWER] = count
+            self._books.turn_links(cost, 1)
+            self._crossing[index] = cost
 
-    def _look(self, board: kernel.Board, jobs: JobColumns) -> None:
+    def _look(self, board: kernel.Board) -> None:
         """Bring the books up to date with what happened since."""
         at, books = board.at, self._books
         machines = board.changed[: at[kernel.CHANGED]]
@@ -152,7 +150,7 @@ class Compiled:
         *books.in_use, books.idle[-1] = _sets(board)
         books.in_use.append(0)  # a machine with all its GPUs free is idle
         for index in board.gone[: at[kernel.GONE]].tolist():
-            books.forget(jobs.ids[index])
+            books.turn_links(self._crossing.pop(index), -1)
         at[kernel.GONE] = 0
 
     def _check(self, board: kernel.Board, jobs: JobColumns) -> None:
@@ -291,6 +289,11 @@ def _board(cluster: Cluster, jobs: JobColumns, placer: FirstChoices) -> kernel.B
         at=at,
         level=np.zeros(2),
     )
+
+
+def _longer(parts: kernel.Parts, room: int) -> kernel.Parts:
+    """Return parts with room for more."""
+    return kernel.Parts(np.resize(parts.machine, room), np.resize(parts.gpus, room), np.resize(parts.slots, room))
 
 
 def _sets(board: kernel.Board) -> list[int]:

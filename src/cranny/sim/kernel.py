@@ -51,6 +51,14 @@ WAIT = -1
 NOW_S, CROSS_BYTES = 0, 1
 
 
+class Parts(NamedTuple):
+    """Where jobs sit that Python placed, (parts,) each; the arrays are made longer when they are full."""
+
+    machine: Ints
+    gpus: Ints
+    slots: Bits  # those GPUs, chosen here
+
+
 class Board(NamedTuple):
     """Everything that a compiled replay reads and writes."""
 
@@ -86,7 +94,7 @@ class Board(NamedTuple):
     # What Python has to hear of
     is_changed: Flags  # (machines,)
     changed: Ints  # (machines,) machines whose GPUs were given or taken here since Python last looked
-    gone: Ints  # (GPUs,) jobs placed by Python that ended since
+    gone: Ints  # (GPUs,) jobs that used links and ended since
     # Notes and numbers
     noted: Floats  # (2 * jobs, NOTED)
     at: Ints  # (COUNTERS,)
@@ -106,7 +114,7 @@ def compiled(function: F) -> F:
 
 
 @compiled
-def advance(board: Board, part_machine: Ints, part_slots: Bits, until: int) -> int:
+def advance(board: Board, parts: Parts, until: int) -> int:
     """Let events happen up to the arrival of job `until`, or until Python is needed; return why it stopped."""
     at = board.at
     while True:
@@ -115,9 +123,9 @@ def advance(board: Board, part_machine: Ints, part_slots: Bits, until: int) -> i
                 return PAUSED
             if at[NEXT_JOB] == len(board.gpus) and not at[RUNNING]:
                 return FINISHED
-            _next_event(board, part_machine, part_slots)
+            _next_event(board, parts)
         elif at[STAGE] == SERVE:
-            if _serve(board, part_machine, part_slots):
+            if _serve(board, parts):
                 return PLACE
             at[STAGE] = TAKE_NOTE
             if at[ARRIVAL] and at[HEAD] < at[TAIL] and board.gpus[board.queue[at[TAIL] - 1]] >= len(board.members):
@@ -128,14 +136,14 @@ def advance(board: Board, part_machine: Ints, part_slots: Bits, until: int) -> i
 
 
 @compiled
-def _next_event(board: Board, part_machine: Ints, part_slots: Bits) -> None:
+def _next_event(board: Board, parts: Parts) -> None:
     """Let a job end or arrive, whichever comes first; ends come first at equal times."""
     at = board.at
     job = at[NEXT_JOB]
     if at[RUNNING] and (job == len(board.gpus) or board.end_s[0] <= board.submit_s[job]):
         board.level[NOW_S] = board.end_s[0]
         at[ARRIVAL] = 0
-        _end(board, _pop(board), part_machine, part_slots)
+        _end(board, _pop(board), parts)
         at[STAGE] = SERVE
         return
     at[NEXT_JOB] += 1
@@ -151,11 +159,11 @@ def _next_event(board: Board, part_machine: Ints, part_slots: Bits) -> None:
 
 
 @compiled
-def _serve(board: Board, part_machine: Ints, part_slots: Bits) -> bool:
+def _serve(board: Board, parts: Parts) -> bool:
     """Start jobs from the head of the queue; say whether Python must place the first."""
     at = board.at
     if at[ANSWER] > 0:
-        _start_parts(board, part_machine, part_slots)
+        _start_parts(board, parts)
     while at[HEAD] < at[TAIL] and at[ANSWER] != WAIT:
         job = board.queue[at[HEAD]]
         if board.gpus[job] > at[FREE]:
@@ -207,7 +215,7 @@ def _start(board: Board, job: int) -> None:
 
 
 @compiled
-def _start_parts(board: Board, part_machine: Ints, part_slots: Bits) -> None:
+def _start_parts(board: Board, parts: Parts) -> None:
     """Start the first job of the queue where Python placed it."""
     at = board.at
     job = board.queue[at[HEAD]]
@@ -216,12 +224,14 @@ def _start_parts(board: Board, part_machine: Ints, part_slots: Bits) -> None:
     at[PARTS] += at[ANSWER]
     at[ANSWER] = 0
     for part in range(board.first_part[job], at[PARTS]):
-        _flip(board, part_machine[part], part_slots[part])
+        machine = parts.machine[part]
+        parts.slots[part] = _lowest_slots(board.open_slots[machine], parts.gpus[part])
+        _flip(board, machine, parts.slots[part])
     _start(board, job)
 
 
 @compiled
-def _end(board: Board, job: int, part_machine: Ints, part_slots: Bits) -> None:
+def _end(board: Board, job: int, parts: Parts) -> None:
     """Take back what a job held."""
     at = board.at
     board.finish_s[job] = board.level[NOW_S]
@@ -232,10 +242,10 @@ def _end(board: Board, job: int, part_machine: Ints, part_slots: Bits) -> None:
         _flip(board, board.machine[job], board.slots[job])
         return
     for part in range(board.first_part[job], board.first_part[job] + board.parts[job]):
-        _flip(board, part_machine[part], part_slots[part])
-    board.gone[at[GONE]] = job
-    at[GONE] += 1
+        _flip(board, parts.machine[part], parts.slots[part])
     if board.crossing[job]:
+        board.gone[at[GONE]] = job
+        at[GONE] += 1
         at[CROSSING] -= 1
         board.level[CROSS_BYTES] -= board.cross_bytes[job]
         if not at[CROSSING]:
