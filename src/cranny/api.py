@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from inspect import signature
 from multiprocessing import get_context
 from pathlib import Path
@@ -69,6 +70,7 @@ def simulate(
     from its last checkpoint, one every `checkpoint_s`.
     """
     if isinstance(trace, Trace):
+        trace = _with_types_of(cluster, trace)
         jobs: Iterable[Job] = trace.jobs(seed, collective, profiles=profiles)
         trace_name, notes = trace.name, list(trace.notes)
     else:
@@ -102,6 +104,14 @@ def simulate(
             why = f"no job of {trace_name} can run: {reasons[0]}" if len(reasons) else f"{trace_name}: no jobs"
             raise InputError(why)
         return Result.of(cluster, record, settings, price_per_gpu_hour)
+
+
+def _with_types_of(cluster: Cluster, trace: Trace) -> Trace:
+    """Forget which types of GPU jobs ask for if the cluster does not say which it has."""
+    if any(cluster.machines_with) or "gpu_type" not in trace.frame.columns:  # a machine's type may be empty
+        return trace
+    note = "the cluster names no types of GPU: those that jobs ask for are left aside"
+    return replace(trace, frame=trace.frame.drop("gpu_type"), notes=(*trace.notes, note))
 
 
 def _replay(

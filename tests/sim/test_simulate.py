@@ -323,6 +323,17 @@ def test_jobs_larger_than_the_cluster_are_left_out_and_reported() -> None:
     assert result.summary["jobs_done"] == 2
 
 
+def test_a_cluster_that_names_no_types_runs_jobs_that_ask_for_one() -> None:
+    frame = generate_trace("philly", jobs=5).frame.with_columns(gpu_type=pl.lit("h100"))
+    result = simulate(Cluster.single_rack(4, 8), Trace("typed", frame))
+    assert result.summary["jobs_done"] == 5
+    assert any("types of GPU" in note for note in result.settings["trace_notes"])
+    named = Cluster.fat_tree(1, 4, 8, gpu_type="t4")
+    with pytest.raises(InputError, match="h100 GPUs, the cluster has 0"):
+        simulate(named, Trace("typed", frame))
+
+
+
 def test_jobs_that_want_more_of_a_type_than_there_is_are_left_out() -> None:
     cluster = Cluster.of(Switch("top", (Machine("a", 4, "t4"), Machine("b", 4, "h200")), (100.0, 100.0)))
     jobs = [
