@@ -35,9 +35,11 @@ def sheet_table(sheet: Sheet) -> "Group":
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
-    for place, head in enumerate(sheet.head):
-        made.add_column(Text(head), justify="right" if place else "left", vertical="bottom", no_wrap=not place)
+    made = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", padding=0)
+    for place, (head, *cells) in enumerate(zip(sheet.head, *sheet.rows, strict=True)):
+        # Heads may break between words; values may not.
+        width = max(map(len, [*head.split(), *cells]))
+        made.add_column(Text(head), justify="right" if place else "left", vertical="bottom", min_width=width)
     for row in sheet.rows:
         made.add_row(*(Text(cell) for cell in row))
     return Group(Text(sheet.title, style="bold"), made, Text(f"{sheet.note}\n", style="dim"))

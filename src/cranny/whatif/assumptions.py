@@ -55,7 +55,11 @@ def _stretch(result: Result) -> float:
 
 def assumptions(trace: Trace, results: Sequence[Result], logged: Logged | None, compared: int) -> list[str]:
     """List what was assumed, from the log to the replay."""
-    return [*_of_the_log(trace, logged, compared), *_of_the_replay(trace, results), *trace.notes]
+    return [
+        *_of_the_log(trace, logged, compared),
+        *_of_the_replay(trace, results),
+        *results[0].settings["trace_notes"],
+    ]
 
 
 def _of_the_log(trace: Trace, logged: Logged | None, compared: int) -> Iterator[str]:
