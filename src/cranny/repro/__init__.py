@@ -1,0 +1,1 @@
+"""Experiments of papers, rebuilt: the paper's value beside ours, and whether they agree."""

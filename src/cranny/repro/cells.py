@@ -1,0 +1,139 @@
+"""Replays side by side in processes; of each only a summary and a few hundred points are kept."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+
+from cranny.api import simulate
+from cranny.model.cluster import Cluster
+from cranny.model.errors import CrannyError
+from cranny.report.sampling import arrival_span_s, slice_times_s, slices
+from cranny.workload.generate import generate_trace
+from cranny.workload.read import read_trace
+from cranny.workload.trace import Trace
+
+POINTS = 240
+# A process keeps much of the memory that a large replay took, so it makes way for a new one after each such.
+LARGE = 200_000  # jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the jobs of a trace come from: a file, or a preset to generate from."""
+
+    jobs: int  # no more than these
+    file: Path | None = None
+    preset: str = ""
+
+    def trace(self, seed: int, gpus: int) -> Trace:
+        """Read or generate the jobs; models are left to the seed even where a file names some."""
+        if self.file is None:
+            return generate_trace(self.preset, jobs=self.jobs, seed=seed, max_gpus=gpus)
+        read = read_trace(self.file)
+        frame = read.frame.drop("model", strict=False).head(self.jobs)
+        return replace(read, frame=frame)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One replay."""
+
+    trace: str  # its name among the sources
+    policy: str
+    network: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a replay: the summary, and columns of its timeline as means of short slices of time."""
+
+    cell: Cell
+    jobs: int
+    summary: Mapping[str, float]
+    times_s: tuple[float, ...]
+    lines: Mapping[str, tuple[float | None, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all cells of a study share."""
+
+    cluster: Cluster
+    sources: Mapping[str, Source]
+    columns: tuple[str, ...]  # of the timeline
+    order: str = "fifo"
+    collective: str = "halving-doubling"
+
+
+def run_cells(
+    cells: Sequence[Cell], setting: Setting, processes: int, progress: Callable[[int], None] | None = None
+) -> list[Kept]:
+    """Run replays, those of large traces first; return what is kept of them in the order of the cells."""
+    large = [cell for cell in cells if setting.sources[cell.trace].jobs > LARGE]
+    small = [cell for cell in cells if setting.sources[cell.trace].jobs <= LARGE]
+    kept: dict[Cell, Kept] = {}
+
+    def keep(one: Kept) -> None:
+        kept[one.cell] = one
+        if progress is not None:
+            progress(len(kept))
+
+    if processes <= 1:
+        for cell in (*large, *small):
+            keep(run_cell(cell, setting))
+    else:
+        _in_processes(large, setting, processes, keep, tasks_per_child=1)
+        _in_processes(small, setting, processes, keep)
+    return [kept[cell] for cell in cells]
+
+
+def _in_processes(
+    cells: Sequence[Cell],
+    setting: Setting,
+    processes: int,
+    keep: Callable[[Kept], None],
+    tasks_per_child: int | None = None,
+) -> None:
+    if not cells:
+        return
+    workers = min(processes, len(cells))
+    # Spawned, not forked: polars runs threads, which do not survive a fork.
+    with ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=tasks_per_child) as pool:
+        futures = [pool.submit(run_cell, cell, setting) for cell in cells]
+        try:
+            for future in as_completed(futures):
+                keep(future.result())
+        except BrokenProcessPool:
+            raise CrannyError("a process died, perhaps for lack of memory; try --processes 1") from None
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def run_cell(cell: Cell, setting: Setting) -> Kept:
+    """Replay one trace under one policy and keep little of it."""
+    trace = _trace(setting.sources[cell.trace], cell.seed, setting.cluster.gpus)
+    result = simulate(
+        setting.cluster,
+        trace,
+        cell.policy,
+        cell.network,
+        cell.seed,
+        order=setting.order,
+        collective=setting.collective,
+    )
+    span_s = arrival_span_s([result])
+    lines = {name: slices(result.timeline, name, span_s, POINTS).mean for name in setting.columns}
+    return Kept(cell, len(trace), dict(result.summary), slice_times_s(span_s, POINTS), lines)
+
+
+@lru_cache(maxsize=1)
+def _trace(source: Source, seed: int, gpus: int) -> Trace:
+    """Return a trace; a process mostly runs several policies on one trace in a row."""
+    return source.trace(seed, gpus)

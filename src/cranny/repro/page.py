@@ -1,0 +1,111 @@
+"""The page of a reproduction: what holds in words, then tables and pictures; it loads nothing from anywhere."""
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from cranny.report.markup import text
+from cranny.report.sheet import Sheet, sheet_html
+from cranny.version import VERSION
+
+STYLE = """
+.claims { display: grid; gap: 14px; margin-top: 12px; }
+.claims article { padding: 14px 18px; }
+.claims h3 { margin: 0 0 4px; }
+.claims p { max-width: 78em; }
+.tag { float: right; margin-left: 16px; padding: 1px 10px; border: 1px solid; border-radius: 99px; }
+.tag { color: var(--soft); font-size: 13px; }
+.tag.good { color: #008a60; } .tag.part { color: #b07800; } .tag.bad { color: #c8392f; }
+figure img { display: block; width: 100%; max-width: 980px; height: auto; background: #fff; border-radius: 6px; }
+.facts { margin: 0; padding-left: 20px; } .facts li { max-width: 78em; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One paragraph about one claim, and a tag that says whether it holds."""
+
+    title: str
+    tag: str
+    kind: str  # good, part, bad or other: the colour of the tag
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with tables, pictures or both."""
+
+    title: str
+    sheets: Sequence[Sheet] = ()
+    pictures: Sequence[Path] = ()
+
+
+def write_page(
+    path: Path, title: str, lead: str, told: Iterable[Told], sections: Iterable[Section], facts: Iterable[str]
+) -> Path:
+    """Write the page to one file."""
+    style = resources.files("cranny.report").joinpath("page.css").read_text(encoding="utf-8")
+    page = Template(PAGE).substitute(
+        title=text(title),
+        style=style + STYLE,
+        lead=text(lead),
+        claims="".join(map(_claim, told)),
+        sections="".join(_section(number, each) for number, each in enumerate(sections)),
+        facts="".join(f"<li>{text(fact)}</li>" for fact in facts),
+        version=text(VERSION),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8", newline="\n")
+    return path
+
+
+def _claim(told: Told) -> str:
+    return (
+        f'<article class="card"><span class="tag {told.kind}">{text(told.tag)}</span>'
+        f"<h3>{text(told.title)}</h3><p>{text(told.text)}</p></article>"
+    )
+
+
+def _section(number: int, section: Section) -> str:
+    pictures = "".join(_picture(path) for path in section.pictures)
+    tables = "".join(map(sheet_html, section.sheets))
+    shown = f'<div class="card prose">{tables}</div>' if tables else ""
+    return (
+        f'<section aria-labelledby="part-{number}"><h2 id="part-{number}">{text(section.title)}</h2>'
+        f"{pictures}{shown}</section>"
+    )
+
+
+def _picture(path: Path) -> str:
+    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    return f'<figure class="card"><img alt="{text(path.stem)}" src="data:image/svg+xml;base64,{data}"></figure>'
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>$title</title>
+<style>
+$style
+</style>
+</head>
+<body>
+<header><h1>$title</h1><p class="finding">$lead</p></header>
+<main>
+<section aria-labelledby="claims"><h2 id="claims">What holds and what does not</h2>
+<div class="claims">$claims</div></section>
+$sections
+<section aria-labelledby="facts"><h2 id="facts">How this was done</h2>
+<div class="card prose"><ul class="facts">$facts</ul></div></section>
+</main>
+<footer>Made by cranny $version</footer>
+</body>
+</html>
+"""

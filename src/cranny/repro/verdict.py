@@ -1,0 +1,105 @@
+"""Whether what we measure confirms a paper: the order of the schemes, and their ratios.
+
+A paper's absolute numbers depend on models, prices and machines that it does not give. What can be compared is who
+is ahead of whom (the order) and by how much (the ratio of each scheme's value to that of the paper's own scheme).
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+CLOSE = 0.10
+NEAR = 0.25
+ALIKE = 0.05  # values of a paper that differ by less make no order: it calls them similar itself
+
+Pair = tuple[str, str]  # of two schemes; the first has the lower value
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A scheme's value over that of the paper's own scheme, in the paper and here."""
+
+    paper: float
+    ours: float
+
+    @property
+    def off(self) -> float:
+        """Return how far apart the two are, as a share: 0.1 if one is 1.1 times the other."""
+        if not self.paper > 0 or not self.ours > 0:
+            return math.inf
+        return max(self.ours / self.paper, self.paper / self.ours) - 1
+
+    @property
+    def words(self) -> str:
+        """Say how near the two are."""
+        for limit in (CLOSE, NEAR):
+            if self.off <= limit:
+                return f"within {limit:.0%}".replace("%", " %")
+        return f"off {1 + self.off:,.2g}x" if math.isfinite(self.off) else "not comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a paper's figure: the pairs that we find in its order or swapped, and its ratios."""
+
+    kept: tuple[Pair, ...]
+    swapped: tuple[Pair, ...]
+    ratios: Mapping[str, Ratio]
+
+    @property
+    def ratios_hold(self) -> bool | None:
+        """Say whether all ratios are near the paper's; None if the paper gives none."""
+        return all(ratio.off <= NEAR for ratio in self.ratios.values()) if self.ratios else None
+
+    @property
+    def word(self) -> str:
+        """Say in a word or two what holds."""
+        if not self.kept and not self.swapped:
+            return "no claim"
+        if self.swapped:
+            return "order holds in part" if self.kept else "order does not hold"
+        return {True: "order and ratios hold", False: "order holds, ratios do not", None: "order holds"}[
+            self.ratios_hold
+        ]
+
+    @property
+    def short(self) -> str:
+        """Say the same in a word for a table."""
+        if self.holds:
+            return "holds"
+        if not self.kept:
+            return "no" if self.swapped else "no claim"
+        return "in part" if self.swapped else "order only"
+
+    @property
+    def holds(self) -> bool:
+        """Say whether nothing speaks against the paper."""
+        return bool(self.kept) and not self.swapped and self.ratios_hold is not False
+
+
+def judge(
+    ours: Mapping[str, float], paper: Mapping[str, float], said: Iterable[Pair] = (), base: str = "titan"
+) -> Verdict:
+    """Compare our values with a paper's values, and with the order that it puts in words.
+
+    Schemes that we have no value for are passed over, and so are pairs that are nearly alike in the paper. Equal
+    values of ours keep no order.
+    """
+    known = {name: value for name, value in paper.items() if name in ours}
+    names = sorted(known, key=lambda name: known[name])
+    ordered = [
+        (low, high)
+        for at, low in enumerate(names)
+        for high in names[at + 1 :]
+        if known[high] > known[low] * (1 + ALIKE)
+    ]
+    pairs = list(dict.fromkeys([*ordered, *(pair for pair in said if pair[0] in ours and pair[1] in ours)]))
+    kept = tuple(pair for pair in pairs if ours[pair[0]] < ours[pair[1]])
+    ratios = {}
+    if known.get(base) and ours.get(base):
+        ratios = {
+            name: Ratio(value / known[base], ours[name] / ours[base])
+            for name, value in known.items()
+            if name != base
+        }
+    return Verdict(kept, tuple(pair for pair in pairs if pair not in kept), ratios)

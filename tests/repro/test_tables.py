@@ -1,0 +1,116 @@
+"""Tables and words from made-up results: when the numbers change, the words change."""
+
+import json
+
+import pytest
+
+from cranny.model.errors import InputError
+from cranny.repro.cells import Cell, Kept
+from cranny.repro.titan.claims import claims
+from cranny.repro.titan.study import POLICIES, WORKLOADS, Study, plan, sources
+from cranny.repro.titan.tables import figure_sheet, spread, tables, verdict_sheet
+from cranny.repro.titan.values import FIGURES
+from cranny.repro.titan.write import find
+
+LIKE_THE_PAPER: dict[str, dict[str, float]] = {
+    "mean_used_machines": {"titan": 174, "consolidate-idle": 334, "fragments-first": 168, "tiresias": 207},
+    "mean_fragmentation": {"titan": 0.117, "consolidate-idle": 0.381, "fragments-first": 0.1, "tiresias": 0.194},
+    "mean_cross_traffic_gb": {"titan": 1.65, "consolidate-idle": 0.5, "fragments-first": 7.03, "tiresias": 2.78},
+    "mean_profit_rate": {"titan": 314, "consolidate-idle": 256, "fragments-first": 24, "tiresias": 71},
+    "total_profit": {"titan": 65, "consolidate-idle": 46, "fragments-first": 1, "tiresias": 15.6},
+    "machine_hours": {"titan": 1, "consolidate-idle": 2, "fragments-first": 2, "tiresias": 2},
+}
+
+
+def study(changes: dict[tuple[str, str], float] | None = None, *, seeds: int = 2, wobble: float = 0.0) -> Study:
+    """Return a study whose values are the paper's, but for some; policies it lacks get Titan's."""
+    kept = []
+    for cell in plan(seeds):
+        summary = {
+            metric: (changes or {}).get((metric, cell.policy), values.get(cell.policy, values["titan"]))
+            * (1 + wobble * cell.seed)
+            for metric, values in LIKE_THE_PAPER.items()
+        }
+        lines = {figure.column: (1.0, None, 2.0) for figure in FIGURES}
+        kept.append(Kept(cell, 10, summary, (0.0, 1.0, 2.0), lines))
+    return Study(WORKLOADS, tuple(kept), seeds, generated=True)
+
+
+def test_the_papers_own_values_confirm_every_figure() -> None:
+    made = tables(study(), range(1, 8))
+    assert {table.figure.number for table in made} == {2, 3, 4, 5, 6, 7}
+    assert all(table.verdict.holds for table in made)
+    assert {claim.holds for claim in claims(study(), made, [])} == {"holds", "beyond the paper", "not tested"}
+
+
+def test_only_the_wanted_experiments_get_a_table() -> None:
+    assert {table.figure.number for table in tables(study(), [1])} == {2, 3}
+
+
+def test_a_changed_number_changes_the_words() -> None:
+    changed = study({("mean_used_machines", "consolidate-idle"): 100.0})
+    claim = claims(changed, tables(changed, [1]), [])[0]
+    assert claim.holds == "holds in part"
+    assert "Titan is not below Elasticflow" in claim.text
+    assert "Elasticflow 1.92x in the paper and 0.575x here" in claim.text
+
+
+@pytest.mark.parametrize(
+    ("machines", "words"),
+    [(172.0, "about the same"), (100.0, "best-fit needs no more"), (300.0, "Titan leads on every trace")],
+)
+def test_true_best_fit_is_told_by_its_numbers(machines: float, words: str) -> None:
+    found = study({("mean_used_machines", "best-fit"): machines})
+    (claim,) = [one for one in claims(found, tables(found, [1]), []) if one.title.startswith("On packing")]
+    assert words in claim.text
+
+
+@pytest.mark.parametrize(("mapped", "explained"), [(1.0, True), (5.0, False)])
+def test_the_rank_map_explains_the_traffic_only_if_best_fit_gains_by_it(mapped: float, *, explained: bool) -> None:
+    found = study({("mean_cross_traffic_gb", "best-fit-mapped"): mapped})
+    (claim,) = [one for one in claims(found, tables(found, [3]), []) if "rank map" in one.title]
+    assert ("is its rank map" in claim.text) == explained
+
+
+def test_seeds_that_differ_get_an_interval_and_those_that_do_not_get_none() -> None:
+    alike = tables(study(), [1])[0].ours["titan"]
+    assert spread(alike) == "174.0"
+    assert "±" in spread(tables(study(wobble=0.1), [1])[0].ours["titan"])
+
+
+def test_a_sheet_has_a_row_a_policy_and_the_networks_side_by_side() -> None:
+    both = [table for table in tables(study(), [1]) if table.figure.number == 2 and table.workload.key == "itp"]
+    sheet = figure_sheet(both)
+    assert [row[0].split()[0] for row in sheet.rows] == list(POLICIES)
+    assert [head for head in sheet.head if head.startswith("ours")] == ["ours, instant", "ours, isolated"]
+    assert sheet.rows[1][:3] == ['consolidate-idle ("Elasticflow")', "334.0", "1.92x"]
+    assert {len(row) for row in sheet.rows} == {len(sheet.head)}
+    assert len(figure_sheet(both, brief=True).head) == 6
+    assert verdict_sheet(both, []).rows == [
+        ["Fig. 2, used machines", "instant *", "holds"],
+        ["Fig. 2, used machines", "isolated", "holds"],
+    ]
+
+
+def test_ratios_are_taken_seed_by_seed_so_that_a_common_swing_cancels() -> None:
+    table = tables(study(wobble=0.5), [1])[0]
+    assert table.ours["tiresias"].half is not None
+    assert table.ours["tiresias"].half > 100
+    assert table.ratios["tiresias"].half == pytest.approx(0.0, abs=1e-9)
+
+
+def test_everything_that_is_told_is_plain_json() -> None:
+    told = find(study(), [], [1, 2, 3, 4]).told()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_the_whole_acme_trace_runs_once_and_only_where_communication_takes_no_time() -> None:
+    cells = [cell for cell in plan(5) if cell.trace == "acme"]
+    assert {(cell.network, cell.seed) for cell in cells} == {("instant", 0)}
+    assert Cell("acme-part", "titan", "isolated", 4) in plan(5)
+
+
+def test_a_folder_without_the_files_is_refused_with_their_names(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.raises(InputError, match=r"no elasticflow_itp\.parquet and no philly\.parquet in this folder"):
+        sources(tmp_path_factory.mktemp("empty"), quick=False)
+    assert all(source.file is None for source in sources(None, quick=True).values())
