@@ -37,8 +37,9 @@ def facts(study: Study | None, outcomes: Sequence[Outcome]) -> list[str]:
         seeds = (
             f"Models are drawn by seed for every job, as in the paper. Seeds: {study.seeds}, with 95 % confidence "
             "intervals (Student's t). A value without an interval came out the same for every seed, or was run "
-            "with one seed (the whole Acme trace). With `instant` nothing random enters where machines are chosen "
-            "without regard to the model: there only traffic varies."
+            "with one seed (elasticflow, hived and best-fit-mapped on the whole Acme trace). With `instant` "
+            "nothing random enters where machines are chosen without regard to the model: there only traffic "
+            "varies."
         )
         told += [
             f"Jobs: {counts}. {paper}",

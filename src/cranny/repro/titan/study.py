@@ -30,7 +30,7 @@ class Workload:
     file: str = ""  # in the folder of traces; none: always generated
     paper: str = ""  # which trace of the paper it stands for
     networks: tuple[str, ...] = NETWORKS
-    one_seed: bool = False
+    once: tuple[str, ...] = ()  # policies that are run with one seed only, for they take long
 
 
 # Where communication takes time, jobs of 512 and 1,024 GPUs run for many times as long and the queue of a whole
@@ -44,7 +44,7 @@ WORKLOADS = (
         PAPER_JOBS["acme"],
         paper="acme",
         networks=("instant",),
-        one_seed=True,
+        once=("elasticflow", "hived", "best-fit-mapped"),
     ),
     Workload("acme-part", "Shanghai Acme, a part", "acme", 20_000, paper="acme"),
     Workload("philly", "Microsoft Philly", "philly", 111_430, "philly.parquet"),
@@ -110,13 +110,14 @@ def sources(traces: Path | None, *, quick: bool) -> dict[str, Source]:
 
 
 def plan(seeds: int) -> list[Cell]:
-    """Return all replays: a large trace with one seed, the others with all."""
+    """Return all replays."""
     return [
         Cell(work.key, policy, network, seed)
         for work in WORKLOADS
-        for seed in range(1 if work.one_seed else seeds)
+        for seed in range(seeds)
         for network in work.networks
         for policy in POLICIES
+        if seed == 0 or policy not in work.once
     ]
 
 
