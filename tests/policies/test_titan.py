@@ -199,6 +199,17 @@ def test_says_what_is_left_of_a_machines_uplink() -> None:
     assert Titan().why_wait(job, view) == "uplink of machine rack0-machine0 has 1.0 of 1 Gbps left"
 
 
+def test_a_search_that_failed_is_repeated_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = ClusterState(Cluster.fat_tree(2, 2, 4, link_gbps=100.0, oversubscription=4.0))
+    state.place(Job(id="talker", gpus=2, model=TALKER), Placement((0, 2)))
+    searched: list[int] = []
+    policy, job = Titan(), Job(id="a", gpus=10, model="vgg16")
+    for refusal in range(10):
+        monkeypatch.setattr("cranny.policies.titan.search", lambda *_, now=refusal: searched.append(now))
+        assert policy.place(job, state.snapshot()) is None
+    assert searched == [0, 1, 2, 4, 8]
+
+
 def test_a_job_that_waited_for_a_link_starts_when_it_is_free() -> None:
     state = ClusterState(Cluster.fat_tree(2, 2, 4, link_gbps=100.0, oversubscription=4.0))
     state.place(Job(id="talker", gpus=2, model=TALKER), Placement((0, 2)))

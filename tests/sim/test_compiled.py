@@ -12,11 +12,14 @@ from tests.policies.test_simple_policies import state_with
 from cranny import api
 from cranny.core.protocol import FirstChoices
 from cranny.core.queue import Queued
+from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile, library
 from cranny.policies import TABLE, policy
+from cranny.policies.best_fit import BestFit
 from cranny.sim import compiled
 from cranny.sim.compiled import Compiled, compiled_for
 from cranny.sim.record import LEFT_OUT, Record
@@ -108,6 +111,30 @@ def test_jobs_that_can_never_run_are_left_out_in_both() -> None:
     fast, plain = both(SMALL, trace, "titan")
     assert_equal(fast, plain)
     assert fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list() == ["never", "too-large"]
+
+
+class Moody(BestFit):
+    """Best fit that changes its mind about jobs of 5 after the first second."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        return None if job.gpus == 5 and view.now_s > 1 else super().place(job, view)
+
+
+def test_jobs_that_do_not_start_although_nothing_runs_are_left_out_in_both() -> None:
+    gpus = [16, 5, 1, 5, 99, 5]
+    frame = pl.DataFrame(
+        {
+            "job_id": [f"job-{number}" for number in range(len(gpus))],
+            "submit_s": [0.5 * number for number in range(len(gpus))],
+            "gpus": pl.Series(gpus, dtype=pl.Int32),
+            "duration_s": [10.0] * len(gpus),
+        }
+    )
+    fast = Compiled(SMALL, Moody()).run(Trace("moody", frame).jobs())
+    plain = Replay(SMALL, Queued(Moody())).run(Trace("moody", frame).jobs())
+    assert_equal(fast, plain)
+    left_out = fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list()
+    assert sorted(left_out) == ["job-1", "job-3", "job-4", "job-5"]
 
 
 @pytest.mark.parametrize("name", COMPILED)

@@ -333,7 +333,6 @@ def test_a_cluster_that_names_no_types_runs_jobs_that_ask_for_one() -> None:
         simulate(named, Trace("typed", frame))
 
 
-
 def test_jobs_that_want_more_of_a_type_than_there_is_are_left_out() -> None:
     cluster = Cluster.of(Switch("top", (Machine("a", 4, "t4"), Machine("b", 4, "h200")), (100.0, 100.0)))
     jobs = [

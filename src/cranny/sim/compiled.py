@@ -6,6 +6,7 @@ with books that are brought up to date first.
 """
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -86,7 +87,7 @@ class Compiled:
         self._empty = Snapshot(Books(cluster), 0, 0.0, ())
         self._crossing: dict[int, Communication] = {}  # running jobs that use links
         self._parts = kernel.Parts(np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.uint64))
-        self._left_out: list[tuple[int, str]] = []
+        self._left_out: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
         self._possible: dict[tuple[object, ...], bool] = {}  # whether jobs alike fit the empty cluster
 
     def run(self, jobs: JobColumns, progress: Callable[[int], None] | None = None) -> Record:
@@ -98,6 +99,8 @@ class Compiled:
                 self._place(board, jobs)
             elif why == kernel.CHECK:
                 self._check(board, jobs)
+            elif why == kernel.STUCK:
+                self._drop(board, jobs)
             else:
                 if progress is not None:
                     progress(pause)
@@ -110,8 +113,7 @@ class Compiled:
         index = int(board.queue[at[kernel.HEAD]])
         job = jobs[index]
         self._look(board)
-        view = Snapshot(self._books, int(at[kernel.STARTS]), float(board.level[kernel.NOW_S]), ())
-        placement = self._placer.place(job, view)
+        placement = self._placer.place(job, self._view(board))
         if placement is None:
             at[kernel.ANSWER] = kernel.WAIT
             return
@@ -162,8 +164,24 @@ class Compiled:
             self._possible[alike] = self._placer.place(job, self._empty) is not None
         if not self._possible[alike]:
             reason = self._placer.why_wait(job, self._empty)
-            self._left_out.append((index, f"does not fit the empty cluster: {reason}"))
+            self._leave_out(board, index, reason)
             board.at[kernel.TAIL] -= 1
+
+    def _drop(self, board: kernel.Board, jobs: JobColumns) -> None:
+        """Leave out the first job of the queue, which does not start although nothing runs."""
+        index = int(board.queue[board.at[kernel.HEAD]])
+        self._look(board)
+        reason = self._placer.why_wait(jobs[index], self._view(board))
+        self._leave_out(board, index, reason)
+        board.at[kernel.HEAD] += 1
+
+    def _leave_out(self, board: kernel.Board, index: int, reason: str) -> None:
+        arrived = int(board.at[kernel.NEXT_JOB]) - 1
+        self._left_out.append((arrived, index, f"does not fit the empty cluster: {reason}"))
+
+    def _view(self, board: kernel.Board) -> Snapshot:
+        """Return the cluster as Python last looked at it."""
+        return Snapshot(self._books, int(board.at[kernel.STARTS]), float(board.level[kernel.NOW_S]), ())
 
     def _record(self, board: kernel.Board, jobs: JobColumns) -> Record:
         """Return everything in columns."""
@@ -212,18 +230,18 @@ class Compiled:
         )
 
     def _reasons(self, board: kernel.Board) -> dict[int, str]:
-        """Return the jobs that were left out, in the order of their arrival, and why."""
+        """Return the jobs that were left out, in the order in which that was found out, and why."""
         capacity = self.cluster.gpus
         too_large = np.flatnonzero(board.gpus > capacity).tolist()
-        reasons = {index: f"needs {board.gpus[index]} GPUs, the cluster has {capacity}" for index in too_large}
-        return dict(sorted((reasons | dict(self._left_out)).items()))
+        reasons = [(at, at, f"needs {board.gpus[at]} GPUs, the cluster has {capacity}") for at in too_large]
+        return {job: reason for _, job, reason in sorted([*reasons, *self._left_out], key=itemgetter(0))}
 
     def _runs(self, board: kernel.Board, jobs: JobColumns, done: npt.NDArray[np.int64]) -> pl.DataFrame:
         count = np.maximum(board.parts[done], 1)
         job = np.repeat(done, count)  # of each row
         nth = np.arange(len(job)) - np.repeat(np.cumsum(count) - count, count)  # part of its job
-        part = np.where(board.parts[job] > 0, board.first_part[job] + nth, 0)
         by_python = board.parts[job] > 0
+        part = np.where(by_python, board.first_part[job] + nth, 0)
         return pl.DataFrame(
             {
                 "job_id": jobs.ids.gather(job),

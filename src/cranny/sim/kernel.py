@@ -5,13 +5,12 @@ the first of some numbers of GPUs free. Whatever is not so simple is left to Pyt
 on with the answer. All state is in the arrays of a `Board`; the numbers that change are in `Board.at`.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from cranny.core.compiled import compiled
 from cranny.sim.record import Floats, Ints
 
 Bits = npt.NDArray[np.uint64]
@@ -22,9 +21,10 @@ FINISHED = 0  # everything has happened
 PAUSED = 1  # it came to the arrival that it was told to stop at
 PLACE = 2  # the first job of the queue needs Python to place it
 CHECK = 3  # the job that just came must wait: may it, or could it never run?
+STUCK = 4  # the first job of the queue does not start although nothing runs
 
 # What comes next, in `at[STAGE]`.
-NEXT_EVENT, SERVE, TAKE_NOTE = 0, 1, 2
+NEXT_EVENT, SERVE, SERVED, TAKE_NOTE = 0, 1, 2, 3
 
 # Places in `Board.at`.
 STAGE = 0
@@ -101,18 +101,6 @@ class Board(NamedTuple):
     level: Floats  # (2,) the time, and the bytes that running jobs move between machines
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-# Compiled once for all processes. Without Numba's counting of references, which takes most of the time when arrays
-# come in a tuple: Python holds on to all of them, and nothing here makes new ones.
-OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False}
-
-
-def compiled(function: F) -> F:
-    """Compile a function."""
-    return cast("F", numba.njit(**OPTIONS)(function))
-
-
 @compiled
 def advance(board: Board, parts: Parts, until: int) -> int:
     """Let events happen up to the arrival of job `until`, or until Python is needed; return why it stopped."""
@@ -127,9 +115,14 @@ def advance(board: Board, parts: Parts, until: int) -> int:
         elif at[STAGE] == SERVE:
             if _serve(board, parts):
                 return PLACE
-            at[STAGE] = TAKE_NOTE
+            at[STAGE] = SERVED
             if at[ARRIVAL] and at[HEAD] < at[TAIL] and board.gpus[board.queue[at[TAIL] - 1]] >= len(board.members):
                 return CHECK
+        elif at[STAGE] == SERVED:
+            if at[HEAD] < at[TAIL] and not at[RUNNING]:
+                at[STAGE] = SERVE  # whoever is next when Python has dealt with the first
+                return STUCK
+            at[STAGE] = TAKE_NOTE
         else:
             _note(board)
             at[STAGE] = NEXT_EVENT

@@ -111,9 +111,9 @@ class Titan:
         if merged is not None and (best is None or merged.objectives < best.objectives):
             best = merged
         refused = self._refused.pop(job.id, 0)
-        if best is not None or not refused & (refused - 1):
+        if best is not None or not any(offer.in_use) or not refused & (refused - 1):
             # A search takes long, and a job that waits is tried whenever another ends: after it has failed, it is
-            # repeated only at the first, second, fourth, eighth ... refusal.
+            # repeated only at the first, second, fourth, eighth ... refusal, and when all machines are idle.
             known = best.objectives if best is not None else None
             best = search(job, view, offer, self.bandwidth, known, self.search_nodes) or best
         if best is None:
