@@ -23,6 +23,7 @@ from cranny.policies import TABLE, policy_class
 from cranny.policies import policy as make_policy
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
+from cranny.sim.network import Model
 from cranny.sim.network import network as network_model
 from cranny.sim.record import LEFT_OUT, Record
 from cranny.sim.replay import Replay, no_collector
@@ -77,8 +78,8 @@ def simulate(
         jobs, trace_name, notes = _distinct(trace), "jobs given in Python", []
     not_negative(price_per_gpu_hour, "price_per_gpu_hour")
     not_negative(checkpoint_s, "checkpoint_s")
-    slowdown = network_model(network)
-    name, chosen, order = choose(policy, order, options, seed, slowdown)
+    model = network_model(network)
+    name, chosen, order = choose(policy, order, options, seed, model.alone)
     events = list(machine_events)
     settings: dict[str, Any] = {
         "policy": name,
@@ -98,7 +99,7 @@ def simulate(
     }
     settings["command"] = command or _call(settings)
     with no_collector():
-        record = _replay(cluster, chosen, jobs, slowdown, events, checkpoint_s, progress)
+        record = _replay(cluster, chosen, jobs, model, events, checkpoint_s, progress)
         if (record.jobs["status"] == LEFT_OUT).all():
             reasons = record.jobs["reason"].drop_nulls()
             why = f"no job of {trace_name} can run: {reasons[0]}" if len(reasons) else f"{trace_name}: no jobs"
@@ -118,21 +119,20 @@ def _replay(
     cluster: Cluster,
     policy: Policy,
     jobs: Iterable[Job],
-    slowdown: Slowdown,
+    model: Model,
     events: Sequence[tuple[float, Event]],
     checkpoint_s: float,
     progress: Callable[[int], None] | None,
 ) -> Record:
     """Replay jobs, compiled if that is possible and pays."""
-    if isinstance(jobs, Jobs) and len(jobs) >= COMPILE_FROM and not events:
+    if isinstance(jobs, Jobs) and len(jobs) >= COMPILE_FROM and not events and model.shared is None:
         from cranny.sim.compiled import compiled_for  # importing the compiler takes longer than a small replay
 
-        compiled = compiled_for(cluster, policy, slowdown, jobs)
+        compiled = compiled_for(cluster, policy, model.alone, jobs)
         if compiled is not None:
             return compiled.run(jobs, progress)
-    return Replay(cluster, policy, network=slowdown, machine_events=events, checkpoint_s=checkpoint_s).run(
-        jobs, progress
-    )
+    replay = Replay(cluster, policy, network=model.on(cluster), machine_events=events, checkpoint_s=checkpoint_s)
+    return replay.run(jobs, progress)
 
 
 def choose(

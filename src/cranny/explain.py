@@ -97,9 +97,9 @@ def explain(
 ) -> Story:
     """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
     story = Story(job_id, policy)
-    slowdown = network_model(network)
-    _, chosen, _ = choose(policy, order, options, seed, slowdown)
-    replay = Replay(cluster, _Watch(chosen, story), network=slowdown)
+    model = network_model(network)
+    _, chosen, _ = choose(policy, order, options, seed, model.alone)
+    replay = Replay(cluster, _Watch(chosen, story), network=model.on(cluster))
 
     def until_placed() -> Iterator[Job]:
         found = False

@@ -19,12 +19,14 @@ class Work:
     """A job's progress through the simulation."""
 
     job: Job
-    left_s: float  # of the nominal duration
+    left_s: float  # of the nominal duration, at `since_s`
     first_start_s: float | None = None
     finish_s: float = math.nan
-    start_s: float = 0.0
-    slowdown: float = 1.0
-    run: int = 0
+    start_s: float = 0.0  # of the present stretch of running
+    todo_s: float = 0.0  # what was left then
+    slowdown: float = 1.0  # since `since_s`
+    since_s: float = 0.0
+    due: int = 0  # counts the ends that were foreseen; only the last is true
     stops: int = 0
     reason: str = ""  # why it never finished
     held: Held | None = None  # known once it runs

@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 
 from cranny.core.engine import Engine
 from cranny.core.protocol import Placer, Policy
-from cranny.core.queue import Slowdown
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
@@ -23,6 +22,7 @@ from cranny.model.number import not_negative, seconds
 from cranny.model.plan import Action, Move, Start, Stop
 from cranny.sim.log import Log, Work
 from cranny.sim.metrics import Metrics
+from cranny.sim.network import Alone, Network, Slowdowns
 from cranny.sim.record import Record
 
 PROGRESS_EVERY = 2048
@@ -36,7 +36,7 @@ class Replay:
         cluster: Cluster,
         policy: Policy,
         *,
-        network: Slowdown = isolated,
+        network: Network | None = None,
         machine_events: Iterable[tuple[float, Event]] = (),
         checkpoint_s: float = 1800.0,
     ) -> None:
@@ -44,7 +44,7 @@ class Replay:
         self.engine = Engine(self.state, policy)
         self.metrics = Metrics(self.state)
         self.log = Log()
-        self._network = network
+        self._network = Alone(isolated) if network is None else network
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
@@ -77,8 +77,8 @@ class Replay:
         while True:
             fault_s = faults[-1][0] if faults else math.inf
             if ends and ends[0][0] <= limit_s and ends[0][0] <= fault_s:
-                now_s, _, work, run = heappop(ends)
-                if work.run != run:  # it was stopped or moved meanwhile
+                now_s, _, work, due = heappop(ends)
+                if work.due != due:  # it was stopped or moved, or goes at another speed
                     continue
                 self._finish(work, now_s)
             elif faults and fault_s <= limit_s:
@@ -116,6 +116,8 @@ class Replay:
 
     def _finish(self, work: Work, now_s: float) -> None:
         job_id = work.job.id
+        if work.since_s > work.start_s:
+            work.left_s = 0.0
         self._end_stretch(work, now_s)
         del self._work[job_id]
         work.finish_s = now_s
@@ -139,35 +141,47 @@ class Replay:
 
     def _start(self, work: Work, now_s: float) -> None:
         running = self.state.find(work.job.id)
-        cost = running.communication
-        work.start_s = now_s
-        work.slowdown = slowdown = self._network(work.job, cost) if cost.comm_s else 1.0
-        work.run += 1
+        work.start_s = work.since_s = now_s
+        work.todo_s = work.left_s
         if work.first_start_s is None:
             work.first_start_s = now_s
         work.held = running.held
-        work.cross_bytes = cost.cross_bytes
-        self._serial += 1
-        heappush(self._ends, (now_s + work.left_s * slowdown, self._serial, work, work.run))
+        work.cross_bytes = running.communication.cross_bytes
         work.first_note = self.metrics.notes
+        self._set_speeds(self._network.start(running), now_s)
+
+    def _set_speeds(self, slowdowns: Slowdowns, now_s: float) -> None:
+        """Let jobs go on at another speed from now on, and foresee when they end."""
+        for job_id, slowdown in slowdowns:
+            work = self._work[job_id]
+            _work_on(work, now_s)
+            work.slowdown = slowdown
+            work.due += 1
+            self._serial += 1
+            heappush(self._ends, (now_s + work.left_s * slowdown, self._serial, work, work.due))
 
     def _stop(self, work: Work, now_s: float, *, lost: bool) -> None:
         """End a run early. A failure loses what was done since the last checkpoint; a stop saves it first."""
+        _work_on(work, now_s)
         self._end_stretch(work, now_s)
-        done_s = (now_s - work.start_s) / work.slowdown
         if lost and self._checkpoint_s:
-            done_s -= done_s % self._checkpoint_s
-        work.left_s -= min(done_s, work.left_s)
-        work.run += 1  # the end that was foreseen no longer counts
+            done_s = work.todo_s - work.left_s
+            work.left_s += done_s % self._checkpoint_s
+        work.due += 1  # the end that was foreseen no longer counts
         work.stops += 1
 
     def _end_stretch(self, work: Work, now_s: float) -> None:
+        """Write down a stretch of running; others may go faster now."""
+        self._set_speeds(self._network.end(work.job.id), now_s)
+        done_s = work.todo_s - work.left_s
+        if work.since_s > work.start_s and done_s > 0:  # its speed has changed: what it was on average
+            work.slowdown = (now_s - work.start_s) / done_s
         stretch = (
             work,
             work.start_s,
             now_s,
             work.held or {},
-            work.left_s,
+            work.todo_s,
             work.slowdown,
             work.first_note,
             self.metrics.notes,
@@ -202,6 +216,13 @@ class Replay:
         self.log.left_out.append((job, f"does not fit the empty cluster: {reason}"))
         del self._work[job.id]
         self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
+
+
+def _work_on(work: Work, now_s: float) -> None:
+    """Let a job do what it does until now."""
+    if now_s > work.since_s:
+        work.left_s -= min((now_s - work.since_s) / work.slowdown, work.left_s)
+        work.since_s = now_s
 
 
 @contextmanager
