@@ -23,8 +23,8 @@ from cranny.policies import TABLE, policy_class
 from cranny.policies import policy as make_policy
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
-from cranny.sim.network import Model
-from cranny.sim.network import network as network_model
+from cranny.sim.models import Model
+from cranny.sim.models import network as network_model
 from cranny.sim.record import LEFT_OUT, Record
 from cranny.sim.replay import Replay, no_collector
 from cranny.version import VERSION

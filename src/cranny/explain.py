@@ -14,7 +14,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
 from cranny.model.profile import ModelProfile
-from cranny.sim.network import network as network_model
+from cranny.sim.models import network as network_model
 from cranny.sim.replay import Replay
 from cranny.workload.trace import Trace
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cranny.bench import CASES, decide, importing, measure, replay, run_case, titan_quality
+from cranny.bench import CASES, decide, importing, measure, replay, replay_steady, run_case, steady, titan_quality
 from cranny.bench.measure import Budget, Measured
 from cranny.cli import main
 
@@ -24,6 +24,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "JOBS", 300)
     monkeypatch.setattr(replay, "REFERENCE_JOBS", 50)
     monkeypatch.setattr(replay, "RUNS", 1)
+    monkeypatch.setattr(steady, "RACKS", 4)
+    monkeypatch.setattr(steady, "JOBS", 40)
+    monkeypatch.setattr(steady, "UPDATES", 5)
+    monkeypatch.setattr(steady, "REFERENCE_JOBS", 5)
+    monkeypatch.setattr(replay_steady, "JOBS", (100, 200))
     monkeypatch.setattr(titan_quality, "CASES", 12)
 
 

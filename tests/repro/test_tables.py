@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cranny.model.errors import InputError
-from cranny.repro.cells import Cell, Kept
+from cranny.repro.cells import Kept
 from cranny.repro.titan.claims import claims
 from cranny.repro.titan.study import POLICIES, WORKLOADS, Study, plan, sources
 from cranny.repro.titan.tables import figure_sheet, spread, tables, verdict_sheet

@@ -9,7 +9,8 @@ from cranny.model.cluster import Cluster
 from cranny.model.event import MachineFailed, MachineRepaired
 from cranny.model.job import Job
 from cranny.policies import policy
-from cranny.sim.network import NETWORKS, Slowdowns
+from cranny.sim.models import NETWORKS
+from cranny.sim.network import Slowdowns
 from cranny.sim.replay import Replay
 
 CLUSTER = Cluster.single_rack(machines=4, gpus_per_machine=4)

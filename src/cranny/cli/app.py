@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import bench, demo, explain, place, policies, repro, simulate, sweep, traces, whatif
+from cranny.cli import bench, conformance, demo, explain, place, policies, repro, simulate, sweep, traces, whatif
 from cranny.version import VERSION
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("policies")(policies.policies)
 app.add_typer(traces.app, name="traces")
 app.command("sweep")(sweep.sweep)
 app.add_typer(repro.app, name="repro")
+app.command("conformance")(conformance.conformance)
 app.command("bench")(bench.bench)
 
 

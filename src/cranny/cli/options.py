@@ -40,7 +40,7 @@ OrderOption = Annotated[
     str | None,
     typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: the policy's own)."),
 ]
-NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant.")]
+NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant, steady.")]
 CollectiveOption = Annotated[
     str | None,
     typer.Option("--collective", help="For jobs that name none (default: halving-doubling)."),

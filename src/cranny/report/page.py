@@ -97,6 +97,7 @@ def render(
         notes=_under("Assumptions and notes", reproduce.notes_html(results)),
         left_out=reproduce.left_out_html(results),
         meanings=reproduce.meanings_html(),
+        checks=reproduce.checks_html(results),
         footer=text(f"Made by cranny {results[0].settings.get('version') or ''}".strip()),
         data=json_for_script(data),
         map_data=packed.packed,

@@ -7,6 +7,8 @@ import polars as pl
 from cranny.report.markup import table, text
 from cranny.report.table import COLUMNS
 from cranny.report.view import RunView, labels
+from cranny.sim.conformance import conformance
+from cranny.sim.models import NETWORKS
 
 NAMES = {
     "trace": "trace",
@@ -71,6 +73,22 @@ def notes_html(results: Sequence[RunView]) -> str:
 def meanings_html() -> str:
     """Explain every column, for readers without a pointer to hover with."""
     return "".join(f"<dt>{text(column.label)}</dt><dd>{text(column.explanation)}</dd>" for column in COLUMNS)
+
+
+def checks_html(results: Sequence[RunView]) -> str:
+    """Show how the network models of the runs do on cases that can be worked out by hand."""
+    used = dict.fromkeys(_plain(result.settings.get("network")) for result in results)
+    shown = []
+    for network in used:
+        if network in NETWORKS:
+            checks = conformance(network)
+            hold = sum(check.ok for check in checks)
+            rows = [[text(check.about), f"{check.known:g}", f"{check.got:g}"] for check in checks]
+            shown.append(
+                f"<details><summary>Network model {text(network)}: {hold} of {len(checks)} closed forms hold"
+                f"</summary>{table(['case', 'known', 'ours'], rows, kind='plain numbers')}</details>"
+            )
+    return "".join(shown)
 
 
 def left_out_html(results: Sequence[RunView]) -> str:

@@ -20,7 +20,7 @@ from cranny.model.fields import Fields, Positive, checked
 from cranny.model.profile import ProfileLibrary, library
 from cranny.model.yaml_file import Document, Step
 from cranny.policies import TABLE
-from cranny.sim.network import network as network_model
+from cranny.sim.models import network as network_model
 from cranny.sweep.cell import Cell, Inputs, cluster_digest
 from cranny.version import VERSION
 from cranny.workload.generate import MAX_JOBS, presets

@@ -1,0 +1,1 @@
+"""The steady state of a shared network: the rate of every running job, max-min fair."""

@@ -1,0 +1,110 @@
+"""Closed forms that the network models must meet: small cases whose answer anybody can work out by hand."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cranny.core.traffic import communication, traffic
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.profile import ModelProfile
+
+NEAR = 1e-9
+LINK_GBPS = 100.0
+K_BYTES = 1e9
+K_GBIT = 8.0
+
+
+class Check(NamedTuple):
+    """A value that is known, and what we get."""
+
+    about: str
+    known: float
+    got: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the two agree."""
+        return math.isclose(self.known, self.got, rel_tol=NEAR, abs_tol=NEAR)
+
+
+def conformance(network: str) -> list[Check]:
+    """Run the checks of a network model."""
+    checks = [*_volumes(), *_times()]
+    if network == "steady":
+        checks += [*_shares(), *_aggregation()]
+    return checks
+
+
+def _job(ranks: int, collective: str) -> Job:
+    return Job("a", ranks, ModelProfile("unit", grad_bytes=K_BYTES, iteration_ms=1000.0), collective)
+
+
+def _volumes() -> Iterator[Check]:
+    """Bytes between machines, in K, when every rank has a machine of its own; an exchange counts once."""
+    for ranks in (2, 4, 8):
+        own = tuple(range(ranks))
+        known = {
+            # 2(n-1) steps in which each of n ranks passes K/n on; two ranks exchange K/2 twice.
+            "ring": 2.0 * (ranks - 1) if ranks > 2 else 1.0,
+            # Halving: n/2 pairs exchange K/2, K/4, ...; then all the way back.
+            "halving-doubling": ranks * (1 - 1 / ranks),
+            # Up the tree and down again over n-1 edges.
+            "tree": 2.0 * (ranks - 1),
+        }
+        for name, volume in known.items():
+            moved = traffic(_job(ranks, name), own).cross_machine_bytes / K_BYTES
+            yield Check(f"{name} of {ranks}: K between machines", volume, moved)
+    yield Check(
+        "any job on one machine: K between machines", 0.0, traffic(_job(4, "ring"), (0,) * 4).cross_machine_bytes
+    )
+
+
+def _times() -> Iterator[Check]:
+    """Seconds of an allreduce of 1 GB over links of 100 Gbps, each rank on a machine of its own."""
+    for ranks in (2, 4, 8):
+        cluster = Cluster.single_rack(ranks, 1, LINK_GBPS)
+        alone = communication(cluster, _job(ranks, "ring"), tuple(range(ranks)))
+        yield Check(f"ring of {ranks}: seconds", 2 * (ranks - 1) / ranks * K_GBIT / LINK_GBPS, alone.comm_s)
+    oversubscribed = Cluster.fat_tree(2, 1, 1, LINK_GBPS, 4.0)
+    across = communication(oversubscribed, _job(2, "ring"), (0, 1))
+    yield Check("ring of 2 over a rack's uplink of 25 Gbps: seconds", K_GBIT / 25.0, across.comm_s)
+
+
+def _shares() -> Iterator[Check]:
+    """Rates that jobs get of shared links."""
+    from cranny.core.steady.flows import fixed
+    from cranny.core.steady.rates import Rates
+
+    def rates(link_gbps: Sequence[float], jobs: Sequence[Sequence[int]]) -> list[float]:
+        net = Rates(link_gbps)
+        return [net.rate_gbps(job) for job in net.add_all(fixed(dict.fromkeys(links, 1.0)) for links in jobs)]
+
+    for count in (1, 2, 3, 10):
+        yield Check(
+            f"{count} jobs on one link of 100 Gbps: each", 100.0 / count, rates([100.0], [[0]] * count)[-1]
+        )
+    # A line of two links: the job over both and one on each; the smaller link gives less to the long job.
+    long, first, second = rates([100.0, 30.0], [[0, 1], [0], [1]])
+    yield Check("a job over links of 100 and 30 Gbps, one more on each: the long one", 15.0, long)
+    yield Check("the same: the one on 30 Gbps", 15.0, second)
+    yield Check("the same: the one on 100 Gbps gets the rest", 85.0, first)
+
+
+def _aggregation() -> Iterator[Check]:
+    """Rates with in-network aggregation (NetPack, Table 1): two workers and the server of each job in one rack."""
+    from cranny.core.steady.flows import parameter_server
+    from cranny.core.steady.rates import Rates
+
+    cluster = Cluster.single_rack(3, 1, LINK_GBPS)
+
+    def rate(pat_gbps: float, jobs: int = 1) -> float:
+        net = Rates(cluster.uplink_gbps, [pat_gbps])
+        numbers = net.add_all(parameter_server(cluster, (0, 1), 2) for _ in range(jobs))
+        return net.rate_gbps(numbers[0])
+
+    yield Check("aggregation: a switch that merges everything gives the link's rate", 100.0, rate(1000.0))
+    yield Check("aggregation: none, two workers share the server's link", 50.0, rate(0.0))
+    # Merged up to 40 Gbps; then both workers' streams fill the other 60 Gbps: 40 + 60 / 2.
+    yield Check("aggregation: 40 Gbps of it, then both workers' streams", 70.0, rate(40.0))
+    yield Check("aggregation: two jobs share the links", 50.0, rate(1000.0, jobs=2))
