@@ -71,11 +71,11 @@ def simulate(
     from its last checkpoint, one every `checkpoint_s`.
     """
     if isinstance(trace, Trace):
-        trace = _with_types_of(cluster, trace)
+        trace = with_types_of(cluster, trace)
         jobs: Iterable[Job] = trace.jobs(seed, collective, profiles=profiles)
-        trace_name, notes = trace.name, list(trace.notes)
+        trace_name, notes, left_out = trace.name, list(trace.notes), dict(trace.left_out)
     else:
-        jobs, trace_name, notes = _distinct(trace), "jobs given in Python", []
+        jobs, trace_name, notes, left_out = _distinct(trace), "jobs given in Python", [], {}
     not_negative(price_per_gpu_hour, "price_per_gpu_hour")
     not_negative(checkpoint_s, "checkpoint_s")
     model = network_model(network)
@@ -91,6 +91,7 @@ def simulate(
         "price_per_gpu_hour": price_per_gpu_hour,
         "trace": trace_name,
         "trace_notes": notes,
+        "trace_left_out": left_out,
         "checkpoint_s": checkpoint_s,
         "own_profiles": sorted(set(profiles) - set(library())) if profiles is not None else [],
         "machine_events": [[at_s, str(event)] for at_s, event in events],
@@ -107,9 +108,10 @@ def simulate(
         return Result.of(cluster, record, settings, price_per_gpu_hour)
 
 
-def _with_types_of(cluster: Cluster, trace: Trace) -> Trace:
+def with_types_of(cluster: Cluster, trace: Trace) -> Trace:
     """Forget which types of GPU jobs ask for if the cluster does not say which it has."""
-    if any(cluster.machines_with) or "gpu_type" not in trace.frame.columns:  # a machine's type may be empty
+    asked = "gpu_type" in trace.frame.columns and trace.frame["gpu_type"].count() > 0
+    if not asked or any(cluster.machines_with):  # a machine's type may be empty
         return trace
     note = "the cluster names no types of GPU: those that jobs ask for are left aside"
     return replace(trace, frame=trace.frame.drop("gpu_type"), notes=(*trace.notes, note))

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from cranny.api import choose
+from cranny.api import choose, with_types_of
 from cranny.core.protocol import Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
@@ -97,6 +97,7 @@ def explain(
 ) -> Story:
     """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
     story = Story(job_id, policy)
+    trace = with_types_of(cluster, trace)
     model = network_model(network)
     _, chosen, _ = choose(policy, order, options, seed, model.alone)
     replay = Replay(cluster, _Watch(chosen, story), network=model.on(cluster))

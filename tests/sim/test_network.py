@@ -5,9 +5,12 @@ import pytest
 from cranny.api import Result
 from cranny.core.books import Running
 from cranny.core.queue import Queued
+from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.event import MachineFailed, MachineRepaired
 from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.profile import ModelProfile
 from cranny.policies import policy
 from cranny.sim.models import NETWORKS
 from cranny.sim.network import Slowdowns
@@ -61,7 +64,11 @@ def test_a_failure_loses_what_was_done_since_the_last_checkpoint_at_whatever_spe
     assert finish_s == pytest.approx({"a": 15.0, "b": 10.0})
 
 
-def test_networks_without_sharing_answer_for_the_job_alone() -> None:
-    for model in NETWORKS.values():
-        if model.shared is None:
-            assert list(model.on(CLUSTER).end("a")) == []
+@pytest.mark.parametrize(("name", "slowdown"), [("isolated", 2.0), ("instant", 1.0)])
+def test_networks_without_sharing_answer_for_the_job_alone(name: str, slowdown: float) -> None:
+    network, state = NETWORKS[name].on(CLUSTER), ClusterState(CLUSTER)
+    even = ModelProfile("even", grad_bytes=1e9, iteration_ms=80.0)  # a ring of two talks for 80 ms, too
+    for job_id in ("a", "b"):
+        state.place(Job(job_id, 2, even, "ring"), Placement((0, 1)))
+        assert dict(network.start(state.find(job_id))) == pytest.approx({job_id: slowdown})
+    assert list(network.end("a")) == []

@@ -139,7 +139,7 @@ def test_what_was_read_survives_our_own_formats(tmp_path: Path, file: str, suffi
 def test_a_log_tells_who_when_and_where() -> None:
     columns = ("start_s", "tenant", "user", "status", "cluster", "machines", "limit_s", "gpu_type")
     assert read_trace(SAMPLES / "sacct.txt").frame.select(columns).rows() == [
-        (120.0, "gpu", "bob", "CANCELLED", "c1", 1, None, "a100"),
+        (120.0, "gpu", "bob", "CANCELLED", "c1", 1, None, None),  # on two types
         (660.0, "gpu", "ann", "COMPLETED", "c1", 2, 172800.0, "h100"),
         (420.0, "gpu", "ann", "TIMEOUT", "c1", 1, 60.0, None),
     ]
@@ -368,3 +368,60 @@ def test_large_tables_are_read_within_two_seconds(shared: Path, name: str) -> No
     trace = read_trace(shared / "traces" / f"{name}.parquet")
     assert time.perf_counter() - began < 2.0
     assert len(trace) > 60_000
+
+
+def test_sacct_counts_a_row_without_an_id_as_that_and_not_as_a_step(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    line = "|2026-01-05T08:00:00|2026-01-05T08:00:10|2026-01-05T10:00:10|gres/gpu=8"
+    path.write_text(f"JobID|Submit|Start|End|AllocTRES\n1{line}\n{line}\n", encoding="utf-8")
+    assert list(read_trace(path).left_out) == ["job_id: must not be empty"]
+    with pytest.raises(InputError, match="JobID"):
+        read_trace(path, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpus", "gpu_type"),
+    [
+        ("gres/gpu=6,gres/gpu:a100=4,gres/gpu:v100=2", 6, None),
+        ("gres/gpu:a100=4,gres/gpu=4", 4, "a100"),
+        ("gres/gpu=4", 4, None),
+    ],
+)
+def test_sacct_takes_a_type_of_gpu_only_where_there_is_one(
+    tmp_path: Path, tres: str, gpus: int, gpu_type: str | None
+) -> None:
+    path = tmp_path / "sacct.txt"
+    times = "2026-01-05T08:00:00|2026-01-05T08:00:10|2026-01-05T10:00:10"
+    path.write_text(f"JobID|Submit|Start|End|AllocTRES\n1|{times}|{tres}\n", encoding="utf-8")
+    frame = read_trace(path).frame
+    assert frame.select("gpus", "gpu_type").row(0) == (gpus, gpu_type)
+
+
+@pytest.mark.parametrize(("percent", "gpus"), [(50, 1), (100, 1), (120, 2), (250, 3)])
+def test_pai_counts_a_part_of_a_gpu_as_one(tmp_path: Path, percent: int, gpus: int) -> None:
+    path = tmp_path / "task.csv"
+    path.write_text(f"job,worker,1,Terminated,10,20,600,29,{percent},V100\n", encoding="utf-8")
+    assert read_trace(path).frame["gpus"].to_list() == [gpus]
+
+
+def test_a_kubernetes_job_ends_when_it_says_so_even_if_a_pod_was_evicted(tmp_path: Path) -> None:
+    gpu = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}]}
+    owner = [{"kind": "Job", "name": "train", "controller": True}]
+    items: list[dict[str, object]] = [
+        {
+            "kind": "Job",
+            "metadata": {"name": "train", "namespace": "ml", "creationTimestamp": "2026-01-05T08:00:00Z"},
+            "spec": {"template": {"spec": gpu}},
+            "status": {"startTime": "2026-01-05T08:00:05Z", "completionTime": "2026-01-05T09:00:00Z"},
+        },
+        {
+            "kind": "Pod",
+            "metadata": {"name": "train-a", "namespace": "ml", "ownerReferences": owner},
+            "spec": gpu,
+            "status": {"phase": "Failed", "reason": "Evicted", "startTime": "2026-01-05T08:00:10Z"},
+        },
+    ]
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8")
+    frame = read_trace(path).frame
+    assert frame["duration_s"].to_list() == [3590.0]

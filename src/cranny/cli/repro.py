@@ -43,11 +43,13 @@ def titan(
 
     Example: cranny repro titan --traces ../shared/traces --out out/titan
     """
+    from cranny.repro.figure import check_can_draw
     from cranny.repro.titan.study import plan, run_study, sources
     from cranny.repro.titan.testbed import run_testbed
     from cranny.repro.titan.values import FIGURES, TESTBED
     from cranny.repro.titan.write import find, write
 
+    check_can_draw()
     chosen = _experiments(experiments)
     options.check_folder(folder, "--out")
     where = sources(traces, quick=quick)

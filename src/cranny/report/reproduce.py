@@ -18,6 +18,7 @@ NAMES = {
     "network": "network model",
     "seed": "seed",
     "price_per_gpu_hour": "price per GPU-hour",
+    "trace_left_out": "rows of the trace left out",
     "version": "cranny version",
 }
 APART = frozenset({"command", "trace_notes"})  # shown in places of their own

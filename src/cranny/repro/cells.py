@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing import get_context
@@ -10,7 +9,6 @@ from pathlib import Path
 
 from cranny.api import simulate
 from cranny.model.cluster import Cluster
-from cranny.model.errors import CrannyError
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
 from cranny.workload.generate import generate_trace
 from cranny.workload.read import read_trace
@@ -108,8 +106,6 @@ def _in_processes(
         try:
             for future in as_completed(futures):
                 keep(future.result())
-        except BrokenProcessPool:
-            raise CrannyError("a process died, perhaps for lack of memory; try --processes 1") from None
         except BaseException:
             for future in futures:
                 future.cancel()

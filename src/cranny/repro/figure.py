@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,16 +140,17 @@ def _draw_seats(axis: "Axes", seats: Seats, left: float, bottom: float) -> None:
     axis.text(left + len(seats.free) / 2, bottom + seats.gpus + 0.2, title, size=7, ha="center")
 
 
-def _canvas(
-    count: int, columns: int | None = None, panel: tuple[float, float] = PANEL
-) -> "tuple[Figure, list[Axes]]":
-    """Make a figure with `count` panels in rows of `columns`."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise CrannyError(f"pictures need {error.name!r}: pip install 'cranny[repro]'") from None
+def check_can_draw() -> None:
+    """Refuse to begin if there is nothing to draw with."""
+    if find_spec("matplotlib") is None:
+        raise CrannyError("pictures need 'matplotlib': pip install 'cranny[repro]'")
 
-    across = columns or min(count, 2)
+
+def _canvas(count: int, panel: tuple[float, float] = PANEL) -> "tuple[Figure, list[Axes]]":
+    """Make a figure with `count` panels, two in a row."""
+    from matplotlib.figure import Figure
+
+    across = min(count, 2)
     down = -(-count // across)
     figure = Figure(figsize=(panel[0] * across, panel[1] * down + 0.3), layout="constrained")
     axes: list[Any] = list(figure.subplots(down, across, squeeze=False).ravel())

@@ -4,10 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from cranny.core.state import ClusterState
 from cranny.core.traffic import communication, traffic
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
+from cranny.sim import models
 
 NEAR = 1e-9
 LINK_GBPS = 100.0
@@ -30,7 +33,9 @@ class Check(NamedTuple):
 
 def conformance(network: str) -> list[Check]:
     """Run the checks of a network model."""
-    checks = [*_volumes(), *_times()]
+    checks = [*_volumes(), *_slowdowns(network)]
+    if network != "instant":
+        checks += _times()
     if network == "steady":
         checks += [*_shares(), *_aggregation()]
     return checks
@@ -58,6 +63,22 @@ def _volumes() -> Iterator[Check]:
     yield Check(
         "any job on one machine: K between machines", 0.0, traffic(_job(4, "ring"), (0,) * 4).cross_machine_bytes
     )
+
+
+def _slowdowns(network: str) -> Iterator[Check]:
+    """How many times longer a ring of two runs that computes for 80 ms and, alone, talks for 80 ms."""
+    cluster = Cluster.single_rack(2, 4, LINK_GBPS)
+    even = ModelProfile("even", grad_bytes=K_BYTES, iteration_ms=80.0)
+    for count in (1, 2, 4):
+        model, state = models.network(network).on(cluster), ClusterState(cluster)
+        slowdown: dict[str, float] = {}
+        for number in range(count):
+            job = Job(f"job-{number}", 2, even, "ring")
+            state.place(job, Placement((0, 1)))
+            slowdown |= dict(model.start(state.find(job.id)))
+        known = {"instant": 1.0, "isolated": 2.0, "steady": 1.0 + count}[network]
+        about = f"{count} job{'s' * (count > 1)} over one link, half of the time alone spent talking: slowdown"
+        yield Check(about, known, slowdown["job-0"])
 
 
 def _times() -> Iterator[Check]:

@@ -104,6 +104,8 @@ def _row(key: object, owner: _Owner) -> dict[str, object]:
     for name in ("submit_s", "limit_s"):
         if own.get(name) is not None:
             found[name] = own[name]
+    if found.get("end_s") is None:  # a pod that was evicted may not say when it ended, its Job does
+        found["end_s"] = own.get("end_s")
     return {"job_id": "/".join(part for part in key[:2] if part), "tenant": key[0], **found}
 
 

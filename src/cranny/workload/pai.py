@@ -44,7 +44,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
     """Take our columns."""
     if tuple(names) != TASK_TABLE:
         raise InputError(f"{file}: PAI's task table has the columns {', '.join(TASK_TABLE)}")
-    gpus_each = (number("plan_gpu") / 100).round().clip(lower_bound=1.0)
+    gpus_each = (number("plan_gpu") / 100).ceil().clip(lower_bound=1.0)
     asks = (number("plan_gpu") > 0).fill_null(value=False)
     gpu_type = text("gpu_type")
     columns = {

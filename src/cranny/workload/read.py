@@ -80,9 +80,7 @@ def read_trace(
         raise unknown("trace format", format, [AUTO, *READERS])
     path = Path(path)
     head = _head(path)
-    name = (
-        next((name for name, reader in READERS.items() if reader.sniff(head)), None) if format == AUTO else format
-    )
+    name = _sniffed(head) if format == AUTO else format
     if name is None:
         raise InputError(f"{path}: not in a known trace format ({', '.join(READERS)})")
     reader = READERS[name]

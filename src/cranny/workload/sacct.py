@@ -21,10 +21,8 @@ TRES = ("AllocTRES", "ReqTRES")
 GRES = ("AllocGRES", "ReqGRES")
 ASK_FOR = "JobID,User,Partition,State,Submit,Start,End,ElapsedRaw,NNodes,Timelimit,AllocTRES,ReqTRES"
 
-_STEP = Rule(
-    "JobID", "a step, whose job has a row of its own", pl.col("job_id").str.contains(".", literal=True),
-    of_value=False, error=False,
-)  # fmt: skip
+_IS_STEP = pl.col("job_id").str.contains(".", literal=True).fill_null(value=False)
+_STEP = Rule("JobID", "a step, whose job has a row of its own", _IS_STEP, of_value=False, error=False)
 
 
 def sniff(head: bytes) -> bool:
@@ -100,8 +98,9 @@ def _gpus(name: str) -> pl.Expr:
 
 
 def _gpu_type(name: str) -> pl.Expr:
-    """Take the first type of GPU that a field names."""
-    return text(name).str.extract(r"gpu:([^:=,]+)[:=]\d")
+    """Take the type of GPU that a field names; none if it names several."""
+    types = text(name).str.extract_all(r"gpu:[^:=,]+[:=]\d").list.eval(pl.element().str.extract(r"gpu:([^:=,]+)"))
+    return pl.when(types.list.n_unique() == 1).then(types.list.first())
 
 
 read = Table(log, separator="|").read

@@ -29,6 +29,7 @@ from cranny.core.partition import split
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
+from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.number import positive, whole
 from cranny.model.placement import Placement
@@ -50,7 +51,8 @@ class Titan:
     def __init__(self, phase_budget_s: float = 1.0, search_nodes: int = 20_000) -> None:
         self.bandwidth = Bandwidth(positive(phase_budget_s, "phase_budget_s"))
         self.search_nodes = whole(search_nodes, "search_nodes", least=0)
-        self._refused: dict[str, int] = {}  # how often a waiting job was found not to fit within the bandwidth
+        # The job that waits for bandwidth, where, and how often it was refused in a row.
+        self._waiting: tuple[Job, Cluster, int] | None = None
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
@@ -110,16 +112,24 @@ class Titan:
         merged = merge(job, view, offer, self.bandwidth)
         if merged is not None and (best is None or merged.objectives < best.objectives):
             best = merged
-        refused = self._refused.pop(job.id, 0)
+        refused = self._refusals(job, view.cluster)
         if best is not None or not any(offer.in_use) or not refused & (refused - 1):
             # A search takes long, and a job that waits is tried whenever another ends: after it has failed, it is
             # repeated only at the first, second, fourth, eighth ... refusal, and when all machines are idle.
             known = best.objectives if best is not None else None
             best = search(job, view, offer, self.bandwidth, known, self.search_nodes) or best
         if best is None:
-            self._refused[job.id] = refused + 1
+            self._waiting = (job, view.cluster, refused + 1)
             return None
+        self._waiting = None
         return best.machines
+
+    def _refusals(self, job: Job, cluster: Cluster) -> int:
+        """Return how often this job was refused in a row."""
+        if self._waiting is None:
+            return 0
+        waiting, where, refused = self._waiting
+        return refused if waiting == job and where is cluster else 0
 
     def _climb(self, job: Job, view: Snapshot, offer: FreeMachines) -> Found | None:
         """Open more and more idle machines until the parts are large enough for the bandwidth.

@@ -15,7 +15,6 @@ PAPER_POLICIES = ("titan", "consolidate-idle", "fragments-first", "tiresias")
 REAL_POLICIES = ("best-fit", "elasticflow", "hived", "best-fit-mapped")
 POLICIES = (*PAPER_POLICIES, *REAL_POLICIES)
 NETWORKS = ("instant", "isolated")
-SEEDS = 5
 QUICK_JOBS = 500
 
 
