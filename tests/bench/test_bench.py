@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from cranny.bench import CASES, decide, importing, measure, replay, replay_steady, run_case, steady, titan_quality
+from cranny.bench import (
+    CASES,
+    acme,
+    decide,
+    importing,
+    measure,
+    replay,
+    replay_steady,
+    run_case,
+    steady,
+    titan_quality,
+)
 from cranny.bench.measure import Budget, Measured
 from cranny.cli import main
 
@@ -29,6 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steady, "UPDATES", 5)
     monkeypatch.setattr(steady, "REFERENCE_JOBS", 5)
     monkeypatch.setattr(replay_steady, "JOBS", (100, 200))
+    monkeypatch.setattr(acme, "JOBS", 300)
     monkeypatch.setattr(titan_quality, "CASES", 12)
 
 

@@ -18,6 +18,7 @@ class Case:
 CASES: dict[str, Case] = {
     "decide": Case("cranny.bench.decide:run", "Titan's time for one decision at 1,000 to 100,000 GPUs"),
     "replay": Case("cranny.bench.replay:run", "jobs replayed in a CPU-second, 512 x 8 cluster, 100,000 jobs"),
+    "acme": Case("cranny.bench.acme:run", "jobs replayed in a CPU-second on 470,497 jobs like Acme's"),
     "replay-steady": Case("cranny.bench.replay_steady:run", "the same with jobs that share links, at load 0.85"),
     "steady": Case("cranny.bench.steady:run", "rates of 10,000 jobs on 10,000 machines, and one job more or less"),
     "import": Case("cranny.bench.importing:run", "seconds to import cranny and to print its help"),

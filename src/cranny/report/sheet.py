@@ -37,8 +37,9 @@ def sheet_table(sheet: Sheet) -> "Group":
 
     made = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", padding=0)
     for place, (head, *cells) in enumerate(zip(sheet.head, *sheet.rows, strict=True)):
-        # Heads may break between words; values may not.
-        width = max(map(len, [*head.split(), *cells]))
+        # Heads and names may break between words; values may not.
+        parts = cells if place else [word for cell in cells for word in cell.split()]
+        width = max(map(len, [*head.split(), *parts]), default=0)
         made.add_column(Text(head), justify="right" if place else "left", vertical="bottom", min_width=width)
     for row in sheet.rows:
         made.add_row(*(Text(cell) for cell in row))
