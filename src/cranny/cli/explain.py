@@ -17,6 +17,8 @@ def explain(
     oversubscription: options.OversubscriptionOption = 1.0,
     jobs: options.JobsOption = 5000,
     load: options.LoadOption = 0.8,
+    trace_format: options.FormatOption = "auto",
+    strict: options.StrictOption = None,
     order: options.OrderOption = None,
     network: options.NetworkOption = "isolated",
     collective: options.CollectiveOption = None,
@@ -34,7 +36,9 @@ def explain(
     options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
     models = options.read_profiles(profiles)
-    jobs_in = options.read_or_generate(trace, built, jobs, load, seed, models)
+    jobs_in = options.read_or_generate(
+        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
+    )
     with progress(policy, len(jobs_in)) as tick:
         story = run(
             built,

@@ -59,6 +59,23 @@ SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An option of the policy, such as phase_budget_s=0.5."),
 ]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="Format of the file, such as philly or sacct (default: found by content).",
+        show_default=False,
+    ),
+]
+StrictOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict/--no-strict",
+        help="Refuse a file for a row that cannot be used, or leave such rows out and count them "
+        "(default: strict for our own formats only).",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -109,7 +126,15 @@ def read_settings(settings: list[str] | None) -> dict[str, Any]:
 
 
 def read_or_generate(
-    spec: str, cluster: Cluster, jobs: int, load: float, seed: int, profiles: "ProfileLibrary | None" = None
+    spec: str,
+    cluster: Cluster,
+    jobs: int,
+    load: float,
+    seed: int,
+    profiles: "ProfileLibrary | None" = None,
+    *,
+    trace_format: str = "auto",
+    strict: bool | None = None,
 ) -> "Trace":
     """Read a trace file, or generate from a preset to load the cluster as wanted."""
     from cranny.workload.generate import generate_trace, presets
@@ -119,7 +144,7 @@ def read_or_generate(
         return generate_trace(spec, jobs=jobs, seed=seed, load=load, gpus=cluster.gpus)
     if not Path(spec).exists() and not Path(spec).suffix:
         raise unknown("trace file or preset", spec, presets())
-    return read_trace(spec, profiles=profiles)
+    return read_trace(spec, trace_format, strict=strict, profiles=profiles)
 
 
 def split_policies(names: str) -> list[str]:

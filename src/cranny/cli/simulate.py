@@ -23,6 +23,8 @@ def simulate(
     oversubscription: options.OversubscriptionOption = 1.0,
     jobs: options.JobsOption = 5000,
     load: options.LoadOption = 0.8,
+    trace_format: options.FormatOption = "auto",
+    strict: options.StrictOption = None,
     order: options.OrderOption = None,
     network: options.NetworkOption = "isolated",
     collective: options.CollectiveOption = None,
@@ -46,7 +48,9 @@ def simulate(
     options.check_folder(save, "--save")
     built = options.read_cluster(cluster, link_gbps, oversubscription)
     models = options.read_profiles(profiles)
-    jobs_in = options.read_or_generate(trace, built, jobs, load, seed, models)
+    jobs_in = options.read_or_generate(
+        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
+    )
     with progress(policy, len(jobs_in)) as tick:
         result = run(
             built,
@@ -77,6 +81,8 @@ def compare(
     oversubscription: options.OversubscriptionOption = 1.0,
     jobs: options.JobsOption = 5000,
     load: options.LoadOption = 0.8,
+    trace_format: options.FormatOption = "auto",
+    strict: options.StrictOption = None,
     order: options.OrderOption = None,
     network: options.NetworkOption = "isolated",
     collective: options.CollectiveOption = None,
@@ -100,7 +106,9 @@ def compare(
     options.check_report(report, map_at)
     built = options.read_cluster(cluster, link_gbps, oversubscription)
     models = options.read_profiles(profiles)
-    jobs_in = options.read_or_generate(trace, built, jobs, load, seed, models)
+    jobs_in = options.read_or_generate(
+        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
+    )
     settings: dict[str, Any] = {
         "network": network,
         "seed": seed,

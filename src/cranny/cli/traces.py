@@ -19,23 +19,6 @@ UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_80
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A trace file.")]
 ToArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Where to write it: .csv or .parquet.")]
-FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="Format of the file, such as philly or sacct (default: found by content).",
-        show_default=False,
-    ),
-]
-StrictOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--strict/--no-strict",
-        help="Refuse a file for a row that cannot be used, or leave such rows out and count them "
-        "(default: strict for our own formats only).",
-        show_default=False,
-    ),
-]
 
 
 @app.command("list")
@@ -102,8 +85,8 @@ def _print_list(found: list[dict[str, Any]]) -> None:
 @app.command("inspect")
 def inspect(
     file: FileArgument,
-    format: FormatOption = "auto",  # noqa: A002
-    strict: StrictOption = None,
+    format: options.FormatOption = "auto",  # noqa: A002
+    strict: options.StrictOption = None,
     profiles: options.ProfilesOption = None,
     gpus: Annotated[
         int | None, typer.Option("--gpus", min=1, help="GPUs of the cluster, to compare the demand with.")
@@ -198,8 +181,8 @@ def _print_remarks(facts: dict[str, Any]) -> None:
 def convert(
     file: FileArgument,
     to: ToArgument,
-    format: FormatOption = "auto",  # noqa: A002
-    strict: StrictOption = None,
+    format: options.FormatOption = "auto",  # noqa: A002
+    strict: options.StrictOption = None,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -234,8 +217,8 @@ def slice_(
     from_zero: Annotated[
         bool, typer.Option("--from-zero", help="Shift times so that the first job kept is submitted at 0.")
     ] = False,
-    format: FormatOption = "auto",  # noqa: A002
-    strict: StrictOption = None,
+    format: options.FormatOption = "auto",  # noqa: A002
+    strict: options.StrictOption = None,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:

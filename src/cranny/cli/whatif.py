@@ -20,10 +20,6 @@ PoliciesOption = Annotated[
     str, typer.Option("--policies", "-p", help="Names with commas between; see `cranny policies`.")
 ]
 PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour costs you.")]
-FormatOption = Annotated[str, typer.Option("--format", help="Of the log; found by content if not given.")]
-StrictOption = Annotated[
-    bool | None, typer.Option("--strict/--no-strict", help="Refuse rows that cannot be used, or leave them out.")
-]
 SearchOption = Annotated[
     bool, typer.Option("--search/--no-search", help="Also look for machines that could go, and try more.")
 ]
@@ -43,8 +39,8 @@ def what_if(
     cluster: options.ClusterOption,
     policies: PoliciesOption = DEFAULT_POLICIES,
     price: PriceOption = 1.0,
-    log_format: FormatOption = "auto",
-    strict: StrictOption = None,
+    log_format: options.FormatOption = "auto",
+    strict: options.StrictOption = None,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
     order: options.OrderOption = None,
