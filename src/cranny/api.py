@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from inspect import signature
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from cranny.model.number import not_negative
 from cranny.model.profile import ModelProfile, library
 from cranny.policies import TABLE, policy_class
 from cranny.policies import policy as make_policy
+from cranny.processes import run_each
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
 from cranny.sim.models import Model
@@ -200,23 +200,5 @@ def compare(
     **settings: Any,
 ) -> list[Result]:
     """Simulate several policies on the same trace, each in a process of its own; results in the given order."""
-    workers = min(len(names), processes or os.cpu_count() or 1)
-    if workers <= 1:
-        results = []
-        for done, name in enumerate(names, 1):
-            results.append(simulate(cluster, trace, name, **settings))
-            if progress is not None:
-                progress(done)
-        return results
-    # Spawned, not forked: polars runs threads, which do not survive a fork.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(simulate, cluster, trace, name, **settings) for name in names]
-        try:
-            for done, _ in enumerate(as_completed(futures), 1):
-                if progress is not None:
-                    progress(done)
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+    calls = [(cluster, trace, name) for name in names]
+    return run_each(partial(simulate, **settings), calls, processes or os.cpu_count() or 1, progress)

@@ -1,21 +1,19 @@
 """Replays side by side in processes; of each only a summary and a few hundred points are kept."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 
 from cranny.api import simulate
 from cranny.model.cluster import Cluster
+from cranny.processes import run_each
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
 from cranny.workload.generate import generate_trace
 from cranny.workload.read import read_trace
 from cranny.workload.trace import Trace
 
 POINTS = 240
-# A process keeps much of the memory that a large replay took, so it makes way for a new one after each such.
 LARGE = 200_000  # jobs
 
 
@@ -74,42 +72,17 @@ def run_cells(
     """Run replays, those of large traces first; return what is kept of them in the order of the cells."""
     large = [cell for cell in cells if setting.sources[cell.trace].jobs > LARGE]
     small = [cell for cell in cells if setting.sources[cell.trace].jobs <= LARGE]
-    kept: dict[Cell, Kept] = {}
 
-    def keep(one: Kept) -> None:
-        kept[one.cell] = one
+    def later(done: int) -> None:
         if progress is not None:
-            progress(len(kept))
+            progress(len(large) + done)
 
-    if processes <= 1:
-        for cell in (*large, *small):
-            keep(run_cell(cell, setting))
-    else:
-        _in_processes(large, setting, processes, keep, tasks_per_child=1)
-        _in_processes(small, setting, processes, keep)
-    return [kept[cell] for cell in cells]
-
-
-def _in_processes(
-    cells: Sequence[Cell],
-    setting: Setting,
-    processes: int,
-    keep: Callable[[Kept], None],
-    tasks_per_child: int | None = None,
-) -> None:
-    if not cells:
-        return
-    workers = min(processes, len(cells))
-    # Spawned, not forked: polars runs threads, which do not survive a fork.
-    with ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=tasks_per_child) as pool:
-        futures = [pool.submit(run_cell, cell, setting) for cell in cells]
-        try:
-            for future in as_completed(futures):
-                keep(future.result())
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+    # A process keeps much of the memory that a large replay took, so it makes way for a new one after each such.
+    calls = [(cell, setting) for cell in large]
+    kept = run_each(run_cell, calls, processes, progress, calls_per_process=1)
+    kept += run_each(run_cell, [(cell, setting) for cell in small], processes, later)
+    by_cell = {one.cell: one for one in kept}
+    return [by_cell[cell] for cell in cells]
 
 
 def run_cell(cell: Cell, setting: Setting) -> Kept:
