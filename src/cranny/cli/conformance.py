@@ -1,7 +1,5 @@
 """`cranny conformance`."""
 
-from typing import Annotated
-
 import typer
 
 from cranny.cli import options
@@ -9,9 +7,7 @@ from cranny.cli.console import out, print_json
 
 
 def conformance(
-    network: Annotated[
-        str, typer.Option("--network", help="Network model: isolated, instant, steady.")
-    ] = "steady",
+    network: options.NetworkOption = "steady",
     as_json: options.JsonOption = False,
 ) -> None:
     """Check a network model on small cases whose answer can be worked out by hand.

@@ -10,6 +10,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
+from cranny.model.number import counted
 
 if TYPE_CHECKING:
     from cranny.api import Result
@@ -147,7 +148,7 @@ def show(
 def _rows_left_out(result: "Result") -> list[str]:
     """Say how many rows of the trace could not be used, and why."""
     left_out = result.settings["trace_left_out"]
-    return [f"left out of the trace: {count:,} row{'s' * (count != 1)}: {why}" for why, count in left_out.items()]
+    return [f"left out of the trace: {counted(count, 'row')}: {why}" for why, count in left_out.items()]
 
 
 def _left_out(results: "Sequence[Result]") -> list[str]:

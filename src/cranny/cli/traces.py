@@ -9,6 +9,7 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
 from cranny.model.errors import InputError, unknown
+from cranny.model.number import counted
 
 if TYPE_CHECKING:
     from cranny.workload.trace import Trace
@@ -121,7 +122,7 @@ def _print_facts(facts: dict[str, Any]) -> None:
     from cranny.cli.chart import chart
 
     out.print(
-        f"{facts['name']}: {_count(facts['jobs'], 'job')} over {facts['days']:.1f} days",
+        f"{facts['name']}: {counted(facts['jobs'], 'job')} over {facts['days']:.1f} days",
         style="bold",
         markup=False,
     )
@@ -167,7 +168,11 @@ def _waited(facts: dict[str, Any]) -> str:
 def _print_remarks(facts: dict[str, Any]) -> None:
     """Print what a reader of the figures should know."""
     remarks = [
-        ("left out", "yellow", [f"{_count(rows, 'row')}: {reason}" for reason, rows in facts["left_out"].items()]),
+        (
+            "left out",
+            "yellow",
+            [f"{counted(rows, 'row')}: {reason}" for reason, rows in facts["left_out"].items()],
+        ),
         ("warning", "yellow", facts.get("warnings", [])),
         ("note", "yellow", facts["notes"]),
         ("assumed", "dim", facts.get("assumed", [])),
@@ -236,11 +241,6 @@ def slice_(
     _write(some, to, of=len(trace), as_json=as_json)
 
 
-def _count(number: int, noun: str) -> str:
-    """Return a number of things."""
-    return f"{number:,} {noun}" + "s" * (number != 1)
-
-
 def _check_apart(file: Path, to: Path) -> None:
     """Refuse to write over the file that is read."""
     if to.exists() and file.exists() and to.samefile(file):
@@ -286,7 +286,7 @@ def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) ->
         print_json(told)
         return
     some = "" if of is None else f"{len(trace):,} of "
-    out.print(f"{to}: {some}{_count(len(trace) if of is None else of, 'job')}", soft_wrap=True, markup=False)
+    out.print(f"{to}: {some}{counted(len(trace) if of is None else of, 'job')}", soft_wrap=True, markup=False)
     _print_remarks(told)
 
 

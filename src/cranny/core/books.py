@@ -170,39 +170,32 @@ class Books:
             self.running[running.job.id] = running
         else:
             del self.running[running.job.id]
-        slots = self.slots
         for machine, gpus in running.held.items():
-            self.set_slots(machine, slots[machine] ^ gpus)
+            full, before = self._full[machine], self.slots[machine]
+            self.slots[machine] = after = before ^ gpus
+            taken = sign * gpus.bit_count()
+            self.held_gpus += taken
+            units = -taken * self._share[machine]
+            left_set = joined_set = self.in_use
+            if before == full:
+                self.used_machines += 1
+                units += self._unit
+                left_set = self.idle
+            elif after == full:
+                self.used_machines -= 1
+                units -= self._unit
+                joined_set = self.idle
+            self.idle_units += units
+            if not self.down or self.is_up(machine):
+                # The machine leaves the set of its kind and joins another.
+                free, bit = self.free[machine], 1 << machine
+                self.free[machine] = left = free - taken
+                left_set[free] ^= bit
+                joined_set[left] ^= bit
         if running.placement.spare:
             self.idle_units += sign * sum(self._share[machine] for machine in running.placement.spare)
         if running.communication.link_gbps:
             self.turn_links(running.communication, sign)
-
-    def set_slots(self, machine: int, after: int) -> None:
-        """Book which GPUs of a machine no job holds, as bits."""
-        full, before = self._full[machine], self.slots[machine]
-        if before == after:
-            return
-        self.slots[machine] = after
-        taken = before.bit_count() - after.bit_count()
-        self.held_gpus += taken
-        units = -taken * self._share[machine]
-        left_set = joined_set = self.in_use
-        if before == full:
-            self.used_machines += 1
-            units += self._unit
-            left_set = self.idle
-        elif after == full:
-            self.used_machines -= 1
-            units -= self._unit
-            joined_set = self.idle
-        self.idle_units += units
-        if not self.down or self.is_up(machine):
-            # The machine leaves the set of its kind and joins another.
-            free, bit = self.free[machine], 1 << machine
-            self.free[machine] = left = free - taken
-            left_set[free] ^= bit
-            joined_set[left] ^= bit
 
     def turn_links(self, cost: Communication, sign: int) -> None:
         """Book what a job sends over links in (sign 1) or out (sign -1)."""

@@ -53,3 +53,8 @@ def _real(value: object) -> float:
         return float(value)
     except (OverflowError, TypeError, ValueError):
         return math.nan
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things as people write it."""
+    return f"{number:,} {noun}" + "s" * (number != 1)

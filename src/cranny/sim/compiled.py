@@ -22,6 +22,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.sim import kernel
+from cranny.sim.possible import Possible, never, too_large
 from cranny.sim.record import DONE, JOBS, LEFT_OUT, NOTED, RUNS, Record, Stretches
 
 PAUSE_EVERY = 8192  # arrivals, to report progress
@@ -84,11 +85,10 @@ class Compiled:
         self._placer = placer
         self._network = network
         self._books = Books(cluster)  # when Python looks, true of machines and links; it knows of no jobs
-        self._empty = Snapshot(Books(cluster), 0, 0.0, ())
+        self._possible = Possible(cluster)
         self._crossing: dict[int, Communication] = {}  # running jobs that use links
         self._parts = kernel.Parts(np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.uint64))
         self._left_out: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
-        self._possible: dict[tuple[object, ...], bool] = {}  # whether jobs alike fit the empty cluster
 
     def run(self, jobs: JobColumns, progress: Callable[[int], None] | None = None) -> Record:
         """Replay jobs in the order of their submission until all are done."""
@@ -158,12 +158,8 @@ class Compiled:
     def _check(self, board: kernel.Board, jobs: JobColumns) -> None:
         """Leave out a job that would not be placed on the empty cluster: it would block the others for good."""
         index = int(board.queue[board.at[kernel.TAIL] - 1])
-        job = jobs[index]
-        alike = (job.gpus, job.profile.name, job.collective, job.tp, job.pp)
-        if alike not in self._possible:
-            self._possible[alike] = self._placer.place(job, self._empty) is not None
-        if not self._possible[alike]:
-            reason = self._placer.why_wait(job, self._empty)
+        reason = self._possible.why_not(jobs[index], self._placer)
+        if reason is not None:
             self._leave_out(board, index, reason)
             board.at[kernel.TAIL] -= 1
 
@@ -172,12 +168,12 @@ class Compiled:
         index = int(board.queue[board.at[kernel.HEAD]])
         self._look(board)
         reason = self._placer.why_wait(jobs[index], self._view(board))
-        self._leave_out(board, index, reason)
+        self._leave_out(board, index, never(reason))
         board.at[kernel.HEAD] += 1
 
     def _leave_out(self, board: kernel.Board, index: int, reason: str) -> None:
         arrived = int(board.at[kernel.NEXT_JOB]) - 1
-        self._left_out.append((arrived, index, f"does not fit the empty cluster: {reason}"))
+        self._left_out.append((arrived, index, reason))
 
     def _view(self, board: kernel.Board) -> Snapshot:
         """Return the cluster as Python last looked at it."""
@@ -232,8 +228,8 @@ class Compiled:
     def _reasons(self, board: kernel.Board) -> dict[int, str]:
         """Return the jobs that were left out, in the order in which that was found out, and why."""
         capacity = self.cluster.gpus
-        too_large = np.flatnonzero(board.gpus > capacity).tolist()
-        reasons = [(at, at, f"needs {board.gpus[at]} GPUs, the cluster has {capacity}") for at in too_large]
+        larger = np.flatnonzero(board.gpus > capacity).tolist()
+        reasons = [(at, at, too_large(int(board.gpus[at]), capacity)) for at in larger]
         return {job: reason for _, job, reason in sorted([*reasons, *self._left_out], key=itemgetter(0))}
 
     def _runs(self, board: kernel.Board, jobs: JobColumns, done: npt.NDArray[np.int64]) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from cranny.model.plan import Action, Move, Start, Stop
 from cranny.sim.log import Log, Work
 from cranny.sim.metrics import Metrics
 from cranny.sim.network import Alone, Network, Slowdowns
+from cranny.sim.possible import Possible, never, too_large
 from cranny.sim.record import Record
 
 PROGRESS_EVERY = 2048
@@ -52,8 +53,7 @@ class Replay:
         self._ends: list[tuple[float, int, Work, int]] = []  # a heap
         self._serial = 0
         self._capacity = _capacity(cluster)
-        self._empty = ClusterState(cluster).snapshot()
-        self._possible: dict[tuple[object, ...], bool] = {}  # whether jobs alike fit the empty cluster
+        self._possible = Possible(cluster)
 
     def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> Record:
         """Replay jobs in the order of their submission until all are done."""
@@ -98,7 +98,7 @@ class Replay:
         capacity = self._capacity.get(job.gpu_type, 0)
         if job.gpus > capacity:
             kind = f" {job.gpu_type}" if job.gpu_type else ""
-            self.log.left_out.append((job, f"needs {job.gpus}{kind} GPUs, the cluster has {capacity}"))
+            self.log.left_out.append((job, too_large(job.gpus, capacity, kind)))
             return
         if job.id in self._work:
             raise InputError(f"job id {job.id!r} occurs twice")
@@ -116,8 +116,7 @@ class Replay:
 
     def _finish(self, work: Work, now_s: float) -> None:
         job_id = work.job.id
-        if work.since_s > work.start_s:
-            work.left_s = 0.0
+        work.left_s = 0.0
         self._end_stretch(work, now_s)
         del self._work[job_id]
         work.finish_s = now_s
@@ -193,11 +192,9 @@ class Replay:
         placer: Placer | None = getattr(self.engine.policy, "placer", None)
         if placer is None:
             return
-        alike = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, job.tenant)
-        if alike not in self._possible:
-            self._possible[alike] = placer.place(job, self._empty) is not None
-        if not self._possible[alike]:
-            self._leave_out(job, placer.why_wait(job, self._empty), now_s)
+        reason = self._possible.why_not(job, placer)
+        if reason is not None:
+            self._leave_out(job, reason, now_s)
 
     def _drop_impossible(self, now_s: float) -> None:
         """Leave out jobs at the head of the queue that do not start although nothing runs or will change."""
@@ -206,14 +203,14 @@ class Replay:
             job = queue[0].job
             work, reason = self._work[job.id], self.engine.why_wait(job.id, now_s)
             if work.first_start_s is None and self.state.all_up:
-                self._leave_out(job, reason, now_s)
+                self._leave_out(job, never(reason), now_s)
             else:  # with the machines that are gone for good it could go on
                 work.reason = f"waits for machines that do not come back: {reason}"
                 self.log.unfinished.append(self._work.pop(job.id))
                 self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
 
     def _leave_out(self, job: Job, reason: str, now_s: float) -> None:
-        self.log.left_out.append((job, f"does not fit the empty cluster: {reason}"))
+        self.log.left_out.append((job, reason))
         del self._work[job.id]
         self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from cranny.model.cluster import Cluster
+from cranny.model.number import counted
 from cranny.report.scales import duration_text
 from cranny.sim.result import Result
 from cranny.whatif.as_it_was import UNKNOWN, Logged
@@ -36,7 +37,7 @@ def warnings(
         )
     large = int((trace.frame["gpus"] > cluster.gpus).sum())
     if large:
-        found.append(f"Left out because they are larger than the cluster: {_jobs(large)}.")
+        found.append(f"Left out because they are larger than the cluster: {counted(large, 'job')}.")
     longer = max(map(_stretch, results))
     if logged is not None and longer > LONGER:
         found.append(
@@ -66,7 +67,7 @@ def _of_the_log(trace: Trace, logged: Logged | None, compared: int) -> Iterator[
     """Say what the log lacks, and who is left out of the comparison."""
     if logged is None:
         known = trace.frame["start_s"].count() if "start_s" in trace.frame.columns else 0
-        few = f" of {len(trace) - known:,} of {_jobs(len(trace))}" if known else ""
+        few = f" of {len(trace) - known:,} of {counted(len(trace), 'job')}" if known else ""
         yield f"The start{few} is {UNKNOWN}: policies can only be compared with each other."
     else:
         yield (
@@ -74,19 +75,19 @@ def _of_the_log(trace: Trace, logged: Logged | None, compared: int) -> Iterator[
             "machines they ran is not used, so fragmentation and idle machines of that time are unknown."
         )
         if logged.without_start:
-            yield f"Replayed but not compared, without a start in the log: {_jobs(logged.without_start)}."
+            yield f"Replayed but not compared, without a start in the log: {counted(logged.without_start, 'job')}."
         if logged.early:
             clock = "started before their submission by the log's clock"
-            yield f"Replayed but not compared, {clock}: {_jobs(logged.early)}."
-    yield f"Waits and completion times are over the {_jobs(compared)} that ran in every row."
+            yield f"Replayed but not compared, {clock}: {counted(logged.early, 'job')}."
+    yield f"Waits and completion times are over the {counted(compared, 'job')} that ran in every row."
     for reason, count in trace.left_out.items():
         yield f"Rows of the log left out: {count:,}, {reason}."
     if "status" in trace.frame.columns:
         early = int(trace.frame["status"].cast(pl.String).str.contains(ENDED_EARLY).fill_null(value=False).sum())
         if early:
             yield (
-                f"Cancelled, failed or out of time: {_jobs(early)}. Here they run as long as they did in the log "
-                "and then end."
+                f"Cancelled, failed or out of time: {counted(early, 'job')}. Here they run as long as they did "
+                "in the log and then end."
             )
 
 
@@ -96,8 +97,8 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
     unnamed = trace.frame["model"].null_count() if "model" in trace.frame.columns else len(trace)
     if unnamed:
         yield (
-            f"The models of {_jobs(unnamed)} are {UNKNOWN} and drawn with seed {settings['seed']}; they matter to "
-            "policies that look at traffic, and to running times unless the network is instant."
+            f"The models of {counted(unnamed, 'job')} are {UNKNOWN} and drawn with seed {settings['seed']}; "
+            "they matter to policies that look at traffic, and to running times unless the network is instant."
         )
     if settings["network"] == "instant":
         yield "Every job runs as long as the log says, wherever it is placed (--network instant)."
@@ -109,7 +110,9 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
     left_out = {str(each.settings["policy"]): each.jobs.filter(pl.col("status") != "done") for each in results}
     example = next((jobs.row(0, named=True) for jobs in left_out.values() if jobs.height), None)
     if example is not None:
-        counts = ", ".join(f"{policy} {_jobs(jobs.height)}" for policy, jobs in left_out.items() if jobs.height)
+        counts = ", ".join(
+            f"{policy} {counted(jobs.height, 'job')}" for policy, jobs in left_out.items() if jobs.height
+        )
         such_as = f"{example['job_id']}: {example['reason']}"
         yield f"Not replayed because they can never run here: {counts}; such as {such_as}."
     orders = {str(result.settings["policy"]): str(result.settings["order"]) for result in results}
@@ -125,7 +128,3 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
         f"if all come in one burst). A machine counts as off while it is idle for {duration_text(HOLD_S)} or "
         "longer; starting and stopping it takes no time."
     )
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'s' * (count != 1)}"

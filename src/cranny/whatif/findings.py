@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cranny.model.number import counted
 from cranny.report.scales import duration_text
 from cranny.whatif.answer import Answer, Case
 from cranny.whatif.room import HOLD_S
@@ -110,8 +111,8 @@ def _removal(answer: Answer, policy: str, removal: Removal) -> Iterator[str]:
     else:
         saved = removal_money(answer, removal.machines)
         yield (
-            f"With {policy} {_count(removal.machines)} could go: the mean wait would be {duration_text(then)} "
-            f"instead of {duration_text(now)} (${saved:,.0f} a day)."
+            f"With {policy} {counted(removal.machines, 'machine')} could go: the mean wait would be "
+            f"{duration_text(then)} instead of {duration_text(now)} (${saved:,.0f} a day)."
         )
     if removal.again:
         others = ", ".join(f"{count:,}" for count in removal.again)
@@ -136,7 +137,7 @@ def _addition(policy: str, addition: Addition) -> str:
         for size, before_s in addition.before_s.items()
         if before_s - addition.after_s.get(size, before_s) > max(EQUAL_S, SOONER * before_s)
     }
-    more = f"With {policy} and {_count(addition.machines, 'more ')}"
+    more = f"With {policy} and {counted(addition.machines, 'more machine')}"
     if not gains:
         return f"{more} no size of job would start clearly sooner."
     told = ", ".join(
@@ -148,7 +149,3 @@ def _addition(policy: str, addition: Addition) -> str:
 
 def _mean(machines: float) -> str:
     return f"{machines:,.0f}" if machines >= 10 else f"{machines:.1f}"
-
-
-def _count(machines: int, more: str = "") -> str:
-    return f"{machines:,} {more}machine{'s' * (machines != 1)}"

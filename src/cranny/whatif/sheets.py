@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cranny.model.number import counted
 from cranny.report.scales import duration_text
 from cranny.report.sheet import Sheet
 from cranny.report.table import MISSING
@@ -148,7 +149,7 @@ def _addition(searches: Sequence[Search]) -> Sheet:
             rows.append([f"{search.policy}, {when}", *shown])
     count = searches[0].addition.machines
     return Sheet(
-        f"Mean wait by size with {count:,} more machine{'s' * (count != 1)}",
+        f"Mean wait by size with {counted(count, 'more machine')}",
         "GPUs of the job. The new machines are like the last one of their rack.",
         ("", *sizes),
         rows,

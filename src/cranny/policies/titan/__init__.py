@@ -97,10 +97,7 @@ class Titan:
     ) -> tuple[int, ...] | None:
         """Look for a placement within the bandwidth when the first choice is not."""
         best: Found | None = None
-        for only_quiet in (False, True):
-            part = offer
-            if only_quiet:
-                part = offer.only(~view.busy_machines(self.bandwidth.need_gbps(job)))
+        for part in self._all_then_quiet(job, view, offer):
             found = self._climb(job, view, part)
             if found is not None and (best is None or found.objectives < best.objectives):
                 best = found
@@ -123,6 +120,11 @@ class Titan:
             return None
         self._waiting = None
         return best.machines
+
+    def _all_then_quiet(self, job: Job, view: Snapshot, offer: FreeMachines) -> Iterator[FreeMachines]:
+        """Yield the machines on offer, and if that was not enough those of them whose uplinks are quiet."""
+        yield offer
+        yield offer.only(~view.busy_machines(self.bandwidth.need_gbps(job)))
 
     def _refusals(self, job: Job, cluster: Cluster) -> int:
         """Return how often this job was refused in a row."""
