@@ -58,6 +58,7 @@ def simulate(
     options: Mapping[str, Any] | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
     checkpoint_s: float = 1800.0,
+    period_s: float = 0.0,
     machine_events: Iterable[tuple[float, Event]] = (),
     price_per_gpu_hour: float = 1.0,
     progress: Callable[[int], None] | None = None,
@@ -68,7 +69,8 @@ def simulate(
     `order` is the queue order (the one that the policy's paper uses, if not given); `collective` is for jobs of a
     trace that name none; `options` go to the policy; `profiles` are the models that the trace may name.
     `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job that a failure stops goes on
-    from its last checkpoint, one every `checkpoint_s`.
+    from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy decides only so often, about
+    all jobs that came since, and not at every event.
     """
     if isinstance(trace, Trace):
         trace = with_types_of(cluster, trace)
@@ -78,6 +80,7 @@ def simulate(
         jobs, trace_name, notes, left_out = _distinct(trace), "jobs given in Python", [], {}
     not_negative(price_per_gpu_hour, "price_per_gpu_hour")
     not_negative(checkpoint_s, "checkpoint_s")
+    not_negative(period_s, "period_s")
     model = network_model(network)
     name, chosen, order = choose(policy, order, options, seed, model.alone)
     events = list(machine_events)
@@ -93,6 +96,7 @@ def simulate(
         "trace_notes": notes,
         "trace_left_out": left_out,
         "checkpoint_s": checkpoint_s,
+        "period_s": period_s,
         "own_profiles": sorted(set(profiles) - set(library())) if profiles is not None else [],
         "machine_events": [[at_s, str(event)] for at_s, event in events],
         "cluster": cluster.describe(),
@@ -100,7 +104,7 @@ def simulate(
     }
     settings["command"] = command or _call(settings)
     with no_collector():
-        record = _replay(cluster, chosen, jobs, model, events, checkpoint_s, progress)
+        record = _replay(cluster, chosen, jobs, model, events, checkpoint_s, period_s, progress)
         if (record.jobs["status"] == LEFT_OUT).all():
             reasons = record.jobs["reason"].drop_nulls()
             why = f"no job of {trace_name} can run: {reasons[0]}" if len(reasons) else f"{trace_name}: no jobs"
@@ -124,16 +128,25 @@ def _replay(
     model: Model,
     events: Sequence[tuple[float, Event]],
     checkpoint_s: float,
+    period_s: float,
     progress: Callable[[int], None] | None,
 ) -> Record:
     """Replay jobs, compiled if that is possible and pays."""
-    if isinstance(jobs, Jobs) and len(jobs) >= COMPILE_FROM and not events and model.shared is None:
+    simple = not events and not period_s and model.shared is None
+    if isinstance(jobs, Jobs) and len(jobs) >= COMPILE_FROM and simple:
         from cranny.sim.compiled import compiled_for  # importing the compiler takes longer than a small replay
 
         compiled = compiled_for(cluster, policy, model.alone, jobs)
         if compiled is not None:
             return compiled.run(jobs, progress)
-    replay = Replay(cluster, policy, network=model.on(cluster), machine_events=events, checkpoint_s=checkpoint_s)
+    replay = Replay(
+        cluster,
+        policy,
+        network=model.on(cluster),
+        machine_events=events,
+        checkpoint_s=checkpoint_s,
+        period_s=period_s,
+    )
     return replay.run(jobs, progress)
 
 
@@ -160,7 +173,7 @@ def choose(
 
 def _call(settings: Mapping[str, Any]) -> str:
     """Return the call that repeats a run, as far as its settings are plain values."""
-    plain = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s")
+    plain = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s", "period_s")
     return f"cranny.simulate(cluster, trace, {', '.join(f'{name}={settings[name]!r}' for name in plain)})"
 
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -244,3 +246,16 @@ def test_no_stream_of_events_loses_a_job_or_breaks_the_books(events: list[tuple[
 def test_errors_of_the_engine_are_crannys() -> None:
     assert issubclass(InputError, CrannyError)
     assert issubclass(PlacementError, CrannyError)
+
+
+def test_with_a_period_the_policy_is_asked_only_at_its_multiples() -> None:
+    engine = Engine(ClusterState(Cluster.single_rack(1, 2)), Queued(BestFit()), period_s=60.0)
+    assert engine.next_tick_s(0.0) == math.inf  # nobody waits
+    assert engine.submit(Job("a", 1), 10.0) == ()
+    assert engine.submit(Job("b", 1), 59.0) == ()
+    assert engine.next_tick_s(59.0) == 60.0
+    assert [action.job.id for action in engine.tick(60.0) if isinstance(action, Start)] == ["a", "b"]
+    assert engine.submit(Job("c", 1), 60.0) == ()
+    assert engine.next_tick_s(60.0) == 120.0
+    assert engine.finish("a", 70.0) == ()
+    assert len(engine.tick(120.0)) == 1

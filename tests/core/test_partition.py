@@ -7,7 +7,7 @@ from tests.reference.partition import crossing, least_boundaries, least_crossing
 from cranny.core import partition
 from cranny.core.partition import EPSILON, boundary, lower_bound, order, split, weights
 from cranny.core.traffic import exchange_graph, parts
-from cranny.model.collective import Pattern, hierarchical, pattern
+from cranny.model.collective import Pattern, pattern, placed
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 
@@ -95,7 +95,7 @@ def test_bounds_hold_for_jobs_with_tensor_and_pipeline_parallelism(collective: s
 @pytest.mark.parametrize("seats", [(0, 0, 1, 1), (0, 1, 2, 0, 1, 2), (0, 0, 0, 1, 2)])
 def test_bounds_hold_for_hierarchical_reductions(seats: tuple[int, ...]) -> None:
     for caps in all_caps(len(seats)):
-        check_against_trying_everything(hierarchical(seats), caps)
+        check_against_trying_everything(placed("hierarchical", seats), caps)
 
 
 @pytest.mark.parametrize("caps", [(32, 32, 24, 16), (8,) * 9 + (4,) * 6, (8, 7, 6, 5, 4) * 3 + (3, 3)])

@@ -224,7 +224,7 @@ def test_a_reservation_counts_only_gpus_that_the_job_may_have() -> None:
 def test_an_unknown_order_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"unknown queue order 'filo'; did you mean 'fifo'\?"):
         Queued(BestFit(), "filo")
-    assert set(ORDERS) == {"fifo", "sjf", "las", "backfill"}
+    assert set(ORDERS) == {"fifo", "sjf", "las", "backfill", "knapsack"}
 
 
 def test_an_empty_queue_needs_no_plan() -> None:

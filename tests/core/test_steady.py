@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.steady import Tenant, by_programs, could_rise, fill, water_filling
 
-from cranny.core.steady.flows import collective, fixed, parameter_server
+from cranny.core.steady.flows import fixed, parameter_server
 from cranny.core.steady.rates import Rates
+from cranny.core.steady.streams import collective
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job

@@ -11,7 +11,7 @@ from tests.reference.collectives import (
     sent_by,
 )
 
-from cranny.model.collective import COLLECTIVES, Pattern, Phase, hierarchical, pattern
+from cranny.model.collective import COLLECTIVES, PLACED, Pattern, Phase, pattern, placed
 from cranny.model.errors import InputError
 
 SIZES = range(1, 34)
@@ -48,7 +48,7 @@ def test_a_ring_of_two_is_an_exchange() -> None:
     assert pattern("ring", 2).phases == (Phase(((0, 1),), 1 / 2, exchange=True, times=2),)
 
 
-@pytest.mark.parametrize("collective", [name for name in COLLECTIVES if name != "hierarchical"])
+@pytest.mark.parametrize("collective", [name for name in COLLECTIVES if name not in PLACED])
 def test_one_rank_has_nobody_to_talk_to(collective: str) -> None:
     assert pattern(collective, 1).phases == ()
 
@@ -77,7 +77,7 @@ def test_a_hierarchical_reduction_leaves_every_rank_with_every_gradient(n: int) 
             tuple(rank * machines // n for rank in range(n)),
         ):
             leaders = len(set(seats))
-            what = hierarchical(seats)
+            what = placed("hierarchical", seats)
             assert run_halving_doubling(what, 1 << (leaders.bit_length() - 1)).done()
 
 
@@ -86,7 +86,7 @@ def test_only_one_rank_of_a_machine_talks_to_other_machines(n: int) -> None:
     seats = tuple(rank % 4 for rank in range(n))
     crossing = {
         rank
-        for phase in hierarchical(seats).phases
+        for phase in placed("hierarchical", seats).phases
         for pair in phase.pairs
         for rank in pair
         if seats[pair[0]] != seats[pair[1]]
@@ -115,7 +115,7 @@ def test_halving_doubling_is_optimal_at_powers_of_two(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("collective", [name for name in COLLECTIVES if name != "hierarchical"])
+@pytest.mark.parametrize("collective", [name for name in COLLECTIVES if name not in PLACED])
 def test_edges_add_up_to_all_that_is_exchanged(collective: str, n: int) -> None:
     what = pattern(collective, n)
     pairs, shares = what.edges()

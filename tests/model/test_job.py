@@ -72,7 +72,7 @@ def test_replicas_are_what_tensor_and_pipeline_parallelism_leave() -> None:
         ({"tp": 1.5}, "tp must be a whole number"),
         ({"tp": True}, "tp must be a whole number"),
         ({"tp": 3}, "4 GPUs cannot be split into tp 3 x pp 1 groups"),
-        ({"tp": 2, "collective": "hierarchical"}, "hierarchical collective cannot be combined with tp or pp"),
+        ({"tp": 2, "collective": "hierarchical"}, "'hierarchical' cannot be combined with tp or pp"),
         ({"batch": 0}, "batch must be a whole number"),
         ({"gpu_type": 7}, "gpu_type must be a string, not 7"),
         ({"id": ""}, "a job's id must be a non-empty string, not ''"),

@@ -15,7 +15,7 @@ from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.core.traffic import exchange_graph, traffic
 from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.model.collective import COLLECTIVES
+from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -23,7 +23,7 @@ from cranny.model.profile import ModelProfile
 from cranny.policies import policy
 from cranny.policies.titan import Titan
 
-FLAT = COLLECTIVES[:-1]
+FLAT = tuple(name for name in COLLECTIVES if name not in PLACED)
 MODELS = ("resnet50", "vgg16", "bert-large", "gpt2-xl")
 GROUPS = ((2, 1, 1), (1, 2, 1), (1, 2, 2), (2, 2, 1), (2, 1, 2), (2, 1, 3), (2, 2, 2))  # tp, pp, dp
 
@@ -284,7 +284,7 @@ def cases(draw: st.DrawFn, collectives: tuple[str, ...] = COLLECTIVES) -> Case:
     groups = [group for group in GROUPS if math.prod(group) <= left]
     if groups and not draw(st.integers(0, 3)):
         tp, pp, dp = draw(st.sampled_from(groups))
-        flat = "ring" if collective == "hierarchical" else collective
+        flat = "ring" if collective in PLACED else collective
         job = Job(id="job", gpus=tp * pp * dp, model=model, collective=flat, tp=tp, pp=pp, gpu_type=gpu_type)
     else:
         gpus = draw(st.integers(1, min(left + 1, 8)))

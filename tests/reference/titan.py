@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import parts, renumber
+from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from tests.reference.collectives import directed
 from tests.reference.links import route
@@ -78,7 +79,7 @@ class Deployment:
     overhead: dict[tuple[int, int, int], float] = field(default_factory=lambda: defaultdict(float))
 
     def __post_init__(self) -> None:
-        if self.job.collective == "hierarchical":
+        if self.job.collective in PLACED:
             raise ValueError("the paper knows no collective whose pairs depend on the placement")
         self._limits: dict[tuple[int, int], float] = {}
         # Of each worker: whom it sends to and gets from, in which phase, how much.

@@ -10,7 +10,7 @@ from tests.reference import replay as literal
 
 from cranny.api import Result, simulate
 from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.model.collective import COLLECTIVES
+from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.job import Job
 from cranny.workload.generate import generate_trace
 
@@ -55,9 +55,10 @@ def logs(draw: st.DrawFn) -> list[Job]:
     now_s = draw(st.sampled_from([0.0, 100.0]))
     for number in range(draw(st.integers(1, 25))):
         now_s += draw(st.sampled_from([0.0, 0.0, 1.0, 30.0, 250.5]))
-        collective = draw(st.sampled_from(COLLECTIVES))
+        # The slow replay adds up messages, of which aggregation by switches makes none.
+        collective = draw(st.sampled_from([name for name in COLLECTIVES if name != "ina"]))
         tp, pp = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 1), (1, 2)]))
-        flat = "ring" if collective == "hierarchical" and tp * pp > 1 else collective
+        flat = "ring" if collective in PLACED and tp * pp > 1 else collective
         jobs.append(
             Job(
                 id=f"j{number}",

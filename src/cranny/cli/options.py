@@ -38,7 +38,7 @@ LoadOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", help="For everything that is drawn.")]
 OrderOption = Annotated[
     str | None,
-    typer.Option("--order", help="Queue order: fifo, sjf, las, backfill (default: the policy's own)."),
+    typer.Option("--order", help="Queue order: fifo, sjf, las, backfill, knapsack (default: the policy's own)."),
 ]
 NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant, steady.")]
 CollectiveOption = Annotated[

@@ -116,8 +116,22 @@ class Books:
         if taken is not None:
             for machine, gpus in held.items():
                 taken[machine] = taken.get(machine, self.slots[machine]) & ~gpus
-        cost = SILENT if len(held) == 1 else communication(self.cluster, job, machines)
+        server = placement.server
+        if server is None and len(held) == 1:
+            cost = SILENT
+        else:
+            if server is not None:
+                self._check_server(job, server)
+            cost = communication(self.cluster, job, machines, server, placement.aggregate)
         return Running(job, placement, held, cost, now_s, attained_gpu_s)
+
+    def _check_server(self, job: Job, server: int) -> None:
+        """Refuse a parameter server for a job that has none, or on a machine that cannot run it."""
+        if job.collective != "ina":
+            raise PlacementError(f"job {job.id!r} has no parameter server: its collective is {job.collective!r}")
+        self.know(server)
+        if not self.is_up(server):
+            raise PlacementError(f"job {job.id!r}: machine {self.cluster.machines[server].name} is down")
 
     def _lowest(self, job: Job, machine: int, count: int, taken: dict[int, int] | None) -> int:
         """Return the lowest free GPUs of a machine, as bits."""

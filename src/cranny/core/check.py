@@ -37,7 +37,7 @@ def check(state: ClusterState) -> None:
                 _demand(cluster.machines[machine].gpu_type == job.gpu_type, f"job {job_id!r}: wrong GPU type")
         for machine in placement.spare:
             idle_gpus_with_job[machine] += 1
-        cost = communication(cluster, job, placement.machines)
+        cost = communication(cluster, job, placement.machines, placement.server, placement.aggregate)
         cross_bytes += cost.cross_bytes
         for link, gbps in cost.link_gbps.items():
             link_gbps[link] += gbps

@@ -4,6 +4,7 @@ The engine keeps the queue and the state and asks the policy. It reads no clock 
 shell around it tells it the time, and does what the returned actions say.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from cranny.model.event import (
     Submitted,
 )
 from cranny.model.job import Job
+from cranny.model.number import not_negative
 from cranny.model.plan import Action, Start, Stop
 
 
@@ -64,11 +66,15 @@ class Queue(list[Waiting]):
 
 
 class Engine:
-    """The queue and the state of a cluster under one policy."""
+    """The queue and the state of a cluster under one policy.
 
-    def __init__(self, state: ClusterState, policy: Policy) -> None:
+    The policy is asked at every event; with a `period_s`, only at its multiples, whatever came in between.
+    """
+
+    def __init__(self, state: ClusterState, policy: Policy, period_s: float = 0.0) -> None:
         self.state = state
         self.policy = policy
+        self.period_s = not_negative(period_s, "period_s")
         self.queue = Queue(policy)
         self._queued = policy if isinstance(policy, Queued) else None
 
@@ -89,24 +95,34 @@ class Engine:
             self.state.drain(event.machine)
         elif isinstance(event, MachineRepaired):
             self.state.repair(event.machine)
-        return [*actions, *self._decide(now_s)]
+        return [*actions, *self._after_event(now_s)]
 
     def submit(self, job: Job, now_s: float) -> Sequence[Action]:
         """Take in a job that asks to run."""
         if job.id in self.state or (self.queue and self.queue.has(job.id)):
             raise InputError(f"job id {job.id!r} is already taken")
-        if self._queued is not None and not self.queue:
+        if self._queued is not None and not self.queue and not self.period_s:
             # Whatever the order, a job that comes to an empty queue is the first: it need not wait to be asked.
             placement = self._queued.place_first(job, self.state.snapshot(now_s))
             if placement is not None:
                 self.state.place(job, placement, now_s)
                 return (Start(job, placement),)
         self.queue.add(Waiting(job))
-        return self._decide(now_s)
+        return self._after_event(now_s)
 
     def finish(self, job_id: str, now_s: float) -> Sequence[Action]:
         """Take in that a running job is done."""
         self.state.release(job_id)
+        return self._after_event(now_s)
+
+    def next_tick_s(self, now_s: float) -> float:
+        """Return when the policy is to be asked next, if nothing happens before: `tick` is to be called then."""
+        if not self.period_s or not (self.queue or (self._queued is None and self.state.running_jobs)):
+            return math.inf
+        return (math.floor(now_s / self.period_s) + 1) * self.period_s
+
+    def tick(self, now_s: float) -> Sequence[Action]:
+        """Ask the policy, as is due once in a period."""
         return self._decide(now_s)
 
     def why_wait(self, job_id: str, now_s: float) -> str:
@@ -120,6 +136,10 @@ class Engine:
             return []
         self.state.release(job_id)
         return [Stop(job_id, "cancelled")]
+
+    def _after_event(self, now_s: float) -> Sequence[Action]:
+        """Ask the policy now, unless its period has its own time for that."""
+        return () if self.period_s else self._decide(now_s)
 
     def _decide(self, now_s: float) -> list[Action]:
         """Commit plan after plan until the policy has nothing more to do."""

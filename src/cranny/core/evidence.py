@@ -10,6 +10,7 @@ from cranny.core.packing import fewest, fewest_with
 from cranny.core.partition import lower_bound
 from cranny.core.traffic import exchange_graph, parts, traffic
 from cranny.model.cluster import Cluster
+from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
@@ -80,7 +81,7 @@ class Seen(NamedTuple):
         machines = len(set(placement.machines))
         if machines == 1:
             return 0.0
-        if self.job.collective == "hierarchical":  # all maps onto as many machines are equal
+        if self.job.collective in PLACED:  # all maps onto as many machines are equal
             return traffic(self.job, placement.machines).cross_machine_bytes
         roomiest = max(machine.gpus for machine in self.cluster.machines)
         unit_bytes = parts(self.job, ())[0][1]  # that the shares of the graph refer to

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cranny.core.batch import Batches
 from cranny.core.books import Running
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import Snapshot, Waiting
@@ -19,6 +20,7 @@ ORDERS = {
     "sjf": "shortest job first, by the time it is said to take",
     "las": "least attained service first, in levels of GPU-seconds (Tiresias); stops jobs of higher levels",
     "backfill": "fifo, but later jobs may pass if they do not delay the first (EASY)",
+    "knapsack": "the jobs worth most together among those that fit; worth grows with waiting (NetPack)",
 }
 
 # GPU-seconds at which a job falls to the next level of las.
@@ -44,6 +46,7 @@ class Queued:
         # stopping jobs, of which none more may be stopped before `_retry_s`.
         self._stuck: tuple[Job | None, int] = (None, 0)
         self._retry_s = 0.0
+        self._batches = Batches()  # for knapsack
 
     def key(self, waiting: Waiting) -> Any:
         """Return what the queue is sorted by; ties keep the order of submission."""
@@ -57,6 +60,8 @@ class Queued:
         """Start the first job of the queue; if it must wait, see whether the order knows a way."""
         if not view.waiting:
             return Plan(view.version)
+        if self.order == "knapsack":
+            return self._knapsack(view)
         first = view.waiting[0]
         job = first.job
         placement = self.place_first(job, view)
@@ -81,9 +86,22 @@ class Queued:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say why a job must wait: for itself, or for the first of the queue."""
+        if self.order == "knapsack" and self.placer.place(job, view) is not None:
+            return "other jobs are worth more together"
         if view.waiting and view.waiting[0].job.id != job.id and self.placer.place(job, view) is not None:
             return f"behind job {view.waiting[0].job.id!r}, which is first in the queue"
         return self.placer.why_wait(job, view)
+
+    def _knapsack(self, view: Snapshot) -> Plan:
+        """Place the jobs of the next batch one after the other."""
+        starts = []
+        trial = view
+        for waiting in self._batches.choose(view):
+            placement = self.placer.place(waiting.job, trial)
+            if placement is not None:
+                starts.append(Start(waiting.job, placement, waiting.attained_gpu_s))
+                trial = trial.after(placement, waiting.job)
+        return Plan(view.version, tuple(starts))
 
     def _preempt(self, view: Snapshot) -> Plan | None:
         """Stop running jobs of higher levels, those that got most first, until the first job fits."""
@@ -153,7 +171,9 @@ class Queued:
             if placement is None:
                 continue
             held = len(placement.machines) + len(placement.spare)
-            cost = communication(view.cluster, waiting.job, placement.machines)
+            cost = communication(
+                view.cluster, waiting.job, placement.machines, placement.server, placement.aggregate
+            )
             if _may_pass(waiting, reserved, view, held, self._slowdown(waiting.job, cost)):
                 return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)

@@ -108,6 +108,10 @@ class Snapshot:
         """Return the mean rate that running jobs put on a link."""
         return self._books.link_use_gbps[link]
 
+    def link_users(self, link: int) -> int:
+        """Return how many running jobs use a link."""
+        return self._books.link_users[link]
+
     def busy_machines(self, need_gbps: float) -> int:
         """Return the set of machines whose uplink has less than `need_gbps` left."""
         machines = len(self.cluster.machines)
@@ -136,9 +140,10 @@ class Snapshot:
         spare: tuple[int, ...] = (),
         gpus: tuple[int, ...] | None = None,
         note: str = "",
+        server: int | None = None,
     ) -> Placement:
         """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
-        return Placement.made(machines, spare, gpus, Seen(job, self.cluster, self.offer(job), note))
+        return Placement.made(machines, spare, gpus, Seen(job, self.cluster, self.offer(job), note), server)
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""

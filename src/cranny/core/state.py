@@ -140,9 +140,13 @@ class ClusterState:
         return running
 
     def fail(self, machine: int) -> tuple[Running, ...]:
-        """Take a machine down at once; return the jobs that had ranks on it, which are released."""
+        """Take a machine down at once; return the jobs that it was part of, which are released."""
         machine = self._set_up(machine, up=False)
-        lost = tuple(running for running in self._books.running.values() if machine in running.held)
+        lost = tuple(
+            running
+            for running in self._books.running.values()
+            if machine in running.held or machine == running.placement.server
+        )
         for running in lost:
             self._books.turn(running, -1)
         self._failed.add(machine)

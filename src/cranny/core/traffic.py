@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cranny.core.steady.flows import alone, parameter_server
 from cranny.model.cluster import Cluster
-from cranny.model.collective import Pattern, PatternArrays, Phase, hierarchical, pattern
+from cranny.model.collective import PLACED, Pattern, PatternArrays, Phase, pattern, placed
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 
@@ -77,8 +78,8 @@ def parts(job: Job, local: tuple[int, ...]) -> tuple[tuple[Pattern, float], ...]
     """Return the patterns that a job runs in each iteration, and the K of each in bytes."""
     profile = job.profile
     if job.tp == job.pp == 1:
-        if job.collective == "hierarchical":
-            return ((hierarchical(local), profile.grad_bytes),)
+        if job.collective in PLACED:
+            return ((placed(job.collective, local), profile.grad_bytes),)
         return ((pattern(job.collective, job.gpus), profile.grad_bytes),)
     layers = max(1, round(profile.layers / job.pp))
     return (
@@ -251,10 +252,21 @@ def footprint(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Footprin
     return Footprint(distinct, links, costs)
 
 
-def communication(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Communication:
-    """Return what a job's communication costs on these machines, in time and on each link."""
-    if machines.count(machines[0]) == len(machines):
+def communication(
+    cluster: Cluster,
+    job: Job,
+    machines: tuple[int, ...],
+    server: int | None = None,
+    aggregate: bool = True,  # noqa: FBT001, FBT002 - as in a placement
+) -> Communication:
+    """Return what a job's communication costs on these machines, in time and on each link.
+
+    `server` and `aggregate` are those of a placement of a job whose collective is `ina`.
+    """
+    if machines.count(machines[0]) == len(machines) and server in (None, machines[0]):
         return SILENT
+    if job.collective == "ina":
+        return _aggregated(cluster, job, machines, machines[0] if server is None else server, aggregate)
     _, links, costs = footprint(cluster, job, machines)
     comm_s = cross_bytes = 0.0
     moved = [0.0] * len(links)
@@ -265,6 +277,23 @@ def communication(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Comm
     gbps_per_byte = BITS_PER_BYTE / GIGA / (job.profile.iteration_s + comm_s)
     link_gbps = {link: sent * gbps_per_byte for link, sent in zip(links, moved, strict=True) if sent}
     return Communication(cross_bytes, comm_s, link_gbps)
+
+
+def _aggregated(
+    cluster: Cluster,
+    job: Job,
+    machines: tuple[int, ...],
+    server: int,
+    aggregate: bool,  # noqa: FBT001 - as in a placement
+) -> Communication:
+    """Return what it costs to stream gradients to a parameter server, while sums stream back the same way."""
+    workers = set(machines)
+    k_bytes = job.profile.grad_bytes
+    rate_gbps, carried = alone(cluster, parameter_server(cluster, workers, server, ina=aggregate))
+    comm_s = k_bytes * BITS_PER_BYTE / GIGA / rate_gbps
+    share = comm_s / (job.profile.iteration_s + comm_s)  # of the time that the job talks
+    link_gbps = {link: gbps * share for link, gbps in carried.items() if gbps}
+    return Communication(2.0 * k_bytes * len(workers - {server}), comm_s, link_gbps)
 
 
 @lru_cache(maxsize=4096)
@@ -280,7 +309,7 @@ def _merged(weighted: tuple[tuple[Pattern, float], ...]) -> Pattern:
 
 def exchange_graph(job: Job) -> Pattern:
     """Return as one pattern all that a job's ranks exchange, for choosing which ranks share a machine."""
-    if job.collective == "hierarchical":
+    if job.collective in PLACED:
         # Only one rank of each machine talks to the outside, so any map is as good as the ranks in order.
         return pattern("ring", job.gpus)
     if job.tp == job.pp == 1:

@@ -29,6 +29,7 @@ from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import traffic
 from cranny.exact.problem import Hop, Pair, Problem, could_cross, problem
+from cranny.model.collective import PLACED
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.job import Job, whole
 from cranny.model.placement import Placement
@@ -114,9 +115,9 @@ class Exact:
 
     def _refuse_large(self, job: Job, view: Snapshot) -> None:
         """Raise for what would take too long, or cannot be written as Eq. 1."""
-        if job.collective == "hierarchical":
+        if job.collective in PLACED:
             raise CrannyError(
-                f"exact: job {job.id!r}: in a hierarchical collective the placement decides who talks to whom"
+                f"exact: job {job.id!r}: with {job.collective!r} the placement decides who talks to whom"
             )
         offer = view.offer(job)
         machines = sum(offer.in_use_count[1:]) + sum(offer.idle_count[1:])

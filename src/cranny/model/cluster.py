@@ -88,11 +88,13 @@ class Cluster:
         oversubscription: float = 1.0,
         racks_per_pod: int | None = None,
         gpu_type: str = "",
+        pat_gbps: float | None = None,
     ) -> "Cluster":
         """Build racks of equal machines.
 
         A rack's uplink is the sum of its machines' over the oversubscription. With `racks_per_pod` the racks
-        hang below pods, whose uplinks are oversubscribed once more.
+        hang below pods, whose uplinks are oversubscribed once more. With `pat_gbps` the racks' switches
+        aggregate gradients, each up to this rate.
         """
         racks = whole(racks, "racks", most=MAX_MACHINES)
         machines_per_rack = whole(machines_per_rack, "machines_per_rack", most=MAX_MACHINES)
@@ -104,7 +106,7 @@ class Cluster:
 
         def rack(index: int) -> Switch:
             machines = tuple(Machine(f"rack{index}-machine{i}", gpus, gpu_type) for i in range(machines_per_rack))
-            return Switch(f"rack{index}", machines, (link_gbps,) * machines_per_rack)
+            return Switch(f"rack{index}", machines, (link_gbps,) * machines_per_rack, pat_gbps)
 
         rack_gbps = link_gbps * machines_per_rack / oversubscription
         tops = tuple(rack(index) for index in range(racks))

@@ -146,8 +146,9 @@ _FLAT: dict[str, Callable[[int], tuple[Phase, ...]]] = {
     "all-to-all": _all_to_all,
 }
 
-# Hierarchical is the one collective whose pairs depend on the placement.
-COLLECTIVES = (*_FLAT, "hierarchical")
+# Collectives whose pairs depend on the placement.
+PLACED = ("hierarchical", "ina")
+COLLECTIVES = (*_FLAT, *PLACED)
 
 
 @lru_cache(maxsize=4096)
@@ -159,17 +160,20 @@ def pattern(collective: str, ranks: int) -> Pattern:
 
 
 @lru_cache(maxsize=4096)
-def hierarchical(machines: tuple[int, ...]) -> Pattern:
-    """Reduce to the first rank of each machine, halving-doubling between those, then broadcast inside.
+def placed(collective: str, machines: tuple[int, ...]) -> Pattern:
+    """Reduce to the first rank of each machine, then between those, then broadcast inside.
 
-    `machines` is the machine of each rank.
+    `machines` is the machine of each rank. Between machines, `hierarchical` is halving-doubling, and `ina`
+    (in-network aggregation) sends everything to a parameter server: as patterns are blind to switches, to one
+    beside rank 0 and without aggregation.
     """
     leader: dict[int, int] = {}
     members: list[Pair] = []
     for rank, machine in enumerate(machines):
         if leader.setdefault(machine, rank) != rank:
             members.append((rank, leader[machine]))
-    between = pattern("halving-doubling", len(leader)).over(leader.values())
+    across = "halving-doubling" if collective == "hierarchical" else "parameter-server"
+    between = pattern(across, len(leader)).over(leader.values())
     reduce = (Phase(tuple(members), 1.0, exchange=False),) if members else ()
     spread = (Phase(tuple((b, a) for a, b in members), 1.0, exchange=False),) if members else ()
-    return Pattern("hierarchical", len(machines), (*reduce, *between, *spread))
+    return Pattern(collective, len(machines), (*reduce, *between, *spread))

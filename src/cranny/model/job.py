@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from cranny.model.collective import COLLECTIVES
+from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.errors import InputError, unknown
 from cranny.model.number import MAX_GPUS, seconds, whole
 from cranny.model.profile import ModelProfile, library
@@ -95,8 +95,8 @@ class Job:
             raise InputError(
                 f"job {self.id!r}: {self.gpus} GPUs cannot be split into tp {self.tp} x pp {self.pp} groups"
             )
-        if self.collective == "hierarchical" and self.tp * self.pp > 1:
-            raise InputError(f"job {self.id!r}: a hierarchical collective cannot be combined with tp or pp")
+        if self.collective in PLACED and self.tp * self.pp > 1:
+            raise InputError(f"job {self.id!r}: collective {self.collective!r} cannot be combined with tp or pp")
 
     def _find_profile(self) -> None:
         """Take the profile that `model` is or names, at the wanted batch."""

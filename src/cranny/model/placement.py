@@ -38,13 +38,16 @@ class Placement:
     """Machine index of rank 0..n-1; `spare` are machines of GPUs that are held but run no rank.
 
     `gpus`, if given, names the GPU of each rank and then of each spare on its machine; otherwise the lowest
-    free ones are taken.
+    free ones are taken. `server` and `aggregate` are for jobs whose collective is `ina`: the machine of the
+    parameter server (that of rank 0 if not given), and whether switches aggregate for the job.
     """
 
     machines: tuple[int, ...]
     spare: tuple[int, ...] = ()
     gpus: tuple[int, ...] | None = None
     evidence: Evidence | None = field(default=None, compare=False, repr=False)
+    server: int | None = None
+    aggregate: bool = True
 
     def __init__(
         self,
@@ -52,6 +55,8 @@ class Placement:
         spare: Sequence[int] = (),
         gpus: Sequence[int] | None = None,
         evidence: Evidence | None = None,
+        server: int | None = None,
+        aggregate: bool = True,  # noqa: FBT001, FBT002 - a field like the others
     ) -> None:
         # Whole numbers of NumPy would overflow as members of a set of machines, so none may stay.
         if type(machines) is not tuple or set(map(type, machines)) != _PLAIN:
@@ -64,10 +69,14 @@ class Placement:
             gpus = _indices(gpus, "gpus")
             if len(gpus) != len(machines) + len(spare):
                 raise InputError("a placement that names GPUs must name one for each rank and spare")
+        if server is not None:
+            (server,) = _indices((server,), "server")
         _put(self, "machines", machines)
         _put(self, "spare", spare)
         _put(self, "gpus", gpus)
         _put(self, "evidence", evidence)
+        _put(self, "server", server)
+        _put(self, "aggregate", aggregate)
 
     @classmethod
     def made(
@@ -76,6 +85,7 @@ class Placement:
         spare: tuple[int, ...],
         gpus: tuple[int, ...] | None,
         evidence: Evidence,
+        server: int | None = None,
     ) -> "Placement":
         """Make a placement of plain tuples that need no checking, as policies do many times a second."""
         made: Placement = object.__new__(cls)
@@ -83,6 +93,8 @@ class Placement:
         _put(made, "spare", spare)
         _put(made, "gpus", gpus)
         _put(made, "evidence", evidence)
+        _put(made, "server", server)
+        _put(made, "aggregate", True)  # noqa: FBT003 - the value
         return made
 
     @property

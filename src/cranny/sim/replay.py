@@ -1,7 +1,7 @@
 """Replay jobs on a cluster under a policy: the event loop.
 
 At equal times, jobs end before machines change, and both before jobs arrive, so that an arriving job finds all
-that has come free.
+that has come free. A policy that is asked periodically is asked last.
 """
 
 import gc
@@ -40,9 +40,10 @@ class Replay:
         network: Network | None = None,
         machine_events: Iterable[tuple[float, Event]] = (),
         checkpoint_s: float = 1800.0,
+        period_s: float = 0.0,
     ) -> None:
         self.state = ClusterState(cluster)
-        self.engine = Engine(self.state, policy)
+        self.engine = Engine(self.state, policy, period_s)
         self.metrics = Metrics(self.state)
         self.log = Log()
         self._network = Alone(isolated) if network is None else network
@@ -52,6 +53,7 @@ class Replay:
         self._work: dict[str, Work] = {}
         self._ends: list[tuple[float, int, Work, int]] = []  # a heap
         self._serial = 0
+        self._tick_s = math.inf  # when the policy is asked next, if it has a period
         self._capacity = _capacity(cluster)
         self._possible = Possible(cluster)
 
@@ -76,20 +78,30 @@ class Replay:
         ends, faults = self._ends, self._machine_events
         while True:
             fault_s = faults[-1][0] if faults else math.inf
-            if ends and ends[0][0] <= limit_s and ends[0][0] <= fault_s:
+            tick_s = self._tick_s
+            if ends and ends[0][0] <= limit_s and ends[0][0] <= fault_s and ends[0][0] <= tick_s:
                 now_s, _, work, due = heappop(ends)
                 if work.due != due:  # it was stopped or moved, or goes at another speed
                     continue
                 self._finish(work, now_s)
-            elif faults and fault_s <= limit_s:
+            elif faults and fault_s <= limit_s and fault_s <= tick_s:
                 now_s, event = faults.pop()
                 self._carry_out(self.engine.handle(event, now_s), now_s)
+            elif tick_s < limit_s:
+                now_s, self._tick_s = tick_s, math.inf
+                self._carry_out(self.engine.tick(now_s), now_s)
             else:
                 return
             queue = self.engine.queue
-            if queue and not self.state.running_jobs:
+            if queue and not self.state.running_jobs and (not self.engine.period_s or now_s == tick_s):
                 self._drop_impossible(now_s)
+            self._foresee_tick(now_s)
             self.metrics.note(now_s, 0, len(queue))
+
+    def _foresee_tick(self, now_s: float) -> None:
+        """Note when the policy is to be asked next, unless that is known."""
+        if self._tick_s == math.inf:
+            self._tick_s = self.engine.next_tick_s(now_s)
 
     def _arrive(self, job: Job, now_s: float) -> None:
         duration_s = job.duration_s
@@ -110,8 +122,9 @@ class Replay:
         if queue:
             if queue.has(job.id):
                 self._refuse_impossible(job, now_s)
-            if not self.state.running_jobs:
+            if not self.state.running_jobs and not self.engine.period_s:
                 self._drop_impossible(now_s)
+        self._foresee_tick(now_s)
         self.metrics.note(now_s, 1, len(queue))
 
     def _finish(self, work: Work, now_s: float) -> None:

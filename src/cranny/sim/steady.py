@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cranny.core.books import Running
-from cranny.core.steady.flows import collective
 from cranny.core.steady.rates import Rates
+from cranny.core.steady.streams import stream
 from cranny.model.cluster import Cluster
 from cranny.sim.network import Slowdowns
 
@@ -19,7 +19,7 @@ class _Talker(NamedTuple):
     """A running job that uses links."""
 
     job_id: str
-    gigabits: float  # that an iteration moves on the job's busiest link
+    gigabits: float  # that an iteration moves at the job's rate
     iteration_s: float  # without communication
 
     def slowdown(self, rate_gbps: float) -> float:
@@ -40,7 +40,7 @@ class Steady:
         job, alone = running.job, running.communication
         if not alone.link_gbps:
             return ((job.id, 1.0),)
-        flows, gigabits = collective(self._cluster, job, running.placement.machines)
+        flows, gigabits = stream(self._cluster, job, running.placement)
         number = self._rates.add(flows, most_gbps=gigabits / alone.comm_s)
         self._talkers[number] = _Talker(job.id, gigabits, job.profile.iteration_s)
         self._number[job.id] = number

@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.traffic import footprint
 from cranny.model.cluster import Cluster
-from cranny.model.job import Job
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -58,20 +56,6 @@ def fixed(flows: Mapping[int, float]) -> Flows:
     return _flows([(link, NO_SWITCH, NO_SWITCH, n, n, n) for link, n in flows.items() if n])
 
 
-def collective(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> tuple[Flows, float]:
-    """Return the flows of a job's collective, and the gigabits that an iteration moves on its busiest link.
-
-    The rate of such a job is what its busiest link carries of it.
-    """
-    _, links, costs = footprint(cluster, job, machines)
-    moved = np.zeros(len(links))
-    for cost, k_bytes in costs:
-        moved += np.array(cost.link_share) * k_bytes
-    busiest = float(moved.max(initial=0.0))
-    shares = dict(zip(links, (moved / busiest).tolist(), strict=True)) if busiest else {}
-    return fixed(shares), busiest * 8 / 1e9
-
-
 def parameter_server(cluster: Cluster, machines: Collection[int], server: int, *, ina: bool = True) -> Flows:
     """Return the flows of a job with workers on these machines and its parameter server on machine `server`.
 
@@ -104,3 +88,36 @@ def parameter_server(cluster: Cluster, machines: Collection[int], server: int, *
         uses.append((server, root, NO_SWITCH, 1.0, 0.0, 0.0))
         uses.append((root, NO_SWITCH, NO_SWITCH, 1.0, 1.0, 1.0))
     return _flows(uses)
+
+
+def alone(cluster: Cluster, flows: Flows) -> tuple[float, dict[int, float]]:
+    """Return the rate of a job that has the network to itself, in Gbps, and what each link carries then."""
+    links = len(cluster.uplink_gbps)
+    racks = list(dict.fromkeys(cluster.parent[: len(cluster.machines)]))
+
+    def memory(switch: int) -> float:
+        return 0.0 if switch == NO_SWITCH else cluster.pat_gbps[racks[switch - links]] or 0.0
+
+    # On each link, pieces of the rate: from (below the next) so many Gbps on, a use is so many flows.
+    steps: dict[int, list[tuple[float, float]]] = {}
+    for resource, root, leaf, merged, few, many in zip(*(column.tolist() for column in flows), strict=True):
+        if resource < links:
+            merged_to = memory(root)
+            few_to = max(merged_to, memory(leaf))
+            steps.setdefault(resource, []).extend([(0.0, merged), (merged_to, few - merged), (few_to, many - few)])
+    rate = min((_full(sorted(each), cluster.uplink_gbps[link]) for link, each in steps.items()), default=np.inf)
+    carried = {
+        link: sum(more * (rate - since) for since, more in each if since < rate) for link, each in steps.items()
+    }
+    return rate, carried
+
+
+def _full(steps: Sequence[tuple[float, float]], gbps: float) -> float:
+    """Return the rate at which a link is full that carries so many flows more from certain rates on."""
+    load = slope = rate = 0.0
+    for since, more in steps:
+        at_since = load + slope * (since - rate)
+        if at_since >= gbps:
+            break
+        load, slope, rate = at_since, slope + more, since
+    return rate + (gbps - load) / slope if slope > 0.0 else np.inf

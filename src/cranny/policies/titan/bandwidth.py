@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, footprint, parts
-from cranny.model.collective import Pattern
+from cranny.model.collective import PLACED, Pattern
 from cranny.model.job import Job
 
 Patterns = tuple[tuple[Pattern, float], ...]  # each with the bytes of its K
@@ -25,7 +25,7 @@ class Bandwidth:
 
     def need_gbps(self, job: Job) -> float:
         """Return the rate that one pair of ranks needs in the job's smallest phase: no split needs less."""
-        if job.collective == "hierarchical":  # its pairs depend on the placement, but a ring's are smallest
+        if job.collective in PLACED:  # its pairs depend on the placement, but a ring's are smallest
             patterns: Patterns = ((exchange_graph(job), job.profile.grad_bytes),)
         else:
             patterns = parts(job, ())

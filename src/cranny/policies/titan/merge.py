@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from cranny.core.machine_set import FreeMachines, members
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import parts
+from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import Bandwidth
 from cranny.policies.titan.search import MAX_MACHINES, Found
@@ -19,7 +20,7 @@ Load = tuple[int, int, int]  # phase, from machine, to machine
 
 def merge(job: Job, view: Snapshot, offer: FreeMachines, bandwidth: Bandwidth) -> Found | None:
     """Algorithm 3: deploy on idle machines alone, then again on non-idle ones and the idle ones of before."""
-    if job.collective == "hierarchical" or len(view.cluster.machines) > MAX_MACHINES:
+    if job.collective in PLACED or len(view.cluster.machines) > MAX_MACHINES:
         return None
     idle = [machine for group in offer.idle for machine in members(group)]
     in_use = [machine for group in offer.in_use[1:] for machine in members(group)]

@@ -14,6 +14,7 @@ from cranny.core.machine_set import FreeMachines, members
 from cranny.core.partition import order
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph, parts
+from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import Bandwidth
 
@@ -64,7 +65,7 @@ def search(
 
     Only what beats `better_than` is looked for.
     """
-    if job.collective == "hierarchical":
+    if job.collective in PLACED:
         return None  # its pairs depend on the placement; `Titan` falls back to quieter machines
     if len(view.cluster.machines) > MAX_MACHINES:
         return None
