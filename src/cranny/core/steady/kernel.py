@@ -7,22 +7,20 @@ levels follow from each other, and whatever happens at a level follows from lowe
 That gives one method for both tasks. Some rates and levels are assumed, and resources whose level might be wrong
 wait in a heap. The lowest comes first: its level is worked out from the rates assumed, what changes is written
 down, and resources that feel the change above this level join the heap. When it is empty everything fits together.
-"""
 
-from typing import Any
+What a resource carries near its level is a line, and a change of a rate edits the lines of the links that the job
+uses. So the level nearly always follows at once, and most of these links need not be looked at.
+"""
 
 import numpy as np
 
-from cranny.core.compiled import compiled
-from cranny.core.steady.flows import Floats, Flows, Ints
-from cranny.core.steady.net import CHANGED, FREE_USE, NONE, NOT_QUEUED, QUEUED, UPDATE, Net
+from cranny.core.compiled import compiled, inlined
+from cranny.core.flows import Floats, Flows, Ints
+from cranny.core.steady.line import bound, count, crossing, flows_below, level_of, load_of, recount, same
+from cranny.core.steady.net import CHANGED, FREE_USE, NONE, NOT_DRAWN, NOT_QUEUED, QUEUED, Net
 
-# Levels closer than this, relatively, are the same: what is left of rounding must not set off changes.
-SAME = 1e-12
-FULL = 1e-15
 LOOKS = 20  # at each resource, in the mean, before an update gives up; a guard that no case we know of needs
 ALL = -1  # looks, however many
-STEPS = 100  # when looking for a level; a few are enough, as what a link carries is made of straight pieces
 
 
 @compiled
@@ -56,7 +54,8 @@ def add(net: Net, job: int, most: float, flows: Flows) -> bool:
     _note(net, job, 0.0)
     use = net.jobs[job].first_of
     while use != NONE:
-        _more(net, net.uses[use].resource, 0.0)
+        count(net, use, most, 1, 1)
+        _feel(net, net.uses[use].resource, 0.0)
         use = net.uses[use].next_of
     return _settle(net, LOOKS * len(net.resources))
 
@@ -68,39 +67,41 @@ def remove(net: Net, job: int) -> bool:
     use = net.jobs[job].first_of
     while use != NONE:
         resource, before, after = net.uses[use].resource, net.uses[use].last_on, net.uses[use].next_on
+        count(net, use, bound(net, job, resource), net.jobs[job].held_by != resource, -1)
         if before == NONE:
             net.resources[resource].first_use = after
         else:
             net.uses[before].next_on = after
         if after != NONE:
             net.uses[after].last_on = before
-        _less(net, resource, 0.0)
+        _feel(net, resource, 0.0)
         follows = net.uses[use].next_of
         net.uses[use].next_of = net.at[FREE_USE]
         net.uses[use].job = NONE
         net.at[FREE_USE] = use
         use = follows
+    _let_go(net, job)
     net.jobs[job].first_of = NONE
     net.jobs[job].rate = 0.0
-    net.jobs[job].held_by = NONE
     return _settle(net, LOOKS * len(net.resources))
 
 
 @compiled
 def solve(net: Net, jobs: Ints) -> None:
     """Work out the rates of these jobs, all there are, from scratch."""
-    for i in range(net.at[QUEUED]):
-        net.resources[net.heap[i]].queued_at = NOT_QUEUED
     net.at[QUEUED] = 0
-    net.at[UPDATE] += 1
     for job in jobs:
         _note(net, job, net.jobs[job].rate)
         net.jobs[job].rate = net.jobs[job].most
         net.jobs[job].held_by = NONE
     for resource in range(len(net.resources)):
-        net.resources[resource].level = np.inf if net.resources[resource].gbps else 0.0
-        if net.resources[resource].first_use != NONE:
-            _more(net, resource, 0.0)
+        own = net.resources[resource]
+        own.queued_at = NOT_QUEUED
+        own.first_held = NONE
+        own.edits = NOT_DRAWN
+        own.level = np.inf if own.gbps else 0.0
+        if own.first_use != NONE:
+            _feel(net, resource, 0.0)
     _settle(net, ALL)
 
 
@@ -112,8 +113,8 @@ def carried(net: Net, load: Floats, flows: Floats) -> None:
         while next_use != NONE:
             use = net.uses[next_use]
             rate = net.jobs[use.job].rate
-            load[resource] += _load(net, use, rate)
-            flows[resource] += _flows_below(net, use, rate)
+            load[resource] += load_of(net, use, rate)
+            flows[resource] += flows_below(net, use, rate)
             next_use = use.next_on
 
 
@@ -124,8 +125,7 @@ def _settle(net: Net, looks: int) -> bool:
         if not looks:
             return False
         looks -= 1
-        resource = net.heap[0]
-        floor = net.resources[resource].key
+        resource, floor = net.heap[0].resource, net.heap[0].key
         _unqueue(net, resource)
         if resource < net.links:
             _look_at_link(net, resource, floor)
@@ -137,33 +137,36 @@ def _settle(net: Net, looks: int) -> bool:
 @compiled
 def _look_at_link(net: Net, link: int, floor: float) -> None:
     """Correct the level of a link and the rates of the jobs it holds, as far as that is due at this level."""
-    old = net.resources[link].level
-    new = _fill(net, link, floor)
-    if _same(new, old):
-        new = old
-    if new > old:  # its jobs go on beyond the old level
-        if floor < old:
-            _queue(net, link, old)
+    own = net.resources[link]
+    old = own.level
+    new = level_of(net, link, floor)
+    if same(new, old):
+        if not own.loose:
             return
-        net.resources[link].level = new
-        use = net.resources[link].first_use
-        while use != NONE:
-            job = net.uses[use].job
-            if net.jobs[job].held_by == link and net.jobs[job].rate != new:
-                _raise(net, job, new)
-            use = net.uses[use].next_on
-    if new == np.inf:
+        new = old
+    due = min(old, new)
+    if floor < due and not same(floor, due):
+        _queue(net, link, due)
         return
-    if new > floor and not _same(new, floor):
+    own.level = new
+    if new != old:
+        job = own.first_held
+        while job != NONE:
+            follows = net.jobs[job].next_held
+            most = net.jobs[job].most
+            _set(net, job, min(new, most), NONE if most <= new else link)
+            job = follows
+    if own.edits < NOT_DRAWN and not own.loose:
+        return
+    if new > old:  # others come later
         _queue(net, link, new)
         return
-    net.resources[link].level = new
-    use = net.resources[link].first_use
+    use = own.first_use
     while use != NONE:
         job = net.uses[use].job
         rate = net.jobs[job].rate
-        if rate > new and (net.jobs[job].held_by == link or not _same(rate, new)):
-            _hold(net, job, link, new)
+        if rate > new and not same(rate, new):
+            _set(net, job, new, link)
         use = net.uses[use].next_on
 
 
@@ -171,191 +174,111 @@ def _look_at_link(net: Net, link: int, floor: float) -> None:
 def _look_at_switch(net: Net, switch: int, floor: float) -> None:
     """Correct the level at which a switch has no memory left, as far as that is due at this level."""
     old = net.resources[switch].level
-    new = _fill(net, switch, floor)
-    if _same(new, old):
+    new = level_of(net, switch, floor)
+    if same(new, old):
         return
-    first = min(old, new)
-    if floor < first and not _same(floor, first):
-        _queue(net, switch, first)
+    due = min(old, new)
+    if floor < due and not same(floor, due):
+        _queue(net, switch, due)
         return
+    _count_again(net, switch, -1)
     net.resources[switch].level = new
+    _count_again(net, switch, 1)
     on_switch = net.resources[switch].first_use
     while on_switch != NONE:
         job = net.uses[on_switch].job
-        if net.jobs[job].rate > first:
+        if net.jobs[job].rate > due:
             use = net.jobs[job].first_of
             while use != NONE:
                 if net.uses[use].root == switch or net.uses[use].leaf == switch:
-                    if new < old:
-                        _more(net, net.uses[use].resource, first)
-                    else:
-                        _less(net, net.uses[use].resource, first)
+                    _feel(net, net.uses[use].resource, due)
                 use = net.uses[use].next_of
         on_switch = net.uses[on_switch].next_on
 
 
 @compiled
-def _raise(net: Net, job: int, rate: float) -> None:
-    """Raise a job to a rate that its link now allows, or to all it would take."""
-    level = net.jobs[job].rate
-    _note(net, job, level)
-    net.jobs[job].rate = min(rate, net.jobs[job].most)
-    if net.jobs[job].most <= rate:
-        net.jobs[job].held_by = NONE
-    use = net.jobs[job].first_of
-    while use != NONE:
-        _more(net, net.uses[use].resource, level)
-        use = net.uses[use].next_of
+def _count_again(net: Net, switch: int, sign: int) -> None:
+    """Add to lines, or take off, what uses make of them that the level of a switch changes."""
+    on_switch = net.resources[switch].first_use
+    while on_switch != NONE:
+        job = net.uses[on_switch].job
+        use = net.jobs[job].first_of
+        while use != NONE:
+            if net.uses[use].root == switch or net.uses[use].leaf == switch:
+                resource = net.uses[use].resource
+                count(net, use, bound(net, job, resource), net.jobs[job].held_by != resource, sign)
+            use = net.uses[use].next_of
+        on_switch = net.uses[on_switch].next_on
 
 
 @compiled
-def _hold(net: Net, job: int, link: int, rate: float) -> None:
-    """Hold a job at the rate that a link allows."""
-    _note(net, job, net.jobs[job].rate)
+def _set(net: Net, job: int, rate: float, link: int) -> None:
+    """Set a job's rate, and the link that holds it there."""
+    before, held_by = net.jobs[job].rate, net.jobs[job].held_by
+    most = net.jobs[job].most
+    _note(net, job, before)
     net.jobs[job].rate = rate
-    net.jobs[job].held_by = link
+    if held_by != link:
+        _let_go(net, job)
+        if link != NONE:
+            _hold(net, job, link)
+    level = min(before, rate)
     use = net.jobs[job].first_of
     while use != NONE:
-        _less(net, net.uses[use].resource, rate)
+        resource = net.uses[use].resource
+        held, hold = held_by == resource, link == resource
+        if held != hold:
+            count(net, use, most if held else before, not held, -1)
+            count(net, use, most if hold else rate, not hold, 1)
+        elif not hold:
+            recount(net, use, before, rate)
+        _feel(net, resource, level)
         use = net.uses[use].next_of
 
 
 @compiled
-def _more(net: Net, resource: int, level: float) -> None:
-    """Have a resource looked at that is used more above a level: its own level may fall to just there."""
+def _hold(net: Net, job: int, link: int) -> None:
+    """Put a job at the front of those that a link holds."""
+    after = net.resources[link].first_held
+    net.jobs[job].held_by, net.jobs[job].next_held, net.jobs[job].last_held = link, after, NONE
+    net.resources[link].first_held = job
+    if after != NONE:
+        net.jobs[after].last_held = job
+
+
+@compiled
+def _let_go(net: Net, job: int) -> None:
+    """Take a job out of those that its link holds, if one does."""
+    link, before, after = net.jobs[job].held_by, net.jobs[job].last_held, net.jobs[job].next_held
+    if link == NONE:
+        return
+    net.jobs[job].held_by = NONE
+    if before == NONE:
+        net.resources[link].first_held = after
+    else:
+        net.jobs[before].next_held = after
+    if after != NONE:
+        net.jobs[after].last_held = before
+
+
+@inlined
+def _feel(net: Net, resource: int, level: float) -> None:
+    """Have a resource looked at that is used otherwise above a level, unless its own level is sure to stay."""
     own = net.resources[resource]
-    if own.level < level and not _same(own.level, level):
+    if own.gbps == np.inf or (own.level < level and not same(own.level, level)):
         return
-    if own.update == net.at[UPDATE]:
-        level = max(level, own.sure)
-    if own.queued_at == NOT_QUEUED or level < own.key:
-        _queue(net, resource, level)
+    due = level
+    if own.edits < NOT_DRAWN:
+        new = crossing(net, resource)
+        if new >= own.low:
+            if same(new, own.level) and (new == np.inf or resource >= net.links or not own.loose):
+                return
+            due = max(level, min(new, own.level, own.high))
+    if own.queued_at == NOT_QUEUED or due < net.heap[own.queued_at].key:
+        _queue(net, resource, due)
 
 
-@compiled
-def _less(net: Net, resource: int, level: float) -> None:
-    """Have a resource looked at that is used less above a level: its own level may rise."""
-    own = net.resources[resource].level
-    if own == np.inf or (own < level and not _same(own, level)):
-        return
-    if net.resources[resource].queued_at == NOT_QUEUED:  # what waits comes early enough
-        _queue(net, resource, max(own, level))
-
-
-@compiled
-def _same(a: float, b: float) -> bool:
-    return a == b or abs(a - b) <= SAME * min(a, b)
-
-
-@compiled
-def _fill(net: Net, resource: int, floor: float) -> float:
-    """Return the level at which a resource is used up, not below a floor, as the rates are assumed now."""
-    gbps = net.resources[resource].gbps
-    if gbps == np.inf:
-        return np.inf
-    low, high, level = floor, np.inf, floor
-    for _ in range(STEPS):
-        load, above, steepest = _carries(net, resource, level)
-        over = load - gbps
-        if level == floor and over < 0.0 and steepest:
-            net.resources[resource].sure = floor - (1.0 - SAME) * over / steepest
-            net.resources[resource].update = net.at[UPDATE]
-        if abs(over) <= FULL * gbps or (over > 0.0 and level == floor):
-            return level
-        if over < 0.0:
-            low = level
-            if above == 0.0 and high == np.inf:
-                return np.inf
-            guess = level - over / above if above else high
-        else:
-            high = level
-            below = _flows_to(net, resource, level)
-            guess = level - over / below if below else low
-        if not low < guess < high:
-            if guess == level:  # as close as numbers get
-                return level
-            guess = 0.5 * (low + high)
-            if not low < guess < high:
-                return high
-        level = guess
-    return level
-
-
-@compiled
-def _carries(net: Net, resource: int, level: float) -> tuple[float, float, float]:
-    """Return what a resource carries when rates have risen to a level, and in how many flows they go on.
-
-    Last come the flows of all jobs that may go on, if none of them found a switch with memory.
-    """
-    load = above = steepest = 0.0
-    next_use = net.resources[resource].first_use
-    while next_use != NONE:
-        use = net.uses[next_use]
-        job = net.jobs[use.job]
-        rate = job.most if job.held_by == resource else job.rate
-        if rate <= level:
-            load += _load(net, use, rate)
-        else:
-            load += _load(net, use, level)
-            above += _flows_above(net, use, level)
-        if rate > level or _same(rate, level):  # at just this level it may be let go by another link
-            steepest += max(use.merged, use.few, use.many)
-        next_use = use.next_on
-    return load, above, steepest
-
-
-@compiled
-def _flows_to(net: Net, resource: int, level: float) -> float:
-    """Return in how many flows the rates of a resource's jobs came to a level."""
-    below = 0.0
-    next_use = net.resources[resource].first_use
-    while next_use != NONE:
-        use = net.uses[next_use]
-        job = net.jobs[use.job]
-        rate = job.most if job.held_by == resource else job.rate
-        if level <= rate:
-            below += _flows_below(net, use, level)
-        next_use = use.next_on
-    return below
-
-
-@compiled
-def _load(net: Net, use: Any, rate: float) -> float:
-    """Return what a use amounts to at a rate: each part of the rate in the flows that it rose in."""
-    many = use.many * rate
-    if use.leaf != NONE:
-        many -= (use.many - use.few) * min(rate, net.resources[use.leaf].level)
-    if use.root != NONE:
-        merged = min(rate, net.resources[use.root].level)
-        many += use.merged * merged - use.many * merged
-        if use.leaf != NONE:
-            many += (use.many - use.few) * min(merged, net.resources[use.leaf].level)
-    return float(many)
-
-
-@compiled
-def _flows_above(net: Net, use: Any, rate: float) -> float:
-    """Return the flows in which a use goes on from a rate."""
-    if use.root != NONE and rate < net.resources[use.root].level:
-        return float(use.merged)
-    return float(use.few if use.leaf != NONE and rate < net.resources[use.leaf].level else use.many)
-
-
-@compiled
-def _flows_below(net: Net, use: Any, rate: float) -> float:
-    """Return the flows in which a use came to a rate."""
-    if use.root != NONE and _not_above(rate, net.resources[use.root].level):
-        return float(use.merged)
-    few = use.leaf != NONE and _not_above(rate, net.resources[use.leaf].level)
-    return float(use.few if few else use.many)
-
-
-@compiled
-def _not_above(a: float, b: float) -> bool:
-    return a <= b or _same(a, b)
-
-
-@compiled
+@inlined
 def _note(net: Net, job: int, rate: float) -> None:
     """Note that a job's rate changes."""
     if not net.jobs[job].is_changed:
@@ -371,7 +294,6 @@ def forget_changes(net: Net) -> None:
     for i in range(net.at[CHANGED]):
         net.jobs[net.changed[i]].is_changed = 0
     net.at[CHANGED] = 0
-    net.at[UPDATE] += 1
 
 
 @compiled
@@ -381,15 +303,13 @@ def _queue(net: Net, resource: int, key: float) -> None:
     if place == NOT_QUEUED:
         place = net.at[QUEUED]
         net.at[QUEUED] += 1
-    net.resources[resource].key = key
     while place:
         parent = (place - 1) // 2
-        above = net.heap[parent]
-        if net.resources[above].key <= key:
+        if net.heap[parent].key <= key:
             break
-        _seat(net, above, place)
+        _seat(net, net.heap[parent].resource, net.heap[parent].key, place)
         place = parent
-    _seat(net, resource, place)
+    _seat(net, resource, key, place)
 
 
 @compiled
@@ -400,19 +320,20 @@ def _unqueue(net: Net, resource: int) -> None:
     size = net.at[QUEUED]
     if not size:
         return
-    moved = net.heap[size]
+    moved, key = net.heap[size].resource, net.heap[size].key
     place, child = 0, 1
     while child < size:
-        if child + 1 < size and net.resources[net.heap[child + 1]].key < net.resources[net.heap[child]].key:
+        if child + 1 < size and net.heap[child + 1].key < net.heap[child].key:
             child += 1
-        if net.resources[moved].key <= net.resources[net.heap[child]].key:
+        if key <= net.heap[child].key:
             break
-        _seat(net, net.heap[child], place)
+        _seat(net, net.heap[child].resource, net.heap[child].key, place)
         place, child = child, 2 * child + 1
-    _seat(net, moved, place)
+    _seat(net, moved, key, place)
 
 
-@compiled
-def _seat(net: Net, resource: int, place: int) -> None:
-    net.heap[place] = resource
+@inlined
+def _seat(net: Net, resource: int, key: float, place: int) -> None:
+    net.heap[place].resource = resource
+    net.heap[place].key = key
     net.resources[resource].queued_at = place

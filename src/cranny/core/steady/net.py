@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cranny.core.steady.flows import Ints
+from cranny.core.flows import Ints
 
 NONE = -1
 NOT_QUEUED = -1
@@ -13,21 +13,35 @@ NOT_QUEUED = -1
 QUEUED = 0  # resources in the heap
 CHANGED = 1  # jobs
 FREE_USE = 2  # first of the uses that nobody needs
-UPDATE = 3  # number of this one
-COUNTERS = 4
+COUNTERS = 3
 
+# After so many edits a line is drawn anew, so that rounding does not add up. A line that is not drawn has as many.
+NOT_DRAWN = 1000
 
 # One record, one line of memory: looking at a use, job or resource takes all of it at once.
+#
+# What a resource carries is a line between two rates: `still + rising * rate`, from `low` up to `high`. It is that
+# of rates as they are assumed, with the jobs that the resource itself holds let go.
 RESOURCE = np.dtype(
     [
         ("gbps", np.float64),  # capacity of a link, PAT of a switch
         ("level", np.float64),
-        ("key", np.float64),  # no later than this, going up, the resource must be looked at
-        ("sure", np.float64),  # in this update the level is not below, whatever happens above where we are
+        ("low", np.float64),
+        ("high", np.float64),
+        ("still", np.float64),
+        ("rising", np.float64),
+        ("risers", np.int32),  # uses that rise between `low` and `high`
+        ("loose", np.int32),  # those of them whose job the resource does not hold
+        ("edits", np.int32),  # of the line since it was drawn
         ("queued_at", np.int32),  # place in the heap
         ("first_use", np.int32),
-        ("update", np.int32),  # that `sure` is of
-        ("", np.int32),
+        ("first_held", np.int32),  # first job that the link holds
+    ]
+)
+QUEUE = np.dtype(
+    [
+        ("key", np.float64),  # no later than this, going up, the resource must be looked at
+        ("resource", np.int64),
     ]
 )
 JOB = np.dtype(
@@ -37,6 +51,8 @@ JOB = np.dtype(
         ("was", np.float64),  # rate before this update, if the job is among those changed
         ("is_changed", np.int32),
         ("held_by", np.int32),  # link that holds the job at its rate; NONE if nothing but `most` does
+        ("next_held", np.int32),  # next job that the same link holds
+        ("last_held", np.int32),  # the one before
         ("first_of", np.int32),  # the job's first use
         ("", np.int32),
     ]
@@ -65,6 +81,6 @@ class Net(NamedTuple):
     resources: Any  # (resources,) of RESOURCE
     jobs: Any  # (jobs,) of JOB
     uses: Any  # (uses,) of USE
-    heap: Ints  # (resources,)
+    heap: Any  # (resources,) of QUEUE
     changed: Ints  # (jobs,)
     at: Ints  # (COUNTERS,)

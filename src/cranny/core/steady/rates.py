@@ -6,8 +6,20 @@ from types import ModuleType
 
 import numpy as np
 
-from cranny.core.steady.flows import Floats, Flows, Ints
-from cranny.core.steady.net import CHANGED, COUNTERS, FREE_USE, JOB, NONE, NOT_QUEUED, RESOURCE, USE, Net
+from cranny.core.flows import Floats, Flows, Ints
+from cranny.core.steady.net import (
+    CHANGED,
+    COUNTERS,
+    FREE_USE,
+    JOB,
+    NONE,
+    NOT_DRAWN,
+    NOT_QUEUED,
+    QUEUE,
+    RESOURCE,
+    USE,
+    Net,
+)
 from cranny.model.cluster import Cluster
 
 FIRST_JOBS, FIRST_USES = 64, 512  # room at first
@@ -44,12 +56,13 @@ class Rates:
             self._refill()
         return job
 
-    def add_all(self, jobs: Iterable[Flows], most_gbps: float = math.inf) -> list[int]:
-        """Let many jobs in at once, which is faster than one by one."""
+    def add_all(self, jobs: Iterable[Flows], most_gbps: float | Sequence[float] = math.inf) -> list[int]:
+        """Let many jobs in at once, which is faster than one by one; `most_gbps` is of all or of each."""
+        jobs = list(jobs)
         numbers = []
-        for flows in jobs:
+        for flows, most in zip(jobs, np.broadcast_to(most_gbps, len(jobs)).tolist(), strict=True):
             numbers.append(self._seat(flows))
-            self._kernel.put(self._net, numbers[-1], most_gbps, flows)
+            self._kernel.put(self._net, numbers[-1], most, flows)
         self._tidy()
         self.solve()
         return numbers
@@ -72,6 +85,11 @@ class Rates:
     def rate_gbps(self, job: int) -> float:
         """Return the rate of a job; infinite if it uses no link and nothing else limits it."""
         return float(self._net.jobs["rate"][job])
+
+    def rates_gbps(self, jobs: Ints) -> Floats:
+        """Return the rates of several jobs, (jobs,)."""
+        rates: Floats = self._net.jobs["rate"][jobs]
+        return rates
 
     def bottleneck(self, job: int) -> int | None:
         """Return the full link that holds a job at its rate; None if no link does."""
@@ -147,21 +165,21 @@ class Rates:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Put uses of the same resource side by side, where they are found without jumping about in memory."""
+        """Put uses by the same job side by side, where they are found without jumping about in memory."""
         net = self._net
         live = np.flatnonzero(net.uses["job"] != NONE)
-        order = live[np.lexsort((net.uses["job"][live], net.uses["resource"][live]))]
+        order = live[np.argsort(net.uses["job"][live], kind="stable")]
         now_at = np.full(len(net.uses) + 1, NONE)  # (uses + 1,) the last stands for NONE
         now_at[order] = np.arange(len(order))
         uses = net.uses[order]
-        new, resource = np.flatnonzero(np.diff(uses["resource"], prepend=NONE)), uses["resource"]
-        uses["next_of"] = now_at[uses["next_of"]]
-        uses["next_on"] = np.arange(1, len(order) + 1)
-        uses["next_on"][new - 1] = NONE
-        uses["last_on"] = np.arange(-1, len(order) - 1)
-        uses["last_on"][new] = NONE
-        net.resources["first_use"][resource[new]] = new
-        net.jobs["first_of"] = now_at[net.jobs["first_of"]]
+        for records, place in (
+            (uses, "next_of"),
+            (uses, "next_on"),
+            (uses, "last_on"),
+            (net.jobs, "first_of"),
+            (net.resources, "first_use"),
+        ):
+            records[place] = now_at[records[place]]
         net.uses[: len(order)] = uses
         free = net.uses[len(order) :]
         free["job"] = NONE
@@ -176,8 +194,10 @@ def _empty(links: int, gbps: Sequence[float]) -> Net:
     resources["gbps"] = gbps
     resources["level"] = np.where(resources["gbps"] > 0.0, np.inf, 0.0)
     resources["first_use"] = NONE
+    resources["first_held"] = NONE
     resources["queued_at"] = NOT_QUEUED
+    resources["edits"] = NOT_DRAWN
     at = np.zeros(COUNTERS, dtype=np.int64)
     at[FREE_USE] = NONE
-    heap = np.zeros(len(gbps), dtype=np.int64)
+    heap = np.zeros(len(gbps), QUEUE)
     return Net(links, resources, np.zeros(0, JOB), np.zeros(0, USE), heap, np.zeros(0, dtype=np.int64), at)

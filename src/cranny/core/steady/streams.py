@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.steady.flows import Flows, fixed, parameter_server
+from cranny.core.flows import Flows, fixed, parameter_server
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, footprint
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job

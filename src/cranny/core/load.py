@@ -1,0 +1,192 @@
+"""The network at a moment: what links and switches carry, and which links hold which jobs back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cranny.core.books import Running
+from cranny.core.flows import Floats, Flows, Ints
+from cranny.core.steady.rates import Rates
+from cranny.core.steady.streams import stream
+from cranny.model.cluster import Cluster
+
+FULL = 1.0 - 1e-9  # share of its capacity from which a link counts as full, whatever the rounding
+HELD_BACK = 1.0 - 1e-9  # share of the rate alone below which others hold a job back
+
+
+class Talker(NamedTuple):
+    """A running job that uses links: its flows, and the rate it would have alone."""
+
+    job_id: str
+    flows: Flows
+    alone_gbps: float
+
+
+class JobRate(NamedTuple):
+    """What a job streams."""
+
+    job_id: str
+    rate_gbps: float
+    alone_gbps: float
+    bottleneck: int | None  # full link that holds it at its rate; None if its own limit does
+    links: tuple[int, ...]  # that it uses
+
+    @property
+    def lost_gbps(self) -> float:
+        """What other jobs take from its rate; 0 for a job that no link holds."""
+        return max(0.0, self.alone_gbps - self.rate_gbps) if self.bottleneck is not None else 0.0
+
+    @property
+    def held_back(self) -> bool:
+        """Whether other jobs make it slower than it would be alone."""
+        return self.rate_gbps < HELD_BACK * self.alone_gbps
+
+
+class Bottleneck(NamedTuple):
+    """A full link, the jobs that it holds at their rates, and all jobs on it; slowest first."""
+
+    link: int
+    held: tuple[JobRate, ...]
+    jobs: tuple[JobRate, ...]
+
+    @property
+    def lost_gbps(self) -> float:
+        """How much faster the jobs that it holds would be alone, added up."""
+        return sum(job.lost_gbps for job in self.held)
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """The steady state of some running jobs: rates, links, and switches with their PAT."""
+
+    cluster: Cluster
+    jobs: tuple[JobRate, ...]  # those that use links
+    link_gbps: Floats  # (links,) carried
+    link_flows: Floats  # (links,)
+    link_jobs: Ints  # (links,)
+    pat_gbps: Floats  # (racks,) what each rack's switch can aggregate; 0 if it cannot
+    pat_used_gbps: Floats  # (racks,)
+    switch_jobs: Ints  # (racks,) jobs that aggregate there, or would with more memory
+
+    @classmethod
+    def of(cls, cluster: Cluster, talkers: Iterable[Talker]) -> "Load":
+        """Work out what these jobs do to the network of a cluster."""
+        talkers = tuple(talkers)
+        rates = Rates.of(cluster)
+        numbers = rates.add_all([each.flows for each in talkers], [each.alone_gbps for each in talkers])
+        count = len(cluster.uplink_gbps)
+        used = [np.unique(each.flows.resource[each.flows.resource < count]) for each in talkers]
+        jobs = tuple(
+            JobRate(
+                each.job_id,
+                rates.rate_gbps(number),
+                each.alone_gbps,
+                rates.bottleneck(number),
+                tuple(links.tolist()),
+            )
+            for each, number, links in zip(talkers, numbers, used, strict=True)
+        )
+        pat_gbps = np.array([cluster.pat_gbps[rack] or 0.0 for rack in cluster.rack_nodes], dtype=np.float64)
+        capacity = np.array(cluster.uplink_gbps)
+        return cls(
+            cluster,
+            jobs,
+            link_gbps=np.subtract(capacity, rates.left_gbps(), out=np.zeros(count), where=np.isfinite(capacity)),
+            link_flows=rates.link_flows(),
+            link_jobs=np.bincount(np.concatenate([*used, np.empty(0, np.int64)]), minlength=count),
+            pat_gbps=pat_gbps,
+            pat_used_gbps=pat_gbps - rates.left_pat_gbps(),
+            switch_jobs=rates.switch_jobs().round().astype(np.int64),
+        )
+
+    @cached_property
+    def share(self) -> Floats:
+        """How full each link is, (links,), from 0 to 1."""
+        share: Floats = self.link_gbps / np.array(self.cluster.uplink_gbps)
+        return share.clip(0.0, 1.0)
+
+    @cached_property
+    def pat_share(self) -> Floats:
+        """How much of each rack's PAT is used, (racks,), from 0 to 1; 0 without one."""
+        return np.divide(
+            self.pat_used_gbps, self.pat_gbps, out=np.zeros_like(self.pat_gbps), where=self.pat_gbps > 0
+        )
+
+    @cached_property
+    def full(self) -> Ints:
+        """The links that are full."""
+        return np.flatnonzero(self.share >= FULL)
+
+    @cached_property
+    def bottlenecks(self) -> tuple[Bottleneck, ...]:
+        """Links that hold jobs at their rates, those first that cost their jobs most Gbps."""
+        held: dict[int, list[JobRate]] = {}
+        on: dict[int, list[JobRate]] = {}
+        for job in sorted(self.jobs, key=lambda job: (job.rate_gbps, job.job_id)):
+            if job.bottleneck is not None:
+                held.setdefault(job.bottleneck, []).append(job)
+            for link in job.links:
+                on.setdefault(link, []).append(job)
+        found = [Bottleneck(link, tuple(jobs), tuple(on[link])) for link, jobs in held.items()]
+        return tuple(sorted(found, key=lambda each: (-round(each.lost_gbps, 6), -len(each.held), each.link)))
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        cluster = self.cluster
+        racks = cluster.rack_names
+        in_rack = dict(enumerate(cluster.rack_of)) | {node: rack for rack, node in enumerate(cluster.rack_nodes)}
+        return {
+            "links": [
+                {
+                    "link": cluster.link_name(link),
+                    "rack": racks[in_rack[link]] if link in in_rack else None,
+                    "capacity_gbps": cluster.uplink_gbps[link],
+                    "carried_gbps": float(self.link_gbps[link]),
+                    "share": float(self.share[link]),
+                    "flows": float(self.link_flows[link]),
+                    "jobs": int(self.link_jobs[link]),
+                }
+                for link in range(len(cluster.uplink_gbps))
+                if link != cluster.root
+            ],
+            "switches": [
+                {
+                    "rack": name,
+                    "pat_gbps": float(self.pat_gbps[rack]),
+                    "used_gbps": float(self.pat_used_gbps[rack]),
+                    "jobs": int(self.switch_jobs[rack]),
+                }
+                for rack, name in enumerate(racks)
+            ],
+            "jobs": [
+                {
+                    "job": job.job_id,
+                    "rate_gbps": job.rate_gbps,
+                    "alone_gbps": job.alone_gbps,
+                    "bottleneck": None if job.bottleneck is None else cluster.link_name(job.bottleneck),
+                }
+                for job in self.jobs
+            ],
+            "bottlenecks": [
+                {
+                    "link": cluster.link_name(each.link),
+                    "lost_gbps": each.lost_gbps,
+                    "held": [job.job_id for job in each.held],
+                    "jobs": [job.job_id for job in each.jobs],
+                }
+                for each in self.bottlenecks
+            ],
+        }
+
+
+def talkers(cluster: Cluster, running: Iterable[Running]) -> list[Talker]:
+    """Return what running jobs stream, those that use links."""
+    found = []
+    for each in running:
+        if each.communication.link_gbps:
+            flows, gigabits = stream(cluster, each.job, each.placement)
+            found.append(Talker(each.job.id, flows, gigabits / each.communication.comm_s))
+    return found

@@ -1,0 +1,86 @@
+"""Machines in order of preference: the walk that policies share which differ only in what they prefer.
+
+If machines exist that hold the whole job, the preference chooses among those. Otherwise machines are taken in
+order of preference, all free GPUs of each, until the job is placed. Ranks that share a machine are consecutive,
+and the first machine has rank 0, and with it the parameter server if the job has one.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.core.machine_set import members
+from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Candidates(NamedTuple):
+    """The machines among which a preference chooses, lowest first; none if the job must wait."""
+
+    machines: Ints  # (candidates,)
+    free: Ints  # (candidates,) GPUs
+    whole: bool  # whether each of them holds the whole job; otherwise none does
+
+
+class Capacities(NamedTuple):
+    """What each machine and what is above it could give if nothing ran, (machines,) each."""
+
+    gpus: Ints
+    link_gbps: Floats  # of its uplink
+    switch: Ints  # the node above
+    pat_gbps: Floats  # of that switch; 0 if it does not aggregate
+
+
+@lru_cache(maxsize=16)
+def capacities(cluster: Cluster) -> Capacities:
+    """Return what the machines of a cluster have, as arrays."""
+    machines = len(cluster.machines)
+    switch = np.array(cluster.parent[:machines])
+    return Capacities(
+        np.array([machine.gpus for machine in cluster.machines]),
+        np.array(cluster.uplink_gbps[:machines]),
+        switch,
+        np.array([gbps or 0.0 for gbps in cluster.pat_gbps])[switch],
+    )
+
+
+def candidates(job: Job, view: Snapshot) -> Candidates:
+    """Find the machines that hold the whole job or, if there are none, all with a GPU for it."""
+    free = view.free
+    machines = np.arange(len(free))
+    if job.gpu_type is not None:
+        machines = np.array(list(members(view.cluster.machines_with.get(job.gpu_type, 0))), dtype=np.int64)
+        free = free[machines]
+    least = job.gpus
+    whole = bool(free.max(initial=0) >= least)
+    if not whole:
+        least = 1 if free.sum() >= job.gpus else job.gpus
+    chosen = np.flatnonzero(free >= least)
+    return Candidates(machines[chosen], free[chosen], whole)
+
+
+def ordered(found: Candidates, *keys: npt.ArrayLike) -> list[tuple[int, int]]:
+    """Sort machines by keys, (candidates,) each, the weightiest first, least values first; equals by number.
+
+    Returns each machine with its free GPUs.
+    """
+    order = np.lexsort([np.asarray(key) for key in reversed(keys)])
+    return list(zip(found.machines[order].tolist(), found.free[order].tolist(), strict=True))
+
+
+def fill(job: Job, view: Snapshot, order: Sequence[tuple[int, int]], note: str) -> Placement | None:
+    """Give ranks all GPUs of one machine after the other; None if these machines do not hold the job."""
+    ranks: list[int] = []
+    for machine, gpus in order:
+        ranks += [machine] * min(gpus, job.gpus - len(ranks))
+        if len(ranks) == job.gpus:
+            return view.placement(job, tuple(ranks), note=note)
+    return None

@@ -1,0 +1,28 @@
+"""Flow balance: the machines with the fewest flows first; what NetPack's paper measures as FB.
+
+B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024,
+Sec. 6.1. The walk over the machines is that of `core.preference`, the same for all of NetPack's rivals.
+
+The flows of a machine are the running jobs that use its uplink: a job's workers on one machine send one flow, and
+what its parameter server gets counts as one as well, as it does where switches aggregate.
+"""
+
+from cranny.core.preference import candidates, fill, ordered
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+class FlowBalance:
+    """Prefer machines with fewer flows, so that every uplink has about as many."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Take the machines with the fewest flows first."""
+        found = candidates(job, view)
+        flows = [view.link_users(machine) for machine in found.machines.tolist()]  # link i is machine i's uplink
+        return fill(job, view, ordered(found, flows), "preferred: fewest flows on the uplink")
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Flow balance waits only when GPUs are short."""
+        return lacks_gpus(job, view) or "nothing holds it up"

@@ -1,0 +1,30 @@
+"""GPU balance: the machines with the most free GPUs first; what NetPack's paper measures as GB.
+
+B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024,
+Sec. 6.1. The walk over the machines is that of `core.preference`, the same for all of NetPack's rivals.
+"""
+
+from cranny.core.preference import candidates, fill, ordered
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+class GpuBalance:
+    """Prefer machines with more free GPUs, so that every machine has about as many."""
+
+    fragments_before_idle = False
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Take the machines with the most free GPUs first."""
+        found = candidates(job, view)
+        return fill(job, view, ordered(found, -found.free), "preferred: most free GPUs")
+
+    def first_choices(self, gpus: int, size: int) -> range:
+        """Look for the emptiest machine."""
+        return range(size, gpus - 1, -1)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """GPU balance waits only when GPUs are short."""
+        return lacks_gpus(job, view) or "nothing holds it up"

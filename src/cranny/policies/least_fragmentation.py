@@ -1,0 +1,31 @@
+"""Least fragmentation: use up the machines that are in use; what NetPack's paper measures as LF.
+
+B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024,
+Sec. 6.1. The walk over the machines is that of `core.preference`, the same for all of NetPack's rivals.
+"""
+
+from cranny.core.preference import candidates, fill, ordered
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+
+
+class LeastFragmentation:
+    """Prefer non-idle machines, those with the fewest free GPUs first; idle ones come last."""
+
+    fragments_before_idle = False
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Take the smallest fragments first."""
+        found = candidates(job, view)
+        idle = [view.is_idle(machine) for machine in found.machines.tolist()]
+        return fill(job, view, ordered(found, idle, found.free), "preferred: in use, fewest free GPUs")
+
+    def first_choices(self, gpus: int, size: int) -> range:
+        """Look for the tightest machine."""
+        return range(gpus, size + 1)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Least fragmentation waits only when GPUs are short."""
+        return lacks_gpus(job, view) or "nothing holds it up"

@@ -1,0 +1,182 @@
+"""NetPack: place jobs by what the steady state of the network leaves, with in-network aggregation.
+
+B. Zhao, W. Xu, S. Liu, Y. Tian, Q. Wang, W. Wu, "Training Job Placement in Clusters with Statistical In-Network
+Aggregation", ASPLOS 2024, Sec. 5.2 and Algorithm 2. The steady state of Sec. 4 is `core.steady`.
+
+Symbols of the paper and their names here:
+    Jobs, JobsToPlace    `view.waiting`; what `Batches.choose` returns (step 1, `core.batch`)
+    server.GPUs          `free`: a plan takes all free GPUs of a server or none
+    server.bw, C         `left_gbps`, `link_gbps`: of a server's uplink
+    server.flows         `flows`: that its uplink carries
+    V[s, f, g]           `kernel._table`: what servers with f flows at most and g GPUs together are worth
+    FC_r, C(rack)        `rack_flows`, `rack_gbps`: of a rack's uplink
+    AE                   `_efficiency`: aggregation efficiency, the rate times the flows that switches merge
+
+Departure: line 4 of Alg. 2 must be >=, or a job that fits a server exactly would be spread. The paper does not say
+which of several servers takes a whole job: the one with the fewest free GPUs, which keeps large holes for large
+jobs.
+
+Departure: Eq. 1 subtracts C / f_max as a penalty for hot spots, which is smallest where most flows are, and so
+draws jobs to hot spots. It is the share of its most crowded link that the job would get: we add it. For
+oversubscribed networks the paper takes the largest of such shares of links and racks; we take the smallest, the
+bottleneck. With `printed` the sign is as printed; docs/netpack.md has what becomes of the jobs.
+
+Departure: plans within single racks are candidates too, and come first among equals. The paper's penalty is to
+keep jobs within racks, but its table, blind to racks, need not contain any such plan.
+
+Departure: a plan with a server that it could do without is no plan, so that giving back surplus GPUs leaves every
+server a worker. Among equally good places the parameter server is put beside a worker.
+
+Departure: a period is a decision, and by default there is one at every event; `period_s` of a simulation batches.
+
+`NetPackLean` is ours: in V the paper adds up what is left of the links of all servers of a plan, which favours
+plans with many servers. A job streams at its smallest share, however many links it has. Lean counts what is left
+once, as that share, and each server only with what the job takes there from others.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cranny.core.batch import Batches
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan, Start
+from cranny.policies.netpack.evidence import Reasons, Seen
+
+if TYPE_CHECKING:
+    from cranny.policies.netpack.outlook import Ints, Outlook
+
+
+class NetPack:
+    """Place batches of jobs where the network gives most and loses least."""
+
+    order = "knapsack"  # of step 1
+    lean = False
+
+    def __init__(self, *, printed: bool = False) -> None:
+        self.printed = printed
+        self._batches = Batches()
+        self._outlook: Outlook | None = None
+
+    def key(self, waiting: Waiting) -> float:
+        """Let jobs queue as they come; `plan` chooses among them."""
+        return waiting.job.submit_s
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Algorithm 2: choose a batch, place its jobs one by one, and give aggregation to those that gain most."""
+        batch = self._batches.choose(view) if view.waiting else []  # step 1
+        return Plan(view.version, tuple(self._place_all(batch, view)) if batch else ())
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place one job: a batch of its own."""
+        placed = self._place_all([Waiting(job)], view)
+        return placed[0].placement if placed else None
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say that GPUs are short, or that others go first."""
+        return lacks_gpus(job, view) or "jobs that are worth more together go first"
+
+    def _place_all(self, batch: list[Waiting], view: Snapshot) -> list[Start]:
+        """Lines 3 to 10."""
+        from cranny.policies.netpack.outlook import Outlook  # compiles, so it is imported only where it is used
+
+        if self._outlook is None or self._outlook.cluster is not view.cluster:
+            self._outlook = Outlook(view.cluster)
+        outlook = self._outlook
+        free = outlook.follow(view)
+        memory_gbps = outlook.estimate.rates.left_pat_gbps().tolist()  # what jobs that run leave
+        placed: list[Start] = []
+        for waiting in batch:
+            placement = self._place(waiting.job, free, outlook)
+            if placement is None:
+                continue
+            placed.append(Start(waiting.job, placement, waiting.attained_gpu_s))
+            outlook.estimate.add(waiting.job, placement)
+            for machine, gpus in placement.counts.items():
+                free[machine] -= gpus
+        return _aggregate(placed, outlook, memory_gbps)
+
+    def _place(self, job: Job, free: "Ints", outlook: "Outlook") -> Placement | None:
+        """Lines 4 to 9: on one machine if one is large enough, else where workers and server are worth most."""
+        from cranny.policies.netpack import kernel
+
+        free = outlook.free_for(job, free)
+        tightest = int(kernel.tightest(free, job.gpus))
+        if tightest != kernel.NONE:
+            return Placement.made((tightest,) * job.gpus, (), None, Reasons(job, outlook.cluster))
+        if free.sum() < job.gpus:
+            return None
+        servers = outlook.servers(free)
+        rules = kernel.Rules(self.lean, self.printed, job.collective == "ina")
+        found = kernel.best(servers, outlook.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
+        left_gbps, flows = servers.left_gbps, servers.flows
+        seen = [
+            Seen(
+                machine,
+                float(left_gbps[machine]),
+                float(flows[machine]),
+                kernel.worth(servers, self.lean, machine, 1.0),
+            )
+            for machine in found.machines.tolist()
+        ]
+        held = _without_surplus(job.gpus, {each.machine: int(free[each.machine]) for each in seen}, seen)
+        machines = tuple([machine for machine, gpus in held.items() for _ in range(gpus)])
+        why = Reasons(job, outlook.cluster, tuple(seen), found.server_worth, found.share_gbps)
+        server = None if found.server == kernel.NONE else int(found.server)
+        return Placement.made(machines, (), None, why, server)
+
+
+class NetPackLean(NetPack):
+    """NetPack that counts what is left of links once, and not for each server of a plan."""
+
+    lean = True
+
+
+def _without_surplus(gpus: int, held: dict[int, int], seen: list[Seen]) -> dict[int, int]:
+    """Give back the GPUs that a plan has too many, on its least loaded server; some are left there."""
+    least_loaded = min(seen, key=lambda each: (each.flows, -each.left_gbps, each.machine))
+    held[least_loaded.machine] -= sum(held.values()) - gpus
+    return held
+
+
+def _aggregate(placed: list[Start], outlook: "Outlook", memory_gbps: list[float]) -> list[Start]:
+    """Step 4: give the memory of switches to the jobs with the highest efficiency, until it is used up."""
+    efficiency = {
+        start.job.id: _efficiency(start, outlook) for start in placed if start.placement.server is not None
+    }
+    decided: dict[str, Placement] = {}
+    for start in sorted(placed, key=lambda start: -efficiency.get(start.job.id, 0.0)):
+        job, placement = start.job, start.placement
+        if job.id not in efficiency:
+            continue
+        rate_gbps = outlook.estimate.rate_gbps(job.id) or 0.0
+        switches = _merged_flows(placement, outlook)
+        full = [rack for rack in switches if memory_gbps[rack] <= 0.0]
+        why = placement.evidence
+        if isinstance(why, Reasons):
+            name = outlook.cluster.rack_names[full[0]] if full else ""
+            why = why._replace(efficiency=efficiency[job.id], full_switch=name)
+        decided[job.id] = Placement(placement.machines, (), None, why, placement.server, aggregate=not full)
+        if full:
+            outlook.estimate.add(job, decided[job.id])
+        else:
+            for rack in switches:
+                memory_gbps[rack] -= rate_gbps
+    return [start._replace(placement=decided.get(start.job.id, start.placement)) for start in placed]
+
+
+def _efficiency(start: Start, outlook: "Outlook") -> float:
+    """Return AE: the job's rate times the flows that come in at its switches."""
+    rate_gbps = outlook.estimate.rate_gbps(start.job.id) or 0.0
+    return rate_gbps * sum(_merged_flows(start.placement, outlook).values())
+
+
+def _merged_flows(placement: Placement, outlook: "Outlook") -> Counter[int]:
+    """Count the flows that come in at each rack's switch: from workers, and at the server's from other racks."""
+    rack_of, server = outlook.cluster.rack_of, placement.server
+    flows: Counter[int] = Counter(rack_of[machine] for machine in placement.counts if machine != server)
+    if server is not None and flows:
+        flows[rack_of[server]] += len(flows) - (rack_of[server] in flows)
+    return flows

@@ -1,0 +1,52 @@
+"""What NetPack sees of a cluster: what the steady state leaves of servers and racks, in arrays."""
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.core.snapshot import Snapshot
+from cranny.core.steady.estimate import Estimate
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.policies.netpack.kernel import Servers
+
+Ints = npt.NDArray[np.int64]
+
+
+class Outlook:
+    """A cluster, and the steady state of the jobs on it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        machines = len(cluster.machines)
+        uplinks = list(dict.fromkeys(cluster.parent[:machines]))
+        self.cluster = cluster
+        self.estimate = Estimate(cluster)
+        self._link_gbps = np.array(cluster.uplink_gbps[:machines])
+        self._rack = np.array(cluster.rack_of)
+        self._uplinks = np.array(uplinks)
+        self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in uplinks])
+        self._types = np.array([machine.gpu_type for machine in cluster.machines])
+        # Machines among which plans are looked for, (spans, 2): those of each rack, and all.
+        self.spans = np.array([*cluster.rack_spans, (0, machines)])
+
+    def follow(self, view: Snapshot) -> Ints:
+        """Take in what runs now (line 7 of Algorithm 2); return the free GPUs, to be counted down."""
+        self.estimate.follow(view)
+        return view.free.copy()
+
+    def free_for(self, job: Job, free: Ints) -> Ints:
+        """Return the free GPUs that a job may have."""
+        return free if job.gpu_type is None else np.where(self._types == job.gpu_type, free, 0)
+
+    def servers(self, free: Ints) -> Servers:
+        """Return what is left of every server, and of every rack's uplink."""
+        rates, machines = self.estimate.rates, len(free)
+        left_gbps, flows = rates.left_gbps(), rates.link_flows()
+        return Servers(
+            free,
+            self._link_gbps,
+            left_gbps[:machines],
+            flows[:machines],
+            self._rack,
+            self._rack_gbps,
+            flows[self._uplinks],
+        )

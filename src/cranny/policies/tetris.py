@@ -1,0 +1,50 @@
+"""Tetris's placement: the machines whose free resources align best with what the job demands.
+
+R. Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014, Sec. 3.2, as a baseline of
+NetPack (B. Zhao et al., ASPLOS 2024, Sec. 2.3 and 6.1).
+
+Symbols:
+
+    alignment score    free GPUs x demanded GPUs + weight x free bandwidth x demanded bandwidth, each as a share of
+                       what the machine or its uplink has
+
+A job that fits one machine demands no bandwidth. A larger one demands of an uplink the share of its time that it
+would stream its gradient if it had the uplink to itself, and of a machine at most all GPUs.
+
+Departure: Tetris packs tasks of many kinds of resources, and weighs packing against the shortest remaining time.
+Here GPUs and uplinks are all there is, and the queue order decides which job is next.
+"""
+
+import numpy as np
+
+from cranny.core.preference import candidates, capacities, fill, ordered
+from cranny.core.protocol import lacks_gpus
+from cranny.core.snapshot import Snapshot
+from cranny.core.traffic import BITS_PER_BYTE, GIGA
+from cranny.model.job import Job
+from cranny.model.number import not_negative
+from cranny.model.placement import Placement
+
+
+class Tetris:
+    """Prefer machines with the highest alignment score."""
+
+    def __init__(self, link_weight: float = 1.0) -> None:
+        self.link_weight = not_negative(link_weight, "tetris: link_weight")
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Take the best aligned machines first."""
+        found = candidates(job, view)
+        has = capacities(view.cluster)
+        size = has.gpus[found.machines]
+        score = found.free / size * np.minimum(job.gpus / size, 1.0)
+        if not found.whole:
+            link_gbps = has.link_gbps[found.machines]
+            free = np.maximum(1.0 - view.uplink_use_gbps[found.machines] / link_gbps, 0.0)
+            stream_s = job.profile.grad_bytes * BITS_PER_BYTE / GIGA / link_gbps
+            score += self.link_weight * free * stream_s / (stream_s + job.profile.iteration_s)
+        return fill(job, view, ordered(found, -score), "preferred: highest alignment score")
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Tetris waits only when GPUs are short."""
+        return lacks_gpus(job, view) or "nothing holds it up"

@@ -1,0 +1,173 @@
+"""NetPack: its search against the paper's table by the book, and what its four steps must do."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.reference import netpack as book
+
+import cranny
+from cranny.core.check import check
+from cranny.core.snapshot import Waiting
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Start
+from cranny.model.profile import ModelProfile
+from cranny.policies.netpack import NetPack, NetPackLean
+from cranny.policies.netpack.kernel import NONE, Rules, Servers, best, tightest
+
+UNIT = ModelProfile("unit", grad_bytes=1e9, iteration_ms=80.0)
+
+
+def job(name: str, gpus: int, collective: str = "ina") -> Job:
+    return Job(name, gpus, UNIT, collective)
+
+
+@st.composite
+def servers(draw: st.DrawFn) -> tuple[Servers, list[tuple[int, int]]]:
+    """Servers in racks, no two of which are worth the same, and the spans to look at."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    count = sum(sizes)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    free = rng.integers(0, 5, count)
+    # Nobody is free where no flow is: then no two machines are alike.
+    flows = rng.integers(1, 4, count).astype(float)
+    left = rng.uniform(0.0, 99.0, count)
+    rack = np.repeat(np.arange(len(sizes)), sizes)
+    rack_gbps = rng.choice([50.0, 100.0, 400.0], len(sizes))
+    rack_flows = rng.integers(0, 6, len(sizes)).astype(float)
+    ends = np.cumsum(sizes).tolist()
+    spans = [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    built = Servers(free, np.full(count, 100.0), left, flows, rack, rack_gbps, rack_flows)
+    return built, [*spans, (0, count)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(servers(), st.integers(2, 12), st.booleans(), st.booleans(), st.booleans())
+def test_finds_what_the_table_over_all_servers_finds(
+    drawn: tuple[Servers, list[tuple[int, int]]],
+    gpus: int,
+    lean: bool,  # noqa: FBT001
+    printed: bool,  # noqa: FBT001
+    has_server: bool,  # noqa: FBT001
+) -> None:
+    built, spans = drawn
+    rules = Rules(lean, printed, has_server)
+    if built.free.sum() < gpus:
+        return
+    found = best(built, np.array(spans), gpus, int(built.free.max()), rules)
+    known = book.best(built, spans, gpus, int(built.free.max()), rules)
+    assert found.worth == pytest.approx(known.worth, rel=1e-12)
+    assert found.machines.tolist() == list(known.machines)
+    assert built.free[found.machines].sum() >= gpus
+    assert (found.server == NONE) == (known.server is None)
+
+
+def test_a_job_that_fits_one_machine_exactly_goes_there() -> None:
+    assert tightest(np.array([4, 2, 3]), 2) == 1
+    assert tightest(np.array([4, 1, 3]), 2) == 2
+    assert tightest(np.array([1, 1]), 2) == NONE
+
+
+@pytest.mark.parametrize("policy", [NetPack, NetPackLean])
+def test_a_server_of_its_own_is_chosen_only_if_it_is_better(policy: type[NetPack]) -> None:
+    state = ClusterState(Cluster.single_rack(4, 4))
+    placement = policy().place(job("a", 8), state.snapshot())
+    assert placement is not None
+    assert placement.server in placement.machines
+
+
+def test_machines_whose_links_are_taken_are_avoided() -> None:
+    state = ClusterState(Cluster.single_rack(4, 4))
+    state.place(job("a", 2), Placement((0, 1)))  # streams all the time over two links
+    placement = NetPack().place(job("b", 8), state.snapshot())
+    assert placement is not None
+    assert set(placement.counts) == {2, 3}
+    assert not {0, 1} & {placement.server}
+
+
+def test_a_job_stays_within_a_rack_if_racks_are_oversubscribed() -> None:
+    state = ClusterState(Cluster.fat_tree(2, 4, 2, oversubscription=4.0, pat_gbps=1000.0))
+    for machine in (0, 1, 4):  # the emptiest machines are 2, 3 and 5, 6, 7
+        state.place(job(f"b{machine}", 1), Placement((machine,)))
+    for policy in (NetPack(), NetPackLean()):
+        placement = policy.place(job("a", 6), state.snapshot())
+        assert placement is not None
+        assert min(placement.machines) >= 4 or max(placement.machines) < 4
+
+
+def test_jobs_of_a_batch_do_not_take_the_same_gpus() -> None:
+    state = ClusterState(Cluster.fat_tree(2, 2, 4, pat_gbps=100.0))
+    policy = NetPack()
+    waiting = [Waiting(job(f"j{number}", gpus)) for number, gpus in enumerate([3, 3, 3, 3, 4])]
+    plan = policy.plan(state.snapshot(1.0, waiting))
+    state.commit(plan)
+    check(state)
+    assert state.held_gpus == 16  # all but one of the jobs of 3 GPUs: worth as much as any four
+
+
+def test_surplus_gpus_are_given_back_and_every_rank_is_placed_once() -> None:
+    state = ClusterState(Cluster.single_rack(3, 4))
+    placement = NetPack().place(job("a", 10), state.snapshot())
+    assert placement is not None
+    assert len(placement.machines) == 10
+    assert sorted(placement.counts.values()) == [2, 4, 4]
+
+
+def test_switch_memory_goes_to_jobs_that_merge_more_flows() -> None:
+    rack = Switch("rack", tuple(Machine(f"m{i}", 1) for i in range(8)), (100.0,) * 8, pat_gbps=10.0)
+    state = ClusterState(Cluster.of(Switch("core", (rack,), (1000.0,))))
+    waiting = [Waiting(job("small", 2)), Waiting(job("large", 5))]
+    starts = [
+        action for action in NetPack().plan(state.snapshot(0.0, waiting)).actions if isinstance(action, Start)
+    ]
+    on = {start.job.id: start.placement.aggregate for start in starts}
+    assert on == {"small": False, "large": True}
+    facts = next(start.placement.facts for start in starts if start.job.id == "small")
+    assert facts["switch_without_memory"] == "rack"
+    text = next(start.placement.explain() for start in starts if start.job.id == "small")
+    assert "in-network aggregation is off: the switch of rack has no memory left for it" in text
+
+
+def test_an_explanation_tells_values_server_and_aggregation() -> None:
+    state = ClusterState(Cluster.fat_tree(2, 2, 2, pat_gbps=1000.0))
+    placement = NetPack().place(job("a", 3), state.snapshot())
+    assert placement is not None
+    text = placement.explain()
+    assert "rack0-machine0: 100.0 Gbps left, 0 flows, worth 100.0" in text
+    assert "share of its most crowded link: 100.0 Gbps" in text
+    assert "parameter server on rack0-machine0, beside a worker" in text
+    assert "in-network aggregation is on" in text
+    assert placement.facts["beside_a_worker"] is True
+    alone = NetPack().place(job("b", 1), state.snapshot())
+    assert alone is not None
+    assert "fits one machine" in alone.explain()
+
+
+def test_other_collectives_get_no_server() -> None:
+    state = ClusterState(Cluster.fat_tree(2, 2, 2))
+    placement = NetPackLean().place(job("a", 3, "ring"), state.snapshot())
+    assert placement is not None
+    assert placement.server is None
+    state.place(job("a", 3, "ring"), placement)
+    check(state)
+
+
+def test_a_job_waits_only_for_gpus_or_for_jobs_worth_more() -> None:
+    state = ClusterState(Cluster.single_rack(1, 2))
+    policy = NetPack()
+    assert policy.place(job("a", 3), state.snapshot()) is None
+    assert policy.why_wait(job("a", 3), state.snapshot()) == "needs 3 GPUs, 2 free"
+    assert "worth more" in policy.why_wait(job("a", 2), state.snapshot())
+
+
+@pytest.mark.parametrize("order", [None, "fifo", "backfill"])
+@pytest.mark.parametrize("name", ["netpack", "netpack-lean"])
+def test_a_trace_runs_to_its_end_in_any_order_and_comes_out_the_same_again(name: str, order: str | None) -> None:
+    cluster = Cluster.fat_tree(4, 4, 4, oversubscription=2.0, pat_gbps=200.0)
+    trace = cranny.generate_trace("philly", jobs=150, seed=3, load=2.0, gpus=cluster.gpus)
+    runs = [cranny.simulate(cluster, trace, name, "steady", order=order, collective="ina").jobs for _ in range(2)]
+    assert runs[0].equals(runs[1])
+    assert set(runs[0]["status"]) <= {"done", "left out"}

@@ -1,0 +1,78 @@
+"""Steps 2 and 3 of NetPack's Algorithm 2 by the book: the table over all servers, then all places for the PS."""
+
+from typing import NamedTuple
+
+from cranny.policies.netpack.kernel import Rules, Servers
+
+
+class Best(NamedTuple):
+    """The best plan: its worth, the workers' machines and that of the parameter server."""
+
+    worth: float
+    machines: tuple[int, ...]
+    server: int | None
+
+
+def worth(servers: Servers, machine: int, extra: float, *, lean: bool) -> float:
+    """Line 16: what is left, less what those lose that are there."""
+    left, link = float(servers.left_gbps[machine]), float(servers.link_gbps[machine])
+    loss = (link - left) / (float(servers.flows[machine]) + extra)
+    return -loss if lean else left - loss
+
+
+def worker_placement(
+    servers: Servers, machines: range, gpus: int, most_free: int, *, lean: bool
+) -> dict[tuple[int, int], tuple[float, tuple[int, ...]]]:
+    """Lines 12 to 25: for each (f, g) the best value, and the servers that give it.
+
+    What cannot be reached is left out, where the paper begins with zeros.
+    """
+    table: dict[tuple[int, int], tuple[float, tuple[int, ...]]] = {(0, 0): (0.0, ())}
+    for machine in machines:
+        w = int(servers.free[machine])
+        if not w:
+            continue
+        new = dict(table)
+        for (i, j), (value, chosen) in table.items():
+            f, g = max(i, int(servers.flows[machine])), j + w
+            if g > gpus + most_free:
+                continue
+            candidate = value + worth(servers, machine, 1.0, lean=lean)
+            if (f, g) not in new or candidate > new[f, g][0]:
+                new[f, g] = (candidate, (*chosen, machine))
+        table = new
+    return table
+
+
+def share(servers: Servers, machines: tuple[int, ...], server: int | None) -> float:
+    """Our reading of the penalty: what the job gets of its most crowded link, those of racks included."""
+    ends = {*machines} if server is None else {*machines, server}
+    shares = [float(servers.link_gbps[machine]) / (float(servers.flows[machine]) + 1) for machine in ends]
+    racks = {int(servers.rack[machine]) for machine in machines}
+    homes = range(len(servers.rack_gbps)) if server is None else [int(servers.rack[server])]
+    for home in homes:
+        others = racks - {home}
+        shares += [float(servers.rack_gbps[rack]) / (float(servers.rack_flows[rack]) + 1) for rack in others]
+        if others:
+            shares.append(float(servers.rack_gbps[home]) / (float(servers.rack_flows[home]) + len(others)))
+    return min(shares)
+
+
+def best(servers: Servers, spans: list[tuple[int, int]], gpus: int, most_free: int, rules: Rules) -> Best:
+    """Step 3: exhaust plans and places for the parameter server (Eq. 1)."""
+    found = Best(float("-inf"), (), None)
+    sign = -1 if rules.printed else 1
+    for first, past in spans:
+        table = worker_placement(servers, range(first, past), gpus, most_free, lean=rules.lean)
+        for (_, g), (value, machines) in table.items():
+            if g < gpus or min(int(servers.free[machine]) for machine in machines) <= g - gpus:
+                continue  # too few GPUs, or a server too many
+            for server in range(first, past) if rules.has_server else [None]:
+                total = value + sign * share(servers, machines, server)
+                if server is not None:
+                    inside = server in machines
+                    if not (rules.lean and inside):
+                        total += worth(servers, server, 1.0 if inside else 2.0, lean=rules.lean)
+                if total > found.worth:
+                    found = Best(total, machines, server)
+    return found
