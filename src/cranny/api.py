@@ -199,8 +199,10 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
 
 
 def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
-    """Turn a placer and a queue order into a policy; leave a policy as it is."""
-    return Queued(chosen, order, slowdown) if isinstance(chosen, Placer) else chosen
+    """Turn a placer and a queue order into a policy; leave a policy as it is, unless it can have another order."""
+    if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == getattr(chosen, "order", None)):
+        return chosen
+    return Queued(chosen, order, slowdown)
 
 
 def compare(

@@ -91,6 +91,7 @@ def explain(
     *,
     order: str | None = None,
     collective: str | None = None,
+    period_s: float = 0.0,
     options: Mapping[str, Any] | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
     progress: Callable[[int], None] | None = None,
@@ -100,7 +101,7 @@ def explain(
     trace = with_types_of(cluster, trace)
     model = network_model(network)
     _, chosen, _ = choose(policy, order, options, seed, model.alone)
-    replay = Replay(cluster, _Watch(chosen, story), network=model.on(cluster))
+    replay = Replay(cluster, _Watch(chosen, story), network=model.on(cluster), period_s=period_s)
 
     def until_placed() -> Iterator[Job]:
         found = False

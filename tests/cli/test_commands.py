@@ -32,7 +32,18 @@ SMALL = ("--cluster", "1x2x4")
 
 
 def test_the_commands_of_the_design_are_there() -> None:
-    promised = {"demo", "simulate", "compare", "what-if", "place", "explain", "policies", "sweep", "bench"}
+    promised = {
+        "demo",
+        "simulate",
+        "compare",
+        "what-if",
+        "place",
+        "explain",
+        "policies",
+        "sweep",
+        "bench",
+        "network",
+    }
     assert {" ".join(path) for path in COMMANDS} >= promised | {"traces generate", "traces inspect"}
 
 
@@ -70,6 +81,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "what-if": [trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1],
         "place": ["--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--policy", "all"],
         "explain": [trace_file, "b", *SMALL],
+        "network": [trace_file, *SMALL, "--policy", "random"],
         "policies": [],
         "traces generate": ["philly", tmp_path / "made.parquet", "--jobs", 20],
         "traces presets": [],

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.core.check import check
+from cranny.core.flows import alone, parameter_server
 from cranny.core.state import ClusterState
-from cranny.core.steady.flows import alone, parameter_server
 from cranny.core.steady.rates import Rates
 from cranny.core.steady.streams import stream
 from cranny.core.traffic import SILENT, communication, traffic

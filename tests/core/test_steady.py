@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.steady import Tenant, by_programs, could_rise, fill, water_filling
 
-from cranny.core.steady.flows import fixed, parameter_server
+from cranny.core.flows import fixed, parameter_server
+from cranny.core.steady.net import NOT_DRAWN
 from cranny.core.steady.rates import Rates
 from cranny.core.steady.streams import collective
 from cranny.core.traffic import communication
@@ -157,6 +158,39 @@ def test_a_stream_of_jobs_gives_the_rates_from_scratch(seed: int, kind: str) -> 
         assert list(now.values()) == pytest.approx(expected, rel=NEAR)
     rates.solve()
     assert [rates.rate_gbps(number) for number in here] == pytest.approx(list(before.values()), rel=NEAR)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_stream_of_jobs_ends_at_the_rates_of_algorithm_1(seed: int) -> None:
+    # Long enough for lines to be edited thousands of times: what rounding leaves must not add up.
+    rng = np.random.default_rng(seed)
+    cluster = tree([4, 3, 5], [90.0, 40.0, None], up=60.0)
+    rates = Rates.of(cluster)
+    here: dict[int, Tenant] = {}
+    for _ in range(4_000):
+        if rng.random() < len(here) / 40:
+            gone = list(here)[int(rng.integers(len(here)))]
+            rates.remove(gone)
+            del here[gone]
+        else:
+            job = drawn_tenant(rng, cluster)
+            here[add(rates, cluster, job)] = job
+    told = water_filling(cluster, list(here.values()))
+    assert [rates.rate_gbps(number) for number in here] == pytest.approx(
+        [as_float(rate) for rate in told.rate], rel=NEAR
+    )
+
+
+def test_a_link_may_have_more_jobs_than_edits_before_it_is_drawn_again() -> None:
+    jobs = 3 * NOT_DRAWN
+    rates = Rates([100.0, 1.0])
+    numbers = [rates.add(fixed({0: 1.0})) for _ in range(jobs)]
+    slow = rates.add(fixed({0: 1.0, 1: 1000.0}))
+    assert rates.rate_gbps(slow) == pytest.approx(0.001, rel=NEAR)
+    assert rates.rate_gbps(numbers[0]) == pytest.approx((100.0 - 0.001) / jobs, rel=NEAR)
+    for number in numbers[1:]:
+        rates.remove(number)
+    assert rates.rate_gbps(numbers[0]) == pytest.approx(100.0 - 0.001, rel=NEAR)
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cranny.core.load import Load
+
 Free = NDArray[np.int64]
 Rule = Callable[[Free, int, int], list[int] | None]
 MODELS = ("vgg16", "resnet50", "bert-large", "gpt2-medium", "dlrm")
@@ -36,6 +38,10 @@ class FakeResult:
     timeline: pl.DataFrame
     runs: pl.DataFrame
     cluster: FakeCluster
+    load: Load | None = None
+
+    def load_at(self, at_s: float) -> Load | None:  # noqa: ARG002 - the same at all times
+        return self.load
 
 
 @dataclass

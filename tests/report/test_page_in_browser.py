@@ -8,6 +8,9 @@ from tests.report.synthetic import FakeResult
 from tests.report.test_page import EVIL, poisoned
 from tests.report.test_table import renamed
 
+from cranny.core.flows import parameter_server
+from cranny.core.load import Load, Talker
+from cranny.model.cluster import Cluster
 from cranny.report.page import write_report
 from cranny.report.sheet import Sheet, sheet_html
 
@@ -207,4 +210,34 @@ def test_a_log_stands_beside_the_policies(
     assert "as it was" in tip
     assert "7" in tip
     assert visit.page.locator("figure[data-chart=idle_gpus] .line").count() == 1
+    visit.leave()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (420, "dark")])
+@pytest.mark.parametrize(("racks", "machines"), [(2, 4), (625, 16)])
+def test_the_network_is_a_heat_map_that_answers(
+    browser: "Browser",
+    results: Sequence[FakeResult],
+    tmp_path: Path,
+    width: int,
+    scheme: str,
+    racks: int,
+    machines: int,
+) -> None:
+    cluster = Cluster.fat_tree(racks, machines, 4, pat_gbps=100.0)
+    load = Load.of(cluster, [Talker("job-1", parameter_server(cluster, [0, 1, machines], server=1), 100.0)])
+    path = write_report([dataclasses.replace(results[0], load=load), results[1]], tmp_path / "report.html")
+    visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert visit.page.locator("svg.heat").count() == 1  # the other run noted nothing
+    assert visit.page.locator("#network figcaption").inner_text() == "titan"
+    label = visit.page.locator("svg.heat").get_attribute("aria-label")
+    assert label is not None
+    assert label.startswith("Heat map of the network. 1 running job uses links")
+    first = visit.page.locator("svg.heat title").first
+    assert "rack0" in (first.text_content() or "")
+    colours = visit.page.evaluate(
+        "[...document.querySelectorAll('svg.heat path')].map((path) => getComputedStyle(path).fill)"
+    )
+    assert len(set(colours)) == len(colours) > 1
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.leave()

@@ -21,6 +21,7 @@ CASES: dict[str, Case] = {
     "acme": Case("cranny.bench.acme:run", "jobs replayed in a CPU-second on 470,497 jobs like Acme's"),
     "replay-steady": Case("cranny.bench.replay_steady:run", "the same with jobs that share links, at load 0.85"),
     "steady": Case("cranny.bench.steady:run", "rates of 10,000 jobs on 10,000 machines, and one job more or less"),
+    "netpack": Case("cranny.bench.netpack:run", "NetPack's time to place a job on 100 to 10,000 servers"),
     "import": Case("cranny.bench.importing:run", "seconds to import cranny and to print its help"),
     "titan-quality": Case("cranny.bench.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }

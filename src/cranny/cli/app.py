@@ -4,7 +4,20 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import bench, conformance, demo, explain, place, policies, repro, simulate, sweep, traces, whatif
+from cranny.cli import (
+    bench,
+    conformance,
+    demo,
+    explain,
+    network,
+    place,
+    policies,
+    repro,
+    simulate,
+    sweep,
+    traces,
+    whatif,
+)
 from cranny.version import VERSION
 
 app = typer.Typer(
@@ -20,6 +33,7 @@ app.command("compare")(simulate.compare)
 app.command("what-if")(whatif.what_if)
 app.command("place")(place.place)
 app.command("explain")(explain.explain)
+app.command("network")(network.network)
 app.command("policies")(policies.policies)
 app.add_typer(traces.app, name="traces")
 app.command("sweep")(sweep.sweep)

@@ -15,11 +15,13 @@ def explain(
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
+    pat_gbps: options.PatOption = None,
     jobs: options.JobsOption = 5000,
     load: options.LoadOption = 0.8,
     trace_format: options.FormatOption = "auto",
     strict: options.StrictOption = None,
     order: options.OrderOption = None,
+    period: options.PeriodOption = 0.0,
     network: options.NetworkOption = "isolated",
     collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
@@ -34,7 +36,7 @@ def explain(
     from cranny.explain import explain as run
 
     options.split_policies(policy)
-    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
     jobs_in = options.read_or_generate(
         trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
@@ -49,6 +51,7 @@ def explain(
             seed,
             order=order,
             collective=collective,
+            period_s=period,
             options=options.read_settings(policy_options),
             profiles=models,
             progress=tick,

@@ -8,7 +8,7 @@ import typer
 
 from cranny.model.cluster import Cluster, shape
 from cranny.model.errors import InputError, unknown
-from cranny.model.number import seconds
+from cranny.model.number import positive, seconds
 from cranny.model.profile import library
 from cranny.policies import TABLE
 
@@ -31,6 +31,10 @@ LinkOption = Annotated[float, typer.Option("--link-gbps", help="Uplink of each m
 OversubscriptionOption = Annotated[
     float, typer.Option("--oversubscription", help="Of each rack's uplink, for RACKSxMACHINESxGPUS.")
 ]
+PatOption = Annotated[
+    float | None,
+    typer.Option("--pat-gbps", help="What each rack's switch can aggregate, for RACKSxMACHINESxGPUS."),
+]
 JobsOption = Annotated[int, typer.Option("--jobs", "-n", help="Jobs to generate from a preset.")]
 LoadOption = Annotated[
     float, typer.Option("--load", help="Share of the cluster's GPUs that a generated trace asks for.")
@@ -40,10 +44,13 @@ OrderOption = Annotated[
     str | None,
     typer.Option("--order", help="Queue order: fifo, sjf, las, backfill, knapsack (default: the policy's own)."),
 ]
-NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant, steady.")]
+NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant, steady, phases.")]
 CollectiveOption = Annotated[
     str | None,
     typer.Option("--collective", help="For jobs that name none (default: halving-doubling)."),
+]
+PeriodOption = Annotated[
+    float, typer.Option("--period", help="Seconds from one decision to the next (0: decide at every event).")
 ]
 PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour is sold for.")]
 ReportOption = Annotated[
@@ -79,23 +86,32 @@ StrictOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def read_cluster(spec: str, link_gbps: float = 100.0, oversubscription: float = 1.0) -> Cluster:
+def read_cluster(
+    spec: str, link_gbps: float = 100.0, oversubscription: float = 1.0, pat_gbps: float | None = None
+) -> Cluster:
     """Read a cluster file, or build RACKSxMACHINESxGPUS."""
     sizes = shape(spec)
+    if pat_gbps is not None:
+        positive(pat_gbps, "--pat-gbps")
     if sizes is None:
         return Cluster.from_file(spec)
-    return Cluster.fat_tree(*sizes, link_gbps, oversubscription)
+    return Cluster.fat_tree(*sizes, link_gbps, oversubscription, pat_gbps=pat_gbps)
 
 
 def check_report(report: Path | None, map_at_s: float | None) -> None:
     """Refuse a page that cannot be written before any work is done for it."""
     if map_at_s is not None:
         seconds(map_at_s, "--map-at")
-    if report is None:
+    check_file(report, "--report")
+
+
+def check_file(file: Path | None, option: str) -> None:
+    """Refuse a file that cannot be written because a folder or another file stands in its way."""
+    if file is None:
         return
-    if report.is_dir():
-        raise InputError(f"--report: {report}: is a folder, not a file")
-    check_folder(report.parent, "--report")
+    if file.is_dir():
+        raise InputError(f"{option}: {file}: is a folder, not a file")
+    check_folder(file.parent, option)
 
 
 def check_folder(folder: Path | None, option: str) -> None:

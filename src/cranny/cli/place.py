@@ -21,6 +21,7 @@ def place(
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
+    pat_gbps: options.PatOption = None,
     free: Annotated[
         str | None, typer.Option("--free", help="Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
@@ -39,7 +40,7 @@ def place(
     from cranny.model.job import Job
 
     names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
-    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     job = Job(id="new", gpus=gpus, model=options.read_profiles(profiles)[model], collective=collective)
     if gpus > built.gpus:
         raise InputError(f"--gpus: the job needs {gpus} GPUs, the cluster has {built.gpus}")

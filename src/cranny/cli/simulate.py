@@ -22,11 +22,13 @@ def simulate(
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
+    pat_gbps: options.PatOption = None,
     jobs: options.JobsOption = 5000,
     load: options.LoadOption = 0.8,
     trace_format: options.FormatOption = "auto",
     strict: options.StrictOption = None,
     order: options.OrderOption = None,
+    period: options.PeriodOption = 0.0,
     network: options.NetworkOption = "isolated",
     collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
@@ -47,7 +49,7 @@ def simulate(
     options.split_policies(policy)
     options.check_report(report, map_at)
     options.check_folder(save, "--save")
-    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
     jobs_in = options.read_or_generate(
         trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
@@ -61,6 +63,7 @@ def simulate(
             seed,
             order=order,
             collective=collective,
+            period_s=period,
             options=options.read_settings(policy_options),
             profiles=models,
             price_per_gpu_hour=price,
@@ -80,11 +83,13 @@ def compare(
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
+    pat_gbps: options.PatOption = None,
     jobs: options.JobsOption = 5000,
     load: options.LoadOption = 0.8,
     trace_format: options.FormatOption = "auto",
     strict: options.StrictOption = None,
     order: options.OrderOption = None,
+    period: options.PeriodOption = 0.0,
     network: options.NetworkOption = "isolated",
     collective: options.CollectiveOption = None,
     seed: options.SeedOption = 0,
@@ -105,7 +110,7 @@ def compare(
 
     names = options.split_policies(policies)
     options.check_report(report, map_at)
-    built = options.read_cluster(cluster, link_gbps, oversubscription)
+    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
     jobs_in = options.read_or_generate(
         trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
@@ -114,6 +119,7 @@ def compare(
         "network": network,
         "seed": seed,
         "order": order,
+        "period_s": period,
         "collective": collective,
         "profiles": models,
         "price_per_gpu_hour": price,

@@ -1,7 +1,7 @@
 """The two protocols of a policy. There are no other hooks."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
@@ -34,10 +34,29 @@ class FirstChoices(Placer, Protocol):
         """Say which numbers of free GPUs a job looks for, in order, on machines of `size` GPUs each.
 
         The job, of at most `size` GPUs, goes to the lowest machine with the first of them; `size` itself means an
-        idle machine. If there is none, `place` decides.
+        idle machine. If there is none, or it is smaller than the job, the job needs several machines: `place`
+        decides, or the drafter of a placer that has one.
         """
 
 
+class Drafter(NamedTuple):
+    """Places jobs on several machines in compiled code, as `place` would; see `core.seating.room`."""
+
+    draft: Callable[..., int]  # compiled, of a `Room` and an `Ask`
+    setting: float = 0.0  # a number of the placer's that it needs
+    # What it must know, of a job and the machines that it takes, `taken[f]` with f GPUs free; asked for once.
+    learn: Callable[[Job, Sequence[int]], Sequence[int]] | None = None
+
+
+@runtime_checkable
+class Drafting(FirstChoices, Protocol):
+    """A placer of which also the choice of several machines is compiled."""
+
+    def drafter(self) -> Drafter:
+        """Return what drafts its placements; a subclass with another `place` is not drafted by its parent's."""
+
+
+@runtime_checkable
 class Policy(Protocol):
     """Chooses among jobs, and may stop, move or shift them."""
 

@@ -108,6 +108,11 @@ class Snapshot:
         """Return the mean rate that running jobs put on a link."""
         return self._books.link_use_gbps[link]
 
+    @property
+    def uplink_use_gbps(self) -> npt.NDArray[np.float64]:
+        """Mean rate that running jobs put on the uplink of each machine, (machines,)."""
+        return np.array(self._books.link_use_gbps[: len(self.cluster.machines)])
+
     def link_users(self, link: int) -> int:
         """Return how many running jobs use a link."""
         return self._books.link_users[link]
@@ -115,7 +120,7 @@ class Snapshot:
     def busy_machines(self, need_gbps: float) -> int:
         """Return the set of machines whose uplink has less than `need_gbps` left."""
         machines = len(self.cluster.machines)
-        left = np.array(self.cluster.uplink_gbps[:machines]) - np.array(self._books.link_use_gbps[:machines])
+        left = np.array(self.cluster.uplink_gbps[:machines]) - self.uplink_use_gbps
         return int.from_bytes(np.packbits(left < need_gbps, bitorder="little").tobytes(), "little")
 
     def narrowest(self, a: int, b: int) -> int:

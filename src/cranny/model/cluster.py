@@ -159,19 +159,19 @@ class Cluster:
         return tuple(number.setdefault(node, len(number)) for node in self.parent[: len(self.machines)])
 
     @cached_property
-    def _racks(self) -> tuple[int, ...]:
-        """The switches that `rack_of` counts."""
+    def rack_nodes(self) -> tuple[int, ...]:
+        """The nodes that `rack_of` counts."""
         return tuple(dict.fromkeys(self.parent[: len(self.machines)]))
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
         """Names of the racks that `rack_of` counts."""
-        return tuple(self.node_names[rack] for rack in self._racks)
+        return tuple(self.node_names[rack] for rack in self.rack_nodes)
 
     @cached_property
     def rack_spans(self) -> tuple[tuple[int, int], ...]:
         """First machine and one past the last below each of the racks that `rack_of` counts."""
-        return tuple(self.spans[rack] for rack in self._racks)
+        return tuple(self.spans[rack] for rack in self.rack_nodes)
 
     @cached_property
     def machines_with(self) -> dict[str, int]:

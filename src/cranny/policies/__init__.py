@@ -64,6 +64,48 @@ TABLE: dict[str, Entry] = {
         "Tiresias, NSDI'19",
         order="las",
     ),
+    "gpu-balance": Entry(
+        "cranny.policies.gpu_balance:GpuBalance",
+        "the machines with the most free GPUs first",
+        "NetPack's GB baseline, ASPLOS'24",
+    ),
+    "flow-balance": Entry(
+        "cranny.policies.flow_balance:FlowBalance",
+        "the machines with the fewest flows first",
+        "NetPack's FB baseline, ASPLOS'24",
+    ),
+    "least-fragmentation": Entry(
+        "cranny.policies.least_fragmentation:LeastFragmentation",
+        "use up the machines in use, those with the fewest free GPUs first",
+        "NetPack's LF baseline, ASPLOS'24",
+    ),
+    "optimus": Entry(
+        "cranny.policies.optimus:Optimus",
+        "evenly over the fewest machines with the most free GPUs",
+        "Optimus's placement, EuroSys'18",
+    ),
+    "tetris": Entry(
+        "cranny.policies.tetris:Tetris",
+        "the machines whose free GPUs and bandwidth align best with the demand",
+        "Tetris, SIGCOMM'14",
+    ),
+    "comb": Entry(
+        "cranny.policies.comb:Comb",
+        "most free GPUs, then most switch memory left, then most bandwidth left",
+        "NetPack's naive combination, ASPLOS'24",
+    ),
+    "netpack": Entry(
+        "cranny.policies.netpack:NetPack",
+        "batches of jobs where the shared network leaves most, with in-network aggregation for those that gain",
+        "NetPack, ASPLOS'24",
+        order="knapsack",
+    ),
+    "netpack-lean": Entry(
+        "cranny.policies.netpack:NetPackLean",
+        "NetPack that counts what is left of links once, not for each machine, which no paper has",
+        "ours; see docs/netpack.md",
+        order="knapsack",
+    ),
     "random": Entry("cranny.policies.random:Random", "any free GPUs", "the usual yardstick"),
     "exact": Entry(
         "cranny.exact.nimp:Exact",

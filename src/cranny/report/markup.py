@@ -1,8 +1,14 @@
-"""Safe text for HTML and for data inside it."""
+"""Safe text for HTML and for data inside it, and the files that pages are made of."""
 
 import html
 import json
 from collections.abc import Sequence
+from importlib import resources
+
+
+def file_text(name: str) -> str:
+    """Read a file of this package."""
+    return resources.files("cranny.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def text(value: object) -> str:

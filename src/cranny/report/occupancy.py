@@ -27,10 +27,11 @@ MOST = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The packed map: base64 of compressed JSON, and how many times it holds."""
+    """The packed map: base64 of compressed JSON, how many times it holds, and the one it opens with."""
 
     packed: str
     times: int
+    shown_s: float
 
 
 def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> Occupancy:
@@ -47,7 +48,7 @@ def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> Occup
         # Jobs that last are stored once, so half the times need about half the room or more: what lies
         # between here and this bound would not fit either.
         most = count * BUDGET_BYTES / len(packed)
-    return Occupancy(packed, times_s.size)
+    return Occupancy(packed, times_s.size, float(times_s[_shown(times_s, at_s)]))
 
 
 def map_span_s(results: Sequence[RunView]) -> tuple[float, float]:
@@ -66,6 +67,11 @@ def sample_times_s(span_s: tuple[float, float], count: int, at_s: float | None) 
     # The middle of each slice: at the very first moment nothing runs yet.
     times_s = low_s + (np.arange(count) + 0.5) * (high_s - low_s) / count
     return times_s if at_s is None else np.unique(np.append(times_s, at_s))
+
+
+def _shown(times_s: NDArray[np.float64], at_s: float | None) -> int:
+    """Return which of the times the map opens with."""
+    return int(times_s.size // 2) if at_s is None else int(np.searchsorted(times_s, at_s))
 
 
 def _content(
@@ -88,10 +94,9 @@ def _content(
         if cluster not in clusters:
             clusters.append(cluster)
         runs.append({"cluster": clusters.index(cluster), **_columns(table, jobs, masks)})
-    shown = int(times_s.size // 2) if at_s is None else int(np.searchsorted(times_s, at_s))
     return {
         "times_s": [round(float(at) - origin_s, 3) for at in times_s],
-        "shown": shown,
+        "shown": _shown(times_s, at_s),
         "clusters": clusters,
         "models": models,
         "jobs": {

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 from collections.abc import Sequence
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
 from string import Template
@@ -12,7 +11,8 @@ from cranny.report import reproduce
 from cranny.report.charts import Line, cdf_chart, line_chart
 from cranny.report.finding import caution, finding
 from cranny.report.looks import Look, colour_variables, looks
-from cranny.report.markup import json_for_script, text
+from cranny.report.markup import file_text, json_for_script, text
+from cranny.report.network import section
 from cranny.report.occupancy import occupancy
 from cranny.report.sampling import Slices, arrival_span_s, cdf, finished, share_up_to, slice_times_s, slices
 from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
@@ -63,7 +63,7 @@ def render(
 ) -> str:
     """Return the page as text; `lead` is a section, as HTML, that comes before all others."""
     drawn = looks(results)
-    script = f"\n{_file('page.js')}{_file('map.js')}"
+    script = f"\n{file_text('page.js')}{file_text('map.js')}"
     times, time_data = _time_charts(results, drawn)
     cdfs, cdf_data = _cdf_charts(results, drawn)
     packed = occupancy(results, at_s=map_at_s)
@@ -75,14 +75,14 @@ def render(
         "cdf": cdf_data,
     }
     warning = caution(results)
-    return Template(_file("page.html")).substitute(
+    return Template(file_text("page.html")).substitute(
         title=text(title if title is not None else _title(results)),
         kicker=text(_kicker(results)),
         finding=text(finding(results)),
         caution=f'<p class="caution">{text(warning)}</p>' if warning else "",
         lead=lead,
         script_hash=_hash(script),
-        style=_file("page.css"),
+        style=file_text("page.css") + file_text("heat.css"),
         colours=colour_variables(drawn),
         table_hint=_table_hint(results),
         table=summary_table(results, drawn),
@@ -92,6 +92,7 @@ def render(
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
         map_choices=_map_choices(results, drawn),
+        network=_network(results, drawn, packed.shown_s),
         settings=reproduce.settings_html(results),
         commands=_under("Commands", reproduce.commands_html(results)),
         notes=_under("Assumptions and notes", reproduce.notes_html(results)),
@@ -253,6 +254,14 @@ def _map_choices(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
     )
 
 
+def _network(results: Sequence[RunView], drawn: Sequence[Look], at_s: float) -> str:
+    """Show the network of the runs that noted what jobs streamed, at the time that the map opens with."""
+    loads = {
+        look.label: load for result, look in zip(results, drawn, strict=True) if (load := result.load_at(at_s))
+    }
+    return section(loads, at_s - arrival_span_s(results)[0])
+
+
 def _table_hint(results: Sequence[RunView]) -> str:
     """Say how to read the table."""
     mark = '<span class="mark"></span>marks the best value of a column. ' if len(results) > 1 else ""
@@ -297,11 +306,6 @@ def _kicker(results: Sequence[RunView]) -> str:
     if networks:
         parts.append(f"{' and '.join(networks)} network")
     return " · ".join(parts)
-
-
-def _file(name: str) -> str:
-    """Read a file of this package."""
-    return resources.files("cranny.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cranny.core.load import Load
 from cranny.model.errors import InputError
 
 # What may tell two runs of one policy apart, in the order in which we try it.
@@ -71,6 +72,9 @@ class RunView(Protocol):
     @property
     def cluster(self) -> ClusterView:
         """Where the jobs ran."""
+
+    def load_at(self, at_s: float) -> Load | None:
+        """Return what links and switches carried at a time; None if the run did not note it."""
 
 
 def policy_of(result: RunView) -> str:

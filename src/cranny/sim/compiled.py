@@ -1,67 +1,39 @@
 """Replay a trace with the event loop compiled, where the set-up allows it.
 
 The outcome is the same, to the last bit, as that of `Replay`. Most jobs of most logs fit one machine, and where
-they go follows from the free GPUs alone: those never come to Python. For the others the placer is asked as ever,
-with books that are brought up to date first.
+they go follows from the free GPUs alone: those never come to Python. Nor do those on several machines, if the
+placer has a drafter and the case is simple. For the others the placer is asked as ever, with books that are
+brought up to date first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from cranny.core.books import Books
-from cranny.core.protocol import FirstChoices, Policy
+from cranny.core.compiled import pointer
+from cranny.core.protocol import Drafter, Drafting, FirstChoices, Policy
 from cranny.core.queue import Queued, Slowdown
+from cranny.core.seating.furnish import furnish, meet
+from cranny.core.seating.greedy import greedy
+from cranny.core.seating.known import Memory
+from cranny.core.seating.room import CROSS_BYTES, LINKS, PARTS, SLOWDOWN, WAIT, Ask, Room
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import GIGA, Communication, communication, isolated
+from cranny.core.traffic import GIGA, SILENT, communication, exchange_graph, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError
-from cranny.model.job import Job
 from cranny.sim import kernel
+from cranny.sim.board import JobColumns, longer, nothing_held, pattern_count, set_up
+from cranny.sim.models import instant
 from cranny.sim.possible import Possible, never, too_large
-from cranny.sim.record import DONE, JOBS, LEFT_OUT, NOTED, RUNS, Record, Stretches
+from cranny.sim.record import DONE, JOBS, LEFT_OUT, RUNS, Record, Stretches
 
 PAUSE_EVERY = 8192  # arrivals, to report progress
-
-
-class JobColumns(Protocol):
-    """Jobs in order of submission, as columns and one by one."""
-
-    @property
-    def ids(self) -> pl.Series:
-        """Names of the jobs."""
-
-    @property
-    def models(self) -> pl.Series:
-        """Names of their models."""
-
-    @property
-    def tenants(self) -> pl.Series:
-        """Whose they are."""
-
-    @property
-    def gpus(self) -> npt.NDArray[np.int32]:
-        """GPUs of each job, (jobs,)."""
-
-    @property
-    def submit_s(self) -> npt.NDArray[np.float64]:
-        """When each was submitted, (jobs,), rising."""
-
-    @property
-    def duration_s(self) -> npt.NDArray[np.float64]:
-        """How long each runs on one machine, (jobs,)."""
-
-    @property
-    def any_type(self) -> bool:
-        """Whether no job insists on a type of GPU."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Job: ...
+# Of the time that a job's communication takes, the share that makes its iterations longer in these networks.
+STRETCH: dict[Slowdown, float] = {isolated: 1.0, instant: 0.0}
 
 
 def compiled_for(cluster: Cluster, policy: Policy, network: Slowdown, jobs: JobColumns) -> "Compiled | None":
@@ -84,76 +56,97 @@ class Compiled:
         self.cluster = cluster
         self._placer = placer
         self._network = network
+        self._drafter = _drafter(placer) if network in STRETCH else None
         self._books = Books(cluster)  # when Python looks, true of machines and links; it knows of no jobs
         self._possible = Possible(cluster)
-        self._crossing: dict[int, Communication] = {}  # running jobs that use links
-        self._parts = kernel.Parts(np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.uint64))
+        self._memory = Memory(cluster.machines[0].gpus + 1)
+        setting = self._drafter.setting if self._drafter is not None else 0.0
+        self._room: Room = furnish(cluster, placer, self._memory.known, pattern_count(cluster), setting)
+        self._held = nothing_held()
         self._left_out: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
 
     def run(self, jobs: JobColumns, progress: Callable[[int], None] | None = None) -> Record:
         """Replay jobs in the order of their submission until all are done."""
-        board = _board(self.cluster, jobs, self._placer)
+        board = set_up(
+            self.cluster,
+            jobs,
+            drafts=self._drafter is not None,
+            fragments_before_idle=self._placer.fragments_before_idle,
+            stretch=STRETCH.get(self._network, 0.0),
+        )
+        draft = pointer((self._drafter or greedy(fewest=False)).draft, self._room, Ask(1, 0, 1.0, 1.0))
+        serve = {
+            kernel.PLACE: self._place,
+            kernel.CHECK: self._check,
+            kernel.STUCK: self._drop,
+            kernel.MEET: self._meet,
+            kernel.TEACH: self._teach,
+            kernel.FULL: self._make_room,
+        }
         pause = PAUSE_EVERY
-        while (why := kernel.advance(board, self._parts, pause)) != kernel.FINISHED:
-            if why == kernel.PLACE:
-                self._place(board, jobs)
-            elif why == kernel.CHECK:
-                self._check(board, jobs)
-            elif why == kernel.STUCK:
-                self._drop(board, jobs)
-            else:
-                if progress is not None:
-                    progress(pause)
-                pause += PAUSE_EVERY
+        while (why := kernel.advance(board, self._room, self._held, draft, pause)) != kernel.FINISHED:
+            if why != kernel.PAUSED:
+                serve[why](board, jobs)
+                continue
+            if progress is not None:
+                progress(pause)
+            pause += PAUSE_EVERY
         return self._record(board, jobs)
 
     def _place(self, board: kernel.Board, jobs: JobColumns) -> None:
         """Place the first job of the queue, or let it wait."""
-        at = board.at
-        index = int(board.queue[at[kernel.HEAD]])
-        job = jobs[index]
+        job = jobs[_first(board)]
         self._look(board)
         placement = self._placer.place(job, self._view(board))
         if placement is None:
-            at[kernel.ANSWER] = kernel.WAIT
+            board.at[kernel.ANSWER] = WAIT
             return
         held = placement.counts
         for machine, gpus in held.items():
             if self._books.free[machine] < gpus:
                 raise PlacementError(f"job {job.id!r} needs {gpus} GPUs of machine {machine}, which are not free")
-        if len(held) > 1:
-            self._use_links(board, index, job, communication(self.cluster, job, placement.machines))
-        first = int(at[kernel.PARTS])
-        past = first + len(held)
-        if past > len(self._parts.machine):
-            self._parts = _longer(self._parts, 2 * past)
-        self._parts.machine[first:past] = list(held)
-        self._parts.gpus[first:past] = list(held.values())
-        at[kernel.ANSWER] = len(held)
+        cost = communication(self.cluster, job, placement.machines) if len(held) > 1 else SILENT
+        draft, parts, links = self._room.draft, len(held), len(cost.link_gbps)
+        draft.machine[:parts] = list(held)
+        draft.gpus[:parts] = list(held.values())
+        draft.links[:links] = list(cost.link_gbps)
+        draft.gbps[:links] = list(cost.link_gbps.values())
+        draft.at[PARTS], draft.at[LINKS] = parts, links
+        draft.cost[CROSS_BYTES] = cost.cross_bytes
+        draft.cost[SLOWDOWN] = self._network(job, cost) if cost.comm_s else 1.0
+        board.at[kernel.ANSWER] = parts
 
-    def _use_links(self, board: kernel.Board, index: int, job: Job, cost: Communication) -> None:
-        """Book what a job that is about to start sends over links, and how that slows it down."""
-        if cost.link_gbps:
-            board.crossing[index] = True
-            board.cross_bytes[index] = cost.cross_bytes
-            board.slowdown[index] = self._network(job, cost) if cost.comm_s else 1.0
-            self._books.turn_links(cost, 1)
-            self._crossing[index] = cost
+    def _meet(self, board: kernel.Board, jobs: JobColumns) -> None:
+        """Write down the pattern of the first job of the queue."""
+        index = _first(board)
+        talk = meet(self._room.talk, int(board.pattern[index]), exchange_graph(jobs[index]))
+        self._room = self._room._replace(talk=talk)
+
+    def _teach(self, board: kernel.Board, jobs: JobColumns) -> None:
+        """Let the drafter learn what it needs for the first job of the queue."""
+        if self._drafter is not None and self._drafter.learn is not None:
+            key = self._room.draft.key
+            self._memory.learn(key, self._drafter.learn(jobs[_first(board)], [0, *key[1:].tolist()]))
+
+    def _make_room(self, board: kernel.Board, jobs: JobColumns) -> None:  # noqa: ARG002 - as its likes
+        """Make room to note where more jobs sit."""
+        parts, uses = len(self._room.draft.machine), len(self._room.draft.links)
+        at = board.at.tolist()
+        self._held = longer(self._held, 2 * at[kernel.HELD] + parts, 2 * at[kernel.SENT] + uses)
 
     def _look(self, board: kernel.Board) -> None:
         """Bring the books up to date with what happened since."""
-        at, books = board.at, self._books
-        machines = board.changed[: at[kernel.CHANGED]]
-        for machine, slots in zip(machines.tolist(), board.open_slots[machines].tolist(), strict=True):
+        at, books, machines = board.at, self._books, self._room.machines
+        changed = board.changed[: at[kernel.CHANGED]]
+        for machine, slots in zip(changed.tolist(), machines.open_slots[changed].tolist(), strict=True):
             books.slots[machine] = slots
             books.free[machine] = slots.bit_count()
-        board.is_changed[machines] = False
+        board.is_changed[changed] = False
         at[kernel.CHANGED] = 0
-        *books.in_use, books.idle[-1] = _sets(board)
+        *books.in_use, books.idle[-1] = _sets(self._room)
         books.in_use.append(0)  # a machine with all its GPUs free is idle
-        for index in board.gone[: at[kernel.GONE]].tolist():
-            books.turn_links(self._crossing.pop(index), -1)
-        at[kernel.GONE] = 0
+        books.link_use_gbps = self._room.links.use_gbps.tolist()
+        books.link_users = self._room.links.users.tolist()
 
     def _check(self, board: kernel.Board, jobs: JobColumns) -> None:
         """Leave out a job that would not be placed on the empty cluster: it would block the others for good."""
@@ -165,7 +158,7 @@ class Compiled:
 
     def _drop(self, board: kernel.Board, jobs: JobColumns) -> None:
         """Leave out the first job of the queue, which does not start although nothing runs."""
-        index = int(board.queue[board.at[kernel.HEAD]])
+        index = _first(board)
         self._look(board)
         reason = self._placer.why_wait(jobs[index], self._view(board))
         self._leave_out(board, index, never(reason))
@@ -236,91 +229,37 @@ class Compiled:
         count = np.maximum(board.parts[done], 1)
         job = np.repeat(done, count)  # of each row
         nth = np.arange(len(job)) - np.repeat(np.cumsum(count) - count, count)  # part of its job
-        by_python = board.parts[job] > 0
-        part = np.where(by_python, board.first_part[job] + nth, 0)
+        drafted = board.parts[job] > 0
+        part = np.where(drafted, board.first_part[job] + nth, 0)
         return pl.DataFrame(
             {
                 "job_id": jobs.ids.gather(job),
                 "start_s": board.start_s[job],
                 "end_s": board.finish_s[job],
-                "machine": np.where(by_python, self._parts.machine[part], board.machine[job]),
-                "gpus": np.where(by_python, self._parts.slots[part], board.slots[job]),
+                "machine": np.where(drafted, self._held.machine[part], board.machine[job]),
+                "gpus": np.where(drafted, self._held.slots[part], board.slots[job]),
             },
             schema=RUNS,
         )
 
 
-def _board(cluster: Cluster, jobs: JobColumns, placer: FirstChoices) -> kernel.Board:
-    """Set up a replay: all machines idle, no job arrived."""
-    count, machines, size = len(jobs), len(cluster.machines), cluster.machines[0].gpus
-    words = -(-machines // 64)
-    everyone = np.zeros(words * 64, dtype=np.uint8)
-    everyone[:machines] = 1
-    sets = np.zeros((size + 1, words), dtype=np.uint64)
-    sets[size] = np.packbits(everyone, bitorder="little").view("<u8")
-    members = np.zeros(size + 1, dtype=np.int64)
-    members[size] = machines
-    at = np.zeros(kernel.COUNTERS, dtype=np.int64)
-    at[kernel.FREE] = cluster.gpus
-
-    def ints() -> npt.NDArray[np.int64]:
-        return np.zeros(count, dtype=np.int64)
-
-    def floats(value: float = 0.0) -> npt.NDArray[np.float64]:
-        return np.full(count, value)
-
-    return kernel.Board(
-        gpus=jobs.gpus.astype(np.int64),
-        submit_s=np.ascontiguousarray(jobs.submit_s),
-        duration_s=np.ascontiguousarray(jobs.duration_s),
-        start_s=floats(np.nan),
-        finish_s=floats(np.nan),
-        slowdown=floats(1.0),
-        cross_bytes=floats(),
-        crossing=np.zeros(count, dtype=np.bool_),
-        machine=ints(),
-        slots=np.zeros(count, dtype=np.uint64),
-        first_part=ints(),
-        parts=ints(),
-        first_note=ints(),
-        past_note=ints(),
-        queue=ints(),
-        ended=ints(),
-        free=np.full(machines, size, dtype=np.int64),
-        open_slots=np.full(machines, 2**size - 1, dtype=np.uint64),
-        sets=sets,
-        first_word=np.zeros(size + 1, dtype=np.int64),
-        members=members,
-        choices=_choices(placer, size),
-        fragments_before_idle=placer.fragments_before_idle,
-        end_s=np.empty(cluster.gpus + 1),
-        end_start=np.empty(cluster.gpus + 1, dtype=np.int64),
-        end_job=np.empty(cluster.gpus + 1, dtype=np.int64),
-        is_changed=np.zeros(machines, dtype=np.bool_),
-        changed=np.empty(machines, dtype=np.int64),
-        gone=np.empty(cluster.gpus, dtype=np.int64),
-        noted=np.empty((2 * count, len(NOTED))),
-        at=at,
-        level=np.zeros(2),
-    )
+def _drafter(placer: FirstChoices) -> Drafter | None:
+    """Return what drafts a placer's placements, if anything does."""
+    if not isinstance(placer, Drafting):
+        return None
+    family = type(placer).__mro__
+    drafts, places = (next(each for each in family if name in vars(each)) for name in ("drafter", "place"))
+    return placer.drafter() if issubclass(drafts, places) else None  # a parent's would not do as `place` does
 
 
-def _longer(parts: kernel.Parts, room: int) -> kernel.Parts:
-    """Return parts with room for more."""
-    return kernel.Parts(np.resize(parts.machine, room), np.resize(parts.gpus, room), np.resize(parts.slots, room))
+def _first(board: kernel.Board) -> int:
+    """Return the first job of the queue."""
+    return int(board.queue[board.at[kernel.HEAD]])
 
 
-def _sets(board: kernel.Board) -> list[int]:
+def _sets(room: Room) -> list[int]:
     """Return the machines with each number of GPUs free, as sets."""
-    width = board.sets.itemsize * board.sets.shape[1]
-    words = board.sets.tobytes()
+    sets = room.machines.sets
+    width = sets.itemsize * sets.shape[1]
+    words = sets.tobytes()
     return [int.from_bytes(words[at : at + width], "little") for at in range(0, len(words), width)]
-
-
-def _choices(placer: FirstChoices, size: int) -> npt.NDArray[np.int64]:
-    """Return a placer's first choices for each number of GPUs, each row filled up with zeros."""
-    choices = np.zeros((size + 1, size + 1), dtype=np.int64)
-    for gpus in range(1, size + 1):
-        wanted: Sequence[int] = placer.first_choices(gpus, size)
-        choices[gpus, : len(wanted)] = wanted
-    return choices

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from cranny.core.state import ClusterState
 from cranny.core.traffic import communication, traffic
+from cranny.model.circle import Circle
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -38,6 +39,8 @@ def conformance(network: str) -> list[Check]:
         checks += _times()
     if network == "steady":
         checks += [*_shares(), *_aggregation()]
+    if network == "phases":
+        checks += [*_phases(), *_shifts()]
     return checks
 
 
@@ -76,7 +79,8 @@ def _slowdowns(network: str) -> Iterator[Check]:
             job = Job(f"job-{number}", 2, even, "ring")
             state.place(job, Placement((0, 1)))
             slowdown |= dict(model.start(state.find(job.id)))
-        known = {"instant": 1.0, "isolated": 2.0, "steady": 1.0 + count}[network]
+        # Jobs that start together talk together: each phase of communication takes as many times longer.
+        known = {"instant": 1.0, "isolated": 2.0, "steady": 1.0 + count, "phases": 1.0 + count}[network]
         about = f"{count} job{'s' * (count > 1)} over one link, half of the time alone spent talking: slowdown"
         yield Check(about, known, slowdown["job-0"])
 
@@ -94,7 +98,7 @@ def _times() -> Iterator[Check]:
 
 def _shares() -> Iterator[Check]:
     """Rates that jobs get of shared links."""
-    from cranny.core.steady.flows import fixed
+    from cranny.core.flows import fixed
     from cranny.core.steady.rates import Rates
 
     def rates(link_gbps: Sequence[float], jobs: Sequence[Sequence[int]]) -> list[float]:
@@ -114,7 +118,7 @@ def _shares() -> Iterator[Check]:
 
 def _aggregation() -> Iterator[Check]:
     """Rates with in-network aggregation (NetPack, Table 1): two workers and the server of each job in one rack."""
-    from cranny.core.steady.flows import parameter_server
+    from cranny.core.flows import parameter_server
     from cranny.core.steady.rates import Rates
 
     cluster = Cluster.single_rack(3, 1, LINK_GBPS)
@@ -129,3 +133,41 @@ def _aggregation() -> Iterator[Check]:
     # Merged up to 40 Gbps; then both workers' streams fill the other 60 Gbps: 40 + 60 / 2.
     yield Check("aggregation: 40 Gbps of it, then both workers' streams", 70.0, rate(40.0))
     yield Check("aggregation: two jobs share the links", 50.0, rate(1000.0, jobs=2))
+
+
+def _phases() -> Iterator[Check]:
+    """How many times longer iterations take of jobs that take turns on a link of 100 Gbps, or do not."""
+    from cranny.core.phases.loop import Talker
+    from cranny.core.phases.play import settle
+
+    def mean(circles: Sequence[Circle], shifts_s: Sequence[float], link_gbps: float = LINK_GBPS) -> float:
+        talkers = [Talker({0: circle}, shift_s) for circle, shift_s in zip(circles, shifts_s, strict=True)]
+        return settle(talkers, [link_gbps]).courses[0].mean_s / circles[0].iteration_s
+
+    half = Circle.half_up(1.0, LINK_GBPS)
+    yield Check("phases: two jobs up for half of the time, together", 1.5, mean([half] * 2, [0.0, 0.0]))
+    yield Check("phases: a quarter of an iteration apart", 1.25, mean([half] * 2, [0.0, 0.25]))
+    yield Check("phases: half an iteration apart", 1.0, mean([half] * 2, [0.0, 0.5]))
+    yield Check("phases: together on a link twice as wide", 1.0, mean([half] * 2, [0.0, 0.0], 2 * LINK_GBPS))
+    third = Circle(1.0, ((0.5, 5 / 6, LINK_GBPS),))
+    yield Check("phases: three jobs up for a third, together", 5 / 3, mean([third] * 3, [0.0] * 3))
+    yield Check("phases: a third of an iteration apart", 1.0, mean([third] * 3, [0.0, 1 / 3, 2 / 3]))
+    # Up at 0-10, 40-50 and 80-90 ms of 120, and at 10-20 and 70-80 ms.
+    short, long = Circle(0.04, ((0.0, 0.01, LINK_GBPS),)), Circle(0.06, ((0.0, 0.01, LINK_GBPS),))
+    yield Check("phases: iterations of 40 and 60 ms, interleaved on 120 ms", 1.0, mean([short, long], [0.0, 0.01]))
+
+
+def _shifts() -> Iterator[Check]:
+    """Slowdowns of two jobs like those of `_slowdowns`, before one is shifted by half an iteration, and after."""
+    cluster = Cluster.single_rack(2, 4, LINK_GBPS)
+    model, state = models.network("phases").on(cluster), ClusterState(cluster)
+    even = ModelProfile("even", grad_bytes=K_BYTES, iteration_ms=80.0)
+    slowdown: dict[str, float] = {}
+    for number in range(2):
+        state.place(Job(f"job-{number}", 2, even, "ring"), Placement((0, 1)))
+        slowdown |= dict(model.start(state.find(f"job-{number}")))
+    for number, shift_s in enumerate((0.0, 0.08)):
+        slowdown |= dict(model.shift(state.find(f"job-{number}")._replace(shift_s=shift_s)))
+    yield Check("2 jobs over one link, one shifted by half an iteration: slowdown", 2.0, slowdown["job-0"])
+    slowdown |= dict(model.end("job-1"))
+    yield Check("the same with the other gone: slowdown", 2.0, slowdown["job-0"])

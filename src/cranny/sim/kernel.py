@@ -1,20 +1,36 @@
 """The compiled part of a replay: arrivals, ends, the queue and the notes, as long as the placing is simple.
 
 Machines are alike, the queue is first come, first served, and a small job goes to the lowest machine that has
-the first of some numbers of GPUs free. Whatever is not so simple is left to Python: `advance` returns, and goes
-on with the answer. All state is in the arrays of a `Board`; the numbers that change are in `Board.at`.
+the first of some numbers of GPUs free. A job that takes several machines goes where the policy's drafter says, if
+it has one. Whatever is not so simple is left to Python: `advance` returns, and goes on with the answer. All state
+is in the arrays of a `Board` and a `Room`; the numbers that change are in `Board.at`.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from cranny.core.compiled import compiled
-from cranny.sim.record import Floats, Ints
+from cranny.core.compiled import compiled, inside
+from cranny.core.seating.room import (
+    ASK,
+    COMM_S,
+    CROSS_BYTES,
+    LEARN,
+    LINKS,
+    PARTS,
+    SLOWDOWN,
+    WAIT,
+    Ask,
+    Bits,
+    Flags,
+    Floats,
+    Ints,
+    Room,
+)
+from cranny.core.seating.sets import count_bits, join, leave, lowest_slots, lowest_with
 
-Bits = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
+Drafts = Callable[[Room, Ask], int]
 
 # What `advance` returns: why it stopped.
 FINISHED = 0  # everything has happened
@@ -22,13 +38,16 @@ PAUSED = 1  # it came to the arrival that it was told to stop at
 PLACE = 2  # the first job of the queue needs Python to place it
 CHECK = 3  # the job that just came must wait: may it, or could it never run?
 STUCK = 4  # the first job of the queue does not start although nothing runs
+MEET = 5  # the pattern of the first job of the queue is not known yet
+TEACH = 6  # the drafter must learn something about the first job of the queue
+FULL = 7  # there is no room left to note where the first job of the queue will sit
 
 # What comes next, in `at[STAGE]`.
 NEXT_EVENT, SERVE, SERVED, TAKE_NOTE = 0, 1, 2, 3
 
 # Places in `Board.at`.
 STAGE = 0
-ANSWER = 1  # Python's about the first job of the queue: the parts it was placed in, or WAIT
+ANSWER = 1  # Python's about the first job of the queue: the parts of its draft, or WAIT
 ARRIVAL = 2  # whether the present event is one
 NEXT_JOB = 3  # to arrive
 HEAD = 4  # of the queue: its jobs are queue[HEAD:TAIL]
@@ -38,25 +57,24 @@ STARTS = 7  # so far
 NOTES = 8
 ENDED = 9
 CHANGED = 10
-GONE = 11
-USED = 12  # machines
-FREE = 13  # GPUs
-CROSSING = 14  # jobs that use links
-PARTS = 15  # of jobs that Python placed
+USED = 11  # machines
+FREE = 12  # GPUs
+CROSSING = 13  # jobs that use links
+HELD = 14  # parts of jobs that were drafted
+SENT = 15  # links that those use
 COUNTERS = 16
 
-WAIT = -1
-
 # Places in `Board.level`.
-NOW_S, CROSS_BYTES = 0, 1
+NOW_S, MOVED_BYTES = 0, 1
 
 
-class Parts(NamedTuple):
-    """Where jobs sit that Python placed, (parts,) each; the arrays are made longer when they are full."""
+class Held(NamedTuple):
+    """Where jobs sit that were drafted, and what they send; the arrays are made longer when they are full."""
 
-    machine: Ints
-    gpus: Ints
-    slots: Bits  # those GPUs, chosen here
+    machine: Ints  # (parts,)
+    slots: Bits  # (parts,)
+    link: Ints  # (uses,)
+    gbps: Floats  # (uses,)
 
 
 class Board(NamedTuple):
@@ -70,23 +88,24 @@ class Board(NamedTuple):
     finish_s: Floats
     slowdown: Floats
     cross_bytes: Floats
-    crossing: Flags  # whether the job uses links
-    machine: Ints  # where a job sits that was placed here
+    model: Ints
+    pattern: Ints  # that its ranks talk in; -1 if only Python can tell
+    machine: Ints  # where a job sits that took its first choice
     slots: Bits  # its GPUs on that machine
-    first_part: Ints  # a job that Python placed sits where parts[first_part:first_part + parts] say
+    first_part: Ints  # a job that was drafted sits where Held[first_part:first_part + parts] say
     parts: Ints
+    first_use: Ints  # and uses the links that Held[first_use:first_use + uses] say
+    uses: Ints
     first_note: Ints
     past_note: Ints
     queue: Ints
     ended: Ints  # jobs in the order of their ends
-    # Machines
-    free: Ints  # (machines,)
-    open_slots: Bits  # (machines,) GPUs that no job holds
-    sets: Bits  # (size + 1, words) machines by their free GPUs, a bit each
-    first_word: Ints  # (size + 1,) no word of the set before this one holds a machine
-    members: Ints  # (size + 1,) machines in the set
-    choices: Ints  # (size + 1, size + 1) for a job of so many GPUs, which numbers of free GPUs to look for; then 0
+    # Models, (models,) each
+    grad_bytes: Floats
+    iteration_s: Floats
+    # Settings
     fragments_before_idle: bool  # whether idle machines are no choice while fragments would hold the job
+    stretch: float  # of the time that a job's communication takes, the share that makes its iterations longer
     # A heap of ends, (GPUs + 1,) each
     end_s: Floats
     end_start: Ints  # which start it belongs to; the earlier comes first
@@ -94,7 +113,6 @@ class Board(NamedTuple):
     # What Python has to hear of
     is_changed: Flags  # (machines,)
     changed: Ints  # (machines,) machines whose GPUs were given or taken here since Python last looked
-    gone: Ints  # (GPUs,) jobs that used links and ended since
     # Notes and numbers
     noted: Floats  # (2 * jobs, NOTED)
     at: Ints  # (COUNTERS,)
@@ -102,7 +120,7 @@ class Board(NamedTuple):
 
 
 @compiled
-def advance(board: Board, parts: Parts, until: int) -> int:
+def advance(board: Board, room: Room, held: Held, drafter: Drafts, until: int) -> int:
     """Let events happen up to the arrival of job `until`, or until Python is needed; return why it stopped."""
     at = board.at
     while True:
@@ -111,12 +129,14 @@ def advance(board: Board, parts: Parts, until: int) -> int:
                 return PAUSED
             if at[NEXT_JOB] == len(board.gpus) and not at[RUNNING]:
                 return FINISHED
-            _next_event(board, parts)
+            _next_event(board, room, held)
         elif at[STAGE] == SERVE:
-            if _serve(board, parts):
-                return PLACE
+            why = _serve(board, room, held, drafter)
+            if why:
+                return why
             at[STAGE] = SERVED
-            if at[ARRIVAL] and at[HEAD] < at[TAIL] and board.gpus[board.queue[at[TAIL] - 1]] >= len(board.members):
+            size = len(room.machines.members) - 1
+            if at[ARRIVAL] and at[HEAD] < at[TAIL] and board.gpus[board.queue[at[TAIL] - 1]] > size:
                 return CHECK
         elif at[STAGE] == SERVED:
             if at[HEAD] < at[TAIL] and not at[RUNNING]:
@@ -124,23 +144,23 @@ def advance(board: Board, parts: Parts, until: int) -> int:
                 return STUCK
             at[STAGE] = TAKE_NOTE
         else:
-            _note(board)
+            _note(board, room)
             at[STAGE] = NEXT_EVENT
 
 
-@compiled
-def _next_event(board: Board, parts: Parts) -> None:
+@inside
+def _next_event(board: Board, room: Room, held: Held) -> None:
     """Let a job end or arrive, whichever comes first; ends come first at equal times."""
     at = board.at
     job = at[NEXT_JOB]
     if at[RUNNING] and (job == len(board.gpus) or board.end_s[0] <= board.submit_s[job]):
         board.level[NOW_S] = board.end_s[0]
         at[ARRIVAL] = 0
-        _end(board, _pop(board), parts)
+        _end(board, room, held, _pop(board))
         at[STAGE] = SERVE
         return
     at[NEXT_JOB] += 1
-    if board.gpus[job] > len(board.free) * (len(board.members) - 1):
+    if board.gpus[job] > len(room.machines.free) * (len(room.machines.members) - 1):
         return  # larger than the cluster: left out
     board.level[NOW_S] = board.submit_s[job]
     at[ARRIVAL] = 1
@@ -151,48 +171,79 @@ def _next_event(board: Board, parts: Parts) -> None:
     at[STAGE] = SERVE
 
 
-@compiled
-def _serve(board: Board, parts: Parts) -> bool:
-    """Start jobs from the head of the queue; say whether Python must place the first."""
+@inside
+def _serve(board: Board, room: Room, held: Held, drafter: Drafts) -> int:
+    """Start jobs from the head of the queue; return 0, or why Python is needed for the first."""
     at = board.at
-    if at[ANSWER] > 0:
-        _start_parts(board, parts)
     while at[HEAD] < at[TAIL] and at[ANSWER] != WAIT:
         job = board.queue[at[HEAD]]
         if board.gpus[job] > at[FREE]:
             break
-        machine = _choose(board, board.gpus[job])
-        if machine < 0:
-            return True
-        slots = _lowest_slots(board.open_slots[machine], board.gpus[job])
-        board.machine[job] = machine
-        board.slots[job] = slots
-        _flip(board, machine, slots)
-        _start(board, job)
+        if not at[ANSWER]:
+            machine = _choose(board, room, board.gpus[job])
+            if machine >= 0:
+                slots = lowest_slots(room.machines.open_slots[machine], board.gpus[job])
+                board.machine[job] = machine
+                board.slots[job] = slots
+                _flip(board, room, machine, slots)
+                _start(board, job)
+                continue
+            why = _draft(board, room, drafter, job)
+            if why:
+                return why
+        if at[ANSWER] > 0:
+            if _is_full(board, room, held):
+                return FULL
+            _start_draft(board, room, held, job)
+            at[ANSWER] = 0
     at[ANSWER] = 0
-    return False
+    return 0
 
 
-@compiled
-def _choose(board: Board, gpus: int) -> int:
-    """Return the lowest machine with the first of the wanted numbers of GPUs free, or -1."""
-    size = len(board.members) - 1
+@inside
+def _choose(board: Board, room: Room, gpus: int) -> int:
+    """Return the lowest machine with the first of the wanted numbers of GPUs free; -1 if one is not enough."""
+    machines = room.machines
+    size = len(machines.members) - 1
     if gpus > size:
         return -1
-    fragments = board.at[FREE] - size * board.members[size]
-    for free in board.choices[gpus]:
+    fragments = board.at[FREE] - size * machines.members[size]
+    for free in room.choices[gpus]:
         if free == 0 or (free == size and board.fragments_before_idle and gpus <= fragments):
             break
-        if board.members[free]:
-            words, word = board.sets[free], board.first_word[free]
-            while not words[word]:
-                word += 1
-            board.first_word[free] = word
-            return int(64 * word + _lowest_bit(words[word]))
+        if machines.members[free]:
+            return lowest_with(machines, free) if free >= gpus else -1
     return -1
 
 
-@compiled
+@inside
+def _draft(board: Board, room: Room, drafter: Drafts, job: int) -> int:
+    """Let the drafter answer about the first job of the queue; return 0, or why Python is needed."""
+    pattern, model = board.pattern[job], board.model[job]
+    if pattern < 0:
+        return PLACE
+    if room.talk.first_phase[pattern] < 0:
+        return MEET
+    answer = drafter(room, Ask(board.gpus[job], pattern, board.grad_bytes[model], board.iteration_s[model]))
+    if answer == ASK:
+        return PLACE
+    if answer == LEARN:
+        return TEACH
+    board.at[ANSWER] = answer
+    if answer != WAIT:
+        cost = room.draft.cost
+        cost[SLOWDOWN] = 1.0 + board.stretch * cost[COMM_S] / board.iteration_s[model]
+    return 0
+
+
+@inside
+def _is_full(board: Board, room: Room, held: Held) -> bool:
+    """Say whether what the draft holds and sends can no longer be noted."""
+    parts, links = board.at[HELD] + room.draft.at[PARTS], board.at[SENT] + room.draft.at[LINKS]
+    return bool(parts > len(held.machine) or links > len(held.link))
+
+
+@inside
 def _start(board: Board, job: int) -> None:
     """Start the first job of the queue, whose GPUs are already held."""
     at = board.at
@@ -201,30 +252,41 @@ def _start(board: Board, job: int) -> None:
     at[STARTS] += 1
     board.start_s[job] = now_s
     board.first_note[job] = at[NOTES]
-    if board.crossing[job]:
+    if board.uses[job]:
         at[CROSSING] += 1
-        board.level[CROSS_BYTES] += board.cross_bytes[job]
+        board.level[MOVED_BYTES] += board.cross_bytes[job]
     _push(board, now_s + board.duration_s[job] * board.slowdown[job], at[STARTS], job)
 
 
-@compiled
-def _start_parts(board: Board, parts: Parts) -> None:
-    """Start the first job of the queue where Python placed it."""
-    at = board.at
-    job = board.queue[at[HEAD]]
-    board.first_part[job] = at[PARTS]
-    board.parts[job] = at[ANSWER]
-    at[PARTS] += at[ANSWER]
-    at[ANSWER] = 0
-    for part in range(board.first_part[job], at[PARTS]):
-        machine = parts.machine[part]
-        parts.slots[part] = _lowest_slots(board.open_slots[machine], parts.gpus[part])
-        _flip(board, machine, parts.slots[part])
+@inside
+def _start_draft(board: Board, room: Room, held: Held, job: int) -> None:
+    """Start the first job of the queue where it was drafted."""
+    at, draft = board.at, room.draft
+    board.first_part[job] = at[HELD]
+    board.parts[job] = draft.at[PARTS]
+    for part in range(draft.at[PARTS]):
+        machine = draft.machine[part]
+        slots = lowest_slots(room.machines.open_slots[machine], draft.gpus[part])
+        held.machine[at[HELD]] = machine
+        held.slots[at[HELD]] = slots
+        at[HELD] += 1
+        _flip(board, room, machine, slots)
+    board.first_use[job] = at[SENT]
+    for i in range(draft.at[LINKS]):
+        if draft.gbps[i]:
+            held.link[at[SENT]] = draft.links[i]
+            held.gbps[at[SENT]] = draft.gbps[i]
+            at[SENT] += 1
+    board.uses[job] = at[SENT] - board.first_use[job]
+    if board.uses[job]:
+        board.cross_bytes[job] = draft.cost[CROSS_BYTES]
+        board.slowdown[job] = draft.cost[SLOWDOWN]
+        _turn_links(board, room, held, job, 1)
     _start(board, job)
 
 
-@compiled
-def _end(board: Board, job: int, parts: Parts) -> None:
+@inside
+def _end(board: Board, room: Room, held: Held, job: int) -> None:
     """Take back what a job held."""
     at = board.at
     board.finish_s[job] = board.level[NOW_S]
@@ -232,60 +294,68 @@ def _end(board: Board, job: int, parts: Parts) -> None:
     board.ended[at[ENDED]] = job
     at[ENDED] += 1
     if not board.parts[job]:
-        _flip(board, board.machine[job], board.slots[job])
+        _flip(board, room, board.machine[job], board.slots[job])
         return
     for part in range(board.first_part[job], board.first_part[job] + board.parts[job]):
-        _flip(board, parts.machine[part], parts.slots[part])
-    if board.crossing[job]:
-        board.gone[at[GONE]] = job
-        at[GONE] += 1
+        _flip(board, room, held.machine[part], held.slots[part])
+    if board.uses[job]:
+        _turn_links(board, room, held, job, -1)
         at[CROSSING] -= 1
-        board.level[CROSS_BYTES] -= board.cross_bytes[job]
+        board.level[MOVED_BYTES] -= board.cross_bytes[job]
         if not at[CROSSING]:
-            board.level[CROSS_BYTES] = 0.0  # no rounding is left over
+            board.level[MOVED_BYTES] = 0.0  # no rounding is left over
 
 
-@compiled
-def _flip(board: Board, machine: int, slots: np.uint64) -> None:
+@inside
+def _turn_links(board: Board, room: Room, held: Held, job: int, sign: int) -> None:
+    """Book what a job sends over links in (sign 1) or out (sign -1)."""
+    links = room.links
+    for use in range(board.first_use[job], board.first_use[job] + board.uses[job]):
+        link = held.link[use]
+        links.users[link] += sign
+        links.use_gbps[link] += sign * held.gbps[use]
+        if not links.users[link]:
+            links.use_gbps[link] = 0.0
+
+
+@inside
+def _flip(board: Board, room: Room, machine: int, slots: np.uint64) -> None:
     """Take free GPUs of a machine, or give them back."""
-    at, size = board.at, len(board.members) - 1
-    before = board.free[machine]
-    board.open_slots[machine] ^= slots
-    after = _count_bits(board.open_slots[machine])
-    board.free[machine] = after
+    at, machines = board.at, room.machines
+    size = len(machines.members) - 1
+    before = machines.free[machine]
+    machines.open_slots[machine] ^= slots
+    after = count_bits(machines.open_slots[machine])
+    machines.free[machine] = after
     at[FREE] += after - before
     at[USED] += (before == size) - (after == size)
-    word, bit = machine // 64, np.uint64(1) << np.uint64(machine % 64)
-    board.sets[before, word] ^= bit
-    board.sets[after, word] ^= bit
-    board.members[before] -= 1
-    board.members[after] += 1
-    board.first_word[after] = min(board.first_word[after], word)
+    leave(machines, before, machine)
+    join(machines, after, machine)
     if not board.is_changed[machine]:
         board.is_changed[machine] = True
         board.changed[at[CHANGED]] = machine
         at[CHANGED] += 1
 
 
-@compiled
-def _note(board: Board) -> None:
+@inside
+def _note(board: Board, room: Room) -> None:
     """Note the state after an event, as `NOTED` says."""
     at = board.at
-    size = len(board.members) - 1
-    held = len(board.free) * size - at[FREE]
+    size = len(room.machines.members) - 1
+    held = len(room.machines.free) * size - at[FREE]
     row = board.noted[at[NOTES]]
     row[0] = board.level[NOW_S]
     row[1] = at[ARRIVAL]
     row[2] = at[TAIL] - at[HEAD]
     row[3] = at[USED]
     row[4] = at[USED] * size - held
-    row[5] = board.level[CROSS_BYTES]
+    row[5] = board.level[MOVED_BYTES]
     row[6] = held
     row[7] = at[RUNNING]
     at[NOTES] += 1
 
 
-@compiled
+@inside
 def _push(board: Board, end_s: float, serial: int, job: int) -> None:
     """Put an end on the heap."""
     child = board.at[RUNNING]
@@ -299,7 +369,7 @@ def _push(board: Board, end_s: float, serial: int, job: int) -> None:
     board.end_s[child], board.end_start[child], board.end_job[child] = end_s, serial, job
 
 
-@compiled
+@inside
 def _pop(board: Board) -> int:
     """Take the first end from the heap; return its job."""
     job: int = board.end_job[0]
@@ -317,7 +387,7 @@ def _pop(board: Board) -> int:
     return job
 
 
-@compiled
+@inside
 def _before(end_s: float, serial: int, board: Board, other: int) -> bool:
     """Say whether an end comes before another that is on the heap."""
     if end_s != board.end_s[other]:
@@ -325,39 +395,8 @@ def _before(end_s: float, serial: int, board: Board, other: int) -> bool:
     return serial < int(board.end_start[other])
 
 
-@compiled
+@inside
 def _carry(board: Board, source: int, target: int) -> None:
     board.end_s[target] = board.end_s[source]
     board.end_start[target] = board.end_start[source]
     board.end_job[target] = board.end_job[source]
-
-
-@compiled
-def _lowest_slots(slots: np.uint64, count: int) -> np.uint64:
-    """Return the lowest `count` of some bits."""
-    rest = slots
-    for _ in range(count):
-        rest &= rest - np.uint64(1)
-    return slots ^ rest
-
-
-@compiled
-def _count_bits(bits: np.uint64) -> int:
-    count = 0
-    while bits:
-        bits &= bits - np.uint64(1)
-        count += 1
-    return count
-
-
-@compiled
-def _lowest_bit(bits: np.uint64) -> int:
-    """Return the place of the lowest bit of a number that has one."""
-    place = 0
-    while not bits & np.uint64(0xFF):
-        bits >>= np.uint64(8)
-        place += 8
-    while not bits & np.uint64(1):
-        bits >>= np.uint64(1)
-        place += 1
-    return place

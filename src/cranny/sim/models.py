@@ -34,13 +34,21 @@ def _steady(cluster: Cluster) -> Network:
     return Steady(cluster)
 
 
+def _phases(cluster: Cluster) -> Network:
+    from cranny.sim.phases import Phases
+
+    return Phases(cluster)
+
+
 # `isolated` is Titan's simulation: durations in the log stand for training on one machine, so a job has
 # duration / iteration time iterations, and each takes the placement's own communication time on top.
 # `steady` is NetPack's estimate: jobs that share a link slow each other.
+# `phases` is CASSINI's world: they do so only while they communicate, and shifts keep them apart.
 NETWORKS: dict[str, Model] = {
     "isolated": Model(isolated),
     "instant": Model(instant),
     "steady": Model(isolated, _steady),
+    "phases": Model(isolated, _phases),
 }
 
 

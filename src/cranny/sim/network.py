@@ -19,6 +19,9 @@ class Network(Protocol):
     def end(self, job_id: str) -> Slowdowns:
         """Let a job out; return the slowdowns of others that this changes."""
 
+    def shift(self, running: Running) -> Slowdowns:
+        """Delay the next iteration of a job by its new shift; return the slowdowns that this changes."""
+
 
 class Alone:
     """A network in which no job notices another: a slowdown follows from the job's own placement."""
@@ -32,5 +35,9 @@ class Alone:
         return ((running.job.id, self._slowdown(running.job, cost) if cost.comm_s else 1.0),)
 
     def end(self, job_id: str) -> Slowdowns:  # noqa: ARG002 - whoever it was
+        """Change nothing."""
+        return ()
+
+    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - whichever it is
         """Change nothing."""
         return ()

@@ -61,3 +61,4 @@ class Record(NamedTuple):
     runs: pl.DataFrame  # a row for each stretch and machine, see `RUNS`
     noted: Floats  # (notes, NOTED)
     stretches: Stretches
+    streams: pl.DataFrame | None = None  # what jobs streamed, where they share links; see `sim.streams`

@@ -19,12 +19,14 @@ from cranny.model.errors import InputError
 from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
 from cranny.model.number import not_negative, seconds
-from cranny.model.plan import Action, Move, Start, Stop
+from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.sim.log import Log, Work
 from cranny.sim.metrics import Metrics
 from cranny.sim.network import Alone, Network, Slowdowns
+from cranny.sim.pace import Pace, Shared
 from cranny.sim.possible import Possible, never, too_large
 from cranny.sim.record import Record
+from cranny.sim.streams import Streams
 
 PROGRESS_EVERY = 2048
 
@@ -52,26 +54,34 @@ class Replay:
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
         self._work: dict[str, Work] = {}
         self._ends: list[tuple[float, int, Work, int]] = []  # a heap
+        self._pace = Pace()  # of jobs that share the network; their ends are there
         self._serial = 0
         self._tick_s = math.inf  # when the policy is asked next, if it has a period
         self._capacity = _capacity(cluster)
         self._possible = Possible(cluster)
 
-    def run(self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None) -> Record:
-        """Replay jobs in the order of their submission until all are done."""
+    def run(
+        self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None, until_s: float = math.inf
+    ) -> Record:
+        """Replay jobs in the order of their submission until all are done, or until a time."""
         last_s = 0.0
         for count, job in enumerate(jobs):
             now_s = job.submit_s
             if now_s < last_s:
                 raise InputError(f"job {job.id!r} was submitted before the job that precedes it")
+            if now_s > until_s:
+                break
             last_s = now_s
             self._until(now_s)
             self._arrive(job, now_s)
             if progress is not None and not count % PROGRESS_EVERY:
                 progress(count)
-        self._until(math.inf)
+        self._until(until_s)
+        self._pace.leave_all()
         self.log.unfinished += self._work.values()
-        return self.log.record(self.metrics.noted)
+        record = self.log.record(self.metrics.noted)
+        streams: Streams | None = getattr(self._network, "streams", None)  # of a network that jobs share
+        return record if streams is None else record._replace(streams=streams.frame())
 
     def _until(self, limit_s: float) -> None:
         """Let everything happen that happens up to `limit_s`."""
@@ -79,11 +89,10 @@ class Replay:
         while True:
             fault_s = faults[-1][0] if faults else math.inf
             tick_s = self._tick_s
-            if ends and ends[0][0] <= limit_s and ends[0][0] <= fault_s and ends[0][0] <= tick_s:
-                now_s, _, work, due = heappop(ends)
-                if work.due != due:  # it was stopped or moved, or goes at another speed
-                    continue
-                self._finish(work, now_s)
+            now_s = self._next_end_s()
+            if now_s <= limit_s and now_s <= fault_s and now_s <= tick_s and now_s < math.inf:
+                shared = not ends or now_s < ends[0][0]
+                self._finish(self._pace.first if shared else heappop(ends)[2], now_s)
             elif faults and fault_s <= limit_s and fault_s <= tick_s:
                 now_s, event = faults.pop()
                 self._carry_out(self.engine.handle(event, now_s), now_s)
@@ -97,6 +106,13 @@ class Replay:
                 self._drop_impossible(now_s)
             self._foresee_tick(now_s)
             self.metrics.note(now_s, 0, len(queue))
+
+    def _next_end_s(self) -> float:
+        """Return when the next job ends, as foreseen now."""
+        ends = self._ends
+        while ends and ends[0][2].due != ends[0][3]:  # it was stopped or moved, or goes at another speed
+            heappop(ends)
+        return min(ends[0][0], self._pace.next_s) if ends else self._pace.next_s
 
     def _foresee_tick(self, now_s: float) -> None:
         """Note when the policy is to be asked next, unless that is known."""
@@ -129,6 +145,7 @@ class Replay:
 
     def _finish(self, work: Work, now_s: float) -> None:
         job_id = work.job.id
+        self._pace.leave(work)
         work.left_s = 0.0
         self._end_stretch(work, now_s)
         del self._work[job_id]
@@ -150,6 +167,8 @@ class Replay:
                 self._stop(work, now_s, lost=False)
                 work.stops -= 1  # nobody made it wait
                 self._start(work, now_s)
+            elif isinstance(action, Shift) and action.job_id in self.state:  # a later plan may have stopped it
+                self._set_speeds(self._network.shift(self.state.find(action.job_id)), now_s)
 
     def _start(self, work: Work, now_s: float) -> None:
         running = self.state.find(work.job.id)
@@ -160,10 +179,15 @@ class Replay:
         work.held = running.held
         work.cross_bytes = running.communication.cross_bytes
         work.first_note = self.metrics.notes
+        if running.started_s != now_s:  # it was moved
+            running = running._replace(started_s=now_s)
         self._set_speeds(self._network.start(running), now_s)
 
     def _set_speeds(self, slowdowns: Slowdowns, now_s: float) -> None:
         """Let jobs go on at another speed from now on, and foresee when they end."""
+        if isinstance(slowdowns, Shared):
+            self._pace.set(slowdowns, self._work, now_s)
+            return
         for job_id, slowdown in slowdowns:
             work = self._work[job_id]
             _work_on(work, now_s)
@@ -174,6 +198,7 @@ class Replay:
 
     def _stop(self, work: Work, now_s: float, *, lost: bool) -> None:
         """End a run early. A failure loses what was done since the last checkpoint; a stop saves it first."""
+        self._pace.leave(work)
         _work_on(work, now_s)
         self._end_stretch(work, now_s)
         if lost and self._checkpoint_s:

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
 
+from cranny.core.load import Load
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
 from cranny.sim.record import DONE, LEFT_OUT, UNFINISHED, Floats, Record
+from cranny.sim.streams import load_at
 
+FRAMES = ("jobs", "timeline", "runs")
 TIMELINE = (
     "time_s",
     "used_machines",
@@ -37,6 +40,7 @@ class Result:
     jobs: pl.DataFrame
     timeline: pl.DataFrame
     runs: pl.DataFrame
+    streams: pl.DataFrame = field(default_factory=pl.DataFrame)  # empty where jobs shared no links
 
     @classmethod
     def of(cls, cluster: Cluster, record: Record, settings: Mapping[str, Any], price_per_gpu_hour: float) -> Self:
@@ -44,13 +48,18 @@ class Result:
         columns = measured(record, cluster.share_unit, price_per_gpu_hour)
         timeline = pl.DataFrame({name: columns[name] for name in TIMELINE}).filter(columns["arrival"] > 0)
         summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
-        return cls(cluster, dict(settings), summary, record.jobs, timeline, record.runs)
+        streams = pl.DataFrame() if record.streams is None else record.streams
+        return cls(cluster, dict(settings), summary, record.jobs, timeline, record.runs, streams)
+
+    def load_at(self, at_s: float) -> Load | None:
+        """Return what links and switches carried at a time; None if jobs shared no links."""
+        return load_at(self.cluster, self.runs, self.streams, at_s) if self.streams.height else None
 
     def save(self, folder: str | Path) -> Path:
-        """Write the result to a folder: three Parquet files and one JSON file."""
+        """Write the result to a folder: one JSON file, and a Parquet file for each frame."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("jobs", "timeline", "runs"):
+        for name in (*FRAMES, *(["streams"] if self.streams.height else [])):
             getattr(self, name).write_parquet(folder / f"{name}.parquet")
         cluster = self.cluster
         told = {
@@ -75,7 +84,8 @@ class Result:
         folder = Path(folder)
         try:
             told = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in ("jobs", "timeline", "runs")}
+            names = (*FRAMES, *(["streams"] if (folder / "streams.parquet").exists() else []))
+            frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in names}
             known = told["cluster"]
             cluster = Cluster(
                 name=known["name"],

@@ -5,25 +5,15 @@ rate is what its busiest link carries of it. A job alone on its links communicat
 rates are worked out anew whenever such a job starts or ends, and a job's speed follows its rate.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import numpy as np
 
 from cranny.core.books import Running
 from cranny.core.steady.rates import Rates
 from cranny.core.steady.streams import stream
 from cranny.model.cluster import Cluster
 from cranny.sim.network import Slowdowns
-
-
-class _Talker(NamedTuple):
-    """A running job that uses links."""
-
-    job_id: str
-    gigabits: float  # that an iteration moves at the job's rate
-    iteration_s: float  # without communication
-
-    def slowdown(self, rate_gbps: float) -> float:
-        return 1.0 + self.gigabits / rate_gbps / self.iteration_s
+from cranny.sim.pace import Shared
+from cranny.sim.streams import Streams
 
 
 class Steady:
@@ -32,8 +22,10 @@ class Steady:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._rates = Rates.of(cluster)
-        self._talkers: dict[int, _Talker] = {}  # by their numbers among the rates
+        self._ids: dict[int, str] = {}  # by their numbers among the rates
+        self._pull = np.zeros(0)  # gigabits that an iteration moves, by the seconds it takes without communication
         self._number: dict[str, int] = {}
+        self.streams = Streams()
 
     def start(self, running: Running) -> Slowdowns:
         """Let a job share the links that it uses."""
@@ -41,10 +33,14 @@ class Steady:
         if not alone.link_gbps:
             return ((job.id, 1.0),)
         flows, gigabits = stream(self._cluster, job, running.placement)
-        number = self._rates.add(flows, most_gbps=gigabits / alone.comm_s)
-        self._talkers[number] = _Talker(job.id, gigabits, job.profile.iteration_s)
-        self._number[job.id] = number
-        return self._slowdowns({number, *self._rates.changed().tolist()})
+        alone_gbps = gigabits / alone.comm_s
+        number = self._rates.add(flows, most_gbps=alone_gbps)
+        self.streams.note(job.id, running.started_s, alone_gbps, flows)
+        if number >= len(self._pull):
+            self._pull = np.concatenate([self._pull, np.zeros(number + 1)])
+        self._pull[number] = gigabits / job.profile.iteration_s
+        self._ids[number], self._number[job.id] = job.id, number
+        return self._slowdowns(number)
 
     def end(self, job_id: str) -> Slowdowns:
         """Leave the links to the others."""
@@ -52,10 +48,14 @@ class Steady:
         if number is None:  # it used none
             return ()
         self._rates.remove(number)
-        del self._talkers[number]
-        return self._slowdowns(self._rates.changed().tolist())
+        del self._ids[number]
+        return self._slowdowns()
 
-    def _slowdowns(self, numbers: Iterable[int]) -> Slowdowns:
-        """Return the slowdowns of jobs, in the order of their numbers so that runs repeat."""
-        found = [(self._talkers[number], number) for number in sorted(numbers) if number in self._talkers]
-        return [(talker.job_id, talker.slowdown(self._rates.rate_gbps(number))) for talker, number in found]
+    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - whichever it is
+        """Change nothing: jobs stream all the time."""
+        return ()
+
+    def _slowdowns(self, started: int | None = None) -> Shared:
+        """Return the slowdowns of the jobs whose rate has just changed."""
+        changed = self._rates.changed()
+        return Shared(changed, 1.0 + self._pull[changed] / self._rates.rates_gbps(changed), self._ids, started)

@@ -1,0 +1,145 @@
+"""`cranny interleave`: how well jobs share links, and the shifts at which they share them best."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import out, print_json
+from cranny.model.errors import InputError
+
+if TYPE_CHECKING:
+    from cranny.core.circles.interleave import Interleaving
+
+PICTURES = (".svg", ".html", ".htm")
+
+
+def interleave(
+    jobs: Annotated[
+        Path, typer.Argument(metavar="JOBS", help="Jobs and links, YAML or JSON; see docs/cassini.md.")
+    ],
+    picture: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Draw circles and demand to this .svg or .html file.")
+    ] = None,
+    precision: Annotated[float, typer.Option("--precision", help="Degrees by which circles are turned.")] = 5.0,
+    quantum_ms: Annotated[float, typer.Option("--quantum-ms", help="Iteration times are rounded to this.")] = 1.0,
+    profiles: options.ProfilesOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Turn the circles of jobs against each other until they share their links best; print score and shifts.
+
+    Example: cranny interleave docs/interleave.yaml --out circles.svg
+    """
+    from cranny.core.circles.file import read_links
+    from cranny.core.circles.interleave import interleave as solve
+    from cranny.core.circles.unified import Search
+
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise InputError(f"--out: must end in .svg or .html, not {picture.name!r}")
+    if picture is not None:
+        if picture.is_dir():
+            raise InputError(f"--out: {picture}: is a folder, not a file")
+        options.check_folder(picture.parent, "--out")
+    search = Search(precision_deg=precision, quantum_s=quantum_ms / 1e3)
+    links = read_links(jobs, options.read_profiles(profiles))
+    found = solve(links, search)
+    if found is None or not found.graph.links:
+        raise InputError(f"{jobs}: no link carries more than one job")
+    told = _told(found)
+    if picture is not None:
+        from cranny.report.circles import write_circles
+
+        told["picture"] = str(write_circles(found, picture, title=f"Interleaved jobs of {jobs.name}"))
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _told(found: "Interleaving") -> dict[str, Any]:
+    """Return all that is known as plain values; scores are of the jobs' demand over time, not of angles."""
+    from cranny.core.circles.curve import curve
+
+    links: list[dict[str, Any]] = []
+    for link, fit in zip(found.graph.links, found.graph.fits, strict=True):
+        circles = tuple(link.circles.values())
+        shifts_s = [found.shifts_s[job] for job in link.circles]
+        still = (0.0,) * len(circles)
+        links.append(
+            {
+                "name": link.name,
+                "gbps": link.gbps,
+                "before": round(curve(circles, still, fit.unified).score(link.gbps), 6),
+                "score": round(curve(circles, shifts_s, fit.unified).score(link.gbps), 6),
+                "bound": round(fit.bound, 6),
+                "search": fit.method,
+                "perimeter_ms": round(fit.unified.perimeter_s * 1e3, 6),
+                "angles": fit.unified.angles,
+                "error": round(fit.unified.error, 6),
+                "jobs": [
+                    {
+                        "name": job,
+                        "iteration_ms": round(circle.iteration_s * 1e3, 6),
+                        "up_ms": round(circle.up_s * 1e3, 6),
+                        "mean_gbps": round(circle.mean_gbps, 6),
+                        "turns": turns,
+                        "rotation_deg": round(found.shifts_s[job] / fit.unified.perimeter_s * 360.0, 6),
+                    }
+                    for (job, circle), turns in zip(link.circles.items(), fit.unified.turns, strict=True)
+                ],
+            }
+        )
+    return {
+        "before": round(sum(link["before"] for link in links) / len(links), 6),
+        "score": round(sum(link["score"] for link in links) / len(links), 6),
+        "bound": round(found.bound, 6),
+        "loops": found.method == "forest",
+        "shifts_ms": {job: round(shift_s * 1e3, 6) for job, shift_s in found.shifts_s.items()},
+        "links": links,
+    }
+
+
+def _show(told: dict[str, Any]) -> None:
+    """Print the scores and shifts for people."""
+    from rich.table import Table
+
+    for link in told["links"]:
+        how = (
+            "best of all rotations" if link["search"] == "exact" else f"no rotation gets above {link['bound']:.3f}"
+        )
+        scores = f"score {link['before']:.3f} unshifted, [bold]{link['score']:.3f}[/bold] shifted"
+        circle = f"{link['angles']} angles on a circle of {link['perimeter_ms']:g} ms"
+        out.print(
+            f"[bold]{_plain(link['name'])}[/bold], {link['gbps']:g} Gbps: {scores} ({how}; {circle})",
+            soft_wrap=True,
+        )
+        if link["error"] > 5e-4:
+            out.print(f"  iteration times were changed by up to {link['error']:.1%} to share one circle")
+        table = Table("job", "iteration", "up phases", "mean", "turns", "shift", box=None, header_style="bold")
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for job in link["jobs"]:
+            table.add_row(
+                _plain(job["name"]),
+                f"{job['iteration_ms']:.5g} ms",
+                f"{job['up_ms']:.5g} ms",
+                f"{job['mean_gbps']:.3g} Gbps",
+                str(job["turns"]),
+                f"{told['shifts_ms'][job['name']]:.1f} ms",
+            )
+        out.print(table)
+        out.print()
+    if told["loops"]:
+        out.print("Links tie jobs together in a loop: not all of them can have the shifts that suit them best.")
+    if len(told["links"]) > 1:
+        out.print(f"mean score {told['before']:.3f} unshifted, {told['score']:.3f} shifted")
+    if "picture" in told:
+        out.print(f"wrote {told['picture']}", markup=False, soft_wrap=True)
+
+
+def _plain(name: str) -> str:
+    """Return a name from a file as text without markup."""
+    from rich.markup import escape
+
+    return escape(name)

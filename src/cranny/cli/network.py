@@ -1,0 +1,112 @@
+"""`cranny network`: links and switch memory of a cluster at one moment, as a heat map."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import out, print_json, progress
+from cranny.cli.simulate import command_line
+from cranny.model.number import counted, not_negative, seconds
+
+if TYPE_CHECKING:
+    from cranny.core.load import Load
+    from cranny.core.protocol import Policy
+    from cranny.core.snapshot import Snapshot
+
+AtOption = Annotated[
+    float | None,
+    typer.Option(
+        "--at", help="Second of the trace (default: when running jobs move most bytes between machines)."
+    ),
+]
+TopOption = Annotated[int, typer.Option("--top", min=0, help="Bottlenecks to list.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Write a self-contained HTML page to this file.")]
+
+
+def network(
+    trace: options.TraceArgument,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
+    at: AtOption = None,
+    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
+    link_gbps: options.LinkOption = 100.0,
+    oversubscription: options.OversubscriptionOption = 1.0,
+    pat_gbps: options.PatOption = None,
+    jobs: options.JobsOption = 5000,
+    load: options.LoadOption = 0.8,
+    trace_format: options.FormatOption = "auto",
+    strict: options.StrictOption = None,
+    order: options.OrderOption = None,
+    period: options.PeriodOption = 0.0,
+    network: options.NetworkOption = "steady",
+    collective: options.CollectiveOption = None,
+    seed: options.SeedOption = 0,
+    profiles: options.ProfilesOption = None,
+    policy_options: options.SettingsOption = None,
+    top: TopOption = 5,
+    page: OutOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Replay a trace up to a moment and show how full links and switch memory are, and whom that holds back.
+
+    Example: cranny network philly --policy netpack --cluster 16x16x4 --pat-gbps 1000 --collective ina --at 86400
+    """
+    from cranny.api import choose, with_types_of
+    from cranny.core.load import Load, talkers
+    from cranny.sim.models import network as network_model
+    from cranny.sim.moment import view_at
+
+    options.split_policies(policy)
+    options.check_file(page, "--out")
+    at_s = None if at is None else seconds(at, "--at")
+    not_negative(period, "--period")
+    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
+    models = options.read_profiles(profiles)
+    read = options.read_or_generate(
+        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
+    )
+    model = network_model(network)
+    settings = options.read_settings(policy_options)
+    jobs_in = with_types_of(built, read).jobs(seed, collective, profiles=models)
+
+    def made() -> "Policy":
+        return choose(policy, order, settings, seed, model.alone)[1]
+
+    with progress(policy, len(jobs_in)) as tick:
+        view = view_at(built, made, jobs_in, model, at_s, period_s=period, progress=tick)
+    found = Load.of(built, talkers(built, view.running.values()))
+    about = f"{policy} on {read.name}"
+    if page is not None:
+        from cranny.report.network import write_page
+
+        title = f"The network at {view.now_s:,.0f} s"
+        write_page(
+            found,
+            page,
+            title=title,
+            kicker=f"{about} · {built.describe()} · {network} network",
+            command=command_line(),
+        )
+    if as_json:
+        told = {"at_s": view.now_s, "policy": policy, "network": network, "cluster": built.describe()}
+        print_json({**told, "running": len(view.running), "waiting": len(view.waiting), **found.facts()})
+        return
+    show(found, view, about, top)
+    if page is not None:
+        out.print(f"page: {page}", soft_wrap=True, markup=False)
+
+
+def show(load: "Load", view: "Snapshot", about: str, top: int) -> None:
+    """Print the heat map, what it amounts to, and the worst bottlenecks."""
+    from cranny.report.heat_table import heat_table
+    from cranny.report.heat_words import line, summary, worst
+
+    run = f"{counted(len(view.running), 'job')} run, {len(view.waiting):,} wait"
+    out.print(f"{about} at {view.now_s:,.0f} s: {run}", style="bold", markup=False)
+    out.print()
+    out.print(heat_table(load, out.width, plain=out.options.ascii_only))
+    out.print()
+    out.print(summary(load), markup=False)
+    for each in worst(load, top):
+        out.print(f"- {line(load, each)}", markup=False)

@@ -1,0 +1,81 @@
+"""Jobs that change each other's speed: what is left of each, and which of them ends first.
+
+One job that starts or ends may change the speed of hundreds, so they are kept in arrays and changed all at once.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.sim.log import Work
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+FIRST = 64  # room at first
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """New slowdowns of jobs that share a network, by the numbers under which it knows them."""
+
+    numbers: Ints
+    slowdown: Floats
+    ids: Mapping[int, str]
+    started: int | None = None  # the job among them that starts
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        """Go through jobs and their slowdowns."""
+        return zip((self.ids[number] for number in self.numbers.tolist()), self.slowdown.tolist(), strict=True)
+
+
+class Pace:
+    """Running jobs that share a network."""
+
+    def __init__(self) -> None:
+        self.next_s = math.inf  # when the first of them ends
+        self._works: dict[int, Work] = {}
+        self._number: dict[str, int] = {}
+        self._state: Floats = np.full((4, FIRST), math.inf)  # left_s, since_s, slowdown and end_s
+        self._left_s, self._since_s, self._slowdown, self._end_s = self._state
+
+    @property
+    def first(self) -> Work:
+        """The job that ends first."""
+        return self._works[int(self._end_s.argmin())]
+
+    def set(self, shared: Shared, works: Mapping[str, Work], now_s: float) -> None:
+        """Let jobs go on at another speed from now on, and foresee when they end."""
+        if shared.started is not None:
+            self._enter(shared.started, works[shared.ids[shared.started]])
+        at = shared.numbers
+        left_s = self._left_s[at]
+        left_s -= np.minimum((now_s - self._since_s[at]) / self._slowdown[at], left_s)
+        self._left_s[at], self._since_s[at], self._slowdown[at] = left_s, now_s, shared.slowdown
+        self._end_s[at] = now_s + left_s * shared.slowdown
+        self.next_s = float(self._end_s.min())
+
+    def leave(self, work: Work) -> None:
+        """Write down how far a job is that stops, if it is here."""
+        number = self._number.pop(work.job.id, None)
+        if number is not None:
+            del self._works[number]
+            work.left_s, work.since_s, work.slowdown = self._state[:3, number].tolist()
+            self._end_s[number] = math.inf
+            self.next_s = float(self._end_s.min())
+
+    def leave_all(self) -> None:
+        """Write down how far all jobs are."""
+        for work in list(self._works.values()):
+            self.leave(work)
+
+    def _enter(self, number: int, work: Work) -> None:
+        if number >= len(self._end_s):
+            self._state = np.concatenate([self._state, np.full((4, number + 1), math.inf)], axis=1)
+            self._left_s, self._since_s, self._slowdown, self._end_s = self._state
+        self._works[number] = work
+        self._number[work.job.id] = number
+        self._state[:3, number] = work.left_s, work.since_s, work.slowdown
