@@ -10,9 +10,14 @@ import pytest
 from cranny.bench import (
     CASES,
     acme,
+    cassini,
     decide,
+    has,
     importing,
     measure,
+    netpack,
+    netpack_quality,
+    phases,
     replay,
     replay_steady,
     run_case,
@@ -42,6 +47,19 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_steady, "JOBS", (100, 200))
     monkeypatch.setattr(acme, "JOBS", 300)
     monkeypatch.setattr(titan_quality, "CASES", 12)
+    monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))
+    monkeypatch.setattr(netpack, "PAPER_S", {16: 1.0})
+    monkeypatch.setattr(netpack, "JOBS", 60)
+    monkeypatch.setattr(netpack, "WARM_UP", 5)
+    monkeypatch.setattr(netpack, "LARGEST", 16)
+    monkeypatch.setattr(netpack_quality, "CASES", 3)
+    monkeypatch.setattr(has, "SEEDS", 1)
+    monkeypatch.setattr(cassini, "CASES", 3)
+    monkeypatch.setattr(cassini, "RUNS", 1)
+    monkeypatch.setattr(phases, "HOURS", 0.01)
+    monkeypatch.setattr(phases, "RUNS", 1)
+    monkeypatch.setattr(phases, "GROUPS", 2)
+    monkeypatch.setattr(phases, "REFERENCE_S", 0.5)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_a_draft_costs_what_traffic_says(
     some = st.lists(st.integers(0, len(cluster.machines) - 1), min_size=2, max_size=40)
     ranks = tuple(machines.draw(some.filter(lambda drawn: len(set(drawn)) > 1)))
     job = Job("job", len(ranks), model, collective)
-    room = furnish(cluster, BestFit(), Memory(9).known, 1, 0.0)
+    room = furnish(cluster, BestFit(), Memory(9, 0).known, 1, 0.0)
     room = room._replace(talk=meet(room.talk, 0, pattern(collective, job.gpus)))
     distinct = list(dict.fromkeys(ranks))
     draft = room.draft
@@ -68,7 +68,7 @@ def test_a_draft_costs_what_traffic_says(
 
 def test_a_memory_finds_what_it_learnt_and_forgets_all_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known, "MOST_ROWS", 3)
-    memory = Memory(2)
+    memory = Memory(2, 2)
 
     def look_up(*key: int) -> list[int] | None:
         row = int(memory.known.slot[known._slot(memory.known, np.array(key))])

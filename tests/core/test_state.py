@@ -264,7 +264,7 @@ def test_a_job_moves_onto_gpus_that_it_holds_itself(state: ClusterState) -> None
     state.place(job("a", 6), Placement((0, 0, 0, 0, 1, 1)), now_s=2.0)
     state.move("a", Placement((1, 1, 1, 1, 0, 0)), now_s=9.0)
     assert state.free.tolist() == [2, 0, 4, 4]
-    assert state.find("a").started_s == 2.0
+    assert (state.find("a").started_s, state.find("a").attained_gpu_s) == (9.0, 6 * 7.0)
     with pytest.raises(PlacementError):
         state.move("a", Placement((0,) * 6))
     assert state.free.tolist() == [2, 0, 4, 4]

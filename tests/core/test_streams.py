@@ -130,10 +130,13 @@ class Stream:
     def check_facts(self, placement: Placement) -> None:
         """See that what the placement says of itself can be true."""
         facts = placement.facts
+        assert placement.explain()
+        if "gpus_on" in facts:  # of NetPack, which looks at links and not at idle machines
+            assert sum(facts["gpus_on"].values()) == len(placement.machines)  # type: ignore[attr-defined]
+            return
         assert facts["idle_machines_minimum"] <= facts["idle_machines_opened"]  # type: ignore[operator]
         assert facts["machines_minimum"] <= facts["machines_used"]  # type: ignore[operator]
         assert facts["cross_machine_bytes_bound"] <= facts["cross_machine_bytes"] * (1 + 1e-9)  # type: ignore[operator]
-        assert placement.explain()
 
     def play(self, kind: str, what: Wanted | int) -> None:
         """Let one thing happen."""

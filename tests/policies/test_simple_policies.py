@@ -10,6 +10,7 @@ import pytest
 
 from cranny.core.check import check
 from cranny.core.protocol import Placer
+from cranny.core.queue import ORDERS
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import CrannyError, InputError
@@ -205,7 +206,7 @@ def test_every_entry_of_the_table_can_be_made(name: str) -> None:
     assert callable(made.why_wait)
     assert TABLE[name].about
     assert TABLE[name].paper
-    assert TABLE[name].order in {"fifo", "sjf", "las", "backfill"}
+    assert TABLE[name].order in ORDERS
 
 
 def test_suggests_the_nearest_policy() -> None:

@@ -1,6 +1,6 @@
 """The compiled replay against the event loop that it stands for: equal to the last bit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,8 @@ from cranny import api
 from cranny.core.protocol import FirstChoices
 from cranny.core.queue import Queued, Slowdown
 from cranny.core.seating import known
+from cranny.core.seating.known import Memory
+from cranny.core.seating.room import Ints
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import Communication, isolated
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -111,7 +113,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     cluster=st.sampled_from([SMALL, WIDE, UNEVEN]),
     trace=traces(),
@@ -160,11 +162,29 @@ def test_drafted_jobs_never_come_to_python(name: str, monkeypatch: pytest.Monkey
     assert (record.jobs["machines"] > 1).any()
 
 
+def test_jobs_of_several_patterns_are_left_to_python() -> None:
+    trace = generate_trace("philly", jobs=200, seed=2, load=0.9, gpus=WIDE.gpus, max_gpus=32)
+    tp = pl.when(pl.col("gpus") % 2 == 0).then(2).otherwise(1).cast(pl.Int32)
+    trace = Trace.from_frame(trace.frame.with_columns(tp=tp), "sharded", profiles=HUGE)
+    fast, plain = both(WIDE, trace, "titan")
+    assert_equal(fast, plain)
+    assert (fast.jobs["machines"] > 1).any()
+
+
 def test_what_a_placer_learnt_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = generate_trace("acme", jobs=300, seed=3, load=0.9, gpus=WIDE.gpus)
-    monkeypatch.setattr(known, "MOST_NUMBERS", 400)
-    monkeypatch.setattr(known, "MOST_ROWS", 5)
-    assert_equal(*both(WIDE, trace, "titan"))
+    cluster = Cluster.fat_tree(racks=9, machines_per_rack=8, gpus_per_machine=8)
+    trace = generate_trace("itp", jobs=1500, seed=1, load=1.1, gpus=cluster.gpus)
+    learn, learnt = Memory.learn, []
+
+    def heard(memory: Memory, key: Ints, entry: Sequence[int]) -> None:
+        learnt.append(tuple(key.tolist()))
+        learn(memory, key, entry)
+
+    monkeypatch.setattr(Memory, "learn", heard)
+    monkeypatch.setattr(known, "MOST_ROWS", 20)
+    assert_equal(*both(cluster, trace, "titan"))
+    assert len(set(learnt)) > 20
+    assert len(set(learnt)) < len(learnt)  # some of it twice
 
 
 def test_machines_may_have_as_many_gpus_as_a_word_has_bits() -> None:

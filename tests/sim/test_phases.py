@@ -19,6 +19,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action, Plan, Shift, Start
 from cranny.model.profile import ModelProfile
 from cranny.sim import phases
+from cranny.sim.models import NETWORKS
 from cranny.sim.phases import Phases
 from cranny.sim.replay import Replay
 from cranny.workload.generate import generate_trace
@@ -186,6 +187,14 @@ def test_jitter_is_drawn_from_the_generator() -> None:
 
     assert slowdowns(1) == slowdowns(1) != slowdowns(2)
     assert 2.0 < slowdowns(1)[0] < 3.05
+
+
+@pytest.mark.parametrize("name", ["isolated", "instant", "steady"])
+def test_shifts_mean_nothing_to_networks_without_phases(name: str) -> None:
+    network, state = NETWORKS[name].on(RACK), ClusterState(RACK)
+    state.place(Job("a", 2, EVEN, "ring"), Placement((0, 1)))
+    network.start(state.find("a"))
+    assert not list(network.shift(state.find("a")._replace(shift_s=0.1)))
 
 
 class Shifting:

@@ -22,6 +22,15 @@ CASES: dict[str, Case] = {
     "replay-steady": Case("cranny.bench.replay_steady:run", "the same with jobs that share links, at load 0.85"),
     "steady": Case("cranny.bench.steady:run", "rates of 10,000 jobs on 10,000 machines, and one job more or less"),
     "netpack": Case("cranny.bench.netpack:run", "NetPack's time to place a job on 100 to 10,000 servers"),
+    "netpack-quality": Case(
+        "cranny.bench.netpack_quality:run",
+        "NetPack and others against the optimum of Table 3 on 60 small clusters",
+    ),
+    "phases": Case("cranny.bench.phases:run", "hours of training played phase by phase in a CPU-second"),
+    "cassini": Case(
+        "cranny.bench.cassini:run", "best rotations of jobs on one link, ten candidates on 1,024 GPUs"
+    ),
+    "has": Case("cranny.bench.has:run", "has-exact and JPS on mixed clusters of 15 to 1,000 workers"),
     "import": Case("cranny.bench.importing:run", "seconds to import cranny and to print its help"),
     "titan-quality": Case("cranny.bench.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }

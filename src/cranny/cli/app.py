@@ -9,6 +9,7 @@ from cranny.cli import (
     conformance,
     demo,
     explain,
+    interleave,
     network,
     place,
     policies,
@@ -34,6 +35,7 @@ app.command("what-if")(whatif.what_if)
 app.command("place")(place.place)
 app.command("explain")(explain.explain)
 app.command("network")(network.network)
+app.command("interleave")(interleave.interleave)
 app.command("policies")(policies.policies)
 app.add_typer(traces.app, name="traces")
 app.command("sweep")(sweep.sweep)

@@ -26,7 +26,7 @@ class Batches:
         return 1 + self._decisions - self._since.get(job_id, self._decisions)
 
     def choose(self, view: Snapshot) -> list[Waiting]:
-        """Return the jobs to place now, the most valuable first."""
+        """Return the jobs to place now, the most valuable first; of equals the smallest, which may fit a machine yet."""
         if view.now_s != self._decided_s:  # asked again at the same time, it is still the same decision
             self._decided_s = view.now_s
             self._decisions += 1
@@ -39,7 +39,9 @@ class Batches:
         candidates = _candidates(view, room)
         sizes = [waiting.job.gpus for waiting in candidates]
         chosen = most_valuable(sizes, [self.worth(waiting.job.id) for waiting in candidates], room)
-        return sorted((candidates[at] for at in chosen), key=lambda waiting: -self.worth(waiting.job.id))
+        return sorted(
+            (candidates[at] for at in chosen), key=lambda waiting: (-self.worth(waiting.job.id), waiting.job.gpus)
+        )
 
 
 def _candidates(view: Snapshot, room: int) -> list[Waiting]:

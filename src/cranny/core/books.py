@@ -13,7 +13,11 @@ from cranny.model.placement import Placement
 
 
 class Running(NamedTuple):
-    """A job that holds GPUs."""
+    """A job that holds GPUs.
+
+    `job` is as it trains here. Where it has another number of workers than it asked for, or GPUs of another speed,
+    `resized` is the job as submitted, and its work takes `stretch` times as long, communication aside.
+    """
 
     job: Job
     placement: Placement
@@ -22,6 +26,13 @@ class Running(NamedTuple):
     started_s: float
     attained_gpu_s: float = 0.0  # in earlier runs
     shift_s: float = 0.0
+    resized: Job | None = None
+    stretch: float = 1.0
+
+    @property
+    def submitted(self) -> Job:
+        """The job as it was submitted."""
+        return self.job if self.resized is None else self.resized
 
 
 class Books:
@@ -103,8 +114,9 @@ class Books:
         `taken` holds the free GPUs of machines that earlier actions of the same plan change, and is kept up.
         """
         machines = placement.machines
-        if len(machines) != job.gpus:
-            raise PlacementError(f"job {job.id!r} has {job.gpus} ranks, its placement {len(machines)}")
+        resized = None
+        if len(machines) != job.gpus or job.speeds is not None:
+            resized, job = job, self._as_placed(job, machines)
         if placement.gpus is not None:
             held = self._named_gpus(job, placement, taken)
         elif not placement.spare and machines.count(machines[0]) == len(machines):  # as most jobs sit
@@ -123,7 +135,27 @@ class Books:
             if server is not None:
                 self._check_server(job, server)
             cost = communication(self.cluster, job, machines, server, placement.aggregate)
-        return Running(job, placement, held, cost, now_s, attained_gpu_s)
+        if resized is None:
+            return Running(job, placement, held, cost, now_s, attained_gpu_s)
+        stretch = job.profile.iteration_ms / resized.profile.iteration_ms
+        return Running(job, placement, held, cost, now_s, attained_gpu_s, 0.0, resized, stretch)
+
+    def _as_placed(self, job: Job, machines: tuple[int, ...]) -> Job:
+        """Return a job as it trains on these machines, with as many workers and as fast GPUs as they give it."""
+        if not job.may_have(len(machines)):
+            raise PlacementError(f"job {job.id!r} has {job.gpus} ranks, its placement {len(machines)}")
+        if job.speeds is None:
+            return job.resized(len(machines), float(len(machines)))
+        speed = 0.0
+        for machine in machines:
+            self.know(machine)
+            described = self.cluster.machines[machine]
+            if described.gpu_type not in job.speeds:
+                raise PlacementError(
+                    f"job {job.id!r} cannot run on {described.gpu_type or 'the'} GPUs of {described.name}"
+                )
+            speed += job.speeds[described.gpu_type]
+        return job.resized(len(machines), speed)
 
     def _check_server(self, job: Job, server: int) -> None:
         """Refuse a parameter server for a job that has none, or on a machine that cannot run it."""

@@ -162,4 +162,4 @@ class Engine:
 
     def _requeue(self, running: Running, now_s: float) -> None:
         """Let a stopped job wait again, with the service it got remembered."""
-        self.queue.add(Waiting(running.job, attained_gpu_s(running, now_s)))
+        self.queue.add(Waiting(running.submitted, attained_gpu_s(running, now_s)))

@@ -197,7 +197,8 @@ class ClusterState:
                 for machine, gpus in old.held.items():
                     taken[machine] = taken.get(machine, slots[machine]) | gpus
                 if isinstance(action, Move):
-                    moved = self._books.fit(old.job, action.placement, old.started_s, old.attained_gpu_s, taken)
+                    had_gpu_s = old.attained_gpu_s + (now_s - old.started_s) * old.job.gpus
+                    moved = self._books.fit(old.submitted, action.placement, now_s, had_gpu_s, taken)
                     after = moved._replace(shift_s=old.shift_s)
             jobs[action.job_id] = after
             changes.append((old, after))

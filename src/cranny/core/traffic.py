@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.steady.flows import alone, parameter_server
+from cranny.core.flows import alone, parameter_server
 from cranny.model.cluster import Cluster
 from cranny.model.collective import PLACED, Pattern, PatternArrays, Phase, pattern, placed
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 REMEMBERED_RANKS = 64
 
@@ -168,12 +169,17 @@ def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
     slowest_s = (busier * (BITS_PER_BYTE / GIGA / np.array(shape.gbps))).max(axis=1, initial=0.0)
     peaks = _peaks(a, b, phase, pairs, machines)
     return Cost(
-        cross_share=float(crossing @ (pairs.share * pairs.times)),
-        comm_s=float(slowest_s @ pairs.times),
-        link_share=tuple((pairs.times @ busier).tolist()),
+        cross_share=float(_added(crossing * (pairs.share * pairs.times))),
+        comm_s=float(_added(slowest_s * pairs.times)),
+        link_share=tuple(_added(pairs.times[:, None] * busier).tolist()),
         peaks=peaks,
         peak=max((share for _, _, share in peaks), default=0.0),
     )
+
+
+def _added(by_phase: Floats) -> Floats:
+    """Add up, (phases, ...), phase by phase and not in the fastest order: as `core.seating.weigh` does."""
+    return by_phase.cumsum(axis=0)[-1] if len(by_phase) else np.zeros(by_phase.shape[1:])
 
 
 _remembered_cost = lru_cache(maxsize=65536)(_cost)
@@ -213,7 +219,7 @@ def _cross_share(what: Pattern, local: tuple[int, ...]) -> float:
     seat = np.array(local)
     pairs = what.arrays
     apart = seat[pairs.a] != seat[pairs.b]
-    return float(np.bincount(pairs.phase[apart], minlength=len(pairs.share)) @ (pairs.share * pairs.times))
+    return float(_added(np.bincount(pairs.phase[apart], minlength=len(pairs.share)) * (pairs.share * pairs.times)))
 
 
 def traffic(job: Job, machines: Sequence[int]) -> Traffic:

@@ -1,11 +1,12 @@
 """A training job: how many GPUs it wants and how its workers talk."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.errors import InputError, unknown
-from cranny.model.number import MAX_GPUS, seconds, whole
+from cranny.model.number import MAX_GPUS, positive, seconds, whole
 from cranny.model.profile import ModelProfile, library
 
 __all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # whoever makes jobs checks numbers in the same way
@@ -17,6 +18,10 @@ _BY_NAME = ModelProfile(name="", grad_bytes=1.0, iteration_ms=1.0)
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job of `gpus` workers, one GPU each, that starts with all of them or not at all.
+
+    With `least_gpus` or `most_gpus` it may also run with fewer or more workers, who share the same work: each
+    iteration then computes longer or shorter in proportion. `speeds` says how fast types of GPU train it, in those
+    of the type that `duration_s` was measured on, which is 1. A job that goes on elsewhere loses `restart_s`.
 
     `duration_s` is the running time when all workers share one machine; the placement's communication comes
     on top. `model` is a name of the library, or a `ModelProfile`, whose name it then becomes. Ranks are
@@ -35,6 +40,10 @@ class Job:
     batch: int | None = None
     tenant: str = ""
     gpu_type: str | None = None
+    least_gpus: int | None = None
+    most_gpus: int | None = None
+    speeds: Mapping[str, float] | None = field(default=None, hash=False)
+    restart_s: float = 0.0
     profile: ModelProfile = field(default=_BY_NAME, repr=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +63,13 @@ class Job:
             self._check_groups()
         if self.gpu_type is not None and type(self.gpu_type) is not str:
             raise InputError(f"job {self.id!r}: gpu_type must be a string, not {self.gpu_type!r}")
+        if self.least_gpus is not None or self.most_gpus is not None:
+            self._check_range()
+        if self.speeds is not None:
+            for gpu_type, speed in self.speeds.items():
+                positive(speed, f"job {self.id!r}: speeds: {gpu_type}")
+        if self.restart_s:
+            _put(self, "restart_s", seconds(self.restart_s, f"job {self.id!r}: restart_s"))
         profile = self.profile
         if profile is _BY_NAME or profile.name != self.model or self.batch not in (None, profile.batch):
             self._find_profile()
@@ -84,8 +100,23 @@ class Job:
         _put(job, "batch", None)
         _put(job, "tenant", tenant)
         _put(job, "gpu_type", gpu_type)
+        _put(job, "least_gpus", None)
+        _put(job, "most_gpus", None)
+        _put(job, "speeds", None)
+        _put(job, "restart_s", 0.0)
         _put(job, "profile", profile)
         return job
+
+    def _check_range(self) -> None:
+        """Check with how many workers the job may run."""
+        if self.tp * self.pp > 1:
+            raise InputError(f"job {self.id!r}: only data-parallel jobs can be resized, not tp or pp")
+        if self.least_gpus is not None:
+            least = whole(self.least_gpus, f"job {self.id!r}: least_gpus", most=self.gpus)
+            _put(self, "least_gpus", least)
+        if self.most_gpus is not None:
+            most = whole(self.most_gpus, f"job {self.id!r}: most_gpus", least=self.gpus)
+            _put(self, "most_gpus", most)
 
     def _check_groups(self) -> None:
         """Check the degrees of tensor and pipeline parallelism."""
@@ -113,6 +144,20 @@ class Job:
         else:
             _put(self, "profile", model)
             _put(self, "model", model.name)
+
+    def may_have(self, gpus: int) -> bool:
+        """Say whether the job can run with so many workers."""
+        return gpus == self.gpus or (self.least_gpus or self.gpus) <= gpus <= (self.most_gpus or self.gpus)
+
+    def resized(self, gpus: int, speed: float) -> "Job":
+        """Return the job as it trains with so many workers that are together as fast as `speed` GPUs."""
+        model = self.profile.stretched(self.gpus / speed)
+        made: Job = object.__new__(Job)
+        for name in self.__dataclass_fields__:
+            _put(made, name, getattr(self, name))
+        _put(made, "gpus", gpus)
+        _put(made, "profile", model)
+        return made
 
     @property
     def dp(self) -> int:

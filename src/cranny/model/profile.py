@@ -7,8 +7,8 @@ JSON file of the same form, or make a `ModelProfile` by hand, and pass it as `Jo
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,18 @@ class ModelProfile:
                 raise InputError(f"{what} must be a pair of ms and bytes, not {bucket!r}")
             not_negative(bucket[0], f"{what}: ms")
             positive(bucket[1], f"{what}: bytes")
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - profiles are few, and live as long as their library
+    def stretched(self, times: float) -> "ModelProfile":
+        """Return the model as it trains where computing takes so many times longer."""
+        return replace(
+            self,
+            iteration_ms=self.iteration_ms * times,
+            forward_ms=self.forward_ms * times,
+            backward_ms=self.backward_ms * times,
+            optimizer_ms=self.optimizer_ms * times,
+            gradient_buckets=tuple((ms * times, size) for ms, size in self.gradient_buckets),
+        )
 
     @property
     def iteration_s(self) -> float:

@@ -103,7 +103,7 @@ TABLE: dict[str, Entry] = {
     "netpack-lean": Entry(
         "cranny.policies.netpack:NetPackLean",
         "NetPack that counts what is left of links once, not for each machine, which no paper has",
-        "ours; see docs/netpack.md",
+        "ours; a variant of NetPack, ASPLOS'24",
         order="knapsack",
     ),
     "random": Entry("cranny.policies.random:Random", "any free GPUs", "the usual yardstick"),

@@ -4,9 +4,11 @@ Titan's paper describes its ElasticFlow baseline as best fit, but its figures ar
 This is best fit as textbooks have it.
 """
 
+from collections.abc import Sequence
+
 from cranny.core.machine_set import lowest
 from cranny.core.partition import split
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import Drafter, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.job import Job
@@ -35,9 +37,15 @@ class BestFit:
             ranks += [machine] * min(left, size)
         return view.placement(job, tuple(ranks))
 
-    def first_choices(self, gpus: int, size: int) -> range:
-        """Look for the tightest machine."""
-        return range(gpus, size + 1)
+    def first_choices(self, gpus: int, size: int) -> Sequence[int]:
+        """Look for the tightest machine, else for the emptiest."""
+        return (*range(gpus, size + 1), *range(gpus - 1, 0, -1))
+
+    def drafter(self) -> Drafter:
+        """Go on in the same way with the rest of a job."""
+        from cranny.core.seating.greedy import greedy  # compiles, so it is imported only where it is used
+
+        return greedy(fewest=False)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Best fit waits only when GPUs are short."""

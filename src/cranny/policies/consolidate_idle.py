@@ -7,7 +7,7 @@ first (334 machines used in the paper); true best fit is far tighter.
 
 from cranny.core.machine_set import lowest
 from cranny.core.packing import machines_when_empty
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import Drafter, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -36,9 +36,15 @@ class ConsolidateIdle:
             ranks += [machine] * min(left, size)
         return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
 
-    def first_choices(self, gpus: int, size: int) -> range:
+    def first_choices(self, gpus: int, size: int) -> range:  # noqa: ARG002 - whatever the job
         """Look for an idle machine, else for the roomiest."""
-        return range(size, gpus - 1, -1)
+        return range(size, 0, -1)
+
+    def drafter(self) -> Drafter:
+        """Go on in the same way with the rest of a job, on no more machines than it needs."""
+        from cranny.core.seating.greedy import greedy  # compiles, so it is imported only where it is used
+
+        return greedy(fewest=True)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that the free GPUs are on too many machines, if that is why."""

@@ -12,7 +12,7 @@ roomiest fragment gives 165 machines in use and the tightest 161; the paper repo
 from collections.abc import Sequence
 
 from cranny.core.machine_set import lowest
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import Drafter, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -41,10 +41,15 @@ class FragmentsFirst:
         return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
 
     def first_choices(self, gpus: int, size: int) -> Sequence[int]:
-        """Look for a fragment that the job fills; one worker then takes the roomiest. Others may be split."""
-        if gpus == size:
-            return ()
-        return (1, *range(size - 1, 1, -1), size) if gpus == 1 else (gpus,)
+        """Look for the largest fragment that the job fills, then for the roomiest, then for an idle machine."""
+        fills = min(gpus, size - 1)
+        return (*range(fills, 0, -1), *range(size - 1, fills, -1), size)
+
+    def drafter(self) -> Drafter:
+        """Go on in the same way with the rest of a job."""
+        from cranny.core.seating.greedy import greedy  # compiles, so it is imported only where it is used
+
+        return greedy(fewest=False)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Fragments first waits only when GPUs are short."""

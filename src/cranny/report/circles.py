@@ -94,7 +94,7 @@ def _row(link: SharedLink, fit: Compatibility, found: Interleaving, colours: dic
     ]
     y_axis = count_axis([float(curves[0].gbps.max()), float(curves[1].gbps.max()), link.gbps])
     span_s = min(unified.perimeter_s, MOST_SHOWN_TURNS * max(circle.iteration_s for circle in circles))
-    x_axis = count_axis([span_s], suffix=" s") if span_s > 2.0 else count_axis([span_s], factor=1e3, suffix=" ms")
+    x_axis = count_axis([span_s], suffix=" s") if span_s >= 1.0 else count_axis([span_s], factor=1e3, suffix=" ms")
     x_axis = Axis(0.0, span_s, tuple(tick for tick in x_axis.ticks if tick[0] <= span_s))
     for place, (name, shifts, whole) in enumerate(
         (("Before", [0.0] * len(circles), curves[0]), ("After", shifts_s, curves[1]))

@@ -59,7 +59,7 @@ class Compiled:
         self._drafter = _drafter(placer) if network in STRETCH else None
         self._books = Books(cluster)  # when Python looks, true of machines and links; it knows of no jobs
         self._possible = Possible(cluster)
-        self._memory = Memory(cluster.machines[0].gpus + 1)
+        self._memory = Memory(cluster.machines[0].gpus + 1, 1 + 2 * len(cluster.machines) + cluster.gpus)
         setting = self._drafter.setting if self._drafter is not None else 0.0
         self._room: Room = furnish(cluster, placer, self._memory.known, pattern_count(cluster), setting)
         self._held = nothing_held()

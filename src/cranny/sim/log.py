@@ -25,6 +25,7 @@ class Work:
     start_s: float = 0.0  # of the present stretch of running
     todo_s: float = 0.0  # what was left then
     slowdown: float = 1.0  # since `since_s`
+    stretch: float = 1.0  # part of it: for fewer or slower workers than asked for
     since_s: float = 0.0
     due: int = 0  # counts the ends that were foreseen; only the last is true
     stops: int = 0

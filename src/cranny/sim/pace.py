@@ -39,8 +39,7 @@ class Pace:
         self.next_s = math.inf  # when the first of them ends
         self._works: dict[int, Work] = {}
         self._number: dict[str, int] = {}
-        self._state: Floats = np.full((4, FIRST), math.inf)  # left_s, since_s, slowdown and end_s
-        self._left_s, self._since_s, self._slowdown, self._end_s = self._state
+        self._grow(FIRST)
 
     @property
     def first(self) -> Work:
@@ -54,9 +53,20 @@ class Pace:
         at = shared.numbers
         left_s = self._left_s[at]
         left_s -= np.minimum((now_s - self._since_s[at]) / self._slowdown[at], left_s)
-        self._left_s[at], self._since_s[at], self._slowdown[at] = left_s, now_s, shared.slowdown
-        self._end_s[at] = now_s + left_s * shared.slowdown
+        slowdown = shared.slowdown * self._stretch[at]
+        self._left_s[at], self._since_s[at], self._slowdown[at] = left_s, now_s, slowdown
+        self._end_s[at] = now_s + left_s * slowdown
         self.next_s = float(self._end_s.min())
+
+    def hold_up(self, work: Work, lost_s: float) -> bool:
+        """Let a job end so much later; say whether it is here."""
+        number = self._number.get(work.job.id)
+        if number is None:
+            return False
+        self._left_s[number] += lost_s / self._slowdown[number]
+        self._end_s[number] += lost_s
+        self.next_s = float(self._end_s.min())
+        return True
 
     def leave(self, work: Work) -> None:
         """Write down how far a job is that stops, if it is here."""
@@ -74,8 +84,14 @@ class Pace:
 
     def _enter(self, number: int, work: Work) -> None:
         if number >= len(self._end_s):
-            self._state = np.concatenate([self._state, np.full((4, number + 1), math.inf)], axis=1)
-            self._left_s, self._since_s, self._slowdown, self._end_s = self._state
+            self._grow(number + 1)
         self._works[number] = work
         self._number[work.job.id] = number
         self._state[:3, number] = work.left_s, work.since_s, work.slowdown
+        self._stretch[number] = work.stretch
+
+    def _grow(self, more: int) -> None:
+        """Make room for more jobs."""
+        rows = np.full((5, more), math.inf)
+        self._state: Floats = np.concatenate([getattr(self, "_state", rows[:, :0]), rows], axis=1)
+        self._left_s, self._since_s, self._slowdown, self._end_s, self._stretch = self._state

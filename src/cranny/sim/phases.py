@@ -11,6 +11,7 @@ jobs only start with their shifts.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -183,18 +184,23 @@ class Phases:
         """Play a group: on the beat if that can be kept, and otherwise as it comes."""
         parts, link_gbps = group
         talkers = [Talker(dict(on), shift_s) for on, shift_s, _ in parts]
-        rng = self._rng
-        shifted = [number for number, (_, _, is_shifted) in enumerate(parts) if is_shifted]
-        if shifted:
-            held = list(talkers)
-            for number, talker in zip(shifted, on_beat([talkers[i] for i in shifted], self._jitter), strict=True):
-                held[number] = talker
-            played = settle(held, link_gbps, jitter=self._jitter, rng=rng)
-            most = 1.0 + TOLERANCE
-            if all(
-                talker.period_s <= talker.iteration_s * most and course.mean_s <= talker.period_s * most
-                for talker, course in zip(held, played.courses, strict=True)
-                if talker.period_s
-            ):
-                return played.courses
-        return settle(talkers, link_gbps, jitter=self._jitter, rng=rng).courses
+        held = self._held(talkers, [shifted for _, _, shifted in parts])
+        if held:
+            courses = settle(held, link_gbps, jitter=self._jitter, rng=self._rng).courses
+            beats = [(talker.period_s, course.mean_s) for talker, course in zip(held, courses, strict=True)]
+            if all(mean_s <= period_s * (1.0 + TOLERANCE) for period_s, mean_s in beats if period_s):
+                return courses
+        return settle(talkers, link_gbps, jitter=self._jitter, rng=self._rng).courses
+
+    def _held(self, talkers: list[Talker], shifted: list[bool]) -> list[Talker]:
+        """Return the jobs, the shifted ones on a beat; none if that would slow one of them too much."""
+        ones = list(compress(talkers, shifted))
+        if not ones:
+            return []
+        kept = on_beat(ones, self._jitter)
+        if any(talker.period_s > talker.iteration_s * (1.0 + TOLERANCE) for talker in kept):
+            return []
+        following = iter(kept)
+        return [
+            next(following) if is_shifted else talker for talker, is_shifted in zip(talkers, shifted, strict=True)
+        ]

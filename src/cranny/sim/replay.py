@@ -179,9 +179,21 @@ class Replay:
         work.held = running.held
         work.cross_bytes = running.communication.cross_bytes
         work.first_note = self.metrics.notes
+        work.stretch = running.stretch
         if running.started_s != now_s:  # it was moved
             running = running._replace(started_s=now_s)
         self._set_speeds(self._network.start(running), now_s)
+        if work.job.restart_s and work.first_start_s < now_s:
+            self._hold_up(work, work.job.restart_s)
+
+    def _hold_up(self, work: Work, lost_s: float) -> None:
+        """Let a job that goes on elsewhere begin a little later, while it holds its GPUs."""
+        if self._pace.hold_up(work, lost_s):
+            return
+        work.left_s += lost_s / work.slowdown
+        work.due += 1
+        self._serial += 1
+        heappush(self._ends, (work.since_s + work.left_s * work.slowdown, self._serial, work, work.due))
 
     def _set_speeds(self, slowdowns: Slowdowns, now_s: float) -> None:
         """Let jobs go on at another speed from now on, and foresee when they end."""
@@ -191,10 +203,10 @@ class Replay:
         for job_id, slowdown in slowdowns:
             work = self._work[job_id]
             _work_on(work, now_s)
-            work.slowdown = slowdown
+            work.slowdown = slowdown * work.stretch
             work.due += 1
             self._serial += 1
-            heappush(self._ends, (now_s + work.left_s * slowdown, self._serial, work, work.due))
+            heappush(self._ends, (now_s + work.left_s * work.slowdown, self._serial, work, work.due))
 
     def _stop(self, work: Work, now_s: float, *, lost: bool) -> None:
         """End a run early. A failure loses what was done since the last checkpoint; a stop saves it first."""

@@ -95,6 +95,18 @@ class Jobs(Sequence[Job]):
         return self._frame["model"].zip_with(self._frame["model"].is_not_null(), drawn)
 
     @property
+    def collectives(self) -> pl.Series:
+        """Collective of each job: its own, or the one for those that name none."""
+        if "collective" not in self._frame.columns:
+            return pl.repeat(self._collective, len(self), dtype=pl.String, eager=True)
+        return self._frame["collective"].fill_null(self._collective)
+
+    @property
+    def data_parallel(self) -> bool:
+        """Whether no job has tensor or pipeline parallelism."""
+        return self._plain
+
+    @property
     def tenants(self) -> pl.Series:
         """Whose each job is; empty if nobody said."""
         if "tenant" not in self._frame.columns:
@@ -109,7 +121,7 @@ class Jobs(Sequence[Job]):
     @property
     def _make(self) -> Callable[..., Job]:
         """What makes a job of the fields of a row."""
-        return Job.checked_before if self._plain else Job
+        return Job.checked_before if self._plain else _checked
 
     def _fields(self, chunk: int) -> Fields:
         """Return the fields of the jobs of a chunk, in the order in which `_make` takes them."""
@@ -129,6 +141,12 @@ class Jobs(Sequence[Job]):
             return *known, tenant, gpu_type, profile
         tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)
         return *known, tp, pp, [None] * rows, tenant, gpu_type, profile
+
+
+def _checked(*fields: Any) -> Job:
+    """Make a job of the fields of a row, the last of which is its profile, and check it."""
+    named: dict[str, Any] = {"profile": fields[-1]}
+    return Job(*fields[:-1], **named)
 
 
 def _filled(part: Mapping[str, list[Any]], name: str, default: object, rows: int) -> list[Any]:

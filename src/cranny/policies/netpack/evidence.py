@@ -68,8 +68,8 @@ class Reasons(NamedTuple):
         if not self.seen:
             return f"{lines[0]}\nit fits one machine, so nothing crosses the network; it has least to spare"
         lines += [
-            f"{names[each.machine]}: {each.left_gbps:.1f} Gbps left, {each.flows:.3g} flows, worth {each.worth:.1f}"
-            for each in self.seen
+            f"{names[on]}: {left_gbps:.1f} Gbps left, {flows:.3g} flows, worth {worth:.1f}"
+            for on, left_gbps, flows, worth in self.seen
         ]
         lines.append(f"share of its most crowded link: {self.share_gbps:.1f} Gbps")
         if placement.server is not None:

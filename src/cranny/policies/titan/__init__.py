@@ -26,21 +26,19 @@ from collections.abc import Iterator, Sequence
 from cranny.core.machine_set import FreeMachines, lowest, within
 from cranny.core.packing import Fewest, fewest, fewest_with, largest_first
 from cranny.core.partition import split
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import Drafter, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.number import positive, whole
 from cranny.model.placement import Placement
-from cranny.policies.titan.bandwidth import Bandwidth
+from cranny.policies.titan.bandwidth import MANY_MACHINES, Bandwidth
 from cranny.policies.titan.merge import merge
 from cranny.policies.titan.search import Found, search
 
 # Single racks that are tried when links between racks are too busy.
 RACKS_TRIED = 4
-# Beyond so many machines, idle ones are opened in ever larger numbers when links are too busy.
-MANY_MACHINES = 32
 
 
 class Titan:
@@ -77,6 +75,12 @@ class Titan:
         """Look for the tightest machine, as `place` does: a part of the cases that need no weighing."""
         return range(gpus, size + 1)
 
+    def drafter(self) -> Drafter:
+        """Place jobs on several machines in compiled code, as long as links are quiet."""
+        from cranny.policies.titan import kernel  # compiles, so it is imported only where it is used
+
+        return Drafter(kernel.draft, self.bandwidth.phase_budget_s, kernel.parts_of)
+
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that GPUs are short, or which link is too busy."""
         short = lacks_gpus(job, view)
@@ -97,8 +101,8 @@ class Titan:
     ) -> tuple[int, ...] | None:
         """Look for a placement within the bandwidth when the first choice is not."""
         best: Found | None = None
-        for part in self._all_then_quiet(job, view, offer):
-            found = self._climb(job, view, part)
+        for part, blocked in self._all_then_quiet(job, view, offer, least):
+            found = self._climb(job, view, part, blocked)
             if found is not None and (best is None or found.objectives < best.objectives):
                 best = found
             if best is not None and best.objectives == least[:2]:
@@ -121,10 +125,15 @@ class Titan:
         self._waiting = None
         return best.machines
 
-    def _all_then_quiet(self, job: Job, view: Snapshot, offer: FreeMachines) -> Iterator[FreeMachines]:
-        """Yield the machines on offer, and if that was not enough those of them whose uplinks are quiet."""
-        yield offer
-        yield offer.only(~view.busy_machines(self.bandwidth.need_gbps(job)))
+    def _all_then_quiet(
+        self, job: Job, view: Snapshot, offer: FreeMachines, least: Fewest
+    ) -> Iterator[tuple[FreeMachines, Fewest | None]]:
+        """Yield the machines on offer, and if that was not enough those of them whose uplinks are quiet.
+
+        With each comes a choice from them that is known to be blocked.
+        """
+        yield offer, least
+        yield offer.only(~view.busy_machines(self.bandwidth.need_gbps(job))), None
 
     def _refusals(self, job: Job, cluster: Cluster) -> int:
         """Return how often this job was refused in a row."""
@@ -133,17 +142,19 @@ class Titan:
         waiting, where, refused = self._waiting
         return refused if waiting == job and where is cluster else 0
 
-    def _climb(self, job: Job, view: Snapshot, offer: FreeMachines) -> Found | None:
+    def _climb(self, job: Job, view: Snapshot, offer: FreeMachines, blocked: Fewest | None = None) -> Found | None:
         """Open more and more idle machines until the parts are large enough for the bandwidth.
 
-        One more at a time, so that none is opened without need; twice as many more if there are many.
+        One more at a time, so that none is opened without need; twice as many more if there are many. `blocked`
+        is a choice that need not be tried.
         """
         least = fewest(job.gpus, *offer.counts_for(job.gpus))
         more = 1
         while least is not None:
-            machines = _map(job, view, offer, least)
-            if self.bandwidth.blocked_link(job, view, machines) is None:
-                return Found(least[:2], machines)
+            if least != blocked:
+                machines = _map(job, view, offer, least)
+                if self.bandwidth.blocked_link(job, view, machines) is None:
+                    return Found(least[:2], machines)
             most = len(largest_first(job.gpus, offer.idle_count))
             if least.idle >= most:
                 return None

@@ -11,6 +11,8 @@ Patterns = tuple[tuple[Pattern, float], ...]  # each with the bytes of its K
 
 # Loads within rounding of the limit are within it.
 SLACK = 1 + 1e-9
+# Beyond so many machines, idle ones are opened in ever larger numbers when links are too busy.
+MANY_MACHINES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,13 @@ class Bandwidth:
         most = max([each.peak * k_bytes for each, k_bytes in costs])
         if most <= self.limit_bytes(view.least_free_gbps(links)):
             return None
+        # Of the pairs, only those matter that talk through a link which is too narrow for the largest peak.
+        narrow = {link for link in links if self.limit_bytes(view.link_free_gbps(link)) < most}
+        behind = [not narrow.isdisjoint(view.cluster.paths[machine]) for machine in distinct]
         for each, k_bytes in costs:
             for i, j, share in each.peaks:
-                link = view.narrowest(distinct[i], distinct[j])
-                if share * k_bytes > self.limit_bytes(view.link_free_gbps(link)):
-                    return link
+                if behind[i] or behind[j]:
+                    link = view.narrowest(distinct[i], distinct[j])
+                    if share * k_bytes > self.limit_bytes(view.link_free_gbps(link)):
+                        return link
         return None
