@@ -26,7 +26,7 @@ class Batches:
         return 1 + self._decisions - self._since.get(job_id, self._decisions)
 
     def choose(self, view: Snapshot) -> list[Waiting]:
-        """Return the jobs to place now, the most valuable first; of equals the smallest, which may fit a machine yet."""
+        """Return the jobs to place now, the most valuable first, of equals the smallest."""
         if view.now_s != self._decided_s:  # asked again at the same time, it is still the same decision
             self._decided_s = view.now_s
             self._decisions += 1

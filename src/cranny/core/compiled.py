@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,19 +18,47 @@ OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False}
 INSIDE: dict[str, Any] = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
+class _Cache(FunctionCache):  # type: ignore[misc] # Numba has no types
+    """What was compiled before; a file that cannot be read is forgotten, and not a reason to fail.
+
+    Numba would fail if an older version of a module left a file about classes that have moved since, or a file is
+    cut short.
+    """
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Return a function that was compiled before, or None."""
+        cache: Any = super()
+        try:
+            return cache.load_overload(signature, context)
+        except Exception:  # noqa: BLE001 - unpickling may raise anything
+            cache.flush()
+            return None
+
+
+def _cached(made: Any) -> Any:
+    kept: Any = _Cache
+    made._cache = kept(made.py_func)  # noqa: SLF001 - Numba has no other way to say it
+    return made
+
+
 def compiled(function: F) -> F:
     """Compile a function."""
-    return cast("F", numba.njit(**OPTIONS)(function))
+    return cast("F", _cached(numba.njit(**OPTIONS)(function)))
 
 
 def inlined(function: F) -> F:
     """Compile a function into those that call it: one that takes less time than to hand it all its arrays."""
-    return cast("F", numba.njit(**OPTIONS, forceinline=True)(function))
+    return cast("F", _cached(numba.njit(**OPTIONS, forceinline=True)(function)))
 
 
 def inside(function: F) -> F:
     """Compile a function that only compiled functions call."""
-    return cast("F", numba.njit(**INSIDE)(function))
+    return cast("F", _cached(numba.njit(**INSIDE)(function)))
+
+
+def allocating(function: F) -> F:
+    """Compile a function that makes arrays of its own."""
+    return cast("F", _cached(numba.njit(cache=True)(function)))
 
 
 def pointer(function: Callable[..., Any], *arguments: object) -> Any:
@@ -39,8 +68,3 @@ def pointer(function: Callable[..., Any], *arguments: object) -> Any:
     made: Any = numba.cfunc(numba.int64(*kinds), **OPTIONS)(getattr(function, "py_func", function))
     made._numba_type_ = kind(made)  # or it would be worked out at every call
     return made
-
-
-def allocating(function: F) -> F:
-    """Compile a function that makes arrays of its own."""
-    return cast("F", numba.njit(cache=True)(function))
