@@ -18,7 +18,7 @@ OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False}
 INSIDE: dict[str, Any] = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-class _Cache(FunctionCache):  # type: ignore[misc] # Numba has no types
+class _Cache(FunctionCache):
     """What was compiled before; a file that cannot be read is forgotten, and not a reason to fail.
 
     Numba would fail if an older version of a module left a file about classes that have moved since, or a file is

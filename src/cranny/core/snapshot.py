@@ -69,6 +69,10 @@ class Snapshot:
         """Running jobs by id."""
         return _RunningJobs(self._books)
 
+    def all_running(self) -> dict[str, Running]:
+        """Return running jobs by id, copied: faster for whoever looks at every one of them."""
+        return self._books.running.copy()
+
     def free_on(self, machine: int) -> int:
         """Return the free GPUs of one machine."""
         return self._books.free[machine]

@@ -27,7 +27,7 @@ class Estimate:
 
     def follow(self, view: Snapshot) -> None:
         """Take in the jobs that run now, and forget those that do not."""
-        running = view.running
+        running = view.all_running()
         for job_id in [job_id for job_id in self._known if job_id not in running]:
             self.remove(job_id)
         for job_id, each in running.items():

@@ -94,8 +94,8 @@ class NetPack:
                 continue
             placed.append(Start(waiting.job, placement, waiting.attained_gpu_s))
             outlook.estimate.add(waiting.job, placement)
-            for machine, gpus in placement.counts.items():
-                free[machine] -= gpus
+            for machine in placement.machines:
+                free[machine] -= 1
         return _aggregate(placed, outlook, memory_gbps)
 
     def _place(self, job: Job, free: "Ints", outlook: "Outlook") -> Placement | None:
