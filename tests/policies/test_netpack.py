@@ -146,6 +146,16 @@ def test_an_explanation_tells_values_server_and_aggregation() -> None:
     assert "fits one machine" in alone.explain()
 
 
+def test_lean_takes_no_more_servers_than_it_needs() -> None:
+    state = ClusterState(Cluster.single_rack(5, 4))
+    for machine, held in enumerate([0, 0, 2, 3, 3]):
+        if held:
+            state.place(job(f"b{machine}", held), Placement((machine,) * held))
+    spread, lean = NetPack(), NetPackLean()
+    placements = [policy.place(job("a", 7), state.snapshot()) for policy in (spread, lean)]
+    assert [len(placement.counts) for placement in placements if placement] == [3, 2]
+
+
 def test_other_collectives_get_no_server() -> None:
     state = ClusterState(Cluster.fat_tree(2, 2, 2))
     placement = NetPackLean().place(job("a", 3, "ring"), state.snapshot())

@@ -17,7 +17,7 @@ def worth(servers: Servers, machine: int, extra: float, *, lean: bool) -> float:
     """Line 16: what is left, less what those lose that are there."""
     left, link = float(servers.left_gbps[machine]), float(servers.link_gbps[machine])
     loss = (link - left) / (float(servers.flows[machine]) + extra)
-    return -loss if lean else left - loss
+    return -loss - 0.01 * link if lean else left - loss
 
 
 def worker_placement(

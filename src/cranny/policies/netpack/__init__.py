@@ -31,7 +31,8 @@ Departure: a period is a decision, and by default there is one at every event; `
 
 `NetPackLean` is ours: in V the paper adds up what is left of the links of all servers of a plan, which favours
 plans with many servers. A job streams at its smallest share, however many links it has. Lean counts what is left
-once, as that share, and each server only with what the job takes there from others.
+once, as that share, and each server only with what the job takes there from others (and with a hundredth of its
+link, so that of plans alike the one with the fewest servers wins).
 """
 
 from collections import Counter

@@ -19,6 +19,7 @@ Bytes = npt.NDArray[np.uint8]
 NONE = -1
 CROWDED = 15  # servers with at least so many flows are taken to be alike
 NEVER = -np.inf
+MORE = 0.01  # of its link is what one server more costs a lean plan, so that of plans alike the smallest wins
 FEWER, CROWDS, NOT_TAKEN = 0, 1, 2  # rows of the table, and what stands where a machine is not part of the plan
 
 
@@ -70,7 +71,7 @@ def worth(servers: Servers, lean: bool, machine: int, flows: float) -> float:  #
     """Return what a server is worth: what is left of its link, less what jobs lose that are there already."""
     left = servers.left_gbps[machine]
     loss = (servers.link_gbps[machine] - left) / (servers.flows[machine] + flows)
-    return float(-loss if lean else left - loss)
+    return float(-loss - MORE * servers.link_gbps[machine] if lean else left - loss)
 
 
 @compiled
