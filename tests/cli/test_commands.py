@@ -43,6 +43,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "sweep",
         "bench",
         "network",
+        "interleave",
     }
     assert {" ".join(path) for path in COMMANDS} >= promised | {"traces generate", "traces inspect"}
 
@@ -82,6 +83,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "place": ["--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--policy", "all"],
         "explain": [trace_file, "b", *SMALL],
         "network": [trace_file, *SMALL, "--policy", "random"],
+        "interleave": [Path(__file__).parents[2] / "docs" / "interleave.yaml"],
         "policies": [],
         "traces generate": ["philly", tmp_path / "made.parquet", "--jobs", 20],
         "traces presets": [],
@@ -91,6 +93,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "traces slice": [trace_file, tmp_path / "some.csv", "--count", 2],
         "sweep": [small_sweep, "--processes", 1, "--out", tmp_path / "sweep"],
         "repro titan": ["--experiments", "5", "--out", tmp_path / "repro"],
+        "repro netpack": ["--figures", "15", "--out", tmp_path / "repro"],
         "conformance": [],
         "bench": ["import"],
     }
