@@ -93,6 +93,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "traces slice": [trace_file, tmp_path / "some.csv", "--count", 2],
         "sweep": [small_sweep, "--processes", 1, "--out", tmp_path / "sweep"],
         "repro titan": ["--experiments", "5", "--out", tmp_path / "repro"],
+        "repro cassini": ["--figures", "5", "--out", tmp_path / "repro"],
         "repro netpack": ["--figures", "15", "--out", tmp_path / "repro"],
         "conformance": [],
         "bench": ["import"],

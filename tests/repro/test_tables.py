@@ -8,9 +8,10 @@ from cranny.model.errors import InputError
 from cranny.repro.cells import Kept
 from cranny.repro.titan.claims import claims
 from cranny.repro.titan.study import POLICIES, WORKLOADS, Study, plan, sources
-from cranny.repro.titan.tables import figure_sheet, spread, tables, verdict_sheet
+from cranny.repro.titan.tables import figure_sheet, tables, verdict_sheet
 from cranny.repro.titan.values import FIGURES
 from cranny.repro.titan.write import find
+from cranny.repro.wording import spread
 
 LIKE_THE_PAPER: dict[str, dict[str, float]] = {
     "mean_used_machines": {"titan": 174, "consolidate-idle": 334, "fragments-first": 168, "tiresias": 207},

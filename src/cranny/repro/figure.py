@@ -22,8 +22,35 @@ LOOKS: Mapping[str, tuple[str, float, str]] = {
     "consolidate-idle": (HUES[0].light, 1.2, "-"),
     "fragments-first": (HUES[1].light, 1.2, "-"),
     "tiresias": (HUES[2].light, 1.2, "-"),
+    "netpack": (VERMILION.light, 2.0, "-"),
+    "netpack-lean": ("#f0a878", 2.0, "-"),
+    "netpack-printed": ("#7a2b00", 2.0, "-"),
+    "netpack-fifo": ("#7a2b00", 2.0, "-"),
+    "gpu-balance": (HUES[0].light, 1.2, "-"),
+    "flow-balance": (HUES[4].light, 1.2, "-"),
+    "least-fragmentation": (HUES[1].light, 1.2, "-"),
+    "optimus": (HUES[2].light, 1.2, "-"),
+    "tetris": (HUES[3].light, 1.2, "-"),
+    "comb": ("#a9afb5", 1.2, "-"),
     "best-fit": (HUES[5].light, 1.2, "--"),
+    "optimus-shares": (HUES[2].light, 1.2, "-"),
+    "optimus-lb": (HUES[1].light, 1.2, "-"),
+    "las": (HUES[3].light, 1.2, "-"),
+    "gavel": ("#a9afb5", 1.2, "-"),
+    "random-20": ("#d9d4cc", 1.2, "-"),
+    "jps-20": ("#9cc9e8", 1.2, "-"),
+    "jps-40": ("#5ea4d6", 1.2, "-"),
+    "jps-60": (HUES[0].light, 1.2, "-"),
+    "has": (HUES[4].light, 1.2, "-"),
+    "has-exact": (VERMILION.light, 2.0, "-"),
+    "has-exact-blind": ("#f0a878", 2.0, "--"),
+    "exhaustive": ("#6b7076", 1.2, "--"),
+    "estimate": (HUES[5].light, 2.0, "-"),
+    "steady": (HUES[4].light, 1.2, "--"),
+    "phases": (VERMILION.light, 1.6, "-"),
 }
+WIDE = (9.2, 2.9)  # inches, of a panel that has a row to itself
+MOST_IN_ROW = 5  # names of a legend
 BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 
 
@@ -57,7 +84,13 @@ class Seats:
 
 
 def draw_lines(
-    panels: Mapping[str, Sequence[Line]], ylabel: str, names: Mapping[str, str], path: Path
+    panels: Mapping[str, Sequence[Line]],
+    ylabel: str,
+    names: Mapping[str, str],
+    path: Path,
+    *,
+    xlabel: str = "days since the first arrival",
+    unit_s: float = DAY_S,
 ) -> list[Path]:
     """Draw a panel a trace, side by side."""
     figure, axes = _canvas(len(panels))
@@ -66,21 +99,31 @@ def draw_lines(
             colour, width, stroke = LOOKS[line.scheme]
             # Where nothing arrives, nothing is measured: the line goes on to the next arrival.
             points = zip(line.times_s, line.values, strict=True)
-            there = [(at / DAY_S, value) for at, value in points if value is not None]
+            there = [(at / unit_s, value) for at, value in points if value is not None]
             x, y = zip(*there, strict=True)
             axis.plot(x, y, stroke, color=colour, linewidth=width, label=names.get(line.scheme, line.scheme))
             if line.mean is not None:
                 axis.axhline(line.mean, color=colour, linewidth=1.1, linestyle=":")
-        axis.set(title=title, xlabel="days since the first arrival", ylabel=ylabel, ylim=(0, None))
+        axis.set(title=title, xlabel=xlabel, ylabel=ylabel, ylim=(0, None))
     _legend(figure, axes)
     return _save(figure, path)
 
 
 def draw_bars(
-    panels: Mapping[str, Sequence[Group]], ylabel: str, names: Mapping[str, str], path: Path
+    panels: Mapping[str, Sequence[Group]],
+    ylabel: str,
+    names: Mapping[str, str],
+    path: Path,
+    *,
+    xlabel: str = "workers",
+    wide: bool = False,
+    log: bool = False,
 ) -> list[Path]:
-    """Draw groups of bars, a panel a model; the stroke on a bar is its confidence interval."""
-    figure, axes = _canvas(len(panels))
+    """Draw groups of bars, a panel a model; the stroke on a bar is its confidence interval.
+
+    Wide panels stand below each other. With `log` the axis is logarithmic.
+    """
+    figure, axes = _canvas(len(panels), WIDE if wide else PANEL, across=1 if wide else 2)
     for axis, (title, groups) in zip(axes, panels.items(), strict=True):
         schemes = [scheme for scheme in LOOKS if any(scheme in group.bars for group in groups)]
         width = 0.8 / max(len(schemes), 1)
@@ -96,7 +139,9 @@ def draw_bars(
                 label=names.get(scheme, scheme),
             )
         axis.set_xticks(range(len(groups)), [group.label for group in groups])
-        axis.set(title=title, xlabel="workers", ylabel=ylabel)
+        axis.set(title=title, xlabel=xlabel, ylabel=ylabel, yscale="log" if log else "linear")
+        if log:
+            axis.yaxis.set_major_formatter("{x:g}")
     _legend(figure, axes)
     return _save(figure, path)
 
@@ -146,11 +191,11 @@ def check_can_draw() -> None:
         raise CrannyError("pictures need 'matplotlib': pip install 'cranny[repro]'")
 
 
-def _canvas(count: int, panel: tuple[float, float] = PANEL) -> "tuple[Figure, list[Axes]]":
-    """Make a figure with `count` panels, two in a row."""
+def _canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> "tuple[Figure, list[Axes]]":
+    """Make a figure with `count` panels, so many in a row."""
     from matplotlib.figure import Figure
 
-    across = min(count, 2)
+    across = min(count, across)
     down = -(-count // across)
     figure = Figure(figsize=(panel[0] * across, panel[1] * down + 0.3), layout="constrained")
     axes: list[Any] = list(figure.subplots(down, across, squeeze=False).ravel())
@@ -169,7 +214,12 @@ def _legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             seen.setdefault(label, handle)
     figure.legend(
-        list(seen.values()), list(seen), loc="outside upper center", ncols=len(seen), frameon=False, fontsize=8.5
+        list(seen.values()),
+        list(seen),
+        loc="outside upper center",
+        ncols=min(len(seen), MOST_IN_ROW),
+        frameon=False,
+        fontsize=8.5,
     )
 
 

@@ -1,25 +1,15 @@
 """What holds and what does not: the paper's claims in plain words, written from the numbers by rules."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from cranny.repro.claim import Claim, Holds
 from cranny.repro.titan.study import Study
-from cranny.repro.titan.tables import BarTable, Table, plain, sentence, times, verdict_text
+from cranny.repro.titan.tables import BarTable, Table, verdict_text
 from cranny.repro.titan.values import PAPER_NAMES, Figure
 from cranny.repro.verdict import Verdict
+from cranny.repro.wording import plain, sentence, times
 
-Holds = Literal["holds", "holds in part", "does not hold", "beyond the paper", "not tested"]
 ALIKE = 0.02  # values that differ by less are called about the same
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One claim, whether it holds, and the numbers that say so."""
-
-    title: str
-    holds: Holds
-    text: str
 
 
 def claims(study: Study | None, made: Sequence[Table], bars: Sequence[BarTable]) -> list[Claim]:

@@ -11,8 +11,7 @@ from cranny.repro.titan.study import PAPER_POLICIES, Study, Workload
 from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, Outcome, estimates
 from cranny.repro.titan.values import FIGURES, PAPER_NAMES, TESTBED, Bars, Figure
 from cranny.repro.verdict import Verdict, judge
-
-NO_SPREAD = 1e-9  # of the mean: seeds that come out alike
+from cranny.repro.wording import plain, sentence, spread, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +122,6 @@ def verdict_text(verdict: Verdict) -> str:
     return f"{verdict.word} ({swapped})" if swapped else verdict.word
 
 
-def sentence(text: str) -> str:
-    """Return text with a capital letter at its beginning."""
-    return text[:1].upper() + text[1:]
-
-
 def by_figure_and_trace(made: Sequence[Table]) -> list[list[Table]]:
     """Group tables that differ in the network alone."""
     groups: dict[tuple[int, str], list[Table]] = {}
@@ -234,30 +228,3 @@ def bar_sheet(table: BarTable) -> Sheet:
         ("", "paper", "to Titan", "ours", "to Titan", "verdict"),
         rows,
     )
-
-
-def plain(value: float | None) -> str:
-    """Write a number with about four digits."""
-    if value is None:
-        return MISSING
-    size = abs(value)
-    places = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
-    return f"{value:,.{places}f}"
-
-
-def spread(found: Estimate) -> str:
-    """Write a mean, and the half width of its confidence interval unless all seeds came out alike."""
-    if found.half is None or found.half <= NO_SPREAD * abs(found.mean):
-        return plain(found.mean)
-    return f"{plain(found.mean)} ± {plain(found.half)}"
-
-
-def times(ratio: Estimate | float | None) -> str:
-    """Write a ratio, and the half width of its confidence interval if it has one."""
-    if ratio is None:
-        return MISSING
-    if not isinstance(ratio, Estimate):
-        return f"{ratio:.3g}x"
-    if ratio.half is None or ratio.half <= NO_SPREAD:
-        return f"{ratio.mean:.3g}x"
-    return f"{ratio.mean:.3g}x ± {ratio.half:.2g}"

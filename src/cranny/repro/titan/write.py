@@ -1,16 +1,15 @@
 """What goes to the folder: tables as CSV and JSON, pictures, and the page."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
+from cranny.repro.claim import Claim, sum_up
 from cranny.repro.figure import LOOKS, Group, Line, Seats, draw_bars, draw_lines, draw_seats
-from cranny.repro.page import Section, Told, write_page
-from cranny.repro.titan.claims import Claim, claims
+from cranny.repro.files import write_csv, write_json
+from cranny.repro.page import Section, write_page
+from cranny.repro.titan.claims import claims
 from cranny.repro.titan.method import facts
 from cranny.repro.titan.study import Study
 from cranny.repro.titan.tables import (
@@ -27,7 +26,6 @@ from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, Ou
 from cranny.repro.titan.values import FIGURES, PAPER_NAMES
 from cranny.version import VERSION
 
-KINDS = {"holds": "good", "holds in part": "part", "does not hold": "bad"}
 NAMES = {
     policy: f'{policy} ("{name}")' if name.lower() != policy else name for policy, name in PAPER_NAMES.items()
 }
@@ -66,12 +64,12 @@ def find(study: Study | None, outcomes: Sequence[Outcome], experiments: Sequence
 def write(found: Findings, folder: Path) -> Path:
     """Write all files; return the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "titan.json").write_text(json.dumps(found.told(), indent=1) + "\n", encoding="utf-8")
+    write_json(found.told(), folder / "titan.json")
     sections = []
     for figure in FIGURES:
         mine = [table for table in found.tables if table.figure == figure]
         if mine:
-            _csv([row for table in mine for row in table.records()], folder / f"fig{figure.number}.csv")
+            write_csv([row for table in mine for row in table.records()], folder / f"fig{figure.number}.csv")
             sheets = [figure_sheet(both) for both in by_figure_and_trace(mine)]
             picture = _lines(found, mine, folder / f"fig{figure.number}")
             sections.append(Section(f"Fig. {figure.number}: {figure.title}", sheets, [picture]))
@@ -79,25 +77,19 @@ def write(found: Findings, folder: Path) -> Path:
         sections.append(Section("Fig. 8: placements on the testbed", (), [_seats(found, folder / "fig8")]))
     for bars in found.bars:
         number = bars.bars.number
-        _csv(bars.records(), folder / f"fig{number}.csv")
+        write_csv(bars.records(), folder / f"fig{number}.csv")
         picture = _bars(bars, folder / f"fig{number}")
         sections.append(Section(f"Fig. {number}: {bars.bars.title}", [bar_sheet(bars)], [picture]))
     sections.insert(0, Section("Verdicts", [verdict_sheet(found.tables, found.bars)]))
-    told = [Told(each.title, each.holds, KINDS.get(each.holds, "other"), each.text) for each in found.claims]
+    told = [each.told() for each in found.claims]
     return write_page(
-        folder / "titan.html", "Titan's evaluation, rebuilt", lead(found), told, sections, found.facts
+        folder / "titan.html",
+        "Titan's evaluation, rebuilt",
+        sum_up("ICNP 2024", found.claims),
+        told,
+        sections,
+        found.facts,
     )
-
-
-def lead(found: Findings) -> str:
-    """Sum up in one sentence."""
-    judged = [each.holds for each in found.claims if each.holds in KINDS]
-    counts = ", ".join(f"{word} {judged.count(word)}" for word in KINDS if word in judged)
-    return f"{len(judged)} figures of the paper (ICNP 2024) are rebuilt here; of their claims {counts}."
-
-
-def _csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    pl.DataFrame(list(rows), infer_schema_length=None).write_csv(path)
 
 
 def _lines(found: Findings, mine: Sequence[Table], path: Path) -> Path:

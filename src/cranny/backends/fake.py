@@ -1,0 +1,147 @@
+"""A backend in memory, for tests of what uses one: it starts nothing, and time passes when its clock says so."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from signal import SIGKILL, SIGTERM
+
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason
+from cranny.backends.slots import Slots
+from cranny.model.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Course:
+    """What happens to an attempt if nobody interferes."""
+
+    run_s: float = 1.0
+    exit_code: int = 0
+    stubborn: bool = False  # does not end when asked to, only when killed
+
+
+@dataclass
+class _Process:
+    """An attempt: how and when it ends, as things stand."""
+
+    course: Course
+    ends_at: float
+    exit_code: int | None
+    reason: Reason
+    asked_at: float = math.inf  # to end
+
+
+class World:
+    """The processes of a fake machine room, which outlive the service that started them."""
+
+    def __init__(self) -> None:
+        self.processes: dict[tuple[str, int], _Process] = {}  # by job and attempt; kept when they end
+
+
+class Fake:
+    """Pretends to run jobs.
+
+    `course` says what becomes of an attempt; it may raise `BackendError`. To try out a restart, give the world of
+    one fake to another.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Callable[[], float],
+        course: Callable[[Launch], Course] = lambda _: Course(),
+        world: World | None = None,
+    ) -> None:
+        self.world = World() if world is None else world
+        self.launches: list[Launch] = []  # all that this backend has started
+        self._cluster, self._clock, self._course = cluster, clock, course
+        self._slots = Slots(cluster)
+        self._running: dict[str, Launch] = {}  # by job
+
+    def nodes(self) -> Cluster:
+        """Return the machines and their GPU slots."""
+        return self._cluster
+
+    def launch(self, what: Launch) -> None:
+        """Pretend to start an attempt."""
+        if what.job_id in self._running:
+            raise BackendError(f"job {what.job_id!r} runs already")
+        if _key(what) in self.world.processes:
+            raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before")
+        self._slots.take(what)
+        try:
+            course = self._course(what)
+        except BackendError:
+            self._slots.release(what)
+            raise
+        process = _Process(
+            course=course,
+            ends_at=self._clock() + course.run_s,
+            exit_code=course.exit_code,
+            reason="failed" if course.exit_code else "finished",
+        )
+        if what.time_limit_s is not None and what.time_limit_s < course.run_s:
+            _end(process, "timed out", self._clock() + what.time_limit_s, GRACE_S)
+        self.world.processes[_key(what)] = process
+        self._running[what.job_id] = what
+        self.launches.append(what)
+
+    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+        """Pretend to end a job."""
+        if job_id in self._running:
+            process = self.world.processes[_key(self._running[job_id])]
+            if self._clock() < process.ends_at:
+                _end(process, "cancelled", self._clock(), grace_s)
+
+    def lose(self, job_id: str) -> None:
+        """Let all trace of a running job vanish, as if its machine had failed."""
+        process = self.world.processes[_key(self._running[job_id])]
+        process.ends_at, process.exit_code, process.reason = self._clock(), None, "lost"
+
+    def poll(self) -> Sequence[Ended]:
+        """Return what ended since the last poll, in the order in which it ended."""
+        over = [what for what in self._running.values() if self._over(what)]
+        over.sort(key=lambda what: self.world.processes[_key(what)].ends_at)
+        for what in over:
+            del self._running[what.job_id]
+            self._slots.release(what)
+        return [self._ended(what) for what in over]
+
+    def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
+        """Take over what an earlier backend started in this world."""
+        ended = []
+        for what in launches:
+            if what.job_id in self._running:
+                continue
+            if _key(what) not in self.world.processes or self._over(what):
+                ended.append(self._ended(what))
+            else:
+                self._slots.hold(what)
+                self._running[what.job_id] = what
+        return ended
+
+    def close(self) -> None:
+        """Forget all attempts, which go on."""
+        self._running.clear()
+
+    def _over(self, what: Launch) -> bool:
+        return self.world.processes[_key(what)].ends_at <= self._clock()
+
+    def _ended(self, what: Launch) -> Ended:
+        process = self.world.processes.get(_key(what))
+        if process is None:
+            return Ended(what.job_id, what.attempt, None, "lost")
+        return Ended(what.job_id, what.attempt, process.exit_code, process.reason)
+
+
+def _key(what: Launch) -> tuple[str, int]:
+    return what.job_id, what.attempt
+
+
+def _end(process: _Process, reason: Reason, asked_at: float, grace_s: float) -> None:
+    """Let a process end early: when it is asked to or, if it is stubborn, when it is killed."""
+    if asked_at < process.asked_at:  # the first reason counts
+        process.reason, process.asked_at = reason, asked_at
+    stubborn = process.course.stubborn
+    ends_at = asked_at + grace_s if stubborn else asked_at
+    if ends_at < process.ends_at:
+        process.ends_at, process.exit_code = ends_at, -SIGKILL if stubborn else -SIGTERM

@@ -1,0 +1,229 @@
+"""The local backend: jobs as real processes on this machine.
+
+Every attempt has a supervisor (see `supervise`), which goes on when the service is killed. The service and the
+supervisor talk through files in the attempt's log folder (see `files`).
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+from cranny.backends import files as io
+from cranny.backends import here
+from cranny.backends.files import Files
+from cranny.backends.process import Process, carrying
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason
+from cranny.backends.ranks import commands
+from cranny.backends.slots import Slots
+from cranny.model.cluster import Cluster
+
+TOKEN = "CRANNY_LAUNCH"  # noqa: S105 - the variable by which processes of an attempt are known, not a secret
+SOURCE = str(Path(__file__).parents[2])
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An attempt that has not been reported as ended."""
+
+    what: Launch
+    files: Files
+    supervisor: Process
+    token: str
+    port: int | None  # None if an earlier service chose it
+
+
+class Local:
+    """Runs jobs on this machine, whose GPUs may stand for a cluster of several machines.
+
+    With as many real GPUs as the cluster has slots, each slot is one of them. With fewer, slots are logical and
+    jobs see no GPU at all, since no two may share one. With none, CUDA_VISIBLE_DEVICES names the slots.
+    """
+
+    def __init__(self, cluster: Cluster, devices: Sequence[str] | None = None, grace_s: float = GRACE_S) -> None:
+        self._cluster = cluster
+        self._slots = Slots(cluster)
+        self._running: dict[str, _Running] = {}  # by job
+        self._grace_s = grace_s
+        found = tuple(index for index, _ in here.gpus()) if devices is None else tuple(devices)
+        slots = [(machine, gpu) for machine, each in enumerate(cluster.machines) for gpu in range(each.gpus)]
+        if not found:
+            self._device = {slot: str(slot[1]) for slot in slots}
+        elif len(found) >= len(slots):
+            self._device = dict(zip(slots, found, strict=False))
+        else:
+            self._device = dict.fromkeys(slots, "")
+
+    @classmethod
+    def here(cls) -> "Local":
+        """Run jobs on just this machine, on its GPUs or, if it has none, on as many slots as it has processors."""
+        found = here.gpus()
+        return cls(here.cluster_of(found), tuple(index for index, _ in found))
+
+    def nodes(self) -> Cluster:
+        """Return the machines and their GPU slots."""
+        return self._cluster
+
+    def launch(self, what: Launch) -> None:
+        """Start the supervisor of an attempt."""
+        if what.job_id in self._running:
+            raise BackendError(f"job {what.job_id!r} runs already")
+        self._slots.take(what)
+        try:
+            self._running[what.job_id] = self._start(what)
+        except OSError as error:
+            self._slots.release(what)
+            spot = f"{error.filename}: " if error.filename else ""
+            raise BackendError(f"job {what.job_id!r} cannot start: {spot}{error.strerror}") from error
+        except BackendError:
+            self._slots.release(what)
+            raise
+
+    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+        """Tell the supervisor of a job to end it."""
+        running = self._running.get(job_id)
+        if running is None:
+            return
+        with contextlib.suppress(OSError):  # a full disk: the grace is the usual one then
+            io.write(running.files.stop, grace_s)
+        running.supervisor.send(signal.SIGTERM)
+
+    def poll(self) -> Sequence[Ended]:
+        """Return the attempts whose supervisors have ended."""
+        return [ended for running in list(self._running.values()) if (ended := self._look(running)) is not None]
+
+    def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
+        """Find supervisors of an earlier service; what has not begun by now never will."""
+        ended = []
+        for what in launches:
+            if what.job_id in self._running:
+                continue
+            files = Files.of(_absolute(what.log_dir), what.attempt)
+            if io.remove(files.launch) or (found := _supervisor(files)) is None:
+                # It never began; or it ended and was reported, and is reported again now.
+                ended.append(_result(what, files) or Ended(what.job_id, what.attempt, None, "lost"))
+                continue
+            running = _Running(what, files, *found, port=None)
+            if (end := self._look(running)) is not None:
+                ended.append(end)
+            else:
+                self._slots.hold(what)
+                self._running[what.job_id] = running
+        return ended
+
+    def close(self) -> None:
+        """Forget all attempts, which go on."""
+        for running in self._running.values():
+            running.supervisor.alive()  # takes leave of those that have ended
+        self._running.clear()
+
+    def _start(self, what: Launch) -> _Running:
+        """Write the launch file and start the supervisor, which reads it."""
+        log_dir = _absolute(what.log_dir)
+        files = Files.of(log_dir, what.attempt)
+        base = here.base_environment()
+        _check_command(what, {**base, **what.env}["PATH"])
+        _private_folder(log_dir)
+        if any(os.path.lexists(path) for path in (files.launch, files.pid, files.result)):
+            raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before in {log_dir}")
+        token = secrets.token_hex(16)
+        port = here.free_port({running.port for running in self._running.values() if running.port is not None})
+        devices = {rank: self._device[rank.machine, rank.gpu] for rank in what.ranks}
+        ranks = commands(what, {**base, TOKEN: token}, devices, port, log_dir)
+        document = {
+            "token": token,
+            "cwd": None if what.cwd is None else str(what.cwd),
+            "time_limit_s": what.time_limit_s,
+            "grace_s": self._grace_s,
+            "ranks": [command._asdict() for command in ranks],
+        }
+        try:
+            io.write(files.launch, document, new=True)
+            pid = _spawn(log_dir, what.attempt, files, base)
+        except OSError:
+            io.remove(files.launch)  # it holds the environment
+            raise
+        return _Running(what, files, Process.of(pid), token, port)
+
+    def _look(self, running: _Running) -> Ended | None:
+        """Return how an attempt ended; None if anything of it still runs."""
+        if running.supervisor.alive():
+            return None
+        what, files = running.what, running.files
+        ended = _result(what, files)
+        if ended is None:
+            # Somebody killed the supervisor. Its ranks died with it, but perhaps not all their children.
+            if left := carrying(TOKEN, running.token):
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+                return None
+            ended = Ended(what.job_id, what.attempt, None, "lost")
+        for path in (files.launch, files.pid, files.stop, files.reserve):  # the result may be asked for again
+            io.remove(path)
+        if self._running.pop(what.job_id, None) is not None:
+            self._slots.release(what)
+        return ended
+
+
+def _result(what: Launch, files: Files) -> Ended | None:
+    """Read how an attempt ended; None if its supervisor has not written it down, or somebody has spoilt it."""
+    match io.read(files.result):
+        case {"exit_code": int() | None as exit_code, "reason": str(reason)} if reason in get_args(Reason):
+            return Ended(what.job_id, what.attempt, exit_code, cast("Reason", reason))
+    return None
+
+
+def _supervisor(files: Files) -> tuple[Process, str] | None:
+    """Read who supervises an attempt, and its token; None if nobody took it on."""
+    match io.read(files.pid):
+        case {"pid": int(pid), "started": str(started), "token": str(token)}:
+            return Process(pid, started), token
+    return None
+
+
+def _absolute(folder: Path) -> Path:
+    """Return a folder as seen from anywhere, links as they are."""
+    return Path.cwd() / folder
+
+
+def _spawn(log_dir: Path, attempt: int, files: Files, base: dict[str, str]) -> int:
+    """Start a supervisor in a session of its own, with signals held back until it is ready for them."""
+    # Without `site`: the supervisor needs the standard library and this package only.
+    argv = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervise", str(log_dir), str(attempt)]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, str(files.errors), flags, 0o600),
+    ]
+    blocked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    env = {**base, "PYTHONPATH": SOURCE}
+    return os.posix_spawn(sys.executable, argv, env, file_actions=actions, setsid=True, setsigmask=blocked)
+
+
+def _check_command(what: Launch, path: str) -> None:
+    """Raise `BackendError` if the command or the folder to run it in is not there."""
+    cwd = Path.cwd() if what.cwd is None else what.cwd
+    if not cwd.is_dir():
+        raise BackendError(f"job {what.job_id!r}: there is no folder {cwd}")
+    command = what.argv[0]
+    if what.torchrun and command.endswith(".py"):  # not a program; torchrun's own Python runs it
+        return
+    found = os.access(cwd / command, os.X_OK) if "/" in command else shutil.which(command, path=path)
+    if not found:
+        raise BackendError(f"job {what.job_id!r}: there is no command {command!r}")
+
+
+def _private_folder(folder: Path) -> None:
+    """Make a folder, and those above it, for the owner's eyes only."""
+    if folder.is_dir():
+        return
+    _private_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,120 @@
+"""Processes of this machine, told apart even when the system gives an old number to a new process."""
+
+import os
+import signal
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")  # Linux; elsewhere `ps` and process groups must do
+
+
+class Process(NamedTuple):
+    """A process, by its number and the moment it started."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        """Look up a process that runs, such as a child or oneself."""
+        return cls(pid, started(pid))
+
+    def alive(self) -> bool:
+        """Tell whether the process still runs; take leave of it if it was our child."""
+        if started(self.pid) != self.started:
+            return False
+        try:
+            reaped, _ = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:  # a child of an earlier service
+            return True
+        return reaped == 0
+
+    def send(self, number: int) -> None:
+        """Send a signal, if the process still runs."""
+        try:
+            handle = os.pidfd_open(self.pid)  # stays with this process even if its number is given away
+        except ProcessLookupError:
+            return
+        except (AttributeError, OSError):  # not Linux, or an old one
+            if started(self.pid) == self.started:
+                os.kill(self.pid, number)
+            return
+        try:
+            if started(self.pid) == self.started:
+                signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(handle)
+
+
+def started(pid: int) -> str:
+    """Return when a process started, in words that no other process since has; empty if it does not run.
+
+    A child that ended and waits to be reaped counts as running only while we can reap it ourselves.
+    """
+    if not PROC.is_dir():
+        return _started_by_ps(pid)
+    fields = _stat(pid)
+    if not fields or (fields[0] in "ZX" and int(fields[1]) != os.getpid()):
+        return ""
+    return f"{_boot()} {fields[19]}"
+
+
+def descendants(root: int) -> dict[int, int]:
+    """Return the processes below one that have not ended, each with its process group; Linux only."""
+    parents: dict[int, int] = {}
+    groups: dict[int, int] = {}
+    ended = set()
+    for pid in _pids():
+        fields = _stat(pid)
+        if fields:
+            parents[pid], groups[pid] = int(fields[1]), int(fields[2])
+            if fields[0] in "ZX":
+                ended.add(pid)
+    below: dict[int, int] = {}
+    known = {root}
+    while found := {pid for pid, parent in parents.items() if parent in known} - known:
+        known |= found
+        below.update((pid, groups[pid]) for pid in found - ended)
+    return below
+
+
+def carrying(variable: str, value: str) -> list[int]:
+    """Return the processes that were started with a variable in their environment; Linux only."""
+    wanted = f"{variable}={value}".encode()
+    found = []
+    for pid in _pids():
+        try:
+            if wanted in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+                found.append(pid)
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return found
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in PROC.glob("[0-9]*")]
+
+
+def _stat(pid: int) -> list[str]:
+    """Read state, parent, group and the rest of what Linux knows of a process; empty if there is none."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()  # the name before it may hold anything
+
+
+@cache
+def _boot() -> str:
+    """Name the current run of the system, since the clock of processes starts anew with it."""
+    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _started_by_ps(pid: int) -> str:
+    import subprocess  # costly to import, and not needed on Linux
+
+    command = ["ps", "-o", "lstart=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603

@@ -1,0 +1,92 @@
+"""What every backend can do, and the values that go in and out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from cranny.model.cluster import Cluster
+from cranny.model.errors import CrannyError
+
+Reason = Literal["finished", "failed", "cancelled", "timed out", "lost"]
+
+GRACE_S = 10.0  # between SIGTERM and SIGKILL
+
+
+class BackendError(CrannyError):
+    """A backend cannot do what it was asked to do; nothing was started."""
+
+
+class Rank(NamedTuple):
+    """Where one rank of a job runs."""
+
+    rank: int
+    machine: int
+    gpu: int  # the GPU slot on its machine
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One attempt to run a job: everything that a backend needs to know."""
+
+    job_id: str
+    attempt: int
+    argv: tuple[str, ...]  # of every rank; never given to a shell
+    ranks: tuple[Rank, ...]
+    env: Mapping[str, str] = field(repr=False)  # it may hold secrets, which must not get into a log
+    cwd: Path | None
+    log_dir: Path  # of this attempt
+    time_limit_s: float | None
+    torchrun: bool = False  # start through torchrun, with one agent a machine
+    server: int | None = None  # the machine of the parameter server, if any
+
+
+class Ended(NamedTuple):
+    """How an attempt ended.
+
+    The exit code is that of the first rank that failed, or 0; minus the signal if a signal killed it; None if
+    nobody knows, or if no process was started.
+    """
+
+    job_id: str
+    attempt: int
+    exit_code: int | None
+    reason: Reason
+
+
+class Backend(Protocol):
+    """What runs jobs.
+
+    Every attempt that was launched is reported as ended once, by `poll` or `adopt`, and none of its processes is
+    left then. A backend is used by one thread.
+    """
+
+    def nodes(self) -> Cluster:
+        """Return the machines and their GPU slots."""
+        ...
+
+    def launch(self, what: Launch) -> None:
+        """Start an attempt and return at once; raise `BackendError` if it cannot start."""
+        ...
+
+    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+        """Ask all processes of a job to end, kill what is left after the grace; return at once.
+
+        The attempt is reported as cancelled, unless it had ended before. A job that does not run is left alone.
+        """
+        ...
+
+    def poll(self) -> Sequence[Ended]:
+        """Return what ended since the last poll, without waiting for anything."""
+        ...
+
+    def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
+        """Take over attempts of an earlier service: return those that ended or are lost; the others go on.
+
+        An attempt that was never launched counts as lost, and will not start any more.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; jobs go on, and `adopt` of another backend finds them."""
+        ...

@@ -1,0 +1,102 @@
+"""The processes of an attempt on one machine: what to start, in which environment, with which log."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from cranny.backends import torchrun_rank
+from cranny.backends.protocol import BackendError, Launch, Rank
+
+ADDRESS = "127.0.0.1"
+
+
+class Command(NamedTuple):
+    """A process to start."""
+
+    argv: list[str]
+    env: dict[str, str]
+    log: str
+
+
+def commands(
+    what: Launch, base: Mapping[str, str], devices: Mapping[Rank, str], port: int, log_dir: Path
+) -> list[Command]:
+    """Return the processes of an attempt: its ranks, or the torchrun agents of its machines.
+
+    `devices` are the GPUs that ranks see as CUDA names them; empty where a rank has none.
+    """
+    machines: dict[int, list[Rank]] = {}  # in the order of their first ranks
+    for rank in what.ranks:
+        machines.setdefault(rank.machine, []).append(rank)
+    made: list[tuple[int, Command]] = []
+    for node, (machine, ranks) in enumerate(machines.items()):
+        shared = {
+            **base,
+            **what.env,
+            "MASTER_ADDR": ADDRESS,
+            "MASTER_PORT": str(port),
+            # As torchrun has it: all GPUs of the job on this machine, in the order of LOCAL_RANK.
+            "CUDA_VISIBLE_DEVICES": ",".join(devices[rank] for rank in ranks if devices[rank]),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of nvidia-smi
+            "CRANNY_JOB_ID": what.job_id,
+            "CRANNY_ATTEMPT": str(what.attempt),
+            "CRANNY_MACHINE": str(machine),
+            **({} if what.server is None else {"CRANNY_SERVER": str(what.server)}),
+        }
+        if what.torchrun:
+            made.append((node, _agent(what, shared, ranks, node, len(machines), log_dir)))
+        else:
+            made += (
+                (rank.rank, _rank(what, shared, ranks, rank, (node, len(machines)), log_dir)) for rank in ranks
+            )
+    return [command for _, command in sorted(made, key=lambda pair: pair[0])]
+
+
+def _rank(
+    what: Launch, shared: dict[str, str], ranks: list[Rank], rank: Rank, node: tuple[int, int], log_dir: Path
+) -> Command:
+    env = {
+        **shared,
+        "RANK": str(rank.rank),
+        "WORLD_SIZE": str(len(what.ranks)),
+        "LOCAL_RANK": str(ranks.index(rank)),
+        "LOCAL_WORLD_SIZE": str(len(ranks)),
+        "NODE_RANK": str(node[0]),
+        "GROUP_RANK": str(node[0]),
+        "GROUP_WORLD_SIZE": str(node[1]),
+        "CRANNY_GPU": str(rank.gpu),
+    }
+    return Command(list(what.argv), env, str(log_dir / f"rank-{rank.rank}.log"))
+
+
+def _agent(
+    what: Launch, shared: dict[str, str], ranks: list[Rank], node: int, nodes: int, log_dir: Path
+) -> Command:
+    """Return the torchrun agent of a machine.
+
+    torchrun numbers ranks machine by machine, whatever their order in the placement. It restarts nothing: to try
+    again is the service's business.
+    """
+    torchrun = shutil.which("torchrun", path=shared["PATH"])
+    if torchrun is None:
+        raise BackendError(f"job {what.job_id!r}: there is no torchrun; PyTorch brings it")
+    argv = [
+        torchrun,
+        f"--nnodes={nodes}",
+        f"--nproc-per-node={len(ranks)}",
+        f"--node-rank={node}",
+        f"--master-addr={shared['MASTER_ADDR']}",
+        f"--master-port={shared['MASTER_PORT']}",
+        f"--local-addr={ADDRESS}",
+        "--max-restarts=0",
+        "--no-python",
+        # Gives every rank its log file and CRANNY_GPU, which torchrun does not know.
+        *(sys.executable, "-I", "-S", torchrun_rank.__file__, str(log_dir)),
+        # As people write it: `torchrun train.py`, with the Python that belongs to torchrun.
+        *([str(Path(torchrun).with_name("python3"))] if what.argv[0].endswith(".py") else []),
+        *what.argv,
+    ]
+    env = {**shared, "CRANNY_GPUS": ",".join(str(rank.gpu) for rank in ranks)}
+    return Command(argv, env, str(log_dir / f"agent-{node}.log"))

@@ -1,0 +1,1 @@
+"""NetPack's evaluation (ASPLOS 2024), rebuilt in the simulator."""

@@ -1,0 +1,349 @@
+"""The local backend, with real processes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from signal import SIGKILL, SIGPIPE, SIGTERM
+
+import pytest
+from tests.backends.contract import CLUSTER, Contract
+from tests.backends.local_harness import LocalHarness, appears
+
+from cranny.backends import supervise
+from cranny.backends.files import Files, write
+from cranny.backends.local import Local
+from cranny.backends.process import started
+from cranny.backends.protocol import BackendError, Ended, Launch, Rank
+from cranny.model.cluster import Cluster
+
+
+class TestLocal(Contract):
+    """The contract."""
+
+
+def sh(harness: LocalHarness, text: str, *, ranks: int = 1, cwd: Path | None = None, **env: str) -> Launch:
+    """Launch a job that runs a line of shell in each rank."""
+    log_dir = harness.folder / "a" / "1"
+    slots = tuple(Rank(rank, rank // 2, rank % 2) for rank in range(ranks))
+    what = Launch("a", 1, ("/bin/sh", "-c", text), slots, env, cwd, log_dir, None)
+    harness.backend.launch(what)
+    return what
+
+
+def test_ranks_get_the_variables_that_torchrun_users_expect(harness: LocalHarness) -> None:
+    slots = (Rank(0, 2, 5), Rank(1, 0, 3), Rank(2, 2, 1))
+    what = Launch("a", 1, ("env",), slots, {"MINE": "x"}, None, harness.folder / "a", None, server=3)
+    harness.backend.launch(what)
+    harness.ends()
+    zero, one, two = (variables_of(what, rank) for rank in range(3))
+    assert [each["RANK"] for each in (zero, one, two)] == ["0", "1", "2"]
+    assert [each["LOCAL_RANK"] for each in (zero, one, two)] == ["0", "0", "1"]
+    assert [each["LOCAL_WORLD_SIZE"] for each in (zero, one, two)] == ["2", "1", "2"]
+    assert [each["NODE_RANK"] for each in (zero, one, two)] == ["0", "1", "0"]
+    assert [each["GROUP_RANK"] for each in (zero, one, two)] == ["0", "1", "0"]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in (zero, one, two)] == ["5,1", "3", "5,1"]
+    assert [(each["CRANNY_MACHINE"], each["CRANNY_GPU"]) for each in (zero, one, two)] == [
+        ("2", "5"),
+        ("0", "3"),
+        ("2", "1"),
+    ]
+    for each in (zero, one, two):
+        assert (each["WORLD_SIZE"], each["MASTER_ADDR"], each["MINE"]) == ("3", "127.0.0.1", "x")
+        assert each["MASTER_PORT"] == zero["MASTER_PORT"]
+        assert (each["CRANNY_JOB_ID"], each["CRANNY_ATTEMPT"], each["CRANNY_SERVER"]) == ("a", "1", "3")
+
+
+def variables_of(what: Launch, rank: int) -> Mapping[str, str]:
+    lines = (what.log_dir / f"rank-{rank}.log").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+@pytest.mark.parametrize(
+    ("devices", "seen"),
+    [((), "1,0"), (("4", "5", "6", "7"), "7,6"), (("0",), "")],
+    ids=["no real GPUs", "enough real GPUs", "too few real GPUs"],
+)
+def test_slots_are_real_gpus_if_there_are_enough(tmp_path: Path, devices: tuple[str, ...], seen: str) -> None:
+    backend = Local(Cluster.single_rack(2, 2), devices)
+    what = Launch("a", 1, ("env",), (Rank(0, 1, 1), Rank(1, 1, 0)), {}, None, tmp_path, None)
+    backend.launch(what)
+    while not backend.poll():
+        time.sleep(0.01)
+    assert variables_of(what, 1)["CUDA_VISIBLE_DEVICES"] == seen
+
+
+def test_this_machine_has_a_slot_for_each_gpu_or_processor() -> None:
+    (machine,) = Local.here().nodes().machines
+    assert machine.gpus >= 1
+
+
+def test_a_job_sees_little_of_the_environment_of_the_service(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "secret-of-the-service")
+    what = sh(harness, "env; cat /proc/$PPID/environ; ls /proc/$$/fd; true")
+    harness.ends()
+    text = (what.log_dir / "rank-0.log").read_text()
+    assert "PATH=" in text
+    assert "secret" not in text
+    assert text.endswith("0\n1\n2\n")  # no open file of the service either
+
+
+def test_runs_in_the_folder_that_the_job_names(harness: LocalHarness, tmp_path: Path) -> None:
+    what = sh(harness, "pwd", cwd=tmp_path)
+    harness.ends()
+    assert (what.log_dir / "rank-0.log").read_text() == f"{tmp_path}\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cwd": Path("/nowhere")}, "there is no folder /nowhere"),
+        ({"argv": ("no-such-command",)}, "there is no command 'no-such-command'"),
+        ({"argv": ("./train.sh",)}, "there is no command './train.sh'"),
+        ({"log_dir": Path("/proc/a")}, "cannot start: /proc/a: "),
+        ({"torchrun": True, "env": {"PATH": "/nowhere"}}, "there is no torchrun"),
+    ],
+)
+def test_says_at_once_what_is_missing(harness: LocalHarness, change: dict[str, object], message: str) -> None:
+    sane = Launch("a", 1, ("/bin/true",), (Rank(0, 0, 0),), {}, None, harness.folder / "a", None)
+    with pytest.raises(BackendError, match=message):
+        harness.backend.launch(replace(sane, **change))  # type: ignore[arg-type]
+    harness.backend.launch(sane)  # its slot is free
+    assert harness.ends() == [Ended("a", 1, 0, "finished")]
+
+
+def test_a_command_that_is_no_program_fails_with_a_line_in_its_log(harness: LocalHarness, tmp_path: Path) -> None:
+    script = tmp_path / "text"
+    script.write_text("not a program")
+    script.chmod(0o700)
+    what = Launch("a", 1, (str(script),), (Rank(0, 0, 0),), {}, None, tmp_path / "a", None)
+    harness.backend.launch(what)
+    assert harness.ends() == [Ended("a", 1, 127, "failed")]
+    assert (what.log_dir / "rank-0.log").read_text() == f"cranny: cannot start {script}: Exec format error\n"
+
+
+def test_only_the_owner_can_read_and_no_secret_stays(harness: LocalHarness, tmp_path: Path) -> None:
+    what = sh(harness, 'echo "$$" > ready; sleep 60', cwd=tmp_path, KEY="very-secret")
+    assert "very-secret" not in repr(what)
+    appears(tmp_path / "ready")
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in what.log_dir.iterdir())
+    assert what.log_dir.stat().st_mode & 0o777 == what.log_dir.parent.stat().st_mode & 0o777 == 0o700
+    assert not any("very-secret" in path.read_text() for path in what.log_dir.iterdir())
+    harness.backend.stop("a")
+    harness.ends()
+    assert sorted(path.name for path in what.log_dir.iterdir()) == ["attempt-1.result", "rank-0.log"]
+
+
+def test_the_first_rank_that_fails_stops_the_others(harness: LocalHarness) -> None:
+    sh(harness, 'test "$RANK" != 2 || { sleep 0.2; exit 7; }; sleep 60', ranks=4)
+    started = time.monotonic()
+    assert harness.ends() == [Ended("a", 1, 7, "failed")]
+    assert time.monotonic() - started < 10
+    assert harness.left("a") == 0
+
+
+def test_a_signal_that_kills_a_rank_is_its_exit_code(harness: LocalHarness) -> None:
+    sh(harness, "kill -SEGV $$")
+    assert harness.ends() == [Ended("a", 1, -11, "failed")]
+
+
+@pytest.mark.parametrize("how", ["finishes", "is cancelled"])
+def test_no_child_outlives_a_job_not_even_in_its_own_session(
+    harness: LocalHarness, tmp_path: Path, how: str
+) -> None:
+    nap = "0" if how == "finishes" else "60"
+    sh(
+        harness,
+        f"sleep 60 & (setsid sleep 60 &) & setsid setsid sleep 60 & sleep 0.3; echo up > up; sleep {nap}",
+        cwd=tmp_path,
+    )
+    appears(tmp_path / "up")
+    if how == "is cancelled":
+        assert harness.left("a") >= 4
+        harness.backend.stop("a")
+    (end,) = harness.ends()
+    assert end.reason == ("finished" if how == "finishes" else "cancelled")
+    assert harness.left("a") == 0
+
+
+def test_ranks_may_tidy_up_when_they_are_asked_to_end(harness: LocalHarness, tmp_path: Path) -> None:
+    sh(
+        harness,
+        'trap "sleep 0.3; echo saved > saved; exit 0" TERM; echo up > up; while :; do sleep 0.05; done',
+        cwd=tmp_path,
+    )
+    appears(tmp_path / "up")
+    harness.backend.stop("a")
+    assert harness.ends() == [Ended("a", 1, 0, "cancelled")]
+    assert (tmp_path / "saved").read_text() == "saved\n"
+
+
+def test_if_the_supervisor_is_killed_its_job_dies_and_is_lost(harness: LocalHarness, tmp_path: Path) -> None:
+    sh(harness, '(setsid sleep 60 &); sleep 0.2; echo "$PPID $$" > pids; sleep 60', cwd=tmp_path)
+    supervisor, rank = map(int, appears(tmp_path / "pids").split())
+    os.kill(supervisor, SIGKILL)
+    until = time.monotonic() + 10
+    while started(rank) and time.monotonic() < until:  # even if there is no service
+        time.sleep(0.01)
+    assert not started(rank)
+    assert harness.ends() == [Ended("a", 1, None, "lost")]
+    assert harness.left("a") == 0
+
+
+def test_a_job_that_the_system_ends_is_lost_not_cancelled(harness: LocalHarness, tmp_path: Path) -> None:
+    sh(harness, "echo $PPID > supervisor; sleep 60", cwd=tmp_path)
+    os.kill(int(appears(tmp_path / "supervisor")), SIGTERM)
+    assert harness.ends() == [Ended("a", 1, None, "lost")]
+    assert harness.left("a") == 0
+
+
+def test_a_rank_starts_with_no_signal_blocked(harness: LocalHarness, tmp_path: Path) -> None:
+    what = Launch("a", 1, ("cat", "/proc/self/status"), (Rank(0, 0, 0),), {}, None, tmp_path / "a", None)
+    harness.backend.launch(what)
+    harness.ends()
+    lines = (what.log_dir / "rank-0.log").read_text().splitlines()
+    state = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert int(state["SigBlk"], 16) == 0
+    assert not int(state["SigIgn"], 16) & 1 << SIGPIPE - 1  # which Python itself ignores
+
+
+def test_a_reused_number_of_a_process_is_not_mistaken_for_a_supervisor(harness: LocalHarness) -> None:
+    what = harness.begun(sh(harness, "echo up; sleep 60"))
+    pid_file = what.log_dir / "attempt-1.pid"
+    before = pid_file.read_text()
+    harness.restart()
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        pid_file.write_text(f'{{"pid": {innocent.pid}, "started": "long ago", "token": "other"}}')
+        assert list(harness.backend.adopt([what])) == [Ended("a", 1, None, "lost")]
+        assert innocent.poll() is None
+        innocent.terminate()
+    pid_file.write_text(before)  # to tidy up
+    assert not harness.backend.adopt([what])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"pid": "1"}', '{"exit_code": 0, "reason": "fine"}'])
+def test_a_job_whose_files_are_spoilt_is_lost(harness: LocalHarness, tmp_path: Path, text: str) -> None:
+    for name in ("attempt-1.pid", "attempt-1.result"):
+        (tmp_path / name).write_text(text)
+    what = Launch("a", 1, ("true",), (Rank(0, 0, 0),), {}, None, tmp_path, None)
+    assert list(harness.backend.adopt([what])) == [Ended("a", 1, None, "lost")]
+
+
+SERVICE = """
+import os, sys, time
+from pathlib import Path
+from cranny.backends.local import Local
+from cranny.backends.protocol import Launch, Rank
+from cranny.model.cluster import Cluster
+folder, delay_s, mark = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+argv = ("/bin/sh", "-c", "echo ran >> ../ran; sleep 0.5; exit 9")
+backend = Local(Cluster.single_rack(4, 8), devices=())
+backend.launch(Launch("a", 1, argv, (Rank(0, 0, 0),), {"TEST_OF_CRANNY": mark}, folder, folder / "1", None))
+time.sleep(delay_s)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_service_that_is_killed_loses_no_job_and_runs_none_twice(harness: LocalHarness, tmp_path: Path) -> None:
+    for round_, delay_s in enumerate((0.0, 0.02, 0.05, 0.1, 1.0)):
+        folder = tmp_path / f"round-{round_}" / "a"
+        folder.mkdir(parents=True)
+        command = [sys.executable, "-c", SERVICE, str(folder), str(delay_s), f"{tmp_path}/a"]
+        died = subprocess.run(command, check=False)
+        assert died.returncode == -9
+        what = Launch("a", 1, ("true",), (Rank(0, 0, 0),), {}, folder, folder / "1", None)
+        ended = list(harness.backend.adopt([what])) or harness.ends()
+        ran = folder.parent / "ran"
+        if ended == [Ended("a", 1, None, "lost")]:  # called off before it began
+            time.sleep(0.2)
+            assert not ran.exists()
+        else:
+            assert ended == [Ended("a", 1, 9, "failed")]
+            assert ran.read_text() == "ran\n"
+        assert harness.left("a") == 0
+
+
+def test_a_supervisor_whose_attempt_was_called_off_does_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cranny.backends.supervise", str(tmp_path), "1"]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_supervisor_notes_that_its_attempt_is_called_off_just_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Files.of(tmp_path, 1)
+    what = Launch("a", 1, ("true",), (Rank(0, 0, 0),), {}, None, tmp_path, None)
+    found: list[Ended] = []
+
+    def write_then_restart(path: Path, value: object, *, size: int = 0) -> None:
+        write(path, value, size=size)
+        found.extend(Local(CLUSTER, devices=()).adopt([what]) if path == files.reserve else [])
+
+    monkeypatch.setattr(supervise, "write", write_then_restart)
+    write(files.launch, {"token": "x"})
+    assert supervise.take_on(files) is None
+    assert found == [Ended("a", 1, None, "lost")]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_supervisor_starts_quickly(tmp_path: Path) -> None:
+    source = str(Path(__file__).parents[2] / "src")
+    command = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervise", str(tmp_path), "1"]
+    took = []
+    for _ in range(3):
+        before = getrusage(RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, env={"PYTHONPATH": source})
+        after = getrusage(RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(took) < 0.1  # seconds of a processor, whatever else the machine does
+
+
+CLAIM = """
+slot=../slots/$CRANNY_MACHINE-$CRANNY_GPU
+mkdir $slot || { echo "$CRANNY_JOB_ID: $slot" >> ../clashes; exit 99; }
+echo $slot >> ../claims
+trap "rmdir $slot; exit 143" TERM
+sleep 0.15
+rmdir $slot
+exit %d
+"""
+
+
+def test_sixty_jobs_end_as_they_should_and_share_no_gpu(harness: LocalHarness, tmp_path: Path) -> None:
+    (tmp_path / "slots").mkdir()
+    (tmp_path / "work").mkdir()
+    free = [(machine, gpu) for machine in range(4) for gpu in range(8)]
+    waiting = [f"job-{number}" for number in range(60)]
+    held: dict[str, tuple[Rank, ...]] = {}
+    ended: dict[str, Ended] = {}
+    until = time.monotonic() + 30
+    while len(ended) < 60 and time.monotonic() < until:
+        while waiting and len(free) >= (size := 1 + int(waiting[0][4:]) % 4):
+            job_id, slots = waiting.pop(0), [free.pop(0) for _ in range(size)]
+            number = int(job_id[4:])
+            held[job_id] = tuple(Rank(rank, *slot) for rank, slot in enumerate(slots))
+            argv = ("/bin/sh", "-c", CLAIM % (number % 5 == 0))
+            harness.backend.launch(
+                Launch(job_id, 1, argv, held[job_id], {}, tmp_path / "work", tmp_path / "logs" / job_id, None)
+            )
+            if number % 7 == 0:
+                harness.backend.stop(job_id)
+        for end in harness.backend.poll():
+            ended[end.job_id] = end
+            free += [(rank.machine, rank.gpu) for rank in held.pop(end.job_id)]
+        time.sleep(0.01)
+    for number in range(60):
+        wanted = "cancelled" if number % 7 == 0 else "failed" if number % 5 == 0 else "finished"
+        assert ended[f"job-{number}"].reason == wanted
+    assert not (tmp_path / "clashes").exists()
+    assert len((tmp_path / "claims").read_text().splitlines()) >= 100  # slots that jobs say they had
+    assert not list((tmp_path / "slots").iterdir())
+    assert not any(harness.left(job_id) for job_id in ended)
+    assert sorted(free) == [(machine, gpu) for machine in range(4) for gpu in range(8)]

@@ -1,0 +1,91 @@
+"""The evaluation of HAS and JPS, rebuilt: values that must come out, and the command on little work."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cranny.cli.repro import app
+from cranny.core.shares.problem import Floats
+from cranny.policies.has.categories import categories
+from cranny.repro.has import resets, static
+from cranny.repro.has.fit import fits, heterogeneity
+from cranny.repro.has.static import QUICK, scores_of
+from cranny.repro.has.values import EXACT, HAS, JCT, LOSS, PAPER, TITLES, At
+from cranny.workload.mixed import counts
+from cranny.workload.throughputs import source
+
+
+@pytest.fixture(scope="module")
+def fit() -> Floats:
+    return fits(1)[0]
+
+
+def test_a_fit_has_the_four_known_throughputs(fit: Floats) -> None:
+    known = source("has-jps").models
+    assert fit[1, [0, 2]].tolist() == [known["resnet18"]["t4"], known["resnet18"]["v100"]]
+    assert fit[2, [0, 2]].tolist() == [known["vgg19"]["t4"], known["vgg19"]["v100"]]
+    assert (np.diff(fit, axis=1) >= 0).all()
+
+
+def test_a_fit_gives_what_the_paper_says_of_its_default(fit: Floats) -> None:
+    scores = scores_of(fit, 15)
+    psi = list(categories(15, 4))
+    lowest = int(scores[:, 0].argmin())
+    assert psi[lowest] == (6, 5, 2, 2)
+    assert lowest + 1 == 94  # as Section V-B numbers it
+    assert scores[lowest] == pytest.approx([3_948.9, 0.824], rel=0.05)
+    assert heterogeneity(fit[:4], counts(15)) == pytest.approx(1.15, abs=0.03)
+
+
+def test_heterogeneity_is_one_if_all_workers_are_alike() -> None:
+    assert heterogeneity(np.array([[2.0, 2.0], [5.0, 5.0]]), [[3, 1]]) == 1.0
+    # Eq. 35 by hand: workers do 3, 3 and 6 samples/s in all, which is 12 of 3 times 3.
+    assert heterogeneity(np.array([[1.0, 2.0], [2.0, 4.0]]), [[2, 1]]) == pytest.approx(12 / 9)
+
+
+def test_table_ii_comes_out_to_the_last_digit() -> None:
+    found = static.example()
+    for at, value in PAPER.items():
+        if at.figure == "Table II":
+            assert found[at] == pytest.approx(value, abs=0.1), at
+
+
+def test_resets_and_moving_costs_never_make_has_exact_worse_than_staying(fit: Floats) -> None:
+    found = resets.with_resets(fit, QUICK)
+    static_s, moving_s = (found[At("Fig. 17", JCT, which, EXACT)] for which in ("static", "with resets"))
+    assert moving_s < static_s
+    by_cost = resets.by_cost(fit, QUICK)
+    for restart_s in resets.MOVE_S:
+        assert by_cost[At("moving", JCT, f"{restart_s:g}", EXACT)] <= static_s * 1.001
+    assert by_cost[At("moving", "moves", "3600", EXACT)] == 0
+
+
+def test_the_simulator_agrees_with_the_shares_when_nothing_moves(fit: Floats) -> None:
+    # Inside a machine the simulator's ring costs nothing, 300 Gbps cost very little.
+    static_s = resets.with_resets(fit, QUICK)[At("Fig. 17", JCT, "static", HAS)]
+    assert static_s == pytest.approx(scores_of(fit, 15)[:, 0].min(), rel=0.002)
+
+
+def test_the_command_tells_of_every_figure(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
+    given = ["has", "--quick", "--fits", "1", "--processes", "1", "--out", str(tmp_path), "--json"]
+    found = CliRunner().invoke(app, given)
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    assert told["paper"] == "HAS and JPS, TPDS 2024"
+    assert len(told["throughputs"]) == 1
+    assert {row["figure"] for row in told["values"]} == set(TITLES)
+    losses = [row for row in told["values"] if (row["figure"], row["measure"]) == ("Fig. 9", LOSS)]
+    assert min(row["ours"] for row in losses) == pytest.approx(0.0, abs=1e-6)
+    assert all(row["ours"] == pytest.approx(0.0, abs=1e-6) for row in losses if row["scheme"] == EXACT)
+    outcomes = [claim["holds"] for claim in told["claims"]]
+    assert outcomes[0] == "holds"
+    assert outcomes[-1] == "not tested"
+    page = (tmp_path / "has.html").read_text()
+    assert "What holds and what does not" in page
+    assert page.count("data:image/svg+xml") >= 12
+    assert all(f"{figure}: {title}" in page for figure, title in TITLES.items())
+    assert (tmp_path / "values.csv").read_text().startswith("figure,measure,setting,scheme")
