@@ -33,7 +33,7 @@ lock: .venv/dev.done  ## choose the newest versions of everything
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
 	  pyproject.toml -o requirements/run.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
-	  pyproject.toml --all-extras --group dev -o requirements/dev.lock
+	  pyproject.toml --extra exact --extra ray --extra repro --extra service --group dev -o requirements/dev.lock
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -47,8 +47,9 @@ clean:
 	$(PIP) --no-deps -e .
 	touch $@
 
-.venv/dev.done: .venv/run.done requirements/dev.lock
-	$(PIP) -r requirements/dev.lock
+# PyTorch is apart from the lock: which of its builds is wanted, for CPU or for some CUDA, is a matter of the machine.
+.venv/dev.done: .venv/run.done requirements/dev.lock requirements/torch.txt
+	$(PIP) -r requirements/dev.lock -r requirements/torch.txt
 	touch $@
 
 # The browser that the page of the report is tested in; without it that test says why it is skipped.

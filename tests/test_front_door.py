@@ -30,7 +30,20 @@ PUBLIC = {
     "simulate",
     "traffic",
 }
-HEAVY = ("polars", "pydantic", "yaml", "typer", "rich", "ortools", "numpy", "pandas", "scipy")
+HEAVY = (
+    "polars",
+    "pydantic",
+    "yaml",
+    "typer",
+    "rich",
+    "ortools",
+    "numpy",
+    "pandas",
+    "scipy",
+    "torch",
+    "fastapi",
+    "sqlalchemy",
+)
 
 CLUSTER = """
 name: lab

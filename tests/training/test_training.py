@@ -1,0 +1,129 @@
+"""Real training with PyTorch: two jobs of two processes each take turns on a link."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from cranny.pace import Iteration
+from tests.training import APART, PART_S, PARTS, PERIOD_S, TOGETHER, WORKERS
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra `torch`)")
+
+ROOT = Path(__file__).parents[2]
+ENV = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def train(folder: Path, *script: Path) -> str:
+    """Train in processes of their own, which must all end; return what they print."""
+    command = [sys.executable, "-m", "tests.training.jobs", str(folder), *map(str, script)]
+    with (folder / "log").open("w+", encoding="utf-8") as log:
+        jobs = subprocess.Popen(command, cwd=ROOT, env=ENV, stdout=log, stderr=log, start_new_session=True)
+        try:
+            ended = jobs.wait(timeout=120)
+        finally:
+            if running(jobs.pid):
+                os.killpg(jobs.pid, signal.SIGKILL)
+                jobs.wait()
+                pytest.fail(f"processes were left behind: {(folder / 'log').read_text(encoding='utf-8')}")
+        log.seek(0)
+        printed = log.read()
+    assert ended == 0, printed
+    return printed
+
+
+def running(group: int) -> bool:
+    """Return whether a process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a worker wrote down."""
+
+    together: list[Iteration]
+    apart: list[Iteration]
+    adjustments: int
+    weights: float
+
+
+def two_jobs(folder: Path) -> list[list[Said]]:
+    """Train two jobs; return what each worker of each of them wrote down."""
+    train(folder)
+    found = [json.loads((folder / f"said{each}.json").read_text(encoding="utf-8")) for each in range(2 * WORKERS)]
+    each = []
+    for one in found:
+        past = [Iteration(*iteration) for iteration in one.pop("iterations")]
+        assert len(past) == 1 + TOGETHER + APART
+        each.append(Said(together=past[1:-APART], apart=past[-APART:], **one))
+    return [each[:WORKERS], each[WORKERS:]]
+
+
+def talks(iterations: list[Iteration]) -> list[tuple[float, float]]:
+    """Return from when to when a job communicated."""
+    found = []
+    for each in iterations:
+        assert each.talk is not None
+        found.append((each.start_s + each.talk[0], each.start_s + each.talk[1]))
+    return found
+
+
+def overlap(job: list[Iteration], other: list[Iteration]) -> float:
+    """Return the share of the time that a job communicates in which the other one does, while both train."""
+    since_s = max(job[0].start_s, other[0].start_s)
+    until_s = min(each[-1].start_s + each[-1].work_s for each in (job, other))
+    both = whole = 0.0
+    for start, end in talks(job):
+        start_s, end_s = max(start, since_s), min(end, until_s)
+        whole += max(0.0, end_s - start_s)
+        both += sum(max(0.0, min(end_s, its_end) - max(start_s, its_start)) for its_start, its_end in talks(other))
+    assert whole > 5 * PARTS * PART_S
+    return both / whole
+
+
+def test_two_jobs_take_turns_on_a_link_and_are_faster_for_it(tmp_path: Path) -> None:
+    # One test, not five: tests that share what was trained might be run by different processes.
+    jobs = two_jobs(tmp_path)
+    assert overlap(jobs[0][0].together, jobs[1][0].together) > 0.6
+    assert overlap(jobs[0][0].apart, jobs[1][0].apart) < 0.25
+    for number, workers in enumerate(jobs):
+        are_faster_apart(workers[0])
+        start_on_their_beat(workers, number * PERIOD_S / 2)
+        assert workers[0].weights == pytest.approx(workers[1].weights, rel=1e-9)
+    assert jobs[0][0].weights == pytest.approx(
+        jobs[1][0].weights, rel=1e-6
+    )  # waiting does not change what is learnt
+
+
+def are_faster_apart(worker: Said) -> None:
+    """Check that iterations that take turns, waits included, are shorter than the others without waits."""
+    together_s = median(each.work_s for each in worker.together)
+    apart_s = median(each.waited_s + each.work_s for each in worker.apart[1:])
+    assert together_s > 1.1 * apart_s  # 0.54 s against 0.42 s on an idle machine
+
+
+def start_on_their_beat(workers: list[Said], shift_s: float) -> None:
+    """Check that workers start when they should, and so together; a busy machine may let some oversleep."""
+    for worker in workers:
+        assert median((each.start_s - shift_s) % PERIOD_S for each in worker.apart) < 0.05 * PERIOD_S
+        assert worker.adjustments < APART / 2
+    pairs = zip(workers[0].apart, workers[1].apart, strict=True)
+    assert median(abs(one.start_s - other.start_s) for one, other in pairs) < 0.05 * PERIOD_S
+
+
+def test_importing_cranny_does_not_load_pytorch() -> None:
+    code = (
+        "import sys, cranny, cranny.pace; dir(cranny); sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
