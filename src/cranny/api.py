@@ -70,7 +70,7 @@ def simulate(
     trace that name none; `options` go to the policy; `profiles` are the models that the trace may name.
     `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job that a failure stops goes on
     from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy decides only so often, about
-    all jobs that came since, and not at every event.
+    all jobs that came since, and not at every event; a policy of rounds has one of its own.
     """
     if isinstance(trace, Trace):
         trace = with_types_of(cluster, trace)
@@ -83,6 +83,7 @@ def simulate(
     not_negative(period_s, "period_s")
     model = network_model(network)
     name, chosen, order = choose(policy, order, options, seed, model.alone)
+    period_s = period_s or period_of(policy)
     events = list(machine_events)
     settings: dict[str, Any] = {
         "policy": name,
@@ -114,11 +115,12 @@ def simulate(
 
 def with_types_of(cluster: Cluster, trace: Trace) -> Trace:
     """Forget which types of GPU jobs ask for if the cluster does not say which it has."""
-    asked = "gpu_type" in trace.frame.columns and trace.frame["gpu_type"].count() > 0
+    columns = [name for name in ("gpu_type", "speeds") if name in trace.frame.columns]
+    asked = any(trace.frame[name].count() > 0 for name in columns)
     if not asked or any(cluster.machines_with):  # a machine's type may be empty
         return trace
     note = "the cluster names no types of GPU: those that jobs ask for are left aside"
-    return replace(trace, frame=trace.frame.drop("gpu_type"), notes=(*trace.notes, note))
+    return replace(trace, frame=trace.frame.drop(columns), notes=(*trace.notes, note))
 
 
 def _replay(
@@ -171,6 +173,11 @@ def choose(
     return type(policy.placer).__name__, policy, policy.order
 
 
+def period_of(policy: str | Placer | Policy) -> float:
+    """Return how often a policy decides if nobody says so; 0 for at every event."""
+    return TABLE[policy].period_s if isinstance(policy, str) else 0.0
+
+
 def _call(settings: Mapping[str, Any]) -> str:
     """Return the call that repeats a run, as far as its settings are plain values."""
     plain = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s", "period_s")
@@ -200,6 +207,9 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
 
 def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
     """Turn a placer and a queue order into a policy; leave a policy as it is, unless it can have another order."""
+    in_order: Callable[[str, Slowdown], Policy] | None = getattr(chosen, "in_order", None)
+    if in_order is not None:  # it works on top of another, whose queue it is
+        return in_order(order, slowdown)
     if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == getattr(chosen, "order", None)):
         return chosen
     return Queued(chosen, order, slowdown)

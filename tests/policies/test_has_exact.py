@@ -6,7 +6,6 @@ import pytest
 from tests.core.shares.drawn import EXAMPLE, drawn
 from tests.reference import has as book
 
-from cranny.bench.has import draw
 from cranny.core.shares.answer import Shares
 from cranny.core.shares.problem import Problem, Training
 from cranny.core.shares.times import equal_s, fairness
@@ -16,6 +15,7 @@ from cranny.policies.has.direct import Solver, curve, has_exact
 from cranny.policies.has.has import has
 from cranny.policies.has.jps import jps
 from cranny.policies.has.optimus import optimus_lb
+from cranny.workload.mixed import draw
 
 SAME = 1 + 1e-9
 

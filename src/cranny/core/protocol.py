@@ -1,4 +1,4 @@
-"""The two protocols of a policy. There are no other hooks."""
+"""The two protocols of a policy, and what some can do besides. There are no other hooks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -68,6 +68,17 @@ class Policy(Protocol):
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say in a few words why a job that was not started must wait."""
+
+
+@runtime_checkable
+class Host(Placer, Policy, Protocol):
+    """A policy that can name several plans which are equally good to it, so that another may choose among them."""
+
+    def candidates(self, view: Snapshot, count: int) -> Sequence[Plan]:
+        """Return up to `count` plans with the same jobs on different machines; the first is what `plan` returns.
+
+        Plans without actions say that there is nothing to do.
+        """
 
 
 def lacks_gpus(job: Job, view: Snapshot) -> str | None:

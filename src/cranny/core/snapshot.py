@@ -94,10 +94,12 @@ class Snapshot:
         return self._books.is_idle(machine)
 
     def offer(self, job: Job) -> FreeMachines:
-        """Return the machines that may be given to a job: those with its type of GPU, if it names one."""
-        if job.gpu_type is None:
+        """Return the machines that may be given to a job: those with a type of GPU that it names, if it does."""
+        if job.gpu_type is not None:
+            return self.machines.only(self.cluster.machines_with.get(job.gpu_type, 0))
+        if job.speeds is None:
             return self.machines
-        return self.machines.only(self.cluster.machines_with.get(job.gpu_type, 0))
+        return self.machines.only(sum(self.cluster.machines_with.get(each, 0) for each in job.speeds))
 
     def link_free_gbps(self, link: int) -> float:
         """Return what running jobs leave of a link."""
@@ -160,6 +162,14 @@ class Snapshot:
         if job_id not in books.running:
             raise PlacementError(f"job {job_id!r} is not running")
         books.turn(books.running[job_id], -1)
+        return Snapshot(books, self.version, self.now_s, self.waiting)
+
+    def only(self, machines: int) -> "Snapshot":
+        """Return the view in which no machines but those of a set take jobs."""
+        books = self._books.copy()
+        for machine in range(len(self.cluster.machines)):
+            if not machines >> machine & 1:
+                books.set_up(machine, up=False)
         return Snapshot(books, self.version, self.now_s, self.waiting)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":

@@ -108,6 +108,12 @@ class ClusterState:
         """Return a read-only view of the cluster as it is now."""
         return Snapshot(self._books, self.version, now_s, waiting)
 
+    def copy(self) -> "ClusterState":
+        """Return a state that stands as this one does and goes its own way from now on."""
+        new = ClusterState(self.cluster)
+        new.version, new._books, new._failed = self.version, self._books.copy(), self._failed.copy()
+        return new
+
     # -- writing ---------------------------------------------------------------------------------------
 
     def commit(self, plan: Plan, now_s: float = 0.0) -> None:

@@ -1,8 +1,11 @@
 """The policies, by name. A policy is one file; adding one means adding a line to this table."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,8 @@ class Entry:
     about: str
     paper: str
     order: str = "fifo"  # the queue order that its paper uses
+    host: str = ""  # the policy that it works on top of
+    period_s: float = 0.0  # how often it decides in its paper; 0: at every event
 
 
 TABLE: dict[str, Entry] = {
@@ -106,6 +111,82 @@ TABLE: dict[str, Entry] = {
         "ours; a variant of NetPack, ASPLOS'24",
         order="knapsack",
     ),
+    "has": Entry(
+        "cranny.policies.has:Has",
+        "resizes jobs on mixed GPUs: most throughput for each split of the workers, then the lowest mean JCT",
+        "HAS, TPDS'24",
+    ),
+    "jps": Entry(
+        "cranny.policies.has:Jps",
+        "resizes jobs on mixed GPUs: as has, for a sample of the splits",
+        "JPS, TPDS'24",
+    ),
+    "has-exact": Entry(
+        "cranny.policies.has:HasExact",
+        "resizes jobs on mixed GPUs: the lowest mean JCT itself, proved or with a bound",
+        "ours; solves the problem of HAS, TPDS'24",
+    ),
+    "optimus-shares": Entry(
+        "cranny.policies.has:OptimusShares",
+        "resizes jobs: one worker more to the job that gains most, with equal parts for all workers",
+        "Optimus, EuroSys'18",
+    ),
+    "optimus-lb": Entry(
+        "cranny.policies.has:OptimusLb",
+        "resizes jobs: as optimus-shares, with parts in proportion to throughput",
+        "HAS's Optimus-LB baseline, TPDS'24",
+    ),
+    "las": Entry(
+        "cranny.policies.has:Las",
+        "resizes jobs on mixed GPUs: max-min fair throughput (not the queue order of this name)",
+        "HAS's LAS baseline, TPDS'24",
+    ),
+    "gavel": Entry(
+        "cranny.policies.has:Gavel",
+        "rounds of six minutes, one GPU type a job and round, max-min fair over time",
+        "Gavel, OSDI'20",
+        period_s=360.0,
+    ),
+    "themis": Entry(
+        "cranny.policies.themis:Themis",
+        "leases of GPUs, auctioned to the jobs that are farthest from a fair finish",
+        "Themis, NSDI'20",
+    ),
+    "themis+cassini": Entry(
+        "cranny.policies.cassini:Cassini",
+        "of Themis's equally fair placements the one whose jobs take turns on links best, with shifts",
+        "CASSINI, NSDI'24",
+        host="themis",
+    ),
+    "pollux": Entry(
+        "cranny.policies.pollux:Pollux",
+        "numbers of workers with which all jobs together make the most progress",
+        "Pollux, OSDI'21",
+    ),
+    "pollux+cassini": Entry(
+        "cranny.policies.cassini:Cassini",
+        "of Pollux's equally good placements the one whose jobs take turns on links best, with shifts",
+        "CASSINI, NSDI'24",
+        host="pollux",
+    ),
+    "titan+cassini": Entry(
+        "cranny.policies.cassini:Cassini",
+        "Titan on machines of the same kind where jobs take turns on links best, which no paper has",
+        "ours; CASSINI, NSDI'24",
+        host="titan",
+    ),
+    "netpack+cassini": Entry(
+        "cranny.policies.cassini:Cassini",
+        "NetPack on machines of the same kind where jobs take turns on links best, which no paper has",
+        "ours; CASSINI, NSDI'24",
+        order="knapsack",
+        host="netpack",
+    ),
+    "ideal": Entry(
+        "cranny.policies.ideal:Ideal",
+        "links that no other job uses; a job waits for them",
+        "CASSINI's Ideal, NSDI'24",
+    ),
     "random": Entry("cranny.policies.random:Random", "any free GPUs", "the usual yardstick"),
     "exact": Entry(
         "cranny.exact.nimp:Exact",
@@ -147,9 +228,15 @@ def policy_class(name: str) -> "type[Placer]":
 
 
 def policy(name: str, **options: Any) -> "Placer":
-    """Make a policy by name; options go to its constructor."""
+    """Make a policy by name; options go to its constructor, and those that it does not know to its host's."""
+    made: Callable[..., Placer] = policy_class(name)
+    host = TABLE[name].host
     try:
-        chosen: Placer = policy_class(name)(**options)
+        if host:
+            own = signature(made).parameters
+            under = policy_class(host)(**{option: value for option, value in options.items() if option not in own})
+            made, options = partial(made, under), {option: options[option] for option in options if option in own}
+        chosen = made(**options)
     except TypeError as error:
         raise InputError(f"policy {name!r}: {error}") from None
     return chosen

@@ -211,7 +211,7 @@ class Compiled:
                 "slowdown": ran(board.slowdown[rows]),
                 "machines": ran(np.maximum(board.parts[rows], 1)),
                 "cross_traffic_gb": ran(board.cross_bytes[rows] / GIGA),
-                "restarts": ran(np.zeros(len(rows), np.int64)),
+                **{name: ran(np.zeros(len(rows), np.int64)) for name in ("restarts", "moves")},
                 "status": pl.Series([DONE, LEFT_OUT]).gather(np.repeat([0, 1], [len(done), len(left_out)])),
                 "reason": pl.Series([*[None] * len(done), *left_out.values()], dtype=pl.String),
             },

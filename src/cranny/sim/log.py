@@ -29,6 +29,8 @@ class Work:
     since_s: float = 0.0
     due: int = 0  # counts the ends that were foreseen; only the last is true
     stops: int = 0
+    stopped_s: float = math.nan  # when it was last stopped on purpose
+    moves: int = 0
     reason: str = ""  # why it never finished
     held: Held | None = None  # known once it runs
     first_note: int = 0
@@ -78,6 +80,7 @@ class Log:
                 "machines": [*(len(work.held or ()) for work in works), *none],
                 "cross_traffic_gb": [*(work.cross_bytes / GIGA for work in works), *none],
                 "restarts": [*(work.stops for work in works), *none],
+                "moves": [*(work.moves for work in works), *none],
                 "status": [DONE] * len(self.done) + [UNFINISHED] * len(self.unfinished) + [LEFT_OUT] * len(none),
                 "reason": [*(work.reason or None for work in works), *(reason for _, reason in self.left_out)],
             },

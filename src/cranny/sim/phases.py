@@ -10,7 +10,8 @@ only: if the agents cannot keep the beat, or the beat is more than 5 % slower th
 jobs only start with their shifts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from typing import NamedTuple
 
@@ -19,11 +20,12 @@ import numpy as np
 from cranny.core.books import Running
 from cranny.core.circles.shapes import circles
 from cranny.core.phases.beat import on_beat
-from cranny.core.phases.course import Course
+from cranny.core.phases.course import Course, Played
 from cranny.core.phases.loop import Talker
 from cranny.core.phases.play import TOLERANCE, settle
 from cranny.model.circle import Arc, Circle
 from cranny.model.cluster import Cluster
+from cranny.sim.diary import Diary
 from cranny.sim.network import Slowdowns
 
 STARTS = 72  # times within an iteration at which jobs without a shift may start: 5 degrees, so that groups recur
@@ -58,8 +60,10 @@ class Phases:
         *,
         jitter: float = 0.0,
         rng: np.random.Generator | None = None,
+        diary: Diary | None = None,
     ) -> None:
         self._cluster = cluster
+        self.diary = diary  # in which the courses of all jobs are written down, if there is one
         self._jitter, self._rng = jitter, rng
         self._talking: dict[str, _Talking] = {}
         self._on: dict[int, dict[str, float]] = {}  # link -> the most that each job asks of it
@@ -74,6 +78,8 @@ class Phases:
         found = circles(self._cluster, job, placement.machines, placement.server, aggregate=placement.aggregate)
         found = {link: circle for link, circle in found.items() if circle.arcs}
         if not found:
+            if self.diary is not None:
+                self.diary.change(job.id, _alone(job.profile.iteration_s), job.profile.iteration_s)
             return ((job.id, 1.0),)
         shifted = running.shift_s > 0
         since_s = running.shift_s if shifted else running.started_s
@@ -85,6 +91,8 @@ class Phases:
     def end(self, job_id: str) -> Slowdowns:
         """Leave the links to the others."""
         talking = self._talking.pop(job_id, None)
+        if self.diary is not None:
+            self.diary.end(job_id)
         if talking is None:  # it used none
             return ()
         others: dict[str, None] = {}
@@ -120,6 +128,8 @@ class Phases:
             seen.update(group)
             for job_id, course in self._play(group, links):
                 self.courses[job_id] = course
+                if self.diary is not None:
+                    self.diary.change(job_id, course, self._talking[job_id].iteration_s)
                 slowdown = course.mean_s / self._talking[job_id].computing_s
                 if self._told.get(job_id) != slowdown:
                     self._told[job_id] = slowdown
@@ -142,8 +152,7 @@ class Phases:
     def _play(self, group: list[str], links: set[int]) -> Iterable[tuple[str, Course]]:
         """Return how the jobs of a group get on, from memory if such a group was played before."""
         if len(group) == 1:
-            iteration_s = self._talking[group[0]].iteration_s
-            return [(group[0], Course(np.array([iteration_s]), np.ones(1, np.int64), iteration_s, 0.0, 0))]
+            return [(group[0], _alone(self._talking[group[0]].iteration_s))]
         order, key = self._reduced(group, links)
         courses = self._known.get(key)
         if courses is None:
@@ -181,26 +190,39 @@ class Phases:
         return order, (tuple(parts), tuple([self._cluster.uplink_gbps[link] for link in number]))
 
     def _settled(self, group: _Group) -> tuple[Course, ...]:
-        """Play a group: on the beat if that can be kept, and otherwise as it comes."""
+        """Play a group until its course is known."""
         parts, link_gbps = group
         talkers = [Talker(dict(on), shift_s) for on, shift_s, _ in parts]
-        held = self._held(talkers, [shifted for _, _, shifted in parts])
-        if held:
-            courses = settle(held, link_gbps, jitter=self._jitter, rng=self._rng).courses
-            beats = [(talker.period_s, course.mean_s) for talker, course in zip(held, courses, strict=True)]
-            if all(mean_s <= period_s * (1.0 + TOLERANCE) for period_s, mean_s in beats if period_s):
-                return courses
-        return settle(talkers, link_gbps, jitter=self._jitter, rng=self._rng).courses
+        shifted = [is_shifted for _, _, is_shifted in parts]
+        settled = partial(settle, link_gbps=link_gbps, jitter=self._jitter, rng=self._rng)
+        return with_agents(talkers, shifted, self._jitter, settled).courses
 
-    def _held(self, talkers: list[Talker], shifted: list[bool]) -> list[Talker]:
-        """Return the jobs, the shifted ones on a beat; none if that would slow one of them too much."""
-        ones = list(compress(talkers, shifted))
-        if not ones:
-            return []
-        kept = on_beat(ones, self._jitter)
-        if any(talker.period_s > talker.iteration_s * (1.0 + TOLERANCE) for talker in kept):
-            return []
-        following = iter(kept)
-        return [
-            next(following) if is_shifted else talker for talker, is_shifted in zip(talkers, shifted, strict=True)
-        ]
+
+def with_agents(
+    talkers: Sequence[Talker], shifted: Sequence[bool], jitter: float, played: Callable[[Sequence[Talker]], Played]
+) -> Played:
+    """Play jobs, the shifted ones on one beat if that can be kept, and otherwise as it comes."""
+    held = _held(talkers, shifted, jitter)
+    if held:
+        found = played(held)
+        beats = [(talker.period_s, course.mean_s) for talker, course in zip(held, found.courses, strict=True)]
+        if all(mean_s <= period_s * (1.0 + TOLERANCE) for period_s, mean_s in beats if period_s):
+            return found
+    return played(talkers)
+
+
+def _held(talkers: Sequence[Talker], shifted: Sequence[bool], jitter: float) -> list[Talker]:
+    """Return the jobs, the shifted ones on a beat; none if that would slow one of them too much."""
+    ones = list(compress(talkers, shifted))
+    if not ones:
+        return []
+    kept = on_beat(ones, jitter)
+    if any(talker.period_s > talker.iteration_s * (1.0 + TOLERANCE) for talker in kept):
+        return []
+    following = iter(kept)
+    return [next(following) if is_shifted else talker for talker, is_shifted in zip(talkers, shifted, strict=True)]
+
+
+def _alone(iteration_s: float) -> Course:
+    """Return the course of a job with nobody in its way."""
+    return Course(np.array([iteration_s]), np.ones(1, np.int64), iteration_s, 0.0, 0)

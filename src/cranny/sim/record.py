@@ -36,6 +36,7 @@ JOBS = {
     "machines": pl.Int32,
     "cross_traffic_gb": pl.Float64,
     "restarts": pl.Int32,
+    "moves": pl.Int32,
     "status": pl.String,
     "reason": pl.String,
 }

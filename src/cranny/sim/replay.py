@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 from cranny.core.engine import Engine
 from cranny.core.protocol import Placer, Policy
@@ -27,6 +28,9 @@ from cranny.sim.pace import Pace, Shared
 from cranny.sim.possible import Possible, never, too_large
 from cranny.sim.record import Record
 from cranny.sim.streams import Streams
+
+if TYPE_CHECKING:
+    from cranny.sim.diary import Diary
 
 PROGRESS_EVERY = 2048
 
@@ -49,6 +53,7 @@ class Replay:
         self.metrics = Metrics(self.state)
         self.log = Log()
         self._network = Alone(isolated) if network is None else network
+        self._diary: Diary | None = getattr(network, "diary", None)
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
@@ -57,7 +62,7 @@ class Replay:
         self._pace = Pace()  # of jobs that share the network; their ends are there
         self._serial = 0
         self._tick_s = math.inf  # when the policy is asked next, if it has a period
-        self._capacity = _capacity(cluster)
+        self._capacity = capacities(cluster)
         self._possible = Possible(cluster)
 
     def run(
@@ -98,6 +103,8 @@ class Replay:
                 self._carry_out(self.engine.handle(event, now_s), now_s)
             elif tick_s < limit_s:
                 now_s, self._tick_s = tick_s, math.inf
+                if not self.engine.queue and not self.state.running_jobs:  # all ended since it was foreseen
+                    continue
                 self._carry_out(self.engine.tick(now_s), now_s)
             else:
                 return
@@ -124,7 +131,7 @@ class Replay:
         if duration_s is None:
             raise InputError(f"job {job.id!r} has no duration to replay")
         capacity = self._capacity.get(job.gpu_type, 0)
-        if job.gpus > capacity:
+        if (job.least_gpus or job.gpus) > capacity:
             kind = f" {job.gpu_type}" if job.gpu_type else ""
             self.log.left_out.append((job, too_large(job.gpus, capacity, kind)))
             return
@@ -165,7 +172,6 @@ class Replay:
             elif isinstance(action, Move):
                 work = self._work[action.job_id]
                 self._stop(work, now_s, lost=False)
-                work.stops -= 1  # nobody made it wait
                 self._start(work, now_s)
             elif isinstance(action, Shift) and action.job_id in self.state:  # a later plan may have stopped it
                 self._set_speeds(self._network.shift(self.state.find(action.job_id)), now_s)
@@ -183,8 +189,11 @@ class Replay:
         if running.started_s != now_s:  # it was moved
             running = running._replace(started_s=now_s)
         self._set_speeds(self._network.start(running), now_s)
-        if work.job.restart_s and work.first_start_s < now_s:
-            self._hold_up(work, work.job.restart_s)
+        if work.stopped_s == now_s:  # nobody made it wait: it was moved
+            work.stops -= 1
+            work.moves += work.first_start_s < now_s
+        if running.submitted.restart_s and work.first_start_s < now_s:
+            self._hold_up(work, running.submitted.restart_s)
 
     def _hold_up(self, work: Work, lost_s: float) -> None:
         """Let a job that goes on elsewhere begin a little later, while it holds its GPUs."""
@@ -197,6 +206,8 @@ class Replay:
 
     def _set_speeds(self, slowdowns: Slowdowns, now_s: float) -> None:
         """Let jobs go on at another speed from now on, and foresee when they end."""
+        if self._diary is not None:
+            self._diary.note(now_s)
         if isinstance(slowdowns, Shared):
             self._pace.set(slowdowns, self._work, now_s)
             return
@@ -218,6 +229,7 @@ class Replay:
             work.left_s += done_s % self._checkpoint_s
         work.due += 1  # the end that was foreseen no longer counts
         work.stops += 1
+        work.stopped_s = math.nan if lost else now_s
 
     def _end_stretch(self, work: Work, now_s: float) -> None:
         """Write down a stretch of running; others may go faster now."""
@@ -284,7 +296,7 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _capacity(cluster: Cluster) -> dict[str | None, int]:
+def capacities(cluster: Cluster) -> dict[str | None, int]:
     """Count the GPUs of each type, and of any (None)."""
     capacity: dict[str | None, int] = {None: cluster.gpus}
     for machine in cluster.machines:

@@ -136,6 +136,7 @@ def summarise(
         "makespan_s": max(0.0, makespan_s),
         "mean_comm_slowdown": _number(done["slowdown"].mean()),
         "restarts": int(_total(done["restarts"])),
+        "moves": int(_total(done["moves"])),
     }
 
 

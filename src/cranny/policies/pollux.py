@@ -1,0 +1,216 @@
+"""Pollux: numbers of workers for all jobs that together make the most progress.
+
+A. Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021. The text
+of that paper was not at hand; this follows its outline from memory, and what CASSINI (NSDI 2024, Sec. 5.1) says of
+it.
+
+Symbols:
+
+    THROUGHPUT   samples a second with k workers: the batch over the time to compute and to communicate, alone
+    phi          `noise`: the gradient noise scale, in batches of the job as submitted
+    EFFICIENCY   (phi + 1) / (phi + m): the progress of a sample in a batch m times as large; m = max(1, k / gpus)
+    GOODPUT      their product
+    SPEEDUP      GOODPUT with k workers over that with a fair share of the GPUs
+    p            -1: FITNESS is the power mean of the jobs' speedups
+    delta        `restart_s`: what a job loses that is moved
+    REALLOC      age / (age + delta): by this the speedup of a job shrinks that would be moved
+
+At most every `interval_s` GPUs are divided anew among all jobs, running or waiting; in between, waiting jobs may
+start on GPUs that are free. A job that is not elastic has all of its workers or none, and is never stopped.
+
+Departure: a deterministic local search instead of a genetic algorithm. From what jobs have now, the step that
+raises the fitness most for a GPU is done, over and over: one job gets more workers, or its first ones, from the
+free GPUs or from the jobs that lose least by giving some.
+
+Departure: Pollux tunes batch sizes and learns phi from gradients. Our jobs keep their batch, and nobody measures
+phi: it is a parameter, of 10 batches. It matters only for jobs that may have more workers than they asked for.
+
+Departure: jobs that wait have a small speedup, `WAITING`, not none, of which there is no power mean.
+
+Workers go to one machine if one holds them, else to the machines with the most free GPUs: by what CASSINI says,
+Pollux does not look at racks. All places on as many machines are candidates.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from cranny.core.books import Running
+from cranny.core.protocol import lacks_gpus
+from cranny.core.queue import attained_gpu_s
+from cranny.core.reseat import emptied, plans, reseat, usable
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.traffic import communication
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.number import not_negative, positive
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan
+
+WAITING = 0.05  # speedup of a job without GPUs
+MOST_KNOWN = 100_000  # goodputs that are remembered
+_GAIN = 1e-9
+Badness = Callable[[str, int], float]
+
+
+class Pollux:
+    """Divide GPUs among jobs so that their goodputs, against a fair share, are largest."""
+
+    order = "fifo"  # of equal jobs
+
+    def __init__(self, *, interval_s: float = 60.0, restart_s: float = 30.0, noise: float = 10.0) -> None:
+        self.interval_s = positive(interval_s, "pollux: interval_s")
+        self.restart_s = not_negative(restart_s, "pollux: restart_s")
+        self.noise = not_negative(noise, "pollux: noise")
+        self._divided_s = -math.inf
+        self._goodputs: dict[tuple[str, int], float] = {}
+
+    def key(self, waiting: Waiting) -> float:
+        """Let jobs queue as they come; `plan` chooses among them."""
+        return waiting.job.submit_s
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Divide GPUs anew if it is time, or start waiting jobs on free ones."""
+        return self.candidates(view, 1)[0]
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place one job, with all of its workers."""
+        found = seat(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
+        return None if found is None else view.placement(job, found)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say that GPUs are short, or that others make more of them."""
+        return lacks_gpus(job, view) or "other jobs make more of the GPUs"
+
+    def candidates(self, view: Snapshot, count: int) -> list[Plan]:
+        """Return plans with the same numbers of workers on different machines."""
+        due = view.now_s >= self._divided_s + self.interval_s
+        if due:
+            self._divided_s = view.now_s
+        elif not view.waiting:
+            return [Plan(view.version)]
+        if len(self._goodputs) > MOST_KNOWN:
+            self._goodputs.clear()
+        return (
+            self._changes(view, count, resize=due)
+            or self._changes(view, count, resize=False)
+            or [Plan(view.version)]
+        )
+
+    def _changes(self, view: Snapshot, count: int, *, resize: bool) -> list[Plan]:
+        """Return plans that give jobs their new numbers of workers; none if a running job finds no machines so."""
+        had = {job_id: len(running.placement.machines) for job_id, running in view.running.items()}
+        sizes = self._divide(view, had, resize=resize)
+        changed = {job_id: size for job_id, size in sizes.items() if size and size != had.get(job_id)}
+        moved = {job_id: view.running[job_id] for job_id in changed if job_id in had}
+        base = emptied(view, moved)
+        seats = reseat(changed, moved, {each.job.id: each for each in view.waiting}, base, seat)
+        if not seats or not moved.keys() <= seats.keys():
+            return []
+        notes = {
+            job_id: f"{len(machines)} workers, of {view.cluster.gpus} GPUs for {len(sizes)} jobs"
+            for job_id, machines in seats.items()
+        }
+        return plans(seats, view, base, {}, notes, count, machines_used)
+
+    # -- goodput -------------------------------------------------------------------------------------------
+
+    def goodput(self, job: Job, gpus: int, cluster: Cluster) -> float:
+        """Return the progress of a job with some workers, in batches as submitted a second."""
+        key = job.id, gpus
+        known = self._goodputs.get(key)
+        if known is None:
+            sizes = [machine.gpus for machine in cluster.machines]
+            machines = seat(gpus, sizes, cluster) or ()
+            trained = job if gpus == job.gpus else job.resized(gpus, float(gpus))
+            comm_s = communication(cluster, trained, machines).comm_s if len(set(machines)) > 1 else 0.0
+            larger = max(1.0, gpus / job.gpus)
+            efficiency = (self.noise + 1.0) / (self.noise + larger)
+            known = self._goodputs[key] = efficiency / (trained.profile.iteration_s + comm_s)
+        return known
+
+    def _speedup(self, job: Job, gpus: int, view: Snapshot, jobs: int) -> float:
+        """Return SPEEDUP."""
+        if not gpus:
+            return WAITING
+        share = min(max(view.cluster.gpus // jobs, job.least_gpus or job.gpus), job.most_gpus or job.gpus)
+        return max(self.goodput(job, gpus, view.cluster) / self.goodput(job, share, view.cluster), WAITING)
+
+    def _realloc(self, running: Running, now_s: float) -> float:
+        """Return REALLOC: the share of its time that a job would have trained if it were moved now."""
+        age_s = attained_gpu_s(running, now_s) / running.job.gpus
+        return age_s / (age_s + self.restart_s) if self.restart_s else 1.0
+
+    # -- dividing ------------------------------------------------------------------------------------------
+
+    def _divide(self, view: Snapshot, had: Mapping[str, int], *, resize: bool) -> dict[str, int]:
+        """Return how many workers each job should have; running jobs keep theirs unless they may be resized."""
+        jobs = {job_id: running.submitted for job_id, running in view.running.items()}
+        jobs |= {each.job.id: each.job for each in view.waiting}
+        sizes = {job_id: had.get(job_id, 0) for job_id in jobs}
+        free = int(view.free.sum())
+
+        def badness(job_id: str, size: int) -> float:
+            """Return 1 / SPEEDUP, of which p = -1 wants the least sum."""
+            speedup = self._speedup(jobs[job_id], size, view, len(jobs))
+            if size != had.get(job_id, size):
+                speedup *= max(self._realloc(view.running[job_id], view.now_s), WAITING)
+            return 1.0 / speedup
+
+        elastic = [job_id for job_id in had if resize and (jobs[job_id].least_gpus or jobs[job_id].most_gpus)]
+        growing = [*elastic, *[job_id for job_id in jobs if job_id not in had]]
+        while True:
+            best: tuple[float, dict[str, int]] | None = None
+            for job_id, more in ((each, more) for each in growing for more in _options(jobs[each], sizes[each])):
+                need = more - sizes[job_id]
+                others = [each for each in elastic if each != job_id]
+                given = _give(need - free, others, sizes, jobs, badness)
+                if given is None:
+                    continue
+                step = given | {job_id: more}
+                gain = sum(badness(each, sizes[each]) - badness(each, size) for each, size in step.items()) / need
+                if gain > _GAIN and (best is None or gain > best[0] + _GAIN):
+                    best = gain, step
+            if best is None:
+                return sizes
+            free -= sum(size - sizes[each] for each, size in best[1].items())
+            sizes |= best[1]
+
+
+def _options(job: Job, size: int) -> list[int]:
+    """Return the numbers of workers that a job may try next: one more, twice as many, all it can have."""
+    least, most = job.least_gpus or job.gpus, job.most_gpus or job.gpus
+    return sorted(
+        {more for more in (least, job.gpus, size + 1, 2 * size, most) if size < more <= most and more >= least}
+    )
+
+
+def _give(
+    need: int, givers: Iterable[str], sizes: Mapping[str, int], jobs: Mapping[str, Job], badness: Badness
+) -> dict[str, int] | None:
+    """Take GPUs one by one where that does least harm; return the new sizes, or None if that is not enough."""
+    left = {job_id: sizes[job_id] for job_id in givers}
+    for _ in range(need):
+        able = [job_id for job_id, size in left.items() if size > (jobs[job_id].least_gpus or jobs[job_id].gpus)]
+        if not able:
+            return None
+        harm = {job_id: badness(job_id, left[job_id] - 1) - badness(job_id, left[job_id]) for job_id in able}
+        left[min(able, key=lambda job_id: harm[job_id])] -= 1
+    return {job_id: size for job_id, size in left.items() if size != sizes[job_id]}
+
+
+def seat(gpus: int, free: Sequence[int], cluster: Cluster) -> tuple[int, ...] | None:  # noqa: ARG001 - a `Seat`
+    """Return the tightest machine that holds so many workers, else those with the most free GPUs."""
+    if sum(free) < gpus:
+        return None
+    holding = [(count, machine) for machine, count in enumerate(free) if count >= gpus]
+    if holding:
+        return (min(holding)[1],) * gpus
+    found: list[int] = []
+    for machine in sorted(range(len(free)), key=lambda machine: (-free[machine], machine)):
+        found += [machine] * min(free[machine], gpus - len(found))
+    return tuple(found)
+
+
+def machines_used(machines: tuple[int, ...], cluster: Cluster) -> int:  # noqa: ARG001 - as `level` has it
+    """Count the machines of a job: all that Pollux knows of its locality."""
+    return len(set(machines))

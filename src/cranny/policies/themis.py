@@ -1,0 +1,230 @@
+"""Themis: GPUs on lease, auctioned to the jobs that are farthest from a fair finish.
+
+K. Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. The text of that paper was not
+at hand; this follows its outline from memory, and what CASSINI (NSDI 2024, Sec. 4.2 and 5.1) says of it.
+
+Symbols:
+
+    T_sh         when a job would finish with what it gets here, from its submission
+    T_id         when it would finish on its own 1/N of the cluster, N being the jobs that are there
+    rho          finish-time fairness, T_sh / T_id: above 1 a job would be better off alone
+    f            `fairness`: only the (1 - f) of the jobs with the highest rho take part in an auction
+    S            `slowdowns`: what a bid assumes of workers on one machine, below one switch, below several
+
+A job holds its GPUs for a lease of `lease_s`; only then it may be stopped, moved or resized. When a job comes or
+ends, GPUs that are free or whose lease is over are auctioned: jobs bid 1 / rho for numbers of workers, and those
+numbers win that maximise the product of all bids. What nobody of the bidders takes goes to the other jobs. Winners
+keep the machines that they have if their number of workers stays, and otherwise get one machine that holds them,
+or one rack, or simply free GPUs: by what CASSINI says, Themis looks no closer. All such places are candidates.
+
+Departure: the auction maximises the product greedily, the largest gain for a GPU first. A rigid job bids for all
+of its workers only, so a large one may wait until enough leases end at once.
+
+Departure: no winner pays with a part of its GPUs. Hidden payments keep bidders honest; ours are.
+
+Departure: what is left over is auctioned among the other jobs, and not drawn by lot: the same answer each time.
+
+Departure: a lease that ends is noticed at the next event; CASSINI's testbed has a timer. With a `period_s` of the
+simulation, auctions are at its multiples only.
+
+Departure: a job without GPUs would never end, and no product of bids could be compared: it counts as if it had
+half a worker.
+
+Departure: a job whose duration is not known is taken to run for as long again as it did, and an hour at least.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from cranny.core.locality import level, nearby
+from cranny.core.protocol import lacks_gpus
+from cranny.core.queue import attained_gpu_s
+from cranny.core.reseat import emptied, plans, reseat, usable
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from cranny.model.number import positive
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan
+
+HOUR_S = 3600.0
+REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs
+NOTHING = 0.5  # workers with which a job without any is taken to go on
+
+
+class Bidder(NamedTuple):
+    """A job in an auction."""
+
+    job: Job
+    had_gpu_s: float  # the service that it got
+    ideal_s: float  # T_id
+
+    @property
+    def sizes(self) -> range:
+        """The numbers of workers that it can have."""
+        return range(self.job.least_gpus or self.job.gpus, (self.job.most_gpus or self.job.gpus) + 1)
+
+    @property
+    def left_gpu_s(self) -> float:
+        """The service that it still needs where its workers are on one machine; always some."""
+        if self.job.duration_s is None:
+            return max(self.had_gpu_s, HOUR_S * self.job.gpus)
+        total = max(self.job.duration_s, 1.0) * self.job.gpus
+        return max(total - self.had_gpu_s, REST * total)
+
+
+class Themis:
+    """Let jobs that are treated worst bid for GPUs whose lease is over."""
+
+    order = "fifo"  # of jobs that are treated alike
+
+    def __init__(
+        self,
+        *,
+        lease_s: float = 600.0,
+        fairness: float = 0.8,
+        slowdowns: Sequence[float] = (1.0, 1.1, 1.3),
+    ) -> None:
+        self.lease_s = positive(lease_s, "themis: lease_s")
+        if isinstance(fairness, bool) or not 0 <= fairness < 1:
+            raise InputError(f"themis: fairness must be from 0 to less than 1, not {fairness!r}")
+        self.fairness = fairness
+        if len(slowdowns) != 3 or min(slowdowns) < 1:
+            raise InputError(f"themis: slowdowns must be three numbers of at least 1, not {slowdowns!r}")
+        self.slowdowns = tuple(slowdowns)
+        self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
+
+    def key(self, waiting: Waiting) -> float:
+        """Let jobs queue as they come; `plan` chooses among them."""
+        return waiting.job.submit_s
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Hold an auction if something can be had."""
+        return self.candidates(view, 1)[0]
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place one job as if it were alone in an auction."""
+        found = nearby(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
+        return None if found is None else view.placement(job, found)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say that GPUs are short, or that others are worse off."""
+        return lacks_gpus(job, view) or "jobs that are farther from a fair finish go first"
+
+    def candidates(self, view: Snapshot, count: int) -> list[Plan]:
+        """Return plans with the same winners on different machines."""
+        expired = [job_id for job_id in view.running if self._lease_ends_s(job_id, view) <= view.now_s]
+        if not view.waiting and not expired:
+            return [Plan(view.version)]
+        base = emptied(view, expired)
+        bidders = {job_id: self._bidder(view, job_id) for job_id in expired}
+        bidders |= {each.job.id: self._waiting(view, each) for each in view.waiting}
+        sizes = self._auction(bidders, base)
+        running = {job_id: view.running[job_id] for job_id in expired}
+        seats = reseat(sizes, running, {each.job.id: each for each in view.waiting}, base, nearby)
+        losers = [job_id for job_id in expired if job_id not in seats]
+        stopped = dict.fromkeys(losers, "its lease ended, and jobs farther from a fair finish bid more")
+        for job_id in expired:
+            self._renewed_s[job_id] = view.now_s
+        self._forget(view)
+        notes = {
+            job_id: f"bid for {len(machines)} workers at rho {self._rho(bidders[job_id], len(machines), view):.2f}"
+            for job_id, machines in seats.items()
+        }
+        return plans(seats, view, base, stopped, notes, count, level)
+
+    def _lease_ends_s(self, job_id: str, view: Snapshot) -> float:
+        """Return until when a job holds its GPUs."""
+        return max(view.running[job_id].started_s, self._renewed_s.get(job_id, 0.0)) + self.lease_s
+
+    def _forget(self, view: Snapshot) -> None:
+        """Drop the notes on jobs that are gone."""
+        if len(self._renewed_s) > 2 * len(view.running) + 100:
+            self._renewed_s = {job_id: at_s for job_id, at_s in self._renewed_s.items() if job_id in view.running}
+
+    # -- bids ----------------------------------------------------------------------------------------------
+
+    def _bidder(self, view: Snapshot, job_id: str) -> Bidder:
+        running = view.running[job_id]
+        return self._waiting(view, Waiting(running.submitted, attained_gpu_s(running, view.now_s)))
+
+    def _waiting(self, view: Snapshot, waiting: Waiting) -> Bidder:
+        """Return a job with its T_id: all of its service on 1/N of the cluster, or on as many GPUs as it uses."""
+        job = waiting.job
+        share = view.cluster.gpus / (len(view.running) + len(view.waiting))
+        most = job.most_gpus or job.gpus
+        total = (
+            job.duration_s * job.gpus if job.duration_s is not None else HOUR_S * job.gpus + waiting.attained_gpu_s
+        )
+        ideal_s = max(total, 1.0) / min(max(share, 1.0), most)
+        return Bidder(job, waiting.attained_gpu_s, ideal_s)
+
+    def _rho(self, bidder: Bidder, gpus: int, view: Snapshot) -> float:
+        """Return T_sh / T_id for a number of workers."""
+        since_s = max(view.now_s - bidder.job.submit_s, 0.0)
+        runs_s = bidder.left_gpu_s * (self._slowdown(gpus, view) / gpus if gpus else 1.0 / NOTHING)
+        return max(since_s + runs_s, 1.0) / bidder.ideal_s
+
+    def _slowdown(self, gpus: int, view: Snapshot) -> float:
+        """Return S for workers as close together as they can be."""
+        machine, rack = largest(view.cluster)
+        return self.slowdowns[0 if gpus <= machine else 1 if gpus <= rack else 2]
+
+    def _auction(self, bidders: Mapping[str, Bidder], base: Snapshot) -> dict[str, int]:
+        """Return how many workers each winner gets: first those farthest from fairness bid, then the others."""
+        rho = {job_id: self._rho(bidder, 0, base) for job_id, bidder in bidders.items()}
+        order = sorted(bidders, key=lambda job_id: -rho[job_id])
+        visible = max(1, math.ceil(len(order) * (1.0 - self.fairness) - 1e-9))
+        pool = int(base.free.sum())
+        sizes: dict[str, int] = {}
+        for part in (order[:visible], order[visible:]):
+            pool -= self._sell(part, bidders, pool, sizes, base)
+        return sizes
+
+    def _sell(
+        self,
+        order: Iterable[str],
+        bidders: Mapping[str, Bidder],
+        pool: int,
+        sizes: dict[str, int],
+        base: Snapshot,
+    ) -> int:
+        """Raise the product of 1 / rho as far as GPUs go, the largest gain for a GPU first; return GPUs sold."""
+        sold = 0
+        bids = {job_id: self._bids(bidders[job_id], base) for job_id in order}
+        while bids:
+            # The next step of each job that can still afford one.
+            steps = [
+                (gain / cost, job_id, cost)
+                for job_id, (gain, cost) in ((job_id, each[0]) for job_id, each in bids.items() if each)
+                if cost <= pool - sold
+            ]
+            if not steps:
+                break
+            best = max(step[0] for step in steps)
+            _, job_id, cost = next(step for step in steps if step[0] == best)
+            sizes[job_id] = sizes.get(job_id, 0) + cost
+            sold += cost
+            bids[job_id] = bids[job_id][1:]
+        return sold
+
+    def _bids(self, bidder: Bidder, view: Snapshot) -> list[tuple[float, int]]:
+        """Return the steps by which a job would grow: the gain in log(1 / rho), and the GPUs."""
+        steps, held = [], 0
+        worth = -math.log(self._rho(bidder, 0, view))
+        for size in bidder.sizes:
+            now = -math.log(self._rho(bidder, size, view))
+            if now > worth:  # not if more workers only add communication
+                steps.append((now - worth, size - held))
+                held, worth = size, now
+        return steps
+
+
+@lru_cache(maxsize=16)
+def largest(cluster: Cluster) -> tuple[int, int]:
+    """Return the GPUs of the largest machine and of the largest rack."""
+    sizes = [machine.gpus for machine in cluster.machines]
+    return max(sizes), max(sum(sizes[first:past]) for first, past in cluster.rack_spans)

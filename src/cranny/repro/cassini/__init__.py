@@ -1,0 +1,1 @@
+"""CASSINI's evaluation (NSDI 2024), rebuilt."""

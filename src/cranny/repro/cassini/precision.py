@@ -1,0 +1,82 @@
+"""How fine the angles should be: Fig. 18, time against accuracy of the shifts.
+
+Links carry two to four jobs of Table 3, drawn, as they come and with equal iteration times. Shifts are found with
+angles as coarse as asked for and no finer, and judged on the exact curve of demand.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cranny.core.circles.compatibility import Compatibility, compatibility
+from cranny.core.circles.curve import curve
+from cranny.core.circles.unified import FINEST_DEG, Search
+from cranny.model.circle import Circle
+from cranny.report.estimate import Estimate, estimate
+from cranny.repro.cassini.setup import DATA_PARALLEL, LINK_GBPS
+from cranny.repro.cassini.shapes import BATCH, EVEN, WORKERS, measured_circles
+
+PRECISIONS_DEG = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
+RIGHT = 0.01  # of a score: shifts that come so near to the best are right
+JOBS = (2, 4)  # on a link, from and to
+REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """What angles of one size cost and bring, over all links."""
+
+    degrees: float
+    time_ms: Estimate  # of one link
+    lost: Estimate  # of the best score
+    right: float  # share of the links
+
+
+def run_precision(links: int) -> list[Precision]:
+    """Find shifts for the same links at every precision."""
+    drawn = [_drawn(number) for number in range(links)]
+    best = [
+        max(_score(each, _found(each, degrees)[1]) for degrees in (FINEST_DEG, *PRECISIONS_DEG)) for each in drawn
+    ]
+    made = []
+    for degrees in PRECISIONS_DEG:
+        found = [_found(each, degrees) for each in drawn]
+        scores = [_score(each, fit) for each, (_, fit) in zip(drawn, found, strict=True)]
+        made.append(
+            Precision(
+                degrees,
+                estimate([seconds * 1e3 for seconds, _ in found]),
+                estimate([most - score for score, most in zip(scores, best, strict=True)]),
+                float(np.mean([score >= most - RIGHT for score, most in zip(scores, best, strict=True)])),
+            )
+        )
+    return made
+
+
+def _drawn(number: int) -> tuple[Circle, ...]:
+    """Draw the jobs of a link; on every other link their iterations take the same time."""
+    rng = np.random.default_rng([number, 3])
+    models = rng.choice(list(DATA_PARALLEL), int(rng.integers(JOBS[0], JOBS[1] + 1))).tolist()
+    jobs = [
+        (model, int(rng.integers(DATA_PARALLEL[model].batches[0], DATA_PARALLEL[model].batches[1] + 1)))
+        for model in models
+    ]
+    return measured_circles(jobs, WORKERS, EVEN if number % 2 else BATCH)
+
+
+def _found(circles: tuple[Circle, ...], degrees: float) -> tuple[float, Compatibility]:
+    """Return the least CPU time of some tries, and what they found."""
+    search = Search(precision_deg=degrees, angles_per_iteration=1)
+    find: Callable[..., Compatibility] = compatibility.__wrapped__  # nothing is remembered
+    least_s = np.inf
+    for _ in range(REPEATS):
+        began = time.process_time()
+        fit = find(circles, LINK_GBPS, search)
+        least_s = min(least_s, time.process_time() - began)
+    return float(least_s), fit
+
+
+def _score(circles: tuple[Circle, ...], fit: Compatibility) -> float:
+    return curve(circles, fit.shifts_s, fit.unified).score(LINK_GBPS)

@@ -1,0 +1,172 @@
+"""The testbed of CASSINI (NSDI'24, Sec. 5.1), and the jobs that come to it.
+
+24 servers with one GPU and a link of 50 Gbps each, 2:1 oversubscribed. The paper's 13 logical switches are read as
+12 switches of two servers and one above them, so that a switch's uplink is as fast as one server's. (Its 48 links
+do not fit that; nothing tells what else does.)
+
+Jobs: 200 to 1,000 iterations, at first 1 to 12 workers, all models equally likely, batches from Table 3. A profile
+of ours is stretched in proportion to the batch. With six workers that gives the communication times of Table 2 for
+VGG16 (148 ms in both), VGG19 (153 and 168), WideResNet101 (135 and 138), not for ResNet50 (27 and 59). Language
+models would compute too fast: two RoBERTa of batch 12 score 0.8 there, so each sends for 60 % of the time. Theirs
+are stretched by `LANGUAGE` more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cranny.core.circles.shapes import circles
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.profile import ModelProfile, library
+
+LINK_GBPS = 50.0
+GPUS = 24
+ITERATIONS = (200, 1000)
+WORKERS = (1, 12)
+LANGUAGE = 3.5  # how much longer than the profiles say, in proportion to the batch, language models compute
+ARRIVE_S = 60.0  # when the new jobs of a dynamic trace come; the paper does not say
+STRESS = ("dlrm", "resnet50")  # that arrive while the cluster is busy (Sec. 5.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A model of Table 3: its profile, and the batches on a GPU."""
+
+    profile: str
+    batches: tuple[int, int]
+    language: bool = False
+    tp: int = 1
+    pp: int = 1
+    tokens: tuple[int, int] = (0, 0)  # of a sample, and their width: what stages and shards hand on
+
+
+DATA_PARALLEL: dict[str, Kind] = {
+    "vgg11": Kind("vgg11", (512, 1800)),
+    "vgg16": Kind("vgg16", (512, 1800)),
+    "vgg19": Kind("vgg19", (512, 1800)),
+    "wideresnet101": Kind("wideresnet101", (256, 1200)),
+    "resnet50": Kind("resnet50", (256, 1800)),
+    "bert": Kind("bert-base", (8, 32), language=True),
+    "roberta": Kind("roberta-base", (8, 32), language=True),
+    "camembert": Kind("camembert-base", (8, 32), language=True),
+    "xlm": Kind("xlm-roberta-base", (4, 32), language=True),
+}
+MODEL_PARALLEL: dict[str, Kind] = {
+    "gpt1": Kind("gpt1", (32, 80), language=True, pp=2, tokens=(512, 768)),
+    "gpt2": Kind("gpt2", (32, 80), language=True, pp=2, tokens=(1024, 768)),
+    "gpt3": Kind("gpt3-2.7b", (16, 48), tp=2, tokens=(2048, 2560)),
+    "dlrm": Kind("dlrm", (16_384, 16_384), tp=2),
+}
+KINDS = DATA_PARALLEL | MODEL_PARALLEL
+
+
+def testbed() -> Cluster:
+    """Return the cluster of Fig. 10."""
+    return Cluster.fat_tree(GPUS // 2, 2, 1, LINK_GBPS, oversubscription=2.0)
+
+
+def two_gpus() -> Cluster:
+    """Return the cluster of Fig. 16(a): six servers of two GPUs each."""
+    return Cluster.fat_tree(3, 2, 2, LINK_GBPS, oversubscription=2.0)
+
+
+def profile(model: str, batch: int) -> ModelProfile:
+    """Return one of our profiles as the model would train at a batch of the paper."""
+    kind = KINDS[model]
+    measured = library()[kind.profile]
+    made = measured.stretched(batch / measured.batch * (LANGUAGE if kind.language else 1.0))
+    if not kind.tokens[0]:
+        return made
+    # What a layer hands on is known: tokens times their width. Peak memory would say far too much.
+    tokens, width = kind.tokens
+    held = made.layers * batch * tokens * width * 2.0 + 12.0 * made.params
+    return replace(made, peak_mem_mb=held / 1e6)
+
+
+def job(
+    job_id: str,
+    model: str,
+    batch: int,
+    gpus: int,
+    iterations: int,
+    submit_s: float = 0.0,
+    *,
+    elastic: bool = False,
+) -> Job:
+    """Return a job of so many iterations.
+
+    The paper's hosts tune the number of workers. That changes iteration times by itself, so here it stays, unless
+    jobs are `elastic`. Those may have half as many workers, if they are data parallel, but no more: our jobs keep
+    their whole batch when resized, and more workers would have too little to compute.
+    """
+    kind = KINDS[model]
+    group = kind.tp * kind.pp
+    gpus = max(group, gpus - gpus % group)
+    made = profile(model, batch)
+    sizes: dict[str, Any] = {"least_gpus": -(-gpus // 2)} if elastic and group == 1 else {}
+    return Job(
+        id=job_id,
+        gpus=gpus,
+        model=made,
+        collective="ring",
+        submit_s=submit_s,
+        duration_s=iterations * made.iteration_s,
+        tp=kind.tp,
+        pp=kind.pp,
+        **sizes,
+    )
+
+
+def drawn(
+    rng: np.random.Generator, job_id: str, models: Sequence[str], submit_s: float = 0.0, *, elastic: bool = False
+) -> Job:
+    """Draw a job as Sec. 5.1 does."""
+    model = str(rng.choice(list(models)))
+    low, high = KINDS[model].batches
+    batch, gpus = int(rng.integers(low, high + 1)), int(rng.integers(WORKERS[0], WORKERS[1] + 1))
+    iterations = int(rng.integers(ITERATIONS[0], ITERATIONS[1] + 1))
+    return job(f"{job_id}-{model}", model, batch, gpus, iterations, submit_s, elastic=elastic)
+
+
+def dynamic(
+    seed: int,
+    models: Sequence[str] = tuple(DATA_PARALLEL),
+    arriving: Sequence[str] = STRESS,
+    *,
+    sets: int = 1,
+    gpus: int = GPUS,
+    elastic: bool = False,
+) -> list[Job]:
+    """Return the dynamic trace: jobs that fill the cluster are present, and a new set arrives, or several.
+
+    A set is one job of each of `arriving`, and then others that together ask for as many GPUs as there are.
+    """
+    rng = np.random.default_rng([seed, 0])
+    jobs: list[Job] = []
+    for number in range(sets + 1):
+        asked, at_s = 0, number * ARRIVE_S
+        first = list(arriving) if number else []
+        while asked < gpus:
+            only = (first.pop(0),) if first else models
+            jobs.append(drawn(rng, f"{len(jobs):02d}", only, at_s, elastic=elastic))
+            asked += jobs[-1].gpus
+    return jobs
+
+
+def poisson(seed: int, jobs: int = 40, load: float = 0.9, models: Sequence[str] = tuple(KINDS)) -> list[Job]:
+    """Return the Poisson trace: jobs arrive so fast that on average this share of the GPUs serves one."""
+    rng = np.random.default_rng([seed, 1])
+    made = [drawn(rng, f"{number:02d}", models) for number in range(jobs)]
+    mean_gpu_s = float(np.mean([each.gpus * alone_s(each) for each in made]))
+    times_s = np.cumsum(rng.exponential(mean_gpu_s / (load * GPUS), jobs))
+    return [replace(each, submit_s=float(at_s)) for each, at_s in zip(made, times_s, strict=True)]
+
+
+def alone_s(each: Job) -> float:
+    """Return how long a job runs with every worker on a server of its own, and nobody else there."""
+    found = circles(testbed(), each, tuple(range(each.gpus)))
+    iteration_s = next(iter(found.values())).iteration_s if found else each.profile.iteration_s
+    return (each.duration_s or 0.0) / each.profile.iteration_s * iteration_s

@@ -1,0 +1,269 @@
+"""Themis and Pollux: who gets GPUs and how many, and that all their candidates are equally good."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cranny
+from cranny.core.check import check
+from cranny.core.engine import Engine
+from cranny.core.locality import level
+from cranny.core.protocol import Host
+from cranny.core.snapshot import Waiting
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.event import Finished, Submitted
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Action, Move, Plan, Start, Stop
+from cranny.policies import policy
+from cranny.policies.pollux import Pollux
+from cranny.policies.themis import Themis
+
+FOUR = Cluster.single_rack(1, 4)
+RACKS = Cluster.fat_tree(racks=3, machines_per_rack=2, gpus_per_machine=2)
+HOUR = 3600.0
+
+
+def job(job_id: str, gpus: int, **fields: object) -> Job:
+    return Job(id=job_id, gpus=gpus, **{"model": "resnet50", "duration_s": HOUR, **fields})  # type: ignore[arg-type]
+
+
+def elastic(job_id: str, least: int, gpus: int, most: int, **fields: object) -> Job:
+    return job(job_id, gpus, least_gpus=least, most_gpus=most, **fields)
+
+
+def asked(host: Host, state: ClusterState, now_s: float, *jobs: Job) -> tuple[Action, ...]:
+    return host.plan(state.snapshot(now_s, [Waiting(each) for each in jobs])).actions
+
+
+# -- Themis ----------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_respected_and_then_the_job_farthest_from_fairness_wins() -> None:
+    state, themis = ClusterState(FOUR), Themis(lease_s=600.0)
+    state.place(job("a", 4), Placement((0,) * 4), 0.0)
+    late = job("b", 4)
+    assert asked(themis, state, 599.0, late) == ()
+    assert "needs 4 GPUs, 0 free" in themis.why_wait(late, state.snapshot(599.0))
+    stop, start = asked(themis, state, 600.0, late)
+    assert isinstance(stop, Stop)
+    assert stop.job_id == "a"
+    assert "lease" in stop.reason
+    assert isinstance(start, Start)
+    assert start.job is late
+
+
+def test_a_job_that_wins_again_what_it_had_stays_and_has_a_new_lease() -> None:
+    state, themis = ClusterState(FOUR), Themis(lease_s=600.0)
+    state.place(job("a", 4), Placement((0,) * 4), 0.0)
+    assert asked(themis, state, 600.0) == ()
+    assert asked(themis, state, 1199.0, job("b", 4)) == ()  # the second lease
+    assert len(asked(themis, state, 1200.0, job("b", 4))) == 2
+
+
+def test_finish_time_fairness_is_the_shared_over_the_ideal_time() -> None:
+    state, themis = ClusterState(FOUR), Themis(slowdowns=(1.0, 1.0, 1.0))
+    view = state.snapshot(1800.0, [Waiting(job("a", 2)), Waiting(job("b", 2))])
+    bidder = themis._waiting(view, view.waiting[0])
+    # Alone it has half of the cluster, two GPUs, and takes an hour; here it has waited half an hour already.
+    assert bidder.ideal_s == HOUR
+    assert themis._rho(bidder, 2, view) == pytest.approx(1.5)
+    assert themis._rho(bidder, 1, view) == pytest.approx(2.5)
+
+
+def test_elastic_jobs_share_what_there_is() -> None:
+    state, themis = ClusterState(FOUR), Themis(fairness=0.0)
+    twins = [elastic("a", 1, 4, 4), elastic("b", 1, 4, 4)]
+    starts = asked(themis, state, 0.0, *twins)
+    assert [len(start.placement.machines) for start in starts if isinstance(start, Start)] == [2, 2]
+
+
+def test_only_the_jobs_farthest_from_fairness_bid_at_first() -> None:
+    state, themis = ClusterState(FOUR), Themis(fairness=0.8)
+    long_ago, now = elastic("old", 1, 4, 4), elastic("new", 1, 4, 4, submit_s=HOUR)
+    (start,) = asked(themis, state, HOUR, now, long_ago)
+    assert isinstance(start, Start)
+    assert start.job is long_ago
+    assert len(start.placement.machines) == 4
+
+
+def test_a_job_shrinks_on_its_own_machines_at_the_end_of_its_lease() -> None:
+    state, themis = ClusterState(RACKS), Themis(fairness=0.0)
+    state.place(elastic("a", 2, 8, 8), Placement((0, 0, 1, 1, 2, 2, 3, 3)), 0.0)
+    state.place(job("rigid", 4), Placement((4, 4, 5, 5)), 0.0)
+    actions = asked(themis, state, 600.0, elastic("b", 4, 8, 8, submit_s=0.0))
+    moves = [action for action in actions if isinstance(action, Move)]
+    assert [move.job_id for move in moves] == ["a"]
+    assert set(moves[0].placement.machines) < {0, 1, 2, 3}
+
+
+def test_themis_prefers_a_machine_then_a_rack_and_looks_no_closer() -> None:
+    state = ClusterState(RACKS)
+    state.place(job("x", 1), Placement((0,)))
+    themis = Themis()
+    assert themis.place(job("a", 1), state.snapshot()) == Placement((0,))
+    assert themis.place(job("a", 2), state.snapshot()) == Placement((1, 1))
+    assert themis.place(job("a", 3), state.snapshot()) == Placement((0, 1, 1))
+    assert themis.place(job("a", 5), state.snapshot()) == Placement((0, 1, 1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"lease_s": 0}, "lease_s"), ({"fairness": 1.0}, "fairness"), ({"slowdowns": (1.0, 0.5, 1.0)}, "slowdowns")],
+)
+def test_themis_refuses_options_that_make_no_sense(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        policy("themis", **options)
+
+
+# -- Pollux ----------------------------------------------------------------------------------------------------
+
+
+def test_goodput_grows_less_and_less_with_workers() -> None:
+    pollux, one = Pollux(noise=10.0), elastic("a", 1, 1, 8)
+    goodput = [pollux.goodput(one, gpus, Cluster.single_rack(1, 8)) for gpus in (1, 2, 4, 8)]
+    assert goodput == sorted(goodput)
+    # On one machine only the efficiency of larger batches holds it back.
+    assert goodput[3] / goodput[0] == pytest.approx(8 * 11 / 18)
+
+
+def test_pollux_shrinks_a_job_so_that_another_can_start() -> None:
+    state, pollux = ClusterState(FOUR), Pollux()
+    state.place(elastic("a", 1, 4, 4), Placement((0,) * 4), 0.0)
+    move, start = asked(pollux, state, HOUR, elastic("b", 1, 4, 4, submit_s=HOUR))
+    assert isinstance(move, Move)
+    assert len(move.placement.machines) == 2
+    assert isinstance(start, Start)
+    assert len(start.placement.machines) == 2
+
+
+def test_pollux_does_not_move_a_job_that_has_hardly_begun() -> None:
+    state, pollux = ClusterState(FOUR), Pollux(restart_s=1e6)
+    state.place(elastic("a", 1, 2, 4), Placement((0,) * 2), 0.0)
+    assert asked(pollux, state, 10.0) == ()
+    assert len(asked(Pollux(restart_s=0.0), state, 10.0)) == 1
+
+
+def test_between_divisions_pollux_only_starts_jobs() -> None:
+    state, pollux = ClusterState(FOUR), Pollux(interval_s=60.0, restart_s=0.0)
+    assert asked(pollux, state, 0.0) == ()
+    state.place(elastic("a", 1, 2, 4), Placement((0,) * 2), 0.0)
+    assert asked(pollux, state, 30.0) == ()
+    (start,) = asked(pollux, state, 30.0, job("b", 1))
+    assert isinstance(start, Start)
+    assert len(asked(pollux, state, 60.0)) == 1  # now it may grow
+
+
+# -- both ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[Job]:
+    made = []
+    for number in range(draw(st.integers(1, 7))):
+        gpus = draw(st.integers(1, 8))
+        least = draw(st.integers(1, gpus)) if draw(st.booleans()) else None
+        most = draw(st.integers(gpus, 12)) if draw(st.booleans()) else None
+        submit_s = draw(st.sampled_from([0.0, 0.0, 100.0, 700.0, 2000.0]))
+        made.append(
+            Job(
+                id=f"j{number}",
+                gpus=gpus,
+                model=draw(st.sampled_from(["resnet50", "vgg16"])),
+                collective="ring",
+                submit_s=submit_s,
+                duration_s=draw(st.sampled_from([50.0, 900.0, 4000.0])),
+                least_gpus=least,
+                most_gpus=most,
+            )
+        )
+    return sorted(made, key=lambda each: each.submit_s)
+
+
+@pytest.mark.parametrize("name", ["themis", "pollux"])
+def test_candidates_can_be_done_differ_and_are_equally_good(name: str) -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(jobs(), st.integers(2, 10))
+    def run(made: Sequence[Job], count: int) -> None:
+        host = policy(name)
+        assert isinstance(host, Host)
+        state, now_s = ClusterState(RACKS), 0.0
+        waiting = [Waiting(replace(each, submit_s=0.0)) for each in made]
+        for _ in range(4):
+            plans = host.candidates(state.snapshot(now_s, waiting), count)
+            assert len(plans) <= count
+            placed = [_after(state, plan, now_s) for plan in plans]
+            assert all(placed.count(each) == 1 for each in placed)
+            assert all(_workers(each) == _workers(placed[0]) for each in placed)
+            if name == "themis":
+                levels = [{job_id: level(p.machines, RACKS) for job_id, p in each.items()} for each in placed]
+                assert all(each == levels[0] for each in levels)
+            state.commit(plans[-1], now_s)
+            check(state)
+            started = {action.job.id for action in plans[-1].actions if isinstance(action, Start)}
+            stopped = {action.job_id for action in plans[-1].actions if isinstance(action, Stop)} - started
+            waiting = [each for each in waiting if each.job.id not in started]
+            waiting += [Waiting(each) for each in made if each.id in stopped]
+            now_s += 600.0
+
+    run()
+
+
+def _workers(placed: dict[str, Placement]) -> dict[str, int]:
+    return {job_id: len(placement.machines) for job_id, placement in placed.items()}
+
+
+def _after(state: ClusterState, plan: Plan, now_s: float) -> dict[str, Placement]:
+    """Return where jobs are when a plan is done."""
+    trial = state.copy()
+    trial.commit(plan, now_s)
+    check(trial)
+    return {job_id: running.placement for job_id, running in trial.running.items()}
+
+
+@pytest.mark.parametrize("name", ["themis", "pollux", "themis+cassini", "pollux+cassini"])
+def test_jobs_come_and_go_and_nothing_is_lost(name: str) -> None:
+    @settings(max_examples=30, deadline=None)
+    @given(jobs(), st.lists(st.tuples(st.integers(0, 9), st.sampled_from([10.0, 300.0, 900.0])), max_size=12))
+    def run(made: Sequence[Job], ends: Sequence[tuple[int, float]]) -> None:
+        chosen = policy(name)
+        state = ClusterState(RACKS)
+        engine = Engine(state, chosen)  # type: ignore[arg-type]
+        started: dict[str, float] = {}
+        now_s = 0.0
+
+        def watch(actions: Sequence[Action]) -> None:
+            check(state)
+            for action in actions:
+                if isinstance(action, Move | Stop) and name.startswith("themis"):
+                    assert now_s >= started[action.job_id] + 600.0  # the lease
+                if isinstance(action, Start | Move):
+                    started[action.job.id if isinstance(action, Start) else action.job_id] = now_s
+
+        for each in made:
+            now_s = max(now_s, each.submit_s)
+            watch(engine.handle(Submitted(each), now_s))
+        for which, after_s in ends:
+            if not state.running:
+                break
+            now_s += after_s
+            watch(engine.handle(Finished(list(state.running)[which % len(state.running)]), now_s))
+
+    run()
+
+
+@pytest.mark.parametrize("name", ["themis", "pollux", "themis+cassini"])
+def test_all_jobs_are_done_and_twice_the_same(name: str) -> None:
+    cluster = Cluster.fat_tree(racks=4, machines_per_rack=2, gpus_per_machine=2, link_gbps=50, oversubscription=2)
+    trace = [
+        elastic(f"j{number}", 1 + number % 2, 2 + number % 5, 8, submit_s=100.0 * number, restart_s=5.0)
+        for number in range(20)
+    ]
+    results = [cranny.simulate(cluster, trace, policy=name, network="phases") for _ in range(2)]
+    assert results[0].summary["jobs_done"] == 20
+    assert results[0].jobs.equals(results[1].jobs)
