@@ -3,10 +3,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
+
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("cranny", deadline=None)
+settings.load_profile("cranny")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -54,6 +54,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netpack, "LARGEST", 16)
     monkeypatch.setattr(netpack_quality, "CASES", 3)
     monkeypatch.setattr(has, "SEEDS", 1)
+    monkeypatch.setattr(has, "REFERENCE_WORKERS", 6)
     monkeypatch.setattr(cassini, "CASES", 3)
     monkeypatch.setattr(cassini, "RUNS", 1)
     monkeypatch.setattr(phases, "HOURS", 0.01)

@@ -170,6 +170,7 @@ def _job_figures(
         "makespan_s": max(finish_s.values()) - min(job.submit_s for job in jobs),
         "mean_comm_slowdown": mean([slowdown[job.id] for job in done]),
         "restarts": 0,
+        "moves": 0,
     }
 
 

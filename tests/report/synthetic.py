@@ -208,6 +208,7 @@ def _result(policy: str, cluster: FakeCluster, log: Log) -> FakeResult:
         "gpu_utilisation": means["held_gpus"] / (len(cluster.machines) * cluster.machines[0].gpus),
         "mean_comm_slowdown": 1 + 0.012 * float((done["machines"].to_numpy() - 1).mean()),
         "restarts": 0.0,
+        "moves": 0.0,
     }
     racks, per_rack = len(cluster.rack_names), len(cluster.machines) // len(cluster.rack_names)
     settings = {

@@ -14,6 +14,7 @@ from cranny.report.view import labels
 SUMMARY_KEYS = {
     *("jobs_done", "jobs_left_out", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),
     *("mean_jct_s", "p50_jct_s", "p99_jct_s", "mean_wait_s", "p99_wait_s", "machine_hours", "restarts"),
+    "moves",
     *("mean_cross_traffic_gb", "mean_profit_rate", "total_profit", "cost_per_gpu_hour", "makespan_s"),
     *("gpu_utilisation", "mean_comm_slowdown"),
 }

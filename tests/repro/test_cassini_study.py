@@ -1,19 +1,32 @@
 """CASSINI's traces: what is replayed, what is kept, and what the words say of it."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cranny.report.estimate import estimate
 from cranny.repro.cassini import setup
 from cranny.repro.cassini.claims import alike_claim, gain_claims, mark_claim, variant_claim
+from cranny.repro.cassini.run import KEYS, run
 from cranny.repro.cassini.study import ALIKE, ALIKE_S, PAIRS, WORKLOADS, Cell, Kept, Study, alike, plan, run_cell
 from cranny.repro.cassini.tables import faster, fewer, gain_sheet, records, trace_sheet
 from cranny.repro.cassini.values import GAINS
 from cranny.repro.cassini.watch import watch
+from cranny.repro.cassini.write import write
 
 KEPT = Kept(
-    100.0, 1.0, 2.0, 1.1, 1.8, (1.0,) * 100, (1.0,) * 100, {"dlrm": (50.0, 50.0), "vgg16": (10.0, 50.0)}, 10.0, ()
+    100.0,
+    1.0,
+    2.0,
+    1.1,
+    1.8,
+    (1.0,) * 100,
+    (1.0,) * 100,
+    {"dlrm": (50.0, 50.0), "vgg16": (10.0, 50.0)},
+    10.0,
+    (("vgg16", 0.0, 60.0, 0.3),),
 )
 
 
@@ -109,3 +122,24 @@ def test_tables_have_a_row_for_each_scheme() -> None:
     told = alike_claim(faster(found))
     assert told is not None
     assert "400 ms" in told.text
+
+
+def test_the_page_has_every_figure_with_its_picture_and_the_files_beside_it(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
+    links = [key for key in KEYS if key not in {work.figure for work in WORKLOADS}]
+    found = replace(run(links, 1, 1, quick=True), study=replace(study(), workloads=WORKLOADS[3:4]))
+    page = write(found, tmp_path).read_text(encoding="utf-8")
+    assert page.count("<img") == 4 + 2  # of links, and CDFs and marks of the dynamic trace
+    for claim in found.claims:
+        assert claim.title in page
+    told = json.loads((tmp_path / "cassini.json").read_text(encoding="utf-8"))
+    assert [each["title"] for each in told["claims"]] == [claim.title for claim in found.claims]
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"traces.csv", "table2.csv", "fig17.csv", "fig18.csv"}
+    assert len(told["tables"]) == len(found.sheets())
+
+
+def test_what_was_not_asked_for_is_not_told() -> None:
+    found = run(["5"], 1, 1, quick=True)
+    assert [claim.title[:6] for claim in found.claims[:-1]] == ["Fig. 5"]
+    assert found.claims[-1].holds == "not tested"
+    assert len(found.sheets()) == 1

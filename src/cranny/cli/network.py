@@ -52,7 +52,7 @@ def network(
 
     Example: cranny network philly --policy netpack --cluster 16x16x4 --pat-gbps 1000 --collective ina --at 86400
     """
-    from cranny.api import choose, with_types_of
+    from cranny.api import choose, period_of, with_types_of
     from cranny.core.load import Load, talkers
     from cranny.sim.models import network as network_model
     from cranny.sim.moment import view_at
@@ -74,7 +74,7 @@ def network(
         return choose(policy, order, settings, seed, model.alone)[1]
 
     with progress(policy, len(jobs_in)) as tick:
-        view = view_at(built, made, jobs_in, model, at_s, period_s=period, progress=tick)
+        view = view_at(built, made, jobs_in, model, at_s, period_s=period or period_of(policy), progress=tick)
     found = Load.of(built, talkers(built, view.running.values()))
     about = f"{policy} on {read.name}"
     if page is not None:

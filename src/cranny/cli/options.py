@@ -50,7 +50,10 @@ CollectiveOption = Annotated[
     typer.Option("--collective", help="For jobs that name none (default: halving-doubling)."),
 ]
 PeriodOption = Annotated[
-    float, typer.Option("--period", help="Seconds from one decision to the next (0: decide at every event).")
+    float,
+    typer.Option(
+        "--period", help="Seconds from one decision to the next (0: as the policy does, mostly at every event)."
+    ),
 ]
 PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour is sold for.")]
 ReportOption = Annotated[

@@ -125,6 +125,10 @@ COLUMNS: tuple[Column, ...] = (
         "restarts", "restarts", "", "lower", "count", "Jobs",
         "Times that a running job was stopped and started again.", quiet=True,
     ),
+    Column(
+        "moves", "moves", "", "lower", "count", "Jobs",
+        "Times that a running job went on with other workers, without waiting in between.", quiet=True,
+    ),
 )  # fmt: skip
 
 

@@ -17,8 +17,11 @@ from cranny.model.job import MAX_GPUS
 from cranny.model.profile import ModelProfile
 
 REQUIRED = ("job_id", "submit_s", "gpus", "duration_s")
-TEXTS = ("model", "collective", "tenant", "gpu_type")
-COUNTS = ("tp", "pp")
+TEXTS = ("model", "collective", "tenant", "gpu_type", "speeds")
+DEGREES = ("tp", "pp")
+COUNTS = (*DEGREES, "least_gpus", "most_gpus")
+# GPU types and how fast a job is on them, such as T4=0.43 V100=1.
+SPEEDS = r"^[^\s=]+=[0-9.eE+-]+(\s+[^\s=]+=[0-9.eE+-]+)*$"
 SCHEMA: Mapping[str, pl.DataType] = {
     "job_id": pl.String(),
     "submit_s": pl.Float64(),
@@ -26,6 +29,7 @@ SCHEMA: Mapping[str, pl.DataType] = {
     "duration_s": pl.Float64(),
     **{name: pl.String() for name in TEXTS},
     **{name: pl.Int32() for name in COUNTS},
+    "restart_s": pl.Float64(),
 }
 # What a log may tell beyond that; a policy uses none of it.
 LOGGED: Mapping[str, pl.DataType] = {
@@ -147,7 +151,7 @@ def _cast(source: str, dtype: pl.DataType, name: str, file: str) -> pl.Expr:
         raise InputError(f"{file}: {name}: the column must hold numbers, not {dtype}")
     value = column.cast(pl.String).str.strip_chars() if text else column
     number = value.cast(pl.Float64, strict=False)
-    if name in COUNTS:  # may be empty, but not wrong
+    if name in (*COUNTS, "restart_s"):  # may be empty, but not wrong
         empty = value.is_null() | (value == "") if text else value.is_null()
         number = pl.when(empty.not_()).then(number.fill_null(-1.0))
     elif name in LOGGED:
@@ -266,13 +270,36 @@ def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[Rul
             given = pl.col(name).is_not_null()
             wrong = given & (whole(name, MAX_GPUS) | (pl.col(name) < 1)).fill_null(value=True)
             rules.append(Rule(name, f"must be a whole number from 1 to {MAX_GPUS}", wrong))
+        if name in columns and name in DEGREES:
             groups = groups * pl.col(name).fill_null(1.0)
             uneven = (pl.col("gpus") % groups != 0).fill_null(value=False)
             rules.append(Rule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven))
+    rules += _elastic_rules(columns, groups)
     for name, known in (("model", list(profiles)), ("collective", list(COLLECTIVES))):
         if name in columns:
             foreign = pl.col(name).is_not_null() & ~pl.col(name).is_in(known).fill_null(value=True)
             rules.append(Rule(name, "must be known", foreign))
+    return rules
+
+
+def _elastic_rules(columns: list[str], groups: pl.Expr) -> list[Rule]:
+    """Return the rules for jobs that can be resized; `groups` is the product of their degrees."""
+    rules = []
+    for name, beyond, text in (
+        ("least_gpus", pl.col("least_gpus") > pl.col("gpus"), "must be at most gpus"),
+        ("most_gpus", pl.col("most_gpus") < pl.col("gpus"), "must be at least gpus"),
+    ):
+        if name in columns:
+            rules.append(Rule(name, text, beyond.fill_null(value=False)))
+            parted = (pl.col(name).is_not_null() & (groups > 1)).fill_null(value=False)
+            rules.append(Rule(name, "only jobs without tp and pp can be resized", parted, of_value=False))
+    if "restart_s" in columns:
+        number = pl.col("restart_s")
+        wrong = number.is_not_null() & ~(number.is_finite() & (number >= 0))
+        rules.append(Rule("restart_s", _SECONDS, wrong.fill_null(value=False)))
+    if "speeds" in columns:
+        wrong = ~pl.col("speeds").str.contains(SPEEDS)
+        rules.append(Rule("speeds", "must be like T4=0.43 V100=1", wrong.fill_null(value=False)))
     return rules
 
 

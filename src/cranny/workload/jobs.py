@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
-from cranny.workload.check import SCHEMA
+from cranny.workload.check import COUNTS, SCHEMA
 
 CHUNK = 8192
 CHUNKS_KEPT = 4  # a replay looks at the jobs that arrive, and at those that wait
@@ -36,7 +37,7 @@ class Jobs(Sequence[Job]):
         self._drawn_from = drawn_from
         self._collective = collective
         self._profiles = profiles
-        self._plain = "tp" not in frame.columns and "pp" not in frame.columns
+        self._plain = not any(name in frame.columns for name in (*COUNTS, "restart_s", "speeds"))
         self._chunks: dict[int, Fields] = {}  # those that were looked into lately
 
     def __len__(self) -> int:
@@ -104,7 +105,7 @@ class Jobs(Sequence[Job]):
     @property
     def data_parallel(self) -> bool:
         """Whether no job has tensor or pipeline parallelism."""
-        return self._plain
+        return "tp" not in self._frame.columns and "pp" not in self._frame.columns
 
     @property
     def tenants(self) -> pl.Series:
@@ -115,8 +116,10 @@ class Jobs(Sequence[Job]):
 
     @property
     def any_type(self) -> bool:
-        """Whether no job insists on a type of GPU."""
-        return "gpu_type" not in self._frame.columns or self._frame["gpu_type"].count() == 0
+        """Whether it is the same to every job which type of GPU it gets."""
+        return all(
+            name not in self._frame.columns or self._frame[name].count() == 0 for name in ("gpu_type", "speeds")
+        )
 
     @property
     def _make(self) -> Callable[..., Job]:
@@ -140,13 +143,28 @@ class Jobs(Sequence[Job]):
         if self._plain:
             return *known, tenant, gpu_type, profile
         tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)
-        return *known, tp, pp, [None] * rows, tenant, gpu_type, profile
+        least, most = _filled(part, "least_gpus", None, rows), _filled(part, "most_gpus", None, rows)
+        speeds = [_speeds(text) for text in _filled(part, "speeds", None, rows)]
+        restart_s = _filled(part, "restart_s", 0.0, rows)
+        elastic = least, most, speeds, restart_s
+        return *known, tp, pp, [None] * rows, tenant, gpu_type, *elastic, profile
 
 
 def _checked(*fields: Any) -> Job:
     """Make a job of the fields of a row, the last of which is its profile, and check it."""
     named: dict[str, Any] = {"profile": fields[-1]}
     return Job(*fields[:-1], **named)
+
+
+def _speeds(text: str | None) -> dict[str, float] | None:
+    """Read how fast a job is on types of GPU."""
+    if text is None:
+        return None
+    pairs = (pair.split("=") for pair in text.split())
+    try:
+        return {gpu_type: float(speed) for gpu_type, speed in pairs}
+    except ValueError:
+        raise InputError(f"speeds: must be like T4=0.43 V100=1, not {text!r}") from None
 
 
 def _filled(part: Mapping[str, list[Any]], name: str, default: object, rows: int) -> list[Any]:

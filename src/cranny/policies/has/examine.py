@@ -13,6 +13,10 @@ from cranny.policies.has.market import Market, clear, market, priced
 ROWS = 4096  # categories handed over at a time
 
 
+class NoCategoryError(InputError):
+    """Of the categories looked at, none gives every job only workers that can run it."""
+
+
 @compiled
 def _examine(
     task: Task, rates: Floats, rows: Ints, scores: Floats, market: Market, room: Ints, where: Ints
@@ -81,5 +85,7 @@ def best(scores: Floats, beta: float) -> int:
     """Return the category to take, Eq. 34: beta for a low mean JCT, 1 - beta for fairness."""
     jct_s, fairness = scores[:, 0], scores[:, 1]
     if not np.isfinite(jct_s).any():
-        raise InputError("no category gives every job only workers that can run it; has-exact leaves workers idle")
+        raise NoCategoryError(
+            "no category gives every job only workers that can run it; has-exact leaves workers idle"
+        )
     return int(np.argmax(beta * jct_s.min() / jct_s + (1 - beta) * fairness))

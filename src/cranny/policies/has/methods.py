@@ -1,0 +1,108 @@
+"""The methods as policies. Solvers are compiled, so they are imported only when something is shared."""
+
+from typing import Any
+
+import numpy as np
+
+from cranny.core.shares.answer import Shares
+from cranny.core.shares.problem import Problem
+from cranny.policies.has.policy import Sharing
+
+
+class Has(Sharing):
+    """HAS: all categories of numbers of workers, the most throughput of each, the lowest mean JCT of these."""
+
+    method = "has"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Algorithm 2."""
+        from cranny.policies.has.has import has
+
+        return has(problem)
+
+
+class Jps(Sharing):
+    """JPS: HAS for a sample of promising categories."""
+
+    method = "jps"
+
+    def __init__(
+        self,
+        *,
+        samples: int = 60,
+        alpha: float = 0.7,
+        beta: float = 1.0,
+        rng: np.random.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        """Set up with N, alpha and beta of the paper; the other options are those of all these policies."""
+        super().__init__(rng=rng, **options)
+        self._settings: dict[str, Any] = {"samples": samples, "alpha": alpha, "beta": beta}
+
+    def solve(self, problem: Problem) -> Shares:
+        """Algorithm 3.
+
+        Departure: where some jobs cannot run on some types, a sample may hold no possible category. Then
+        Optimus-LB decides.
+        """
+        from cranny.policies.has.examine import NoCategoryError
+        from cranny.policies.has.jps import jps
+        from cranny.policies.has.optimus import optimus_lb
+
+        try:
+            return jps(problem, self.rng, **self._settings)
+        except NoCategoryError:
+            return optimus_lb(problem)
+
+
+class HasExact(Sharing):
+    """has-exact: the mean JCT itself; with beta below 1 also fairly."""
+
+    method = "has-exact"
+
+    def __init__(self, *, beta: float = 1.0, rng: np.random.Generator | None = None, **options: Any) -> None:
+        """Set up with a weight between mean JCT (1) and fairness (0); the other options are those of all."""
+        super().__init__(rng=rng, **options)
+        self._beta = beta
+
+    def solve(self, problem: Problem) -> Shares:
+        """Climb, bound, branch."""
+        from cranny.policies.has.direct import has_exact
+
+        return has_exact(problem, self._beta)
+
+
+class OptimusShares(Sharing):
+    """Optimus: one worker more to the job that gains most by it, as if all its workers had equal parts."""
+
+    method = "optimus-shares"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Greedy."""
+        from cranny.policies.has.optimus import optimus
+
+        return optimus(problem)
+
+
+class OptimusLb(Sharing):
+    """Optimus with parts in proportion to throughput."""
+
+    method = "optimus-lb"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Greedy."""
+        from cranny.policies.has.optimus import optimus_lb
+
+        return optimus_lb(problem)
+
+
+class Las(Sharing):
+    """LAS as HAS's paper has it: the least throughput, over that of an equal share, as high as can be."""
+
+    method = "las"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Max-min fairness."""
+        from cranny.policies.has.las import las
+
+        return las(problem)

@@ -1,0 +1,259 @@
+"""Policies that share a mixed cluster anew whenever something changes; they differ in the method alone.
+
+HAS/JPS (TPDS 2024), Section V-C: the policy is recomputed at a *reset*, when a job comes or ends, a machine fails,
+is drained or repaired, or an estimate changes. Then:
+
+1. Jobs that run and can be resized stay, with their least number of workers at least. Jobs that cannot be resized
+   stay as they are. Waiting jobs are let in as they came while all find their least number; from the first for
+   whom that is not so they wait, however small they are.
+2. The method shares all workers among them, and jobs keep the machines they have where that changes nothing.
+3. Jobs move only if that pays: what they gain together must be more than their restarts and `margin` of what they
+   have left. Otherwise the running ones stay and the new ones share what is free. If there is not enough free
+   for the new ones, they count for more: the others make room.
+
+Departure: the paper assumes K >= S, moves jobs for nothing, and knows no least or most number of workers.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.core.books import Running
+from cranny.core.shares.answer import Shares
+from cranny.core.shares.problem import Floats, Ints, Problem
+from cranny.core.shares.seats import seat
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.errors import InputError
+from cranny.model.job import MAX_GPUS, Job
+from cranny.model.number import not_negative, positive
+from cranny.model.placement import Placement
+from cranny.model.plan import Action, Plan, Start, Stop
+from cranny.policies.has.actions import in_order, placed
+from cranny.policies.has.limits import within
+from cranny.policies.has.memory import Memory
+from cranny.policies.has.scene import Scene, is_elastic, least_of, never
+
+MARGIN = 0.02
+
+# What a decision depends on: running jobs, waiting jobs, machines that are down, changes of estimates.
+Reset = tuple[frozenset[str], frozenset[str], frozenset[int], int]
+
+
+class Offer(NamedTuple):
+    """What can be shared now."""
+
+    scene: Scene  # of running jobs that can be resized, then of waiting ones
+    running: tuple[Running, ...]
+    waiting: tuple[Waiting, ...]
+    has: Ints  # (running, machines) workers
+    restart_s: Floats  # (running,) what a move costs; nothing to a job that has just started
+    free: Ints  # (machines,) GPUs that nobody holds
+    room: Ints  # (machines,) those, and what running jobs could give back
+
+    def waits(self, job: int) -> bool:
+        """Say whether a job of the scene does not run yet."""
+        return job >= len(self.running)
+
+
+class Sharing:
+    """Share the cluster among all jobs by the method of a subclass."""
+
+    order = "fifo"
+    method = ""  # its name in texts
+    minds_restarts = True  # whether what moves cost counts when they are decided
+
+    def __init__(
+        self,
+        *,
+        elastic: float | None = None,
+        restart_s: float | None = None,
+        margin: float = MARGIN,
+        between_gbps: float | None = None,
+        probe_error: float = 0.0,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        """Set up.
+
+        `elastic` lets jobs that do not say with how many workers they can run have from one to so many times
+        those that they ask for; `restart_s` is what moving costs jobs that do not say. `between_gbps` is what the
+        method takes for the rate between machines. `probe_error` makes first estimates wrong by up to this share.
+        """
+        if elastic is not None and not 1 <= elastic <= MAX_GPUS:
+            raise InputError(f"elastic must be from 1 to {MAX_GPUS}, not {elastic!r}")
+        self._elastic = elastic
+        self._restart_s = None if restart_s is None else not_negative(restart_s, "restart_s")
+        self._margin = not_negative(margin, "margin")
+        self._between_gbps = between_gbps if between_gbps is None else positive(between_gbps, "between_gbps")
+        self.rng = rng if rng is not None else np.random.default_rng(0)
+        self.memory = Memory(probe_error, self.rng)
+        self._settled: Reset | None = None  # what was true after the last decision
+
+    def solve(self, problem: Problem) -> Shares:
+        """Share workers by the method."""
+        raise NotImplementedError
+
+    def report(self, job_id: str, gpu_type: str, speed: float) -> None:
+        """Take in how fast a worker was on a type of GPU, in those of the type of the job's duration."""
+        self.memory.report(job_id, gpu_type, speed)
+
+    def key(self, waiting: Waiting) -> float:
+        """Let jobs queue as they come."""
+        return waiting.job.submit_s
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Share anew if something has changed."""
+        self.memory.follow(view)
+        running, waiting = frozenset(view.running), frozenset(each.job.id for each in view.waiting)
+        down = frozenset(at for at in range(len(view.cluster.machines)) if not view.is_up(at))
+        if (running, waiting, down, self.memory.changes) == self._settled:
+            return Plan(view.version)
+        actions = self._decide(view)
+        stopped = {each.job_id for each in actions if isinstance(each, Stop)}
+        started = {each.job.id for each in actions if isinstance(each, Start)}
+        then = (running - stopped) | started
+        self._settled = (then, (running | waiting) - then, down, self.memory.changes)
+        return Plan(view.version, actions)
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place one job on what is free."""
+        job = self.as_elastic(job)
+        if never(job, view.cluster) is not None:
+            return None
+        scene = Scene.of((job,), view.cluster, self.memory, self._between_gbps)
+        if not scene.room_for([0], view.free):
+            return None
+        return self._placed(view, job, within(scene, self.solve, [0], view.free)[0])
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say that GPUs are short, or that others came first."""
+        job = self.as_elastic(job)
+        impossible = never(job, view.cluster)
+        if impossible is not None:
+            return impossible
+        first = next((each.job for each in view.waiting if never(each.job, view.cluster) is None), job)
+        if first.id != job.id:
+            return f"behind job {first.id!r}, which came first"
+        return f"needs {least_of(job)} GPUs that can run it, beside those that running jobs need at least"
+
+    def as_elastic(self, job: Job) -> Job:
+        """Return a job with the range and the restart that the options give to jobs that name none."""
+        fixed = job.tp * job.pp > 1 or job.least_gpus is not None or job.most_gpus is not None
+        if self._elastic is not None and not fixed:
+            job = replace(job, least_gpus=1, most_gpus=min(int(job.gpus * self._elastic), MAX_GPUS))
+        if self._restart_s is not None and not job.restart_s:
+            job = replace(job, restart_s=self._restart_s)
+        return job
+
+    def _decide(self, view: Snapshot) -> tuple[Action, ...]:
+        """Return what should be done now."""
+        offer = self._offer(view)
+        if offer is None:
+            return ()
+        chosen = self._let_in(offer)
+        if not chosen:
+            return ()
+        scene = offer.scene
+        held = within(scene, self.solve, chosen, offer.room)
+        held = self._steadied(offer, chosen, held)
+        stay = self._stay(offer, chosen)
+        if stay is not None and not self._pays(offer, chosen, stay, held):
+            held = stay
+        moves = {
+            each.job.id: self._placed(view, each.submitted, held[job])
+            for job, each in enumerate(offer.running)
+            if (held[job] != offer.has[job]).any()
+        }
+        starts = [
+            Start(scene.jobs[job], self._placed(view, scene.jobs[job], held[job]), waiting.attained_gpu_s)
+            for job in chosen
+            if offer.waits(job)
+            for waiting in [offer.waiting[job - len(offer.running)]]
+        ]
+        return in_order(view, moves, starts)
+
+    def _offer(self, view: Snapshot) -> Offer | None:
+        """Return what can be shared; None if there is nothing, or nobody to share it."""
+        free = view.free
+        elastic = tuple(each for each in view.running.values() if is_elastic(each.submitted))
+        has = np.zeros((len(elastic), len(free)), dtype=np.int64)
+        for number, each in enumerate(elastic):
+            for machine, gpus in each.placement.counts.items():
+                has[number, machine] = gpus
+        up = np.array([view.is_up(machine) for machine in range(len(free))])
+        room = free + up * has.sum(axis=0)
+        waiting: list[Waiting] = []
+        for entry in view.waiting:
+            job = self.as_elastic(entry.job)
+            if len(waiting) >= room.sum():
+                break
+            if never(job, view.cluster) is None:
+                waiting.append(entry._replace(job=job))
+        jobs = [*(each.submitted for each in elastic), *(each.job for each in waiting)]
+        if not jobs:
+            return None
+        scene = Scene.of(jobs, view.cluster, self.memory, self._between_gbps)
+        if not scene.room_for(range(len(elastic)), room):
+            # Too much is drained for the running jobs to go elsewhere: they stay, and only new ones are placed.
+            if not waiting:
+                return None
+            scene = Scene.of(jobs[len(elastic) :], view.cluster, self.memory, self._between_gbps)
+            return Offer(scene, (), tuple(waiting), has[:0], np.zeros(0), free, free)
+        costs = [each.submitted.restart_s if each.started_s < view.now_s else 0.0 for each in elastic]
+        return Offer(scene, elastic, tuple(waiting), has, np.array(costs), free, room)
+
+    def _let_in(self, offer: Offer) -> list[int]:
+        """Return the jobs that share: all that run, and waiting ones as they came while there is room."""
+        chosen = list(range(len(offer.running)))
+        for job in range(len(offer.running), len(offer.scene.jobs)):
+            if not offer.scene.room_for([*chosen, job], offer.room):
+                break
+            chosen.append(job)
+        return chosen
+
+    def _stay(self, offer: Offer, chosen: list[int]) -> Ints | None:
+        """Let running jobs stay and new ones share what is free; None if that is not enough for them."""
+        new = [job for job in chosen if offer.waits(job)]
+        if not offer.scene.room_for(new, offer.free):
+            return None
+        held = within(offer.scene, self.solve, new, offer.free)
+        held[: len(offer.running)] = offer.has
+        return held
+
+    def _pays(self, offer: Offer, chosen: list[int], stay: Ints, held: Ints) -> bool:
+        """Say whether jobs gain more by moving than it costs."""
+        stay_s = float(offer.scene.seconds(stay)[chosen].sum())
+        return stay_s - self._cost_s(offer, chosen, held) > self._margin * stay_s
+
+    def _cost_s(self, offer: Offer, chosen: list[int], held: Ints) -> float:
+        """Return what jobs still take together, with restarts of those that move."""
+        moved = (held[: len(offer.running)] != offer.has).any(axis=1)
+        restarts = float(offer.restart_s @ moved) if self.minds_restarts else 0.0
+        return float(offer.scene.seconds(held)[chosen].sum()) + restarts
+
+    def _steadied(self, offer: Offer, chosen: list[int], held: Ints) -> Ints:
+        """Let jobs with as many workers of each type as before keep their machines, unless that costs more."""
+        scene = offer.scene
+        before, after = scene.by_type(offer.has), scene.by_type(held)
+        kept = [
+            job
+            for job in range(len(offer.running))
+            if (before[job] == after[job]).all() and (offer.has[job] <= offer.room).all()
+        ]
+        others = [job for job in chosen if job not in kept]
+        steady = held.copy()
+        steady[kept] = offer.has[kept]
+        left = offer.room - steady[kept].sum(axis=0)
+        if others and kept:
+            steady[others] = seat(scene.sharing(others, left), after[others]).sum(axis=2)
+        costs = [self._cost_s(offer, chosen, each) for each in (steady, held)]
+        return steady if costs[0] <= costs[1] else held
+
+    def _placed(self, view: Snapshot, job: Job, workers: Ints) -> Placement:
+        machines = view.cluster.machines
+        by_type: dict[str, int] = {}
+        for machine in np.flatnonzero(workers).tolist():
+            name = machines[machine].gpu_type
+            by_type[name] = by_type.get(name, 0) + int(workers[machine])
+        mix = ", ".join(f"{count} {name}".strip() for name, count in by_type.items())
+        return placed(view, job, workers, f"share by {self.method}: {mix} of {job.gpus} asked for")

@@ -1,0 +1,1 @@
+"""The evaluation of HAS and JPS (TPDS 2024), rebuilt."""

@@ -1,0 +1,106 @@
+"""Experiments with resets: the policies in the simulator, and Gavel's rounds. Each takes one fit.
+
+An epoch of the paper's jobs is an iteration of the simulator's, since the paper exchanges gradients once an epoch.
+All jobs come at time zero, can have from one to all workers, and move for nothing unless said otherwise.
+"""
+
+from cranny.api import simulate
+from cranny.core.shares.problem import Floats
+from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.job import Job
+from cranny.model.profile import ModelProfile, library
+from cranny.policies.has import HasExact
+from cranny.policies.has.gavel import gavel
+from cranny.repro.has.static import JOBS, Effort, Values
+from cranny.repro.has.values import BLIND, EXACT, GAVEL, HAS, JCT, JPS, LAS, LB, LESS, SPAN, At
+from cranny.workload.mixed import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
+
+STATIC = {"margin": 1.0}  # that no move reaches
+POLICIES = {HAS: "has", JPS[60]: "jps", EXACT: "has-exact", LB: "optimus-lb", LAS: "las"}
+MOVE_S = (0.0, 60.0, 600.0, 3600.0)
+
+
+def cluster() -> Cluster:
+    """Return three machines of five GPUs, each of another type."""
+    machines = tuple(Machine(name, GPUS_PER_MACHINE, name) for name in GPU_TYPES)
+    return Cluster.of(Switch("core", machines, (BETWEEN_GBPS,) * len(machines)))
+
+
+def jobs(rates: Floats, restart_s: float = 0.0) -> list[Job]:
+    """Return the paper's jobs for the simulator."""
+    made = []
+    for name, row in zip(MODELS, rates, strict=False):
+        samples, epochs = MODELS[name]
+        epoch_s = samples / (GPUS_PER_MACHINE * row[0])
+        model = ModelProfile(
+            f"{name}-epoch", library()[name].grad_bytes, 1e3 * epoch_s, batch=samples // GPUS_PER_MACHINE
+        )
+        made.append(
+            Job(
+                name,
+                GPUS_PER_MACHINE,
+                model,
+                "ring",
+                duration_s=epochs * epoch_s,
+                least_gpus=1,
+                most_gpus=len(GPU_TYPES) * GPUS_PER_MACHINE,
+                speeds={kind: float(rate / row[0]) for kind, rate in zip(GPU_TYPES, row, strict=True)},
+                restart_s=restart_s,
+            )
+        )
+    return made
+
+
+def with_resets(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its likes
+    """Return Fig. 17."""
+    found: Values = {}
+    work, where = jobs(rates[:JOBS]), cluster()
+    rounds = gavel(problem(rates[:JOBS], counts(15)), scale=[GPUS_PER_MACHINE] * JOBS)
+    gavels = {JCT: rounds.mean_jct_s, "makespan, s": float(rounds.jct_s.max())}
+    for measure, value in gavels.items():
+        found[At("Fig. 17", measure, "with resets", GAVEL)] = value
+    for scheme, policy in POLICIES.items():
+        static = simulate(where, work, policy, options=STATIC).summary
+        moving = simulate(where, work, policy).summary
+        for setting, summary in (("static", static), ("with resets", moving)):
+            found[At("Fig. 17", JCT, setting, scheme)] = summary["mean_jct_s"]
+            found[At("Fig. 17", "makespan, s", setting, scheme)] = summary["makespan_s"]
+        for measure, key in ((LESS, "mean_jct_s"), (SPAN, "makespan_s")):
+            found[At("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / static[key])
+        for measure, theirs, key in (
+            ("mean JCT less than Gavel's, %", gavels[JCT], "mean_jct_s"),
+            ("makespan less than Gavel's, %", gavels["makespan, s"], "makespan_s"),
+        ):
+            found[At("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / theirs)
+    return found
+
+
+def by_scale(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its likes
+    """Return Fig. 18: Gavel when one job asks for fewer GPUs than five; mean over which job that is."""
+    task = problem(rates[:JOBS], counts(15))
+    found: Values = {}
+    for scale in range(1, GPUS_PER_MACHINE + 1):
+        times = [
+            gavel(task, [scale if job == one else GPUS_PER_MACHINE for job in range(JOBS)]).mean_jct_s
+            for one in range(JOBS)
+        ]
+        found[At("Fig. 18", JCT, f"{scale}", GAVEL)] = sum(times) / JOBS
+    return found
+
+
+class Careless(HasExact):
+    """has-exact as if moves cost nothing."""
+
+    minds_restarts = False
+
+
+def by_cost(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its likes
+    """Return what becomes of has-exact if moves cost time, with and without regard to that."""
+    found: Values = {}
+    for restart_s in MOVE_S:
+        work = jobs(rates[:JOBS], restart_s)
+        for scheme, policy in ((EXACT, HasExact()), (BLIND, Careless(margin=0.0))):
+            summary = simulate(cluster(), work, policy).summary
+            found[At("moving", JCT, f"{restart_s:g}", scheme)] = summary["mean_jct_s"]
+            found[At("moving", "moves", f"{restart_s:g}", scheme)] = summary["moves"]
+    return found

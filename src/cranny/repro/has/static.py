@@ -1,0 +1,257 @@
+"""Experiments without resets: one decision, and what follows from it. Each takes one fit and returns values."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cranny.core.shares.answer import Shares
+from cranny.core.shares.problem import Floats, Problem, Training
+from cranny.core.shares.times import network_s
+from cranny.exact.shares import exhaustive
+from cranny.policies.has.categories import categories, size
+from cranny.policies.has.direct import curve, has_exact
+from cranny.policies.has.examine import Examiner
+from cranny.policies.has.has import has
+from cranny.policies.has.jps import heaviness, jps
+from cranny.policies.has.las import las
+from cranny.policies.has.optimus import optimus, optimus_lb
+from cranny.repro.has.fit import heterogeneity
+from cranny.repro.has.values import (
+    ALSO_S,
+    ART,
+    BEST,
+    EXACT,
+    FAIR,
+    HAS,
+    JCT,
+    JPS,
+    LAS,
+    LB,
+    LOSS,
+    MORE,
+    OPTIMUS,
+    RANDOM,
+    At,
+)
+from cranny.workload.mixed import counts, problem
+from cranny.workload.throughputs import source
+
+JOBS = 4
+BETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+Values = dict[At, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done."""
+
+    rounds: int  # of everything that draws samples
+    workers: tuple[int, ...]  # of large clusters
+    large: int  # workers of the larger of two small clusters
+
+
+FULL, QUICK = Effort(50, (50, 100, 200, 300), 30), Effort(3, (50,), 20)
+
+
+def example() -> Values:
+    """Return Table II; nothing is drawn."""
+    known = source("has-jps").models
+    rates = [[known[name]["t4"], known[name]["v100"]] for name in ("resnet18", "vgg19")]
+    jobs = (Training("resnet18", 100_000, 200), Training("vgg19", 50_000, 200))
+    two = Problem(jobs, ("T4", "V100"), [[2, 2]], rates)
+    psi = list(categories(4, 2))
+    found = {
+        At("Table II", JCT, f"{{{first}, {second}}}", HAS): float(jct_s)
+        for (first, second), jct_s in zip(psi, Examiner(two).scores(psi, len(psi))[:, 0], strict=True)
+    }
+    for setting, scheme, shares in (
+        ("LAS", LAS, las(two)),
+        ("optimum", EXACT, has_exact(two)),
+        ("optimum", BEST, exhaustive(two)),
+    ):
+        found[At("Table II", JCT, setting, scheme)] = shares.mean_jct_s
+    return found
+
+
+def all_categories(rates: Floats, effort: Effort) -> Values:
+    """Return Figs. 4 to 6."""
+    found: Values = {}
+    for workers in (15, effort.large):
+        scores = scores_of(rates, workers)
+        found[At("Fig. 4", JCT, f"K={workers}, lowest", HAS)] = float(scores[:, 0].min())
+        found[At("Fig. 4", JCT, f"K={workers}, highest", HAS)] = float(scores[:, 0].max())
+        lowest = int(scores[:, 0].argmin())
+        found[At("Fig. 5", FAIR, f"K={workers}, lowest JCT", HAS)] = float(scores[lowest, 1])
+        found[At("Fig. 5", FAIR, f"K={workers}, least", HAS)] = float(scores[:, 1].min())
+        found[At("Fig. 5", FAIR, f"K={workers}, most", HAS)] = float(scores[:, 1].max())
+        ordered = scores_of(rates, workers, prioritised=True)[:, 0]
+        for part, name in enumerate(("first third", "second third", "last third")):
+            third = np.array_split(ordered, 3)[part]
+            found[At("Fig. 6", JCT, f"K={workers}, {name}", HAS)] = float(third.mean())
+        if workers == 15:
+            place = "place of the lowest JCT, of 364"
+            found[At("Fig. 6", place, "K=15", HAS)] = float(ordered.argmin() + 1)
+            psi = list(categories(15, JOBS))
+            for sizes in ALSO_S:
+                setting = f"K=15, {{{', '.join(map(str, sizes))}}}"
+                found[At("Fig. 4", JCT, setting, HAS)] = float(scores[psi.index(sizes), 0])
+    return found
+
+
+def scores_of(rates: Floats, workers: int, *, prioritised: bool = False) -> Floats:
+    """Return mean JCT and fairness of every category in the order of Psi, (categories, 2)."""
+    task = problem(rates[:JOBS], counts(workers))
+    if prioritised:  # Alg. 3, line 1
+        order = np.argsort(heaviness(task), kind="stable")
+        task = Problem(
+            tuple(task.jobs[job] for job in order), task.gpu_types, task.workers,
+            [task.throughput[job] for job in order], task.inside_gbps, task.between_gbps,
+        )  # fmt: skip
+    return Examiner(task).scores(categories(workers, JOBS), size(workers, JOBS))
+
+
+def small(rates: Floats, effort: Effort) -> Values:
+    """Return Figs. 9 to 11 and Table IV."""
+    found: Values = {}
+    for workers, jobs in ((15, 3), (15, 4), (effort.large, 4), (15, 5)):
+        task = problem(rates[:jobs], counts(workers))
+        # What exhaustive search would take hours for, has-exact proves.
+        schemes: dict[str, Callable[[], Shares]] = {
+            OPTIMUS: lambda task=task: optimus(task),  # type: ignore[misc]
+            LB: lambda task=task: optimus_lb(task),  # type: ignore[misc]
+            **{name: _sampler(task, number) for number, name in JPS.items()},
+            HAS: lambda task=task: has(task),  # type: ignore[misc]
+            EXACT: lambda task=task: has_exact(task),  # type: ignore[misc]
+        }
+        if workers == 15:
+            schemes[BEST] = lambda task=task: exhaustive(task)  # type: ignore[misc]
+        best = has_exact(task)
+        for name, run in schemes.items():
+            repeats = effort.rounds if name in JPS.values() else 1
+            runs = [timed(run) for _ in range(repeats)]
+            jct_s = float(np.mean([shares.mean_jct_s for _, shares in runs]))
+            found[At("Table IV", ART, f"K={workers}, S={jobs}", name)] = min(took_s for took_s, _ in runs)
+            if workers == 15:
+                found[At("Fig. 11", LOSS, f"S={jobs}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
+            if jobs == JOBS:
+                found[At("Fig. 9", LOSS, f"K={workers}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
+                fair = float(np.mean([shares.fairness for _, shares in runs]))
+                found[At("Fig. 10", FAIR, f"K={workers}", name)] = fair
+        if jobs == JOBS:
+            draws = [jps(task, np.random.default_rng(at), 20, 0.0).mean_jct_s for at in range(effort.rounds)]
+            loss = 100 * (float(np.mean(draws)) / best.mean_jct_s - 1)
+            found[At("Fig. 9", LOSS, f"K={workers}", RANDOM)] = loss
+    return found
+
+
+def by_alpha(rates: Floats, effort: Effort) -> Values:
+    """Return Fig. 12."""
+    task = problem(rates[:JOBS], counts(15))
+    best = has_exact(task).mean_jct_s
+    found: Values = {}
+    for number, name in JPS.items():
+        for alpha in np.linspace(0, 0.9, 10).tolist():
+            draws = [jps(task, np.random.default_rng(at), number, alpha).mean_jct_s for at in range(effort.rounds)]
+            found[At("Fig. 12", JCT, f"{alpha:.1f}", name)] = float(np.mean(draws))
+            found[At("Fig. 12", LOSS, f"{alpha:.1f}", name)] = 100 * (float(np.mean(draws)) / best - 1)
+    return found
+
+
+def by_beta(rates: Floats, effort: Effort) -> Values:
+    """Return Fig. 13, and the same trade-off of has-exact, which the paper has not."""
+    task = problem(rates[:JOBS], counts(15))
+    found: Values = {}
+    for beta, exact in zip(BETAS, curve(task, BETAS), strict=True):
+        draws = [jps(task, np.random.default_rng(at), 60, beta=beta) for at in range(effort.rounds)]
+        for measure, ours, sampled in (
+            (JCT, exact.mean_jct_s, [each.mean_jct_s for each in draws]),
+            (FAIR, exact.fairness, [each.fairness for each in draws]),
+        ):
+            found[At("Fig. 13", measure, f"{beta:g}", JPS[60])] = float(np.mean(sampled))
+            found[At("Fig. 13", measure, f"{beta:g}", EXACT)] = ours
+    return found
+
+
+def by_heterogeneity(rates: Floats, effort: Effort) -> Values:
+    """Return Fig. 14: more or fewer of the 15 workers are V100 instead of T4."""
+    found: Values = {}
+    mixes = {"1.1": [7, 5, 3], "1.15": [5, 5, 5], "1.21": [3, 5, 7], "1.26": [1, 5, 9]}
+    for label, (t4, p100, v100) in mixes.items():
+        kinds = [0] * t4 + [1] * p100 + [2] * v100
+        workers = [[kinds[at : at + 5].count(kind) for kind in range(3)] for at in (0, 5, 10)]
+        task = problem(rates[:JOBS], workers)
+        best = has_exact(task).mean_jct_s
+        runs = {
+            OPTIMUS: optimus(task).mean_jct_s,
+            LB: optimus_lb(task).mean_jct_s,
+            HAS: has(task).mean_jct_s,
+            JPS[60]: float(np.mean([_sampler(task, 60, at)().mean_jct_s for at in range(effort.rounds)])),
+        }
+        for name, jct_s in runs.items():
+            found[At("Fig. 14", LOSS, label, name)] = 100 * (jct_s / best - 1)
+        found[At("Fig. 14", JCT, label, EXACT)] = best
+        found[At("Fig. 14", "H, Eq. 35", label, EXACT)] = heterogeneity(rates[:JOBS], workers)
+    return found
+
+
+def with_errors(rates: Floats, effort: Effort) -> Values:
+    """Return Fig. 15: what is decided with wrong throughputs, and what it costs with the right ones."""
+    workers = counts(15)
+    true = problem(rates[:JOBS], workers)
+    found: Values = {}
+    methods: Mapping[str, Callable[[Problem, int], Shares]] = {
+        HAS: lambda task, _: has(task),
+        JPS[60]: lambda task, at: jps(task, np.random.default_rng(at), 60),
+        EXACT: lambda task, _: has_exact(task),
+    }
+    for name, method in methods.items():
+        exact_s = float(np.mean([method(true, at).mean_jct_s for at in range(effort.rounds)]))
+        for error in (0, 10, 20, 30):
+            times = []
+            for at in range(effort.rounds):
+                rng = np.random.default_rng([at, error])
+                wrong = rates[:JOBS] * rng.uniform(1 - error / 100, 1 + error / 100, rates[:JOBS].shape)
+                times.append(Shares(true, method(problem(wrong, workers), at).workers.copy()).mean_jct_s)
+            found[At("Fig. 15", MORE, f"{error}", name)] = 100 * (float(np.mean(times)) / exact_s - 1)
+    return found
+
+
+def by_workers(rates: Floats, effort: Effort) -> Values:
+    """Return Fig. 16 and Table V."""
+    found: Values = {}
+    for workers in effort.workers:
+        task = problem(rates[:JOBS], counts(workers))
+        schemes: dict[str, Callable[[], Shares]] = {
+            OPTIMUS: lambda task=task: optimus(task),  # type: ignore[misc]
+            LB: lambda task=task: optimus_lb(task),  # type: ignore[misc]
+            JPS[40]: _sampler(task, 40),
+            EXACT: lambda task=task: has_exact(task),  # type: ignore[misc]
+        }
+        if workers <= 100:
+            schemes[HAS] = lambda task=task: has(task)  # type: ignore[misc]
+        for name, run in schemes.items():
+            runs = [timed(run) for _ in range(effort.rounds if name == JPS[40] else 1)]
+            setting = f"{workers}"
+            found[At("Table V", ART, setting, name)] = min(took_s for took_s, _ in runs)
+            found[At("Fig. 16", JCT, setting, name)] = float(np.mean([each.mean_jct_s for _, each in runs]))
+            talk_s = float(np.mean([network_s(task, each.workers).mean() for _, each in runs]))
+            found[At("Fig. 16", "communication, s", setting, name)] = talk_s
+            found[At("Fig. 16", "computation, s", setting, name)] = (
+                found[At("Fig. 16", JCT, setting, name)] - talk_s
+            )
+    return found
+
+
+def _sampler(task: Problem, number: int, seed: int = 0) -> Callable[[], Shares]:
+    """Return what draws another sample of JPS at each call."""
+    rng = np.random.default_rng(seed)
+    return lambda: jps(task, rng, number)
+
+
+def timed(run: Callable[[], Shares]) -> tuple[float, Shares]:
+    """Return CPU seconds and shares."""
+    began = time.process_time()
+    shares = run()
+    return time.process_time() - began, shares
