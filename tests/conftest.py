@@ -9,7 +9,6 @@ from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 
-
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("cranny", deadline=None)
 settings.load_profile("cranny")

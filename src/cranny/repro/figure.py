@@ -93,7 +93,7 @@ def draw_lines(
     unit_s: float = DAY_S,
 ) -> list[Path]:
     """Draw a panel a trace, side by side."""
-    figure, axes = _canvas(len(panels))
+    figure, axes = canvas(len(panels))
     for axis, (title, lines) in zip(axes, panels.items(), strict=True):
         for line in lines:
             colour, width, stroke = LOOKS[line.scheme]
@@ -105,8 +105,8 @@ def draw_lines(
             if line.mean is not None:
                 axis.axhline(line.mean, color=colour, linewidth=1.1, linestyle=":")
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel, ylim=(0, None))
-    _legend(figure, axes)
-    return _save(figure, path)
+    legend(figure, axes)
+    return save(figure, path)
 
 
 def draw_bars(
@@ -123,7 +123,7 @@ def draw_bars(
 
     Wide panels stand below each other. With `log` the axis is logarithmic.
     """
-    figure, axes = _canvas(len(panels), WIDE if wide else PANEL, across=1 if wide else 2)
+    figure, axes = canvas(len(panels), WIDE if wide else PANEL, across=1 if wide else 2)
     for axis, (title, groups) in zip(axes, panels.items(), strict=True):
         schemes = [scheme for scheme in LOOKS if any(scheme in group.bars for group in groups)]
         width = 0.8 / max(len(schemes), 1)
@@ -142,15 +142,15 @@ def draw_bars(
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel, yscale="log" if log else "linear")
         if log:
             axis.yaxis.set_major_formatter("{x:g}")
-    _legend(figure, axes)
-    return _save(figure, path)
+    legend(figure, axes)
+    return save(figure, path)
 
 
 def draw_seats(rows: Sequence[Sequence[Seats]], path: Path) -> list[Path]:
     """Draw who sits where, a column a machine: grey for background jobs, the number of the rank for workers."""
     first = rows[0][0]
     wide, high = len(first.free) + 1.5, first.gpus + 2.0  # of a layout, with room around it
-    figure, (axis,) = _canvas(1, panel=(0.25 * wide * len(rows[0]), 0.25 * high * len(rows)))
+    figure, (axis,) = canvas(1, panel=(0.25 * wide * len(rows[0]), 0.25 * high * len(rows)))
     for down, row in enumerate(rows):
         for across, seats in enumerate(row):
             _draw_seats(axis, seats, across * wide, -down * high)
@@ -158,7 +158,7 @@ def draw_seats(rows: Sequence[Sequence[Seats]], path: Path) -> list[Path]:
         xlim=(-0.2, wide * len(rows[0])), ylim=(-high * (len(rows) - 1) - 0.2, first.gpus + 1), aspect="equal"
     )
     axis.axis("off")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _draw_seats(axis: "Axes", seats: Seats, left: float, bottom: float) -> None:
@@ -191,7 +191,7 @@ def check_can_draw() -> None:
         raise CrannyError("pictures need 'matplotlib': pip install 'cranny[repro]'")
 
 
-def _canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> "tuple[Figure, list[Axes]]":
+def canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> "tuple[Figure, list[Axes]]":
     """Make a figure with `count` panels, so many in a row."""
     from matplotlib.figure import Figure
 
@@ -207,7 +207,7 @@ def _canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> 
     return figure, axes[:count]
 
 
-def _legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
+def legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
     """Put one legend for all panels at the top."""
     seen: dict[Any, Any] = {}
     for axis in axes:
@@ -223,7 +223,7 @@ def _legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
     )
 
 
-def _save(figure: "Figure", path: Path) -> list[Path]:
+def save(figure: "Figure", path: Path) -> list[Path]:
     """Write a picture as PNG and as SVG; the same picture gives the same bytes."""
     import matplotlib as mpl
 

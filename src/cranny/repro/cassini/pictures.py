@@ -12,7 +12,7 @@ from cranny.repro.cassini.links import JITTERS, SHARES, Adjusting, Outcome
 from cranny.repro.cassini.precision import Precision
 from cranny.repro.cassini.study import Study, Workload
 from cranny.repro.cassini.values import FIG17_MOST_A_MINUTE, FIG18_PRECISION_DEG, PAPER_NAMES
-from cranny.repro.figure import _canvas, _legend, _save
+from cranny.repro.figure import canvas, legend, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ def name(scheme: str) -> str:
 
 def draw_pair(uses: Sequence[LinkUse], gbps: float, outcome: Outcome, path: Path) -> Path:
     """Draw Fig. 2: the link without a shift and with it, and the CDF of iteration times."""
-    figure, axes = _canvas(3, panel=(3.6, 2.9), across=3)
+    figure, axes = canvas(3, panel=(3.6, 2.9), across=3)
     for axis, use, title in zip(axes, uses, ("(b) no shift", "(c) shifted"), strict=False):
         _use(axis, use, gbps)
         axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
@@ -49,18 +49,18 @@ def draw_pair(uses: Sequence[LinkUse], gbps: float, outcome: Outcome, path: Path
         times_ms = [each * 1e3 for each in side.quantiles_s]
         axes[2].plot([times_ms[0], *times_ms], [0.0, *SHARES], color=colour, linewidth=width, label=label)
     axes[2].set(title="(d) first job", xlabel="iteration time, ms", ylabel="CDF", ylim=(0, 1.02))
-    _legend(figure, axes)
-    return _save(figure, path)[-1]
+    legend(figure, axes)
+    return save(figure, path)[-1]
 
 
 def draw_uses(uses: Mapping[str, LinkUse], gbps: float, path: Path) -> Path:
     """Draw Fig. 15: what links are asked for and what they carry, a panel a snapshot."""
-    figure, axes = _canvas(len(uses), panel=(4.6, 2.3))
+    figure, axes = canvas(len(uses), panel=(4.6, 2.3))
     for axis, (title, use) in zip(axes, uses.items(), strict=True):
         _use(axis, use, gbps)
         axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
-    _legend(figure, axes)
-    return _save(figure, path)[-1]
+    legend(figure, axes)
+    return save(figure, path)[-1]
 
 
 def _use(axis: "Axes", use: LinkUse, gbps: float) -> None:
@@ -82,7 +82,7 @@ def _use(axis: "Axes", use: LinkUse, gbps: float) -> None:
 
 def draw_cdfs(study: Study, workload: Workload, path: Path) -> Path:
     """Draw the CDF of iteration times of every scheme of the paper, as they are and over those alone."""
-    figure, axes = _canvas(2)
+    figure, axes = canvas(2)
     for axis, measure, xlabel in zip(
         axes,
         ("quantiles_s", "quantiles_over_alone"),
@@ -98,15 +98,15 @@ def draw_cdfs(study: Study, workload: Workload, path: Path) -> Path:
                 longest = max(longest, values[int(0.99 * len(values))])
         axis.set(title=workload.title, xlabel=xlabel, ylabel="CDF", ylim=(0, 1.02))
         axis.set_xlim(right=longest * 1.05)
-    _legend(figure, axes)
-    return _save(figure, path)[-1]
+    legend(figure, axes)
+    return save(figure, path)[-1]
 
 
 def draw_marks(study: Study, workload: Workload, path: Path) -> Path:
     """Draw what is offered above capacity in an iteration of each model."""
     found = {scheme: study.marks(workload, scheme) for scheme in MARKED if study.of(workload, scheme)}
     models = sorted({model for marks in found.values() for model in marks if model})
-    figure, (axis,) = _canvas(1, panel=(9.2, 2.9))
+    figure, (axis,) = canvas(1, panel=(9.2, 2.9))
     width = 0.8 / max(len(found), 1)
     for place, (scheme, marks) in enumerate(found.items()):
         at = np.arange(len(models)) + (place - (len(found) - 1) / 2) * width
@@ -115,8 +115,8 @@ def draw_marks(study: Study, workload: Workload, path: Path) -> Path:
         )
     axis.set_xticks(range(len(models)), models, fontsize=8, rotation=15)
     axis.set(title=workload.title, ylabel="Gbit above capacity\nin an iteration")
-    _legend(figure, [axis])
-    return _save(figure, path)[-1]
+    legend(figure, [axis])
+    return save(figure, path)[-1]
 
 
 def draw_courses(study: Study, workload: Workload, schemes: Sequence[str], path: Path) -> Path:
@@ -124,7 +124,7 @@ def draw_courses(study: Study, workload: Workload, schemes: Sequence[str], path:
     courses = {scheme: study.of(workload, scheme)[0].courses for scheme in schemes}
     models = sorted({model for each in courses.values() for model, *_ in each})
     colours = {model: HUES[place % len(HUES)].light for place, model in enumerate(models)}
-    figure, axes = _canvas(len(schemes), panel=(9.2, 2.4), across=1)
+    figure, axes = canvas(len(schemes), panel=(9.2, 2.4), across=1)
     for axis, (scheme, each) in zip(axes, courses.items(), strict=True):
         for model, from_s, to_s, mean_s in each:
             stroke = "-" if models.index(model) < len(HUES) else "--"
@@ -137,13 +137,13 @@ def draw_courses(study: Study, workload: Workload, schemes: Sequence[str], path:
                 label=model,
             )
         axis.set(title=name(scheme), xlabel="minutes", ylabel="iteration, ms", ylim=(0, None))
-    _legend(figure, axes)
-    return _save(figure, path)[-1]
+    legend(figure, axes)
+    return save(figure, path)[-1]
 
 
 def draw_adjusting(found: Sequence[Adjusting], path: Path) -> Path:
     """Draw Fig. 17: adjustments a minute by the paper's rule alone, and how long iterations take in either way."""
-    figure, axes = _canvas(2)
+    figure, axes = canvas(2)
     numbers = sorted({each.snapshot for each in found})
     for place, jitter in enumerate(JITTERS):
         alone, held = (
@@ -168,13 +168,13 @@ def draw_adjusting(found: Sequence[Adjusting], path: Path) -> Path:
         axis.set_xticks(range(len(numbers)), [f"snapshot {number}" for number in numbers])
     axes[0].set(title="the 5 % rule alone", ylabel="adjustments of a job a minute", yscale="symlog")
     axes[1].set(title="held to the beat", ylabel="iteration time, alone = 1", ylim=(0.9, None))
-    _legend(figure, axes)
-    return _save(figure, path)[-1]
+    legend(figure, axes)
+    return save(figure, path)[-1]
 
 
 def draw_precision(found: Sequence[Precision], path: Path) -> Path:
     """Draw Fig. 18: time, and the share of links whose shifts are right, by precision."""
-    figure, (axis,) = _canvas(1, panel=(5.6, 3.2))
+    figure, (axis,) = canvas(1, panel=(5.6, 3.2))
     degrees = [each.degrees for each in found]
     axis.plot(degrees, [each.time_ms.mean for each in found], "o-", color=HUES[0].light, label="CPU time, ms")
     axis.set(xlabel="precision, degrees", ylabel="CPU time of a link, ms", xscale="log", yscale="log")
@@ -186,5 +186,5 @@ def draw_precision(found: Sequence[Precision], path: Path) -> Path:
         degrees, [100 * each.right for each in found], "s--", color=VERMILION.light, label="right shifts, %"
     )
     other.set(ylabel="links whose shifts are right, %", ylim=(0, 105))
-    _legend(figure, [axis, other])
-    return _save(figure, path)[-1]
+    legend(figure, [axis, other])
+    return save(figure, path)[-1]
