@@ -50,6 +50,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))
     monkeypatch.setattr(netpack, "PAPER_S", {16: 1.0})
     monkeypatch.setattr(netpack, "JOBS", 60)
+    monkeypatch.setattr(netpack, "RUNS", 1)
     monkeypatch.setattr(netpack, "WARM_UP", 5)
     monkeypatch.setattr(netpack, "LARGEST", 16)
     monkeypatch.setattr(netpack_quality, "CASES", 3)

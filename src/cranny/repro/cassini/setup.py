@@ -2,8 +2,8 @@
 
 24 servers with one GPU and a link of 50 Gbps each, 2:1 oversubscribed. The paper's 13 logical switches are read as
 12 switches of two servers and one above them, so that a switch's uplink is as fast as one server's. (Its 48 links
-fit six switches of four servers with two uplinks each, six above and one on top; pairs with one uplink are a tree that
-stands for it.)
+fit six switches of four servers with two uplinks each, six above and one on top; pairs with one uplink are a tree
+that stands for it.)
 
 Jobs: 200 to 1,000 iterations, at first 1 to 12 workers, all models equally likely, batches from Table 3. A profile
 of ours is stretched in proportion to the batch. With six workers that gives the communication times of Table 2 for
