@@ -52,9 +52,11 @@ clean:
 	$(PIP) -r requirements/dev.lock -r requirements/torch.txt
 	touch $@
 
-# The browser that the page of the report is tested in; without it that test says why it is skipped.
+# The browser that pages are tested in, and the database besides SQLite; without them those tests say why they skip.
 .venv/system.done: .venv/dev.done
-	if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  ! { command -v chromium && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then \
+	  apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium postgresql >/dev/null; \
 	fi
 	touch $@

@@ -55,7 +55,7 @@ def test_ranks_get_the_variables_that_torchrun_users_expect(harness: LocalHarnes
     for each in (zero, one, two):
         assert (each["WORLD_SIZE"], each["MASTER_ADDR"], each["MINE"]) == ("3", "127.0.0.1", "x")
         assert each["MASTER_PORT"] == zero["MASTER_PORT"]
-        assert (each["CRANNY_JOB_ID"], each["CRANNY_ATTEMPT"], each["CRANNY_SERVER"]) == ("a", "1", "3")
+        assert (each["CRANNY_JOB_ID"], each["CRANNY_ATTEMPT"], each["CRANNY_PARAMETER_SERVER"]) == ("a", "1", "3")
 
 
 def variables_of(what: Launch, rank: int) -> Mapping[str, str]:

@@ -43,7 +43,7 @@ def commands(
             "CRANNY_JOB_ID": what.job_id,
             "CRANNY_ATTEMPT": str(what.attempt),
             "CRANNY_MACHINE": str(machine),
-            **({} if what.server is None else {"CRANNY_SERVER": str(what.server)}),
+            **({} if what.server is None else {"CRANNY_PARAMETER_SERVER": str(what.server)}),
         }
         if what.torchrun:
             made.append((node, _agent(what, shared, ranks, node, len(machines), log_dir)))

@@ -5,15 +5,19 @@ from typing import Annotated
 import typer
 
 from cranny.cli import (
+    admin,
     bench,
     conformance,
     demo,
     explain,
     interleave,
+    jobs,
     network,
+    nodes,
     place,
     policies,
     repro,
+    serve,
     simulate,
     sweep,
     traces,
@@ -42,6 +46,18 @@ app.command("sweep")(sweep.sweep)
 app.add_typer(repro.app, name="repro")
 app.command("conformance")(conformance.conformance)
 app.command("bench")(bench.bench)
+app.command("serve")(serve.serve)
+app.command("submit")(jobs.submit)
+app.command("jobs")(jobs.jobs)
+app.command("watch")(jobs.watch)
+app.command("logs")(jobs.logs)
+app.command("cancel")(jobs.cancel)
+app.command("plan")(jobs.plan)
+app.command("nodes")(nodes.nodes)
+app.command("drain")(nodes.drain)
+app.command("resume")(nodes.resume)
+app.add_typer(admin.policy, name="policy")
+app.add_typer(admin.token, name="token")
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`cranny explain`: why a job of a trace was placed where it was, and why it waited."""
+"""`cranny explain`: why a job of a trace or of a server is placed where it is, and why it waits."""
 
 from typing import Annotated
 
@@ -6,11 +6,21 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
+from cranny.cli.jobs import explain_live
+from cranny.cli.remote import ServerOption, TokenOption
 
 
 def explain(
-    trace: options.TraceArgument,
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job in the trace.")],
+    trace: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TRACE]",
+            help="A trace file, or a preset to generate from: philly, itp, acme. Left out: JOB is of a server.",
+        ),
+    ],
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)
+    ] = None,
     policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
@@ -27,12 +37,22 @@ def explain(
     seed: options.SeedOption = 0,
     profiles: options.ProfilesOption = None,
     policy_options: options.SettingsOption = None,
+    server: ServerOption = None,
+    token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Replay a trace up to one job and say why it waited and why it was placed where it was.
+    """Say why a job waits or waited, and why it was placed where it was.
+
+    With a trace, it is replayed up to the job. With a job alone, the server that runs it is asked; the options
+    about clusters and policies then say nothing.
 
     Example: cranny explain philly philly-000042 --policy titan --cluster 64x8x8
+
+    Example: cranny explain job-17
     """
+    if job_id is None:
+        explain_live(trace, server, token_file, as_json=as_json)
+        return
     from cranny.explain import explain as run
 
     options.split_policies(policy)

@@ -1,0 +1,164 @@
+"""`cranny serve`: take jobs, place them and run them."""
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cranny.cli import options
+from cranny.cli.console import err, out, print_json
+from cranny.model.errors import InputError
+
+if TYPE_CHECKING:
+    from cranny.service.auth import Keeper
+    from cranny.service.limits import Limits
+    from cranny.service.loop import Service
+    from cranny.service.server import Address
+
+DEFAULT_PORT = 8265
+
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option("--database", help="A SQLite file, or postgresql://... (default: log.db in the folder)."),
+]
+FolderOption = Annotated[
+    Path | None,
+    typer.Option("--folder", help="Where logs of jobs and the database go (default: ~/.local/state/cranny)."),
+]
+
+
+def serve(
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            "-c",
+            help="A cluster file, or RACKSxMACHINESxGPUS, whose machines all stand for this one "
+            "(default: just this machine).",
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-p", help="See `cranny policies` (default: as before, else titan).")
+    ] = None,
+    order: options.OrderOption = None,
+    period: options.PeriodOption = 0.0,
+    policy_options: options.SettingsOption = None,
+    recommend_only: Annotated[
+        bool, typer.Option("--recommend-only", help="Decide and note what would be done, but start nothing.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = DEFAULT_PORT,
+    database: DatabaseOption = None,
+    folder: FolderOption = None,
+    certificate: Annotated[Path | None, typer.Option("--tls-certificate", help="Serve https with this.")] = None,
+    key: Annotated[Path | None, typer.Option("--tls-key", help="Private key of the certificate.")] = None,
+    jobs_per_user: Annotated[
+        int, typer.Option("--jobs-per-user", min=1, help="Jobs of a user that may be under way.")
+    ] = 10_000,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Take jobs, let a policy place them, run them on this machine, and explain what happens.
+
+    Example: cranny serve --cluster 1x4x8 --policy titan
+    """
+    needs_service()
+    from cranny.service.limits import Limits
+    from cranny.service.server import Address
+
+    setting = None
+    if policy is not None:
+        given = options.read_settings(policy_options)
+        setting = {"name": policy, "order": order, "period_s": period, "options": given}
+    elif order is not None or period or policy_options:
+        raise InputError("--order, --period and --set go with --policy")
+    if (certificate is None) != (key is None):
+        raise InputError("--tls-certificate and --tls-key go together")
+    limits = Limits(jobs_per_user=jobs_per_user)
+    service = _build(cluster, folder, database, setting, limits, host, recommend_only=recommend_only)
+    _run(service, Address(host, port, certificate, key), as_json=as_json)
+
+
+def _build(
+    cluster: str | None,
+    folder: Path | None,
+    database: str | None,
+    setting: dict[str, Any] | None,
+    limits: "Limits",
+    host: str,
+    *,
+    recommend_only: bool,
+) -> "tuple[Service, Keeper]":
+    """Put a service together, with who may use it."""
+    from cranny.backends.local import Local
+    from cranny.service.auth import Keeper, is_loopback
+    from cranny.service.loop import Service
+    from cranny.service.store import Store
+    from cranny.service.whereabouts import state_folder
+
+    kept = (folder or state_folder()).absolute()
+    options.check_folder(kept, "--folder")
+    kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+    built = options.read_cluster(cluster) if cluster is not None else None
+    backend = Local(built) if built is not None else Local.here()
+    store = Store(database or str(kept / "log.db"))
+    keeper = Keeper(store, loopback=is_loopback(host))
+    runs = None if recommend_only else backend
+    return Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits), keeper
+
+
+def _run(parts: "tuple[Service, Keeper]", address: "Address", *, as_json: bool) -> None:
+    """Serve until somebody ends the process, and leave nothing behind but the jobs."""
+    from cranny.service.server import serve as run
+    from cranny.service.whereabouts import Known, state_folder, write_address
+
+    logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
+    service, keeper = parts
+    service.start()
+    written: list[Path] = []
+
+    def started(url: str) -> None:
+        token = keeper.own_token(_user()) if keeper.loopback else None
+        written.append(write_address(state_folder(), Known(url, token)))
+        _tell(url, keeper, service.desk.cluster.describe(), as_json=as_json)
+
+    try:
+        run(service, keeper, address, started)
+    finally:
+        for path in written:
+            path.unlink(missing_ok=True)
+        service.close()
+
+
+def _tell(url: str, keeper: "Keeper", about: str, *, as_json: bool) -> None:
+    """Say where the service is, and how to get in."""
+    from cranny.service.auth import Caller
+
+    link = url
+    if keeper.loopback and not keeper.has_tokens:
+        link = f"{url}/login?code={keeper.one_time_code(Caller(_user(), 'admin'))}"
+    if as_json:
+        print_json({"url": url, "link": link, "cluster": about})
+        return
+    out.print(f"cranny serves {about}", soft_wrap=True, markup=False)
+    out.print(f"open  {link}", soft_wrap=True, markup=False)
+    if link != url:
+        out.print("      (this link works once, for you as admin; others need a token: cranny token create)")
+    if not keeper.loopback and url.startswith("http:"):
+        err.print("cranny: tokens travel in the clear without --tls-certificate", markup=False)
+
+
+def _user() -> str:
+    return os.environ.get("USER") or "admin"
+
+
+def needs_service() -> None:
+    """Say what to install if the service's libraries are missing."""
+    from importlib.util import find_spec
+
+    missing = [
+        name for name in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "httpx") if not find_spec(name)
+    ]
+    if missing:
+        raise InputError(f"this needs {missing[0]!r}: pip install 'cranny[service]'")

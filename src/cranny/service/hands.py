@@ -1,0 +1,168 @@
+"""The hands of the service: a thread that alone talks to the backend, and reports what happened.
+
+A launch waits until the processes that held its GPUs before are gone, whatever the engine has already decided.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from cranny.backends.protocol import Backend, BackendError, Launch
+from cranny.model.errors import CrannyError
+
+POLL_S = 0.05
+NEVER = "never began"  # the outcome of an attempt that the end of the service called off
+
+
+class Launched(NamedTuple):
+    """The processes of an attempt were started."""
+
+    job_id: str
+    attempt: int
+
+
+class Gone(NamedTuple):
+    """The processes of an attempt are no more, or never were."""
+
+    job_id: str
+    attempt: int
+    outcome: str  # as the backend says, or NEVER
+    exit_code: int | None = None
+    detail: str = ""
+
+
+Report = Launched | Gone
+
+
+class Hands:
+    """Carries out launches and stops in order, and polls."""
+
+    def __init__(self, backend: Backend, report: Callable[[Sequence[Report]], None]) -> None:
+        self._backend = backend
+        self._report = report
+        self._orders: SimpleQueue[Callable[[], list[Report]] | None] = SimpleQueue()
+        self._live: dict[str, Launch] = {}  # what may have processes
+        self._last: dict[str, int] = {}  # the latest attempt of each job
+        self._later: list[Launch] = []  # waits for GPUs to be vacated
+        self._thread = threading.Thread(target=self._run, name="cranny-hands", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can carry out anything."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def launch(self, what: Launch) -> None:
+        """Start an attempt as soon as its GPUs are vacated."""
+        self._orders.put(lambda: self._put_off(what))
+
+    def stop(self, job_id: str, attempt: int) -> None:
+        """End an attempt."""
+        self._orders.put(lambda: self._stop(job_id, attempt))
+
+    def adopt(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> None:
+        """Take over what an earlier service had started, and end what it was ending."""
+        self._orders.put(lambda: self._adopt_all(launches, leaving))
+
+    def close(self) -> None:
+        """Stop working; jobs go on."""
+        self._orders.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        working = True
+        while working:
+            reports: list[Report] = []
+            try:
+                order = self._orders.get(timeout=POLL_S if self._live or self._later else None)
+                while True:
+                    if order is None:
+                        working = False
+                        break
+                    reports += order()
+                    order = self._orders.get_nowait()
+            except Empty:
+                pass
+            reports += self._poll()
+            if working:
+                reports += self._start_those_that_can()
+            if reports:
+                self._report(reports)
+        self._backend.close()
+
+    def _poll(self) -> list[Report]:
+        if not self._live:
+            return []
+        ended = self._backend.poll()
+        for each in ended:
+            self._live.pop(each.job_id, None)
+        return [Gone(each.job_id, each.attempt, each.reason, each.exit_code) for each in ended]
+
+    def _start_those_that_can(self) -> list[Report]:
+        reports: list[Report] = []
+        waiting, self._later = self._later, []
+        held = {rank[1:] for launch in self._live.values() for rank in launch.ranks} if waiting else set()
+        for what in waiting:
+            slots = {rank[1:] for rank in what.ranks}
+            if what.job_id in self._live or held & slots:
+                self._later.append(what)
+                held |= slots  # nobody passes it on its own GPUs
+                continue
+            try:
+                self._backend.launch(what)
+            except (BackendError, OSError) as error:
+                reports.append(Gone(what.job_id, what.attempt, "failed", None, str(error)))
+                continue
+            self._live[what.job_id] = what
+            held |= slots
+            reports.append(Launched(what.job_id, what.attempt))
+        return reports
+
+    def _put_off(self, what: Launch) -> list[Report]:
+        if self._last.get(what.job_id, 0) < what.attempt:  # an order may come twice
+            self._last[what.job_id] = what.attempt
+            self._later.append(what)
+        return []
+
+    def _stop(self, job_id: str, attempt: int) -> list[Report]:
+        for what in self._later:
+            if (what.job_id, what.attempt) == (job_id, attempt):
+                self._later.remove(what)
+                return [Gone(job_id, attempt, "cancelled")]
+        if job_id in self._live and self._live[job_id].attempt == attempt:
+            self._backend.stop(job_id)
+        return []
+
+    def _adopt_all(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> list[Report]:
+        self._last |= {what.job_id: what.attempt for what in launches}
+        reports = [report for report in self._adopt(leaving) if isinstance(report, Gone)]
+        for what in leaving:
+            if what.job_id in self._live:
+                self._backend.stop(what.job_id)
+        # The next attempt of a job whose last still ends cannot have been launched.
+        self._later += [what for what in launches if what.job_id in self._live]
+        return reports + self._adopt([what for what in launches if what.job_id not in self._live])
+
+    def _adopt(self, launches: Sequence[Launch]) -> list[Report]:
+        try:
+            ended = self._backend.adopt(launches)
+        except CrannyError as error:
+            return [Gone(each.job_id, each.attempt, "lost", None, str(error)) for each in launches]
+        over = {(each.job_id, each.attempt) for each in ended}
+        going = [each for each in launches if (each.job_id, each.attempt) not in over]
+        self._live |= {each.job_id: each for each in going}
+        begun = {(each.job_id, each.attempt): _begun(each) for each in launches}
+        reports: list[Report] = []
+        for each in ended:
+            unborn = each.reason == "lost" and not begun[each.job_id, each.attempt]
+            reports.append(Gone(each.job_id, each.attempt, NEVER if unborn else each.reason, each.exit_code))
+        return reports + [Launched(each.job_id, each.attempt) for each in going]
+
+
+def _begun(what: Launch) -> bool:
+    """Say whether any rank of an attempt has begun: each has a log from its first moment."""
+    return any(what.log_dir.glob("*.log"))

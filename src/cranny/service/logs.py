@@ -1,0 +1,71 @@
+"""What the ranks of a job wrote, with its secrets covered."""
+
+import os
+import stat
+from typing import Any
+
+from cranny.service.limits import NotThereError
+from cranny.service.loop import Service
+from cranny.service.mask import hide, secrets_of
+
+MOST_BYTES = 1024 * 1024
+
+
+class Reader:
+    """Reads the log of one rank of one attempt."""
+
+    def __init__(self, service: Service, job_id: str, rank: int, attempt: int | None = None) -> None:
+        with service.lock:
+            self._record = service.desk.find(job_id)
+        numbers = {each.number: each for each in self._record.attempts}
+        number = attempt if attempt is not None else max(numbers, default=0)
+        if number not in numbers:
+            wanted = "has not started" if attempt is None else f"has no attempt {attempt}"
+            raise NotThereError(f"{job_id} {wanted}")
+        self._attempt = numbers[number]
+        ranks = len(self._attempt.placement.machines)
+        if not 0 <= rank < ranks:
+            raise NotThereError(f"{job_id} has ranks 0 to {ranks - 1}, not {rank}")
+        self._rank = rank
+        # Built from numbers and an id that we gave ourselves: nothing in a request can lead elsewhere.
+        self._path = service.log_folder(self._record.id, number) / f"rank-{rank}.log"
+        self._secrets = secrets_of(self._record.spec.model_dump())
+
+    def read(self, offset: int, limit: int = MOST_BYTES) -> dict[str, Any]:
+        """Return a part of the log; a negative offset counts from the end."""
+        ended = self._attempt.ended_s is not None  # asked before reading: what comes later is read next time
+        data, start = self._bytes(offset, limit)
+        end = start + len(data)
+        if not ended or len(data) == limit:
+            # Half a character at the end is left for the next time.
+            whole = data.decode("utf-8", errors="ignore").encode()
+            if data[: len(whole)] == whole and len(data) - len(whole) < 4:
+                end = start + len(whole)
+                data = whole
+        return {
+            "rank": self._rank,
+            "attempt": self._attempt.number,
+            "offset": start,
+            "next_offset": end,
+            "text": data.decode("utf-8", errors="replace"),
+            "ended": ended,
+        }
+
+    def _bytes(self, offset: int, limit: int) -> tuple[bytes, int]:
+        """Read some bytes and cover secrets, also those that reach over the edges."""
+        reach = max((len(secret) for secret in self._secrets), default=0)
+        try:
+            # A job may put a link or a pipe in the place of its log; neither is followed.
+            number = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return b"", max(0, offset)
+        try:
+            info = os.fstat(number)
+            if not stat.S_ISREG(info.st_mode):
+                return b"", max(0, offset)
+            start = max(0, info.st_size + offset) if offset < 0 else offset
+            first = max(0, start - reach)
+            data = hide(os.pread(number, min(limit, MOST_BYTES) + start - first + reach, first), self._secrets)
+            return data[start - first : start - first + limit], start
+        finally:
+            os.close(number)

@@ -1,0 +1,112 @@
+"""Measures of the service in the form that Prometheus reads."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from cranny.core.snapshot import Snapshot
+from cranny.service.ledger import STATUSES
+from cranny.service.loop import Service
+from cranny.service.views import tier_of
+from cranny.service.why import WAITING, Room, largest_startable, quick
+
+FRESH_S = 2.0  # how long what is dear to work out is kept
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Gauges(Collector):
+    """Reads the measures off a service when somebody asks."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._lock = threading.Lock()
+        self._largest = (-1, 0.0, 0)  # version of the state, when it was worked out, GPUs
+        self._registry = CollectorRegistry()
+        registry = self._registry
+        self._decide = Histogram("cranny_decision_seconds", "Time to decide.", buckets=SECONDS, registry=registry)
+        self._store = Histogram("cranny_store_seconds", "Time to store.", buckets=SECONDS, registry=registry)
+        self._round = Histogram("cranny_round_seconds", "Time of a round.", buckets=SECONDS, registry=registry)
+        registry.register(self)
+        service.rounds.append(self._note)
+
+    def page(self) -> tuple[bytes, str]:
+        """Return all measures, and their content type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def largest(self) -> int:
+        """Return the GPUs of the largest job that would start now."""
+        service = self._service
+        with self._lock:
+            version, at_s, gpus = self._largest
+            now = service.desk.engine.state.version
+            if version != now and time.monotonic() - at_s > FRESH_S:
+                gpus = largest_startable(service.stand(), service.now_s())
+                self._largest = (now, time.monotonic(), gpus)
+            return gpus
+
+    def _note(self, decide_s: float, store_s: float, round_s: float) -> None:
+        self._decide.observe(decide_s)
+        self._store.observe(store_s)
+        self._round.observe(round_s)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is measured at this moment."""
+        if not hasattr(self, "_round"):
+            return  # registering asks once, to learn names
+        service = self._service
+        with service.lock:
+            desk = service.desk
+            engine, ledger = desk.engine, desk.ledger
+            view = engine.state.snapshot(service.now_s())
+            fragmentation, used, held = (
+                engine.state.fragmentation,
+                engine.state.used_machines,
+                engine.state.held_gpus,
+            )
+            waiting = [ledger.jobs[each.job.id] for each in engine.queue]
+            counts, drained, period_s = dict(ledger.counts), len(ledger.drained), engine.period_s
+        first, room = waiting[0].id if waiting else None, Room(view)
+        reasons = Counter(quick(record, room, first, period_s)[0] for record in waiting)
+        yield _labelled(
+            "cranny_pending_jobs", "Jobs that wait, by reason.", "reason", {k: reasons[k] for k in WAITING}
+        )
+        yield _labelled("cranny_jobs", "Jobs by status.", "status", {s: counts.get(s, 0) for s in STATUSES})
+        yield GaugeMetricFamily("cranny_gpus", "GPUs of the cluster.", desk.cluster.gpus)
+        yield GaugeMetricFamily("cranny_free_gpus", "GPUs that can be given out.", view.machines.gpus)
+        yield GaugeMetricFamily("cranny_held_gpus", "GPUs that are held.", held)
+        yield GaugeMetricFamily("cranny_used_machines", "Machines of which some GPU is held.", used)
+        yield GaugeMetricFamily("cranny_drained_machines", "Machines that take no jobs.", drained)
+        yield GaugeMetricFamily(
+            "cranny_fragmentation_ratio", "GPUs without a rank on used machines.", fragmentation
+        )
+        about = "GPUs of the largest job that would start now."
+        yield GaugeMetricFamily("cranny_largest_startable_job_gpus", about, self.largest())
+        loads = link_loads(view)
+        yield _labelled("cranny_link_load_ratio", "Load of the fullest link of a tier.", "tier", loads)
+        yield CounterMetricFamily("cranny_events", "Events of the log.", service.stored)
+        yield GaugeMetricFamily("cranny_ready", "Whether jobs are taken.", float(service.ready))
+
+
+def _labelled(name: str, about: str, label: str, values: Mapping[Any, float]) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def link_loads(view: Snapshot) -> dict[str, float]:
+    """Return the load of the fullest link of each tier, as a share of its capacity."""
+    cluster = view.cluster
+    names = {0: "machine", 1: "rack"}
+    loads: dict[str, float] = {}
+    for link, tier in enumerate(tier_of(cluster)[: cluster.root]):
+        name = names.get(tier, f"tier{tier}")
+        loads[name] = max(loads.get(name, 0.0), view.link_use_gbps(link) / cluster.uplink_gbps[link])
+    return loads

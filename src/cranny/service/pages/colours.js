@@ -1,0 +1,71 @@
+// Colours: of the theme as the canvas needs them, and one for each job, the same as in the reports.
+
+const probe = document.createElement("i");
+const NAMES = ["ink", "soft", "card", "page", "rule", "grid", "hole", "blank", "alarm", "link", "strong", "track",
+  "heat-0", "heat-1", "heat-2", "heat-3", "heat-4", "heat-5", "heat-6"];
+let read = null;
+
+// The canvas knows no CSS variables: let the browser work them out, once for each theme.
+export function shades() {
+  if (read) return read;
+  probe.hidden = true;
+  document.body.append(probe);
+  read = {};
+  for (const name of NAMES) {
+    probe.style.color = `var(--${name})`;
+    read[name] = getComputedStyle(probe).color;
+  }
+  const style = getComputedStyle(document.documentElement);
+  read.font = getComputedStyle(document.body).fontFamily;
+  const asked = matchMedia("(prefers-color-scheme: dark)").matches;
+  read.dark = style.colorScheme === "dark" || (style.colorScheme !== "light" && asked);
+  probe.remove();
+  known.clear();
+  return read;
+}
+
+export function forgetShades() {
+  read = null;
+}
+
+const known = new Map();
+
+function mixed(id) {
+  let hash = 2166136261;
+  for (const letter of id) hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
+  return Math.imul(hash ^ (hash >>> 15), 2246822519) >>> 0;
+}
+
+// The fill of a job's GPUs, and the ink that can be read on it.
+export function jobColour(id) {
+  const { dark } = shades();
+  if (!known.has(id)) {
+    const hash = mixed(id);
+    const hue = hash % 360;
+    const light = (dark ? 50 : 62) + ((hash >>> 9) % 3 - 1) * 9;
+    const full = dark ? 42 : 46;
+    known.set(
+      id,
+      {
+        fill: `hsl(${hue} ${full}% ${light}%)`,
+        ink: luminance(hue, full / 100, light / 100) > 0.179 ? "#000" : "#fff",
+      },
+    );
+  }
+  return known.get(id);
+}
+
+function luminance(hue, full, light) {
+  const part = (n) => {
+    const k = (n + hue / 30) % 12;
+    const value = light - full * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1));
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * part(0) + 0.7152 * part(8) + 0.0722 * part(4);
+}
+
+// How hot a share of a capacity is, from 0 (nothing) to 6 (full), with the steps of the network report.
+export function heat(share) {
+  if (!(share > 0.0005)) return 0;
+  return [0.1, 0.25, 0.5, 0.75, 0.95].filter((step) => share >= step).length + 1;
+}

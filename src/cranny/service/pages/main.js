@@ -1,0 +1,132 @@
+// Starts the dashboard: one page at a time, chosen by the part of the address after #.
+
+import { accessPage } from "./access.js";
+import { segment } from "./api.js";
+import { el, fill, say } from "./dom.js";
+import { Stream } from "./events.js";
+import { jobPage } from "./job.js";
+import { jobsPage } from "./jobs.js";
+import { startKeys } from "./keys.js";
+import { machinePage } from "./machine.js";
+import { overview } from "./overview.js";
+import * as store from "./store.js";
+import { startTheme } from "./theme.js";
+import { timelinePage } from "./timeline.js";
+import { hideTip } from "./tip.js";
+import { whatIfPage } from "./whatif.js";
+import { change, counted } from "./words.js";
+
+const PAGES = [
+  [/^\/?$/, overview, "overview"],
+  [/^\/jobs$/, jobsPage, "jobs"],
+  [/^\/jobs\/([^/]+)$/, jobPage, "jobs"],
+  [/^\/machines\/([^/]+)$/, machinePage, "overview"],
+  [/^\/timeline$/, timelinePage, "timeline"],
+  [/^\/what-if$/, whatIfPage, "what-if"],
+];
+const main = document.getElementById("content");
+const trouble = document.getElementById("trouble");
+const live = document.getElementById("live");
+const said = document.getElementById("said");
+let scope = new store.Scope(), denied = false, first = true;
+
+function missing(_, place) {
+  fill(place, el("h1", { tabindex: "-1" }, "No such page"), el("p", {}, el("a", { href: "#/" }, "To the overview")));
+  return "No such page";
+}
+
+function show() {
+  const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
+  scope.end();
+  scope = new store.Scope();
+  hideTip();
+  fill(trouble);
+  const found = PAGES.find(([pattern]) => pattern.test(path));
+  const parts = found ? path.match(found[0]).slice(1).map(decodeURIComponent) : [];
+  const title = denied ? accessPage(scope, main, denied === true ? "" : denied) : (found?.[1] ?? missing)(
+    scope, main, parts, new URLSearchParams(query),
+  );
+  document.title = `${title} · cranny`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.page === found?.[2]) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!first) {
+    scrollTo(0, 0);
+    main.querySelector("h1")?.focus({ preventScroll: true }); // tells a screen reader that the page changed
+  }
+  first = false;
+}
+
+function deny(text) {
+  if (denied) return;
+  denied = text || true;
+  show();
+}
+
+store.whenTrouble((resource, error) => {
+  if (error.status === 401) deny(error.message);
+  else fill(trouble, el("div", { class: "notice bad" }, error.message));
+  trouble.source = resource;
+}, (resource) => { if (trouble.source === resource) fill(trouble); });
+
+// Changes are said aloud, but many at once only as a number.
+let unsaid = [];
+function announce(event) {
+  if (unsaid.push(event) > 1) return;
+  setTimeout(() => {
+    const many = `${counted(unsaid.length, "change")}, the last: ${change(unsaid.at(-1))}`;
+    said.textContent = unsaid.length > 3 ? many : unsaid.map(change).join("; ");
+    unsaid = [];
+  }, 1500);
+}
+
+const STATES = { connecting: "connecting", live: "live", reconnecting: "reconnecting …", denied: "no access" };
+let broken = false;
+const stream = new Stream({
+  onEvent(event) {
+    store.noteChange(event);
+    store.changed(event);
+    announce(event);
+  },
+  onState(state) {
+    live.dataset.state = state;
+    say(live.querySelector(".text"), STATES[state]);
+    if (state === "live" && broken) store.touchAll();
+    if (state === "denied") deny(broken ? "Your session has ended; the service was probably started again." : "");
+    broken = state === "reconnecting";
+  },
+});
+
+// Go where a name leads: a machine if it is one, otherwise a job.
+function startFind() {
+  const form = document.getElementById("find"), text = document.getElementById("find-text");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const name = text.value.trim();
+    if (!name) return;
+    const machine = (store.nodes.value ?? []).some((node) => node.name === name);
+    const job = /^\d+$/.test(name) ? `job-${name}` : name;
+    location.hash = machine ? `#/machines/${segment(name)}` : `#/jobs/${segment(job)}`;
+    text.value = "";
+  });
+  text.addEventListener("focus", () => {
+    const names = (store.nodes.value ?? []).map((node) => node.name);
+    const jobs = new Set((store.nodes.value ?? []).flatMap((node) => node.slots.filter((job) => job !== null)));
+    fill(
+      document.getElementById("find-names"),
+      [...jobs, ...names].slice(0, 2500).map((name) => el("option", { value: name })),
+    );
+  });
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", show);
+startTheme(document.getElementById("theme"));
+startKeys(document.getElementById("help"));
+startFind();
+show();
+stream.run();

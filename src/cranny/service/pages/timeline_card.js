@@ -1,0 +1,136 @@
+// The timeline with its range of time, its filter, and the same facts as a table.
+
+import { ask, segment } from "./api.js";
+import { el, rows, say } from "./dom.js";
+import { Gantt } from "./gantt.js";
+import { choice, jobLink, status, table } from "./parts.js";
+import { machineRows, waitingRow } from "./spans.js";
+import * as store from "./store.js";
+import { clock, counted, duration, few, nowS } from "./words.js";
+
+const RANGES = [[15, "15 min"], [60, "1 h"], [360, "6 h"], [1440, "24 h"], [10080, "7 d"]];
+const CUT = " Only the newest jobs are shown.";
+const MOST_PAGES = 5;
+const MOST_ROWS = 300;
+const HEADS = [
+  { text: "Job" }, { text: "User" }, { text: "State" }, { text: "Machines" }, { text: "From" },
+  { text: "To" }, { text: "Length", numeric: true },
+];
+
+// Jobs that ran since a moment: newest first, page after page until one is older.
+async function since(fromS) {
+  const found = [];
+  const held = await ask(
+    "jobs",
+    { query: { status: ["starting", "running", "stopping"], limit: 1000, newest: true } },
+  );
+  let after, cut = Boolean(held.next);
+  for (let page = 0; page < MOST_PAGES; page += 1) {
+    const said = await ask(
+      "jobs",
+      { query: { status: ["done", "failed", "cancelled"], limit: 1000, newest: true, after } },
+    );
+    found.push(...said.jobs);
+    after = said.next;
+    if (!after || said.jobs.every((job) => (job.ended_s ?? 0) < fromS)) return {
+      jobs: [...held.jobs, ...found], cut,
+    };
+  }
+  cut = true;
+  return { jobs: [...held.jobs, ...found], cut };
+}
+
+function row(job) {
+  return el(
+    "tr", {}, el("th", { scope: "row" }, jobLink(job.id)), el("td", {}, job.user), el("td", {}, status(job.status)),
+    el("td", { class: "why" }, few(job.machines, 4)), el("td", {}, clock(job.started_s, true)),
+    el("td", {}, job.ended_s === null ? "now" : clock(job.ended_s, true)),
+    el("td", { class: "number" }, duration((job.ended_s ?? nowS()) - job.started_s)),
+  );
+}
+
+export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
+  let minutes = 60, chosen = false, jobs = [], cut = false, machines = [], waiting = [];
+  const gantt = new Gantt(scope, { open: (job) => { location.hash = `#/jobs/${segment(job.id)}`; } });
+  const readout = el("p", { class: "readout", role: "status" });
+  const filter = el(
+    "input",
+    { id: "timeline-filter", type: "text", size: "14", autocomplete: "off", spellcheck: "false" },
+  );
+  const listing = table("Jobs of the timeline, newest first", HEADS);
+  const details = el("details", {}, el("summary", {}, "The timeline as a table"), listing.node);
+  const draw = () => {
+    const now = nowS();
+    const fromS = now - minutes * 60;
+    const toS = now + minutes * 15;
+    const wanted = filter.value.trim().toLowerCase();
+    const meant = machines.filter((node) => `${node.name} ${node.rack}`.toLowerCase().includes(wanted));
+    const names = only ? [only] : meant.map((node) => node.name);
+    const shown = machineRows(names, jobs, now, fromS);
+    const predicted = waitingRow(waiting, now, toS);
+    const ran = jobs.filter((job) => job.started_s !== null && (job.ended_s ?? now) >= fromS);
+    gantt.show(only || !predicted.bars.length ? shown : [predicted, ...shown], fromS, toS, now);
+    const busy = shown.filter((each) => each.bars.length).length, here = only ? shown[0].bars.length : ran.length;
+    const ahead = predicted.bars.length ? `; ${counted(predicted.bars.length, "predicted start")}` : "";
+    say(
+      readout,
+      only ? `${counted(here, "job")} in this time.`
+        : `${counted(here, "job")} on ${busy} of ${counted(names.length, "machine")}${ahead}.${cut ? CUT : ""}`,
+    );
+    if (!details.open) return;
+    const listed = ran.filter((job) => !only || job.machines.includes(only));
+    listed.sort((one, other) => other.started_s - one.started_s);
+    rows(listing.body, listed.slice(0, MOST_ROWS), (job) => job.id, (job) => [job.status, job.ended_s], row);
+  };
+  const past = new store.Resource(
+    () => since(nowS() - minutes * 60),
+    {
+      gap: 1500,
+      cares: (event) => [
+        "placed", "launched", "ended", "stopped", "cancelled", "moved", "opened",
+      ].includes(event.kind),
+    },
+  );
+  scope.watch(past, (said) => {
+    ({ jobs, cut } = said);
+    const young = (job) => job.started_s === null || job.started_s > nowS() - 60 * RANGES[0][0];
+    if (!chosen && jobs.every(young)) range.buttons.get(RANGES[0][0]).click(); // a service that has just begun
+    chosen = true;
+    draw();
+  });
+  if (!only) {
+    scope.watch(store.nodes, (nodes) => {
+      const known = nodes.length === machines.length;
+      machines = nodes;
+      if (!known) draw();
+    });
+    scope.watch(store.jobs({ status: "waiting", limit: 50 }, 1500), (said) => {
+      waiting = said.jobs;
+      draw();
+    });
+  }
+  scope.every(2000, draw);
+  scope.listen(filter, "input", draw);
+  scope.listen(details, "toggle", draw);
+  const range = choice("Time shown", RANGES, minutes, (wanted) => {
+    chosen = true;
+    minutes = wanted;
+    draw();
+    past.touch(0);
+  });
+  const node = el(
+    "section", { class: "card pad", "aria-label": title },
+    el(
+      "div", { class: "head" }, only ? el("h2", {}, title) : null, range.node,
+      only ? null : el("label", { for: "timeline-filter" }, "Only machines or racks with ", filter),
+    ),
+    readout, gantt.node,
+    el(
+      "p", { class: "hint key-text" },
+      "Solid: ran. Pale: until the estimated end. Dashed: predicted start of a waiting job. ",
+      "Red end: failed; grey end: cancelled. The line is now.",
+    ),
+    details,
+  );
+  return { node, gantt };
+}

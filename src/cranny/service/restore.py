@@ -1,0 +1,71 @@
+"""Bring an engine to where the event log left it, without asking the policy again."""
+
+from typing import Any
+
+from cranny.core.engine import Engine
+from cranny.core.queue import attained_gpu_s
+from cranny.core.snapshot import Waiting
+from cranny.core.state import ClusterState
+from cranny.model.plan import Plan, Shift, Start
+from cranny.service.choice import choose
+from cranny.service.ledger import Ledger, placement_of
+from cranny.service.store import Row
+
+
+def switched(state: ClusterState, ledger: Ledger, setting: dict[str, Any], queue: list[Waiting]) -> Engine:
+    """Return an engine under another policy; jobs with equal keys keep their order in the queue."""
+    engine = Engine(state, choose(setting, ledger), setting["period_s"])
+    for waiting in sorted(queue, key=engine.policy.key):  # so that each goes to the end, which is quick
+        engine.queue.add(waiting)
+    return engine
+
+
+class Restorer:
+    """Carries an engine along with a ledger, event by event."""
+
+    def __init__(self, ledger: Ledger, engine: Engine) -> None:
+        self.ledger = ledger
+        self.engine = engine
+
+    def apply(self, row: Row) -> None:
+        """Take in an event of the log."""
+        if row.kind == "policy":
+            self.engine = switched(self.engine.state, self.ledger, row.body, list(self.engine.queue))
+        self._change(row)
+        self.ledger.apply(row)
+        if row.kind == "submitted":
+            self.engine.queue.add(Waiting(self.ledger.jobs[str(row.job)].job))
+
+    def _change(self, row: Row) -> None:
+        engine, state, body, job_id = self.engine, self.engine.state, row.body, str(row.job)
+        if row.kind == "placed":
+            waiting = engine.queue.take(job_id)
+            start = Start(waiting.job, placement_of(body["placement"]), waiting.attained_gpu_s)
+            state.commit(Plan(state.version, (start,)), row.at_s)
+        elif row.kind == "moved":
+            state.move(job_id, placement_of(body["placement"]), row.at_s)
+        elif row.kind == "shifted":
+            state.commit(Plan(state.version, (Shift(job_id, body["shift_s"]),)), row.at_s)
+        elif row.kind == "stopped":
+            running = state.release(job_id)
+            engine.queue.add(Waiting(running.submitted, attained_gpu_s(running, row.at_s)))
+        elif row.kind == "ended":
+            state.release(job_id)
+        elif row.kind == "retried":
+            engine.queue.add(Waiting(self.ledger.jobs[job_id].job))
+        elif row.kind == "cancelled":
+            engine.queue.take(job_id)
+        elif row.kind == "observed":
+            self._observed(row)
+        elif row.kind == "drained":
+            state.drain(body["machine"])
+        elif row.kind == "resumed":
+            state.repair(body["machine"])
+
+    def _observed(self, row: Row) -> None:
+        state, job_id = self.engine.state, str(row.job)
+        if row.body.get("ended"):
+            state.release(job_id)
+        else:
+            waiting = self.engine.queue.take(job_id)
+            state.place(waiting.job, placement_of(row.body["placement"]), row.at_s)

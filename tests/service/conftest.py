@@ -1,0 +1,181 @@
+"""Services to test: on a clock that tests turn, and on this machine."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from tests.cli.conftest import run  # noqa: F401 - a fixture
+
+from cranny.backends.fake import Course, Fake, World
+from cranny.backends.local import Local
+from cranny.backends.protocol import Launch
+from cranny.core.check import check
+from cranny.model.cluster import Cluster
+from cranny.service.auth import Keeper, create
+from cranny.service.limits import Limits
+from cranny.service.loop import Service
+from cranny.service.rest import build
+from cranny.service.store import Store
+
+CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+
+
+def until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.01)
+
+
+@dataclass
+class Running:
+    """A service, and what runs its jobs."""
+
+    service: Service
+    world: World = field(default_factory=World)
+
+    def submit(self, user: str = "ann", key: str | None = None, **spec: Any) -> str:
+        value = {"command": ["true"], "gpus": 1, **spec}
+        return str(self.service.submit(user, value, key).result(10)[0].id)
+
+    def status(self, job_id: str) -> str:
+        with self.service.lock:
+            return self.service.desk.find(job_id).status
+
+    def until(self, job_id: str, *statuses: str) -> None:
+        until(lambda: self.status(job_id) in statuses)
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return what starts a service; `course` says how long jobs of a fake backend run."""
+    started: list[Service] = []
+
+    def make(
+        cluster: Cluster = CLUSTER,
+        *,
+        course: Callable[[Launch], Course] = lambda _: Course(run_s=1e9),
+        world: World | None = None,
+        real: bool = False,
+        recommend: bool = False,
+        database: str | None = None,
+        policy: dict[str, Any] | None = None,
+        limits: Limits | None = None,
+    ) -> Running:
+        known = world or World()
+        backend = Local(cluster, ()) if real else Fake(cluster, time.monotonic, course, known)
+        service = Service(
+            Store(database or str(tmp_path / "log.db")),
+            None if recommend else backend,
+            tmp_path,
+            cluster=cluster,
+            policy=policy,
+            limits=limits,
+        )
+        service.start()
+        started.append(service)
+        return Running(service, known)
+
+    yield make
+    for service in started:
+        if service.ready:
+            service.close()
+        check(service.desk.engine.state)
+
+
+@dataclass
+class Site:
+    """A server, and clients of all kinds."""
+
+    running: Running
+    keeper: Keeper
+    url: str
+    tokens: dict[str, str]
+
+    def client(self, who: str | None = "root") -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who is not None else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=20.0)
+
+
+Serve = Callable[..., Site]
+
+
+@pytest.fixture
+def serve(start: Start) -> Iterator[Serve]:
+    """Return what serves a service over HTTP; root is admin, ann and bob are users, eve only looks."""
+    servers: list[tuple[uvicorn.Server, threading.Thread, Any]] = []
+
+    def make(cluster: Cluster = CLUSTER, **settings: Any) -> Site:
+        running = start(cluster, **settings)
+        store = running.service.store
+        roles = {"root": "admin", "ann": "user", "bob": "user", "eve": "viewer"}
+        tokens = {name: create(store, name, role, 0.0)[1] for name, role in roles.items()}
+        keeper = Keeper(store, loopback=True)
+        app = build(running.service, keeper)
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        until(lambda: server.started)
+        servers.append((server, thread, app))
+        port = server.servers[0].sockets[0].getsockname()[1]
+        return Site(running, keeper, f"http://127.0.0.1:{port}", tokens)
+
+    yield make
+    for server, thread, app in servers:
+        app.state.bell.close()
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture
+def postgres(postgres_server: str) -> str:
+    """Return the address of an empty PostgreSQL database."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+    return postgres_server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Return the address of a PostgreSQL server of our own, or skip where there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
+    if initdb is None:
+        pytest.skip("PostgreSQL is not installed")
+    binaries = Path(initdb).parent
+    root = os.getuid() == 0
+    folder = Path(tempfile.mkdtemp(prefix="cranny-postgres-"))  # the path of a socket must be short
+    if root:  # PostgreSQL does not run as root
+        shutil.chown(folder, "postgres")
+
+    def call(*argv: str) -> None:
+        full = ["runuser", "-u", "postgres", "--", *argv] if root else list(argv)
+        subprocess.run(full, check=True, capture_output=True, cwd="/", timeout=60)
+
+    data = folder / "data"
+    call(str(binaries / "initdb"), "-D", str(data), "-U", "cranny", "--auth=trust", "--no-sync")
+    options = f"-c listen_addresses='' -k {folder} -c max_connections=50"
+    call(str(binaries / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+    try:
+        yield f"postgresql://cranny@/postgres?host={folder}"
+    finally:
+        call(str(binaries / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)

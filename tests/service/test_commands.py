@@ -1,0 +1,131 @@
+"""The commands that ask a server, as they are typed."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+from tests.service.conftest import Serve, Site
+
+
+@pytest.fixture
+def site(serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
+    site = serve()
+    monkeypatch.setenv("CRANNY_SERVER", site.url)
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["root"])
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return site
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text("name: first\ncommand: [sleep, '1']\ngpus: 12\nduration_s: 600\n")
+    return str(path)
+
+
+def test_a_job_is_submitted_listed_explained_and_cancelled(site: Site, run: Run, job_file: str) -> None:
+    assert re.match("job-1 (starting|running) on rack0-machine0", run("submit", job_file).out)
+    site.running.until("job-1", "running")
+    told = run("submit", job_file, "--key", "k", "--json").json
+    assert (told["id"], told["reason"]) == ("job-2", "needs 12 GPUs, 4 free")
+    assert run("submit", job_file, "--key", "k", "--json").json["id"] == "job-2"
+    listed = run("jobs").out
+    assert "job-1" in listed
+    assert "needs 12 GPUs, 4 free" in listed
+    assert [job["id"] for job in run("jobs", "--status", "waiting", "--json").json["jobs"]] == ["job-2"]
+    why = run("explain", "job-2").out
+    assert "needs 12 GPUs, 4 free; job-1 ends in about" in why
+    assert "what would help: ask for 4 GPUs or fewer" in why
+    assert run("explain", "job-1", "--json").json["kind"] == "placed"
+    assert "it would wait" in run("plan", "-f", job_file).out
+    assert run("plan", "-f", job_file, "--json").json["starts"] is False
+    ran = run("cancel", "job-2", "job-9")
+    assert ran.code == 1
+    assert "job-2 cancelled" in ran.out
+    assert "there is no job 'job-9'" in ran.err
+    assert run("jobs", "--user", "nobody", "--json").json["total"] == 0
+
+
+def test_machines_are_listed_drained_and_resumed(site: Site, run: Run, job_file: str) -> None:
+    run("submit", job_file)
+    assert "job-1" in run("nodes").out
+    assert run("drain", "rack1-machine1").out == "rack1-machine1 drained, 0 of 4 GPUs free\n"
+    assert run("nodes", "--json").json[3]["state"] == "drained"
+    assert run("resume", "3").out == "rack1-machine1 up, 4 of 4 GPUs free\n"
+    ran = run("drain", "rack1-machine7")
+    assert (ran.code, ran.err) == (2, "cranny: unknown machine 'rack1-machine7'; did you mean 'rack1-machine1'?\n")
+    assert site.running.service.desk.ledger.drained == set()
+
+
+def test_the_policy_is_shown_and_set(site: Site, run: Run) -> None:
+    assert run("policy", "show").out == "titan, queue order fifo, decides at every event\n"
+    told = run("policy", "set", "best-fit", "--order", "backfill", "--period", "5").out
+    assert told == "best-fit, queue order backfill, decides every 5 s\n"
+    assert run("policy", "set", "nothing").code == 2
+    assert site.running.service.desk.ledger.policy["name"] == "best-fit"
+
+
+def test_tokens_are_made_listed_and_revoked(
+    site: Site, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = run("token", "create", "cid", "--json").json
+    ran = run("token", "create", "dan", "--role", "viewer")
+    assert ran.out.startswith("cranny_")
+    assert "cid" in run("token", "list").out
+    file = tmp_path / "token"
+    file.write_text(made["token"] + "\n")
+    monkeypatch.delenv("CRANNY_TOKEN")
+    assert run("jobs", "--token-file", str(file)).code == 0
+    ran = run("drain", "0", "--token-file", str(file))
+    assert (ran.code, ran.err) == (1, "cranny: this needs the role admin; yours is user\n")
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["root"])
+    assert run("token", "revoke", made["id"]).out == f"token {made['id']} revoked\n"
+    assert run("jobs", "--token-file", str(file)).code == 1
+    database = str(tmp_path / "other.db")
+    first = run("token", "create", "root", "--role", "admin", "--database", database, "--json").json
+    assert run("token", "revoke", first["id"], "--database", database).code == 0
+    assert run("token", "revoke", first["id"], "--database", database).code == 2
+    assert run("token", "create", "root", "--role", "king", "--database", database).code == 2
+
+
+def test_logs_are_printed_and_changes_watched(
+    serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = serve(real=True)
+    monkeypatch.setenv("CRANNY_SERVER", site.url)
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"command": "echo one; sleep 0.4; echo two", "shell": True, "gpus": 2}))
+    run("submit", str(path))
+    site.running.until("job-1", "running")
+    assert run("logs", "job-1", "-f", "--rank", "1").out == "one\ntwo\n"
+    site.running.until("job-1", "done")
+    assert run("logs", "job-1", "--json").json["text"] == "one\ntwo\n"
+    assert run("watch", "job-1").out == ""
+    run("submit", str(path))
+    seen = [json.loads(line) for line in run("watch", "job-2", "--json").out.splitlines()]
+    assert seen[-1]["status"] == "done"
+    path.write_text(json.dumps({"command": ["false"], "gpus": 1}))
+    ran = run("submit", str(path), "--wait")
+    assert (ran.code, ran.out) == (1, "job-3 failed: failed with exit code 1\n")
+
+
+def test_what_is_wrong_is_said_in_one_line(
+    site: Site, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("command: [a]\ngpus: 2\nmodel: nothing-like-it\n")
+    assert run("submit", str(path)).err.startswith("cranny: unknown model 'nothing-like-it'")
+    path.write_text("command: [a]\n")
+    assert run("submit", str(path)).err == f"cranny: {path}:1: gpus: is missing\n"
+    assert run("explain", "job-7").err == "cranny: there is no job 'job-7'\n"
+    assert run("jobs", "--server", "ftp://x").code == 2
+    assert "is `cranny serve` running?" in run("jobs", "--server", "http://127.0.0.1:9").err
+    monkeypatch.setenv("CRANNY_TOKEN", "cranny_wrong")
+    assert run("jobs").err == "cranny: this token is not known, or was revoked\n"
+    monkeypatch.delenv("CRANNY_SERVER")
+    ran = run("jobs")
+    assert (ran.code, "start one with `cranny serve`" in ran.err) == (2, True)
+    assert site.running.service.ready

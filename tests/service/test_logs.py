@@ -1,0 +1,66 @@
+"""What ranks write: read in parts, followed, and never a way to other files."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.service.conftest import Serve
+
+JOBS = "/api/v1/jobs"
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "..%2f..%2fetc%2fpasswd", "job-1%2f..%2fjob-1", "%00", "job-01", "JOB-1", "1"]
+)
+def test_paths_lead_nowhere_else(serve: Serve, path: str) -> None:
+    site = serve()
+    site.running.submit()
+    with site.client("root") as root:
+        assert root.get(f"{JOBS}/{path}/logs").status_code == 404
+        for wrong in ({"rank": "../0"}, {"rank": -1}, {"attempt": "../1"}, {"attempt": 0}, {"limit": 1 << 40}):
+            assert root.get(f"{JOBS}/job-1/logs", params=wrong).status_code == 422
+        for wrong in ({"rank": 1}, {"attempt": 2}):
+            assert root.get(f"{JOBS}/job-1/logs", params=wrong).status_code == 404
+
+
+def test_a_log_is_read_followed_and_its_secrets_are_covered(serve: Serve) -> None:
+    site = serve(real=True)
+    command = 'echo "rank $RANK says $MY_TOKEN ü"; sleep 0.3; echo bye'
+    with site.client("ann") as ann:
+        body = {"command": command, "shell": True, "gpus": 2, "env": {"MY_TOKEN": "hunter22"}}
+        assert ann.post(JOBS, json=body).status_code == 201
+        site.running.until("job-1", "running")
+        with ann.stream("GET", f"{JOBS}/job-1/logs/follow", params={"rank": 1}) as answer:
+            followed = "".join(answer.iter_lines())
+        assert "bye" in followed
+        assert followed.endswith('data: {"next_offset": 28}')
+        assert "hunter22" not in followed
+        whole = ann.get(f"{JOBS}/job-1/logs", params={"rank": 1}).json()
+        assert whole["text"] == "rank 1 says ******** ü\nbye\n"
+        # In parts of any size, the same comes out, and no part shows a piece of the secret.
+        for limit in (4, 5, 7, 13):
+            text, offset = "", 0
+            while True:
+                part = ann.get(f"{JOBS}/job-1/logs", params={"offset": offset, "limit": limit}).json()
+                if part["next_offset"] == offset:
+                    break
+                text, offset = text + part["text"], part["next_offset"]
+            assert text == "rank 0 says ******** ü\nbye\n"
+        tail = ann.get(f"{JOBS}/job-1/logs", params={"offset": -4}).json()
+        assert tail["text"] == "bye\n"
+
+
+def test_a_link_in_the_place_of_a_log_is_not_followed(serve: Serve, tmp_path: Path) -> None:
+    site = serve()
+    site.running.submit()
+    site.running.until("job-1", "running")
+    secret = tmp_path / "secret"
+    secret.write_text("nobody may read this")
+    folder = site.running.service.log_folder("job-1", 1)
+    folder.mkdir(parents=True)
+    (folder / "rank-0.log").symlink_to(secret)
+    with site.client("root") as root:
+        assert root.get(f"{JOBS}/job-1/logs").json()["text"] == ""
+        (folder / "rank-0.log").unlink()
+        os.mkfifo(folder / "rank-0.log")
+        assert root.get(f"{JOBS}/job-1/logs").json()["text"] == ""

@@ -1,0 +1,54 @@
+"""Any policy serves: those that place one job at a time, and those that plan, resize, stop, move and shift."""
+
+import pytest
+from tests.service.conftest import Start, until
+from tests.service.standing import standing
+
+from cranny.backends.fake import Course
+from cranny.model.errors import InputError
+from cranny.service.desk import Desk
+from cranny.service.limits import ConflictError, Limits
+from cranny.service.store import Store
+
+KINDS = ["elasticflow", "hived", "gavel", "has", "pollux", "themis+cassini", "titan+cassini"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_all_jobs_end_under_any_kind_of_policy(start: Start, name: str) -> None:
+    running = start(course=lambda _: Course(run_s=0.05), policy={"name": name, "period_s": 0.1})
+    service = running.service
+    for number in range(12):
+        running.submit(gpus=1 + number % 5, duration_s=5, model="vgg16", priority=number % 2)
+    until(lambda: all(record.over for record in service.desk.ledger.jobs.values()))
+    assert service.desk.ledger.counts["done"] == 12
+    service.close()
+    again = Desk(service.desk.cluster, "run", Limits(), lambda _: None)
+    store = Store(str(service.folder / "log.db"))
+    again.restore(store)
+    assert standing(again) == standing(service.desk)
+    store.close()
+
+
+def test_a_policy_that_plans_for_all_takes_no_wishes(start: Start) -> None:
+    running = start()
+    service = running.service
+    running.submit(gpus=16)
+    wishing = running.submit(gpus=2, wishes={"same_rack": "required"})
+    with pytest.raises(ConflictError, match=f"keeps no wishes; {wishing} has some"):
+        service.ask(lambda now_s: service.desk.set_policy({"name": "pollux"}, "root", now_s)).result(10)
+    assert service.desk.ledger.policy["name"] == "titan"
+    service.ask(lambda now_s: service.desk.cancel(wishing, "root", now_s)).result(10)
+    service.ask(lambda now_s: service.desk.set_policy({"name": "pollux"}, "root", now_s)).result(10)
+    with pytest.raises(InputError, match="wishes: policy 'pollux' plans for all jobs"):
+        running.submit(gpus=2, wishes={"same_rack": "required"})
+
+
+def test_wishes_are_kept_and_priority_goes_first(start: Start) -> None:
+    running = start()
+    first = running.submit(gpus=2, wishes={"exclude": ["rack0-machine0", "rack1-machine0"]})
+    record = running.service.desk.find(first)
+    assert record.attempt is not None
+    assert set(record.attempt.placement.machines) == {1}
+    running.submit(gpus=14)
+    low, high = running.submit(gpus=1), running.submit(gpus=1, priority=1)
+    assert [waiting.job.id for waiting in running.service.desk.engine.queue] == [high, low]

@@ -1,0 +1,130 @@
+"""The log alone gives back everything: whatever happened, the state that is read again is the state that was."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.service.standing import standing
+
+from cranny.core.check import check
+from cranny.model.cluster import Cluster
+from cranny.model.errors import CrannyError
+from cranny.service.desk import Desk, Mode
+from cranny.service.hands import Gone, Launched
+from cranny.service.ledger import Record
+from cranny.service.limits import Limits
+from cranny.service.store import Store
+
+CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+MACHINES = [machine.name for machine in CLUSTER.machines]
+
+specs = st.fixed_dictionaries(
+    {
+        "command": st.just(["true"]),
+        "gpus": st.sampled_from([1, 2, 4, 6, 9, 16]),
+        "priority": st.integers(-1, 1),
+        "max_retries": st.integers(0, 2),
+    },
+    optional={
+        "duration_s": st.integers(1, 50_000),
+        "wishes": st.fixed_dictionaries(
+            {},
+            optional={
+                "exclude": st.lists(st.sampled_from(MACHINES), max_size=2, unique=True),
+                "same_rack": st.sampled_from(["required", "preferred"]),
+            },
+        ),
+    },
+)
+policies = st.fixed_dictionaries(
+    {"name": st.sampled_from(["titan", "best-fit", "tiresias", "elasticflow"])},
+    optional={"order": st.sampled_from(["fifo", "sjf", "las", "backfill"]), "period_s": st.sampled_from([0, 60])},
+)
+happenings = st.one_of(
+    st.tuples(st.just("submit"), specs),
+    st.tuples(st.just("submit"), specs),
+    st.tuples(st.just("again"), st.integers(0, 3)),
+    st.tuples(st.just("cancel"), st.integers(1, 12)),
+    st.tuples(st.just("drain"), st.integers(0, 3)),
+    st.tuples(st.just("resume"), st.integers(0, 3)),
+    st.tuples(st.just("policy"), policies),
+    st.tuples(st.just("launched"), st.integers(1, 12)),
+    st.tuples(st.just("gone"), st.tuples(st.integers(1, 12), st.sampled_from(["finished", "failed", "lost"]))),
+    st.tuples(st.just("gone"), st.tuples(st.integers(1, 12), st.just("failed"))),
+    st.tuples(st.just("tick"), st.none()),
+)
+
+
+def happen(desk: Desk, what: str, value: Any, now_s: float) -> None:
+    """Let something happen that may be refused."""
+    if what == "submit":
+        desk.submit("ann", value, None, now_s)
+    elif what == "again":
+        desk.submit("bob", {"command": ["true"], "gpus": 1 + value}, f"key-{value}", now_s)
+    elif what == "cancel":
+        desk.cancel(one_of(desk, value).id if value % 2 else f"job-{value}", "ann", now_s)
+    elif what == "drain":
+        desk.drain(value, "root", now_s)
+    elif what == "resume":
+        desk.resume(value, "root", now_s)
+    elif what == "policy":
+        desk.set_policy(value, "root", now_s)
+    elif what == "launched":
+        record = one_of(desk, value)
+        desk.launched(Launched(record.id, len(record.attempts)), now_s)
+    elif what == "gone":
+        record = one_of(desk, value[0])
+        leaving = record.leaving
+        number = leaving.number if leaving is not None else len(record.attempts)
+        desk.gone(Gone(record.id, number, value[1], 1), now_s)
+    else:
+        desk.tick(now_s)
+
+
+def one_of(desk: Desk, number: int) -> Record:
+    """Return one of the jobs that have processes, if any, and any other otherwise."""
+    records = list(desk.ledger.jobs.values())
+    live = [record for record in records if record.leaving or record.status in {"starting", "running", "stopping"}]
+    if not records:
+        raise CrannyError("there are no jobs yet")
+    return (live or records)[number % len(live or records)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(happenings, max_size=40), st.sampled_from(["run", "recommend"]))
+def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) -> None:
+    with TemporaryDirectory() as folder:
+        store = Store(str(Path(folder) / "log.db"))
+        live = Desk(CLUSTER, mode, Limits(), lambda _: None)
+        live.open(0.0)
+        live.set_policy({"name": "titan"}, "root", 0.0)
+        for number, (what, value) in enumerate(course):
+            try:
+                happen(live, what, value, 1_000.0 * number)
+            except CrannyError as error:
+                assert "policy" not in str(error)  # noqa: PT017 - it is refused for its own sake
+        store.append(live.rows)
+        check(live.engine.state)
+        again = Desk(CLUSTER, mode, Limits(), lambda _: None)
+        again.restore(store)
+        check(again.engine.state)
+        assert standing(again) == standing(live)
+        store.close()
+
+
+def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "log.db"))
+    live = Desk(CLUSTER, "run", Limits(), lambda _: None)
+    live.open(0.0)
+    live.set_policy({"name": "best-fit", "order": "las"}, "root", 0.0)
+    live.submit("ann", {"command": ["true"], "gpus": 16}, None, 0.0)
+    live.submit("ann", {"command": ["true"], "gpus": 1}, None, 5_000.0)
+    assert [(each.job.id, each.attained_gpu_s) for each in live.engine.queue] == [("job-1", 80_000.0)]
+    store.append(live.rows)
+    again = Desk(CLUSTER, "run", Limits(), lambda _: None)
+    again.restore(store)
+    assert standing(again) == standing(live)
+    assert again.find("job-1").leaving is not None
+    store.close()

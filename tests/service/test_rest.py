@@ -1,0 +1,352 @@
+"""The REST interface, asked over real HTTP."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.service.conftest import Serve, Site, until
+
+from cranny.service.limits import Limits
+
+JOB: dict[str, Any] = {"command": ["true"], "gpus": 4, "duration_s": 600}
+JOBS = "/api/v1/jobs"
+
+
+@pytest.fixture
+def site(serve: Serve) -> Site:
+    return serve()
+
+
+@pytest.fixture
+def root(site: Site) -> Iterator[httpx.Client]:
+    with site.client("root") as client:
+        yield client
+
+
+def submit(client: httpx.Client, **change: Any) -> Any:
+    answer = client.post(JOBS, json={**JOB, **change})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def problem(answer: httpx.Response, status: int) -> Any:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    assert told["detail"]
+    return told
+
+
+def test_a_job_is_placed_runs_and_is_cancelled(site: Site, root: httpx.Client) -> None:
+    job = submit(root, name="first", model="vgg16")
+    assert (job["id"], job["user"], job["machines"]) == ("job-1", "root", ["rack0-machine0"])
+    assert job["status"] in {"starting", "running"}
+    site.running.until("job-1", "running")
+    detail = root.get(f"{JOBS}/job-1").json()
+    assert detail["placement"]["names"] == ["rack0-machine0"] * 4
+    assert detail["placement"]["gpus"] == [0, 1, 2, 3]
+    nodes = root.get("/api/v1/nodes").json()["nodes"]
+    assert nodes[0]["slots"] == ["job-1"] * 4
+    assert [node["free"] for node in nodes] == [0, 4, 4, 4]
+    assert root.post(f"{JOBS}/job-1/cancel").json()["status"] in {"stopping", "cancelled"}
+    site.running.until("job-1", "cancelled")
+    problem(root.post(f"{JOBS}/job-1/cancel"), 409)
+    problem(root.get(f"{JOBS}/job-2"), 404)
+
+
+def test_the_same_key_gives_the_same_job(root: httpx.Client) -> None:
+    key = {"Idempotency-Key": "abc"}
+    first = root.post(JOBS, json=JOB, headers=key)
+    again = root.post(JOBS, json=JOB, headers=key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    problem(root.post(JOBS, json={**JOB, "gpus": 5}, headers=key), 409)
+    assert root.get(JOBS).json()["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"gpus": 4}, "command"),
+        ({**JOB, "gpus": 0}, "gpus"),
+        ({**JOB, "wishes": {"exclude": [3]}}, "wishes.exclude[0]"),
+        ({**JOB, "env": {"A": 1}}, "env.A"),
+        ([], ""),
+    ],
+)
+def test_a_bad_job_is_refused_with_its_field(root: httpx.Client, body: Any, field: str) -> None:
+    told = problem(root.post(JOBS, json=body), 422)
+    assert told["errors"][0]["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"gpus": 17}, "gpus: needs 17 GPUs, the cluster has 16"),
+        ({"wishes": {"gpu_type": "H100"}}, "gpus: needs 4 H100 GPUs, the cluster has 0"),
+        ({"wishes": {"exclude": ["nowhere"]}}, "wishes.exclude[0]: unknown machine 'nowhere'"),
+        ({"gpus": 9, "wishes": {"same_rack": "required"}}, "wishes: does not fit the empty cluster"),
+        ({"model": "nothing"}, "unknown model 'nothing'"),
+        ({"tp": 3}, "cannot be split"),
+    ],
+)
+def test_a_job_that_could_never_start_is_refused(root: httpx.Client, change: Any, detail: str) -> None:
+    assert detail in problem(root.post(JOBS, json={**JOB, **change}), 422)["detail"]
+    assert root.get(JOBS).json()["total"] == 0
+
+
+def test_what_is_no_json_or_too_large_is_refused(root: httpx.Client) -> None:
+    headers = {"Content-Type": "application/json"}
+    assert problem(root.post(JOBS, content=b"{", headers=headers), 422)["detail"] == "the body is not JSON"
+    large = json.dumps({**JOB, "name": "x" * 300_000})
+    problem(root.post(JOBS, content=large, headers=headers), 413)
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * 10_000
+
+    problem(root.post(JOBS, content=chunks(), headers=headers), 413)
+    problem(root.get("/api/v1/nothing"), 404)
+    problem(root.put(JOBS), 405)
+
+
+def test_strangers_get_nothing(site: Site) -> None:
+    with site.client(None) as nobody:
+        for path in (JOBS, f"{JOBS}/job-1", "/api/v1/nodes", "/api/v1/events", "/api/v1/cluster", "/api/v1/me"):
+            answer = nobody.get(path)
+            problem(answer, 401)
+            assert answer.headers["www-authenticate"] == "Bearer"
+        problem(nobody.get(JOBS, headers={"Authorization": "Bearer cranny_wrong"}), 401)
+        problem(nobody.get(JOBS, headers={"Authorization": "Basic YTpi"}), 401)
+        assert nobody.get("/healthz").status_code == 200
+        assert nobody.get("/readyz").json() == {"ready": True}
+
+
+def test_users_see_and_cancel_their_own_jobs_only(site: Site) -> None:
+    with site.client("ann") as ann, site.client("bob") as bob, site.client("eve") as eve:
+        submit(ann, env={"MY_PASSWORD": "hunter22", "PLAIN": "x"})
+        submit(bob)
+        assert [job["id"] for job in ann.get(JOBS).json()["jobs"]] == ["job-1"]
+        assert ann.get(JOBS, params={"user": "bob"}).json()["total"] == 1
+        assert eve.get(JOBS).json()["total"] == 2
+        for path in ("", "/explain", "/logs", "/logs/follow", "/traffic"):
+            problem(bob.get(f"{JOBS}/job-1{path}"), 403)
+        problem(bob.post(f"{JOBS}/job-1/cancel"), 403)
+        problem(eve.post(JOBS, json=JOB), 403)
+        problem(eve.post(f"{JOBS}/job-1/cancel"), 403)
+        for who in (ann, eve):
+            problem(who.post("/api/v1/nodes/0/drain"), 403)
+            problem(who.put("/api/v1/policy", json={"name": "titan"}), 403)
+            problem(who.get("/api/v1/tokens"), 403)
+        for who in (ann, eve):
+            told = who.get(f"{JOBS}/job-1")
+            assert told.json()["spec"]["env"] == {"MY_PASSWORD": "***", "PLAIN": "x"}
+            assert "hunter22" not in told.text
+
+
+def test_events_hide_what_jobs_of_others_do(site: Site) -> None:
+    with site.client("ann") as ann, site.client("bob") as bob:
+        submit(ann, name="quiet", env={"MY_PASSWORD": "hunter22"})
+        seen = bob.get("/api/v1/events", params={"after": 0, "follow": False}).text
+        own = ann.get("/api/v1/events", params={"after": 0, "follow": False}).text
+    assert '"kind": "submitted", "job": "job-1"' in seen
+    assert "quiet" not in seen
+    assert "quiet" in own
+    assert "hunter22" not in own
+    assert "command" not in own
+
+
+def test_pages_follow_one_another(site: Site, root: httpx.Client) -> None:
+    for number in range(7):
+        submit(root, gpus=16, priority=number % 2)
+    first = root.get(JOBS, params={"limit": 3}).json()
+    assert ([job["id"] for job in first["jobs"]], first["next"], first["total"]) == (
+        ["job-1", "job-2", "job-3"],
+        "job-3",
+        7,
+    )
+    rest = root.get(JOBS, params={"limit": 100, "after": first["next"]}).json()
+    assert ([job["id"] for job in rest["jobs"]], rest["next"]) == (["job-4", "job-5", "job-6", "job-7"], None)
+    newest = root.get(JOBS, params={"limit": 2, "newest": True}).json()
+    assert [job["id"] for job in newest["jobs"]] == ["job-7", "job-6"]
+    more = root.get(JOBS, params={"limit": 2, "newest": True, "after": newest["next"]}).json()
+    assert [job["id"] for job in more["jobs"]] == ["job-5", "job-4"]
+    waiting = root.get(JOBS, params={"status": "waiting", "limit": 4}).json()
+    assert [job["id"] for job in waiting["jobs"]] == ["job-2", "job-4", "job-6", "job-3"]
+    after = root.get(JOBS, params={"status": "waiting", "after": waiting["next"]}).json()
+    assert [job["id"] for job in after["jobs"]] == ["job-5", "job-7"]
+    assert waiting["jobs"][0]["reason"] == "needs 16 GPUs, 0 free"
+    assert waiting["jobs"][0]["predicted_start_s"] > site.running.service.now_s()
+    problem(root.get(JOBS, params={"after": "job-99"}), 422)
+    problem(root.get(JOBS, params={"limit": 0}), 422)
+    problem(root.get(JOBS, params={"status": "asleep"}), 422)
+
+
+def events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+    for line in answer.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def test_changes_are_streamed_and_resumed(root: httpx.Client) -> None:
+    with root.stream("GET", "/api/v1/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        came = events(answer)
+        submit(root)
+        seen = [next(came) for _ in range(3)]
+    assert [(event["kind"], event["job"]) for event in seen] == [
+        ("submitted", "job-1"),
+        ("placed", "job-1"),
+        ("launched", "job-1"),
+    ]
+    assert seen[1]["machines"] == ["rack0-machine0"]
+    resumed = {"Last-Event-ID": str(seen[0]["seq"])}
+    with root.stream("GET", "/api/v1/events", headers=resumed) as answer:
+        assert next(events(answer)) == seen[1]
+
+
+def test_a_waiting_job_is_explained(site: Site, root: httpx.Client) -> None:
+    submit(root, gpus=4, duration_s=720)  # on one machine, so that nothing slows it
+    submit(root, gpus=13)
+    submit(root, gpus=1)
+    first = root.get(f"{JOBS}/job-2/explain").json()
+    assert first["kind"] == "too-few-gpus"
+    assert first["reason"] == "needs 13 GPUs, 12 free; job-1 ends in about 12 min and frees 4"
+    assert first["next_step"].startswith("ask for 12 GPUs or fewer")
+    behind = root.get(f"{JOBS}/job-3/explain").json()
+    assert behind["kind"] == "behind-others"
+    assert "behind job-2" in behind["reason"]
+    assert "priority above 0" in behind["next_step"]
+    placed = root.get(f"{JOBS}/job-1/explain").json()
+    assert placed["kind"] == "placed"
+    assert placed["facts"]["machines_used"] == 1
+    submit(root, gpus=9, wishes={"exclude": ["rack1-machine1"]}, priority=5)
+    assert root.get(f"{JOBS}/job-4/explain").json()["kind"] == "too-few-gpus"
+    root.post("/api/v1/nodes/rack1-machine1/drain")
+    assert "cranny resume rack1-machine1" in root.get(f"{JOBS}/job-2/explain").json()["next_step"]
+    assert site.running.service.desk.engine.queue.has("job-4")
+
+
+def test_a_plan_starts_nothing(site: Site, root: httpx.Client) -> None:
+    submit(root, gpus=10)
+    before = site.running.service.desk.ledger.seq
+    fits = root.post("/api/v1/plan", json={**JOB, "gpus": 6}).json()
+    assert fits["starts"]
+    assert len(fits["placement"]["names"]) == 6
+    waits = root.post("/api/v1/plan", json={**JOB, "gpus": 7}).json()
+    assert not waits["starts"]
+    assert waits["explanation"]["reason"].startswith("needs 7 GPUs, 6 free")
+    until(lambda: site.running.status("job-1") == "running")
+    assert site.running.service.desk.ledger.seq <= before + 1  # the launch that was under way
+    problem(root.post("/api/v1/plan", json={**JOB, "gpus": 99}), 422)
+
+
+def test_another_policy_decides_from_now_on(site: Site, root: httpx.Client) -> None:
+    submit(root, gpus=12)
+    submit(root, gpus=6)
+    submit(root, gpus=2, duration_s=10)
+    assert site.running.status("job-3") == "waiting"
+    set_to = root.put("/api/v1/policy", json={"name": "best-fit", "order": "backfill"}).json()
+    assert (set_to["name"], set_to["order"]) == ("best-fit", "backfill")
+    assert site.running.status("job-3") in {"starting", "running"}
+    assert "did you mean 'titan'" in problem(root.put("/api/v1/policy", json={"name": "titn"}), 422)["detail"]
+    problem(root.put("/api/v1/policy", json={"name": "titan", "order": "lifo"}), 422)
+    problem(root.put("/api/v1/policy", json={"name": "titan", "options": {"nothing": 1}}), 422)
+    assert root.get("/api/v1/policy").json()["name"] == "best-fit"
+
+
+def test_a_policy_with_a_period_decides_at_its_time(root: httpx.Client, site: Site) -> None:
+    root.put("/api/v1/policy", json={"name": "titan", "period_s": 3600})
+    assert submit(root)["status"] == "waiting"
+    root.put("/api/v1/policy", json={"name": "titan", "period_s": 0.2})
+    site.running.until("job-1", "running")
+    submit(root)
+    site.running.until("job-2", "running")
+
+
+def test_a_drained_machine_gets_no_jobs(root: httpx.Client) -> None:
+    assert root.post("/api/v1/nodes/rack0-machine0/drain").json()["state"] == "drained"
+    assert submit(root)["machines"] == ["rack0-machine1"]
+    assert root.post("/api/v1/nodes/0/resume").json()["state"] == "up"
+    problem(root.post("/api/v1/nodes/rack9-machine9/drain"), 404)
+    problem(root.post("/api/v1/nodes/..%2F..%2Fetc/drain"), 404)
+
+
+def test_only_so_many_jobs_of_a_user_are_taken(serve: Serve) -> None:
+    site = serve(limits=Limits(jobs_per_user=2))
+    with site.client("ann") as ann, site.client("bob") as bob:
+        submit(ann)
+        submit(ann)
+        problem(ann.post(JOBS, json=JOB), 429)
+        submit(bob)
+
+
+def test_tokens_are_made_and_revoked(site: Site, root: httpx.Client) -> None:
+    made = root.post("/api/v1/tokens", json={"user": "cid", "role": "user"}).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    assert httpx.get(f"{site.url}/api/v1/me", headers=headers).json() == {"user": "cid", "role": "user"}
+    listed = root.get("/api/v1/tokens")
+    assert made["token"] not in listed.text
+    assert "hash" not in listed.text
+    stored = site.running.service.store.tokens()
+    assert all(made["token"] not in row for row in stored)
+    assert root.delete(f"/api/v1/tokens/{made['id']}").status_code == 204
+    problem(httpx.get(f"{site.url}/api/v1/me", headers=headers), 401)
+    problem(root.delete(f"/api/v1/tokens/{made['id']}"), 404)
+    problem(root.post("/api/v1/tokens", json={"user": "cid", "role": "king"}), 422)
+
+
+def test_metrics_are_as_prometheus_reads_them(root: httpx.Client, site: Site) -> None:
+    submit(root, gpus=6)
+    submit(root, gpus=12)
+    submit(root, gpus=12)
+    site.running.until("job-1", "running")
+    text = root.get("/metrics").text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert all(name.startswith("cranny_") for name in lines)
+    assert lines['cranny_pending_jobs{reason="too-few-gpus"}'] == "2.0"
+    assert lines['cranny_jobs{status="running"}'] == "1.0"
+    assert lines["cranny_largest_startable_job_gpus"] == "10.0"
+    assert lines["cranny_fragmentation_ratio"] == "0.25"
+    assert float(lines['cranny_link_load_ratio{tier="machine"}']) > 0
+    assert float(lines["cranny_decision_seconds_count"]) >= 3
+
+
+def test_the_rest_is_shown(root: httpx.Client, site: Site) -> None:
+    submit(root, gpus=6, model="vgg16")
+    site.running.until("job-1", "running")
+    whole = root.get("/api/v1/cluster").json()
+    assert (whole["gpus"], whole["free_gpus"], whole["counts"]["running"], whole["mode"]) == (16, 10, 1, "run")
+    traffic = root.get(f"{JOBS}/job-1/traffic").json()
+    assert traffic["cross_machine_bytes"] > 0
+    assert sum(pair["bytes"] for pair in traffic["machines"]) == pytest.approx(traffic["cross_machine_bytes"])
+    links = root.get("/api/v1/links").json()["links"]
+    assert [link["tier"] for link in links] == [0, 0, 0, 0, 1, 1]
+    assert root.get("/api/v1/history").json()["points"][-1]["held_gpus"] == 6
+    assert "titan" in root.get("/api/v1/policies").json()["policies"]
+    assert "vgg16" in root.get("/api/v1/models").json()["models"]
+    assert root.get("/openapi.json").json()["info"]["title"] == "cranny"
+    assert "text/html" in root.get("/").headers["content-type"]
+
+
+def test_a_browser_logs_in_once_by_link_and_writes_from_its_own_pages_only(site: Site) -> None:
+    from cranny.service.auth import Caller
+
+    code = site.keeper.one_time_code(Caller("root", "admin"))
+    with httpx.Client(base_url=site.url) as browser:
+        answer = browser.get("/login", params={"code": code})
+        assert answer.status_code == 303
+        assert "HttpOnly" in answer.headers["set-cookie"]
+        assert "SameSite=strict" in answer.headers["set-cookie"]
+        assert browser.get("/api/v1/me").json()["role"] == "admin"
+        problem(browser.post(JOBS, json=JOB), 403)
+        problem(browser.post(JOBS, json=JOB, headers={"Origin": "http://evil.example"}), 403)
+        assert browser.post(JOBS, json=JOB, headers={"Origin": site.url}).status_code == 201
+    with httpx.Client(base_url=site.url) as other:
+        problem(other.get("/login", params={"code": code}), 401)
+        assert other.post("/api/v1/session", json={"token": site.tokens["ann"]}).status_code == 204
+        assert other.get("/api/v1/me").json() == {"user": "ann", "role": "user"}
+        problem(other.post("/api/v1/session", json={"token": "wrong"}), 401)
