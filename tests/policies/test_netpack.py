@@ -1,5 +1,7 @@
 """NetPack: its search against the paper's table by the book, and what its four steps must do."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -171,6 +173,18 @@ def test_a_job_waits_only_for_gpus_or_for_jobs_worth_more() -> None:
     assert policy.place(job("a", 3), state.snapshot()) is None
     assert policy.why_wait(job("a", 3), state.snapshot()) == "needs 3 GPUs, 2 free"
     assert "worth more" in policy.why_wait(job("a", 2), state.snapshot())
+
+
+def test_a_copy_knows_who_was_passed_over() -> None:
+    state = ClusterState(Cluster.single_rack(2, 2))
+    policy = NetPack()
+    for second in range(3):
+        policy.plan(state.snapshot(float(second), [Waiting(job("large", 5))]))
+    state.place(job("a", 3), Placement((0, 0, 1)))
+    policy.plan(state.snapshot(3.0, [Waiting(job("large", 5))]))  # it has looked at links by now
+    copied = deepcopy(policy)
+    assert copied._batches.worth("large") == policy._batches.worth("large") == 4
+    assert copied.place(job("b", 1), state.snapshot()) == policy.place(job("b", 1), state.snapshot())
 
 
 @pytest.mark.parametrize("order", [None, "fifo", "backfill"])

@@ -36,6 +36,7 @@ link, so that of plans alike the one with the fewest servers wins).
 """
 
 from collections import Counter
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from cranny.core.batch import Batches
@@ -60,6 +61,12 @@ class NetPack:
         self.printed = printed
         self._batches = Batches()
         self._outlook: Outlook | None = None
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "NetPack":
+        """Copy who was passed over; what it saw of the network a copy sees again."""
+        copied = type(self)(printed=self.printed)
+        copied._batches = deepcopy(self._batches, memo)  # noqa: SLF001 - one of its own kind
+        return copied
 
     def key(self, waiting: Waiting) -> float:
         """Let jobs queue as they come; `plan` chooses among them."""
