@@ -111,6 +111,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "repro titan": ["--experiments", "5", "--out", tmp_path / "repro"],
         "repro cassini": ["--figures", "5", "--out", tmp_path / "repro"],
         "repro netpack": ["--figures", "15", "--out", tmp_path / "repro"],
+        "repro has": ["--quick", "--fits", "1", "--processes", "1", "--out", tmp_path / "repro"],
         "conformance": [],
         "bench": ["import"],
     }
