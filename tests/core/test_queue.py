@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cranny.core.books import attained_gpu_s
 from cranny.core.engine import Engine
-from cranny.core.queue import ORDERS, Queued, attained_gpu_s, las_level, remaining_s, reservation
+from cranny.core.queue import ORDERS, Queued, las_level, remaining_s, reservation
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
@@ -10,7 +10,7 @@ from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cranny.report.sheet import Sheet
     from cranny.repro.claim import Claim
@@ -67,10 +67,7 @@ def titan(
     outcomes = run_testbed() if any(bars.experiment in chosen for bars in TESTBED) else []
     found = find(study, outcomes, chosen)
     page = write(found, folder)
-    if as_json:
-        print_json(found.told())
-    else:
-        _print(_titan_sheets(found), found.claims, page)
+    _tell(found, _titan_sheets(found), page, as_json=as_json)
 
 
 @app.command("netpack")
@@ -112,10 +109,7 @@ def netpack(
             study = run_study(experiments, seeds, file, processes or os.cpu_count() or 1, tick)
     found = find(study, seconds, watch() if "15" in keys else [])
     page = write(found, folder)
-    if as_json:
-        print_json(found.told())
-    else:
-        _print(found.sheets(), found.claims, page)
+    _tell(found, found.sheets(), page, as_json=as_json)
 
 
 @app.command("cassini")
@@ -146,10 +140,7 @@ def cassini(
     with progress("replaying", replays(keys, seeds, quick=quick)) as tick:
         found = run(keys, seeds, processes or os.cpu_count() or 1, tick, quick=quick)
     page = write(found, folder)
-    if as_json:
-        print_json(found.told())
-    else:
-        _print(found.sheets(), found.claims, page)
+    _tell(found, found.sheets(), page, as_json=as_json)
 
 
 @app.command("has")
@@ -179,10 +170,7 @@ def has(
         study = run_study(fits, processes or os.cpu_count() or 1, quick=quick, progress=tick)
     found = find(study)
     page = write(found, folder)
-    if as_json:
-        print_json(found.told())
-    else:
-        _print(head_sheets(study), found.claims, page)
+    _tell(found, head_sheets(study), page, as_json=as_json)
 
 
 def _seconds_per_job(*, quick: bool) -> dict[int, float]:
@@ -225,13 +213,27 @@ def _titan_sheets(found: "Findings") -> "list[Sheet]":
     return [*shown, *map(bar_sheet, found.bars), verdict_sheet(found.tables, found.bars)]
 
 
-def _print(sheets: "Iterable[Sheet]", claims: "Iterable[Claim]", page: Path) -> None:
-    """Print tables, then claims, then where the page is."""
+class _Found(Protocol):
+    """What a reproduction found."""
+
+    @property
+    def claims(self) -> "Sequence[Claim]":
+        """What holds and what does not."""
+
+    def told(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+
+
+def _tell(found: _Found, sheets: "Iterable[Sheet]", page: Path, *, as_json: bool) -> None:
+    """Print everything as JSON, or tables, then claims, then where the page is."""
     from cranny.report.sheet import sheet_table
 
+    if as_json:
+        print_json(found.told())
+        return
     for sheet in sheets:
         out.print(sheet_table(sheet))
-    for claim in claims:
+    for claim in found.claims:
         out.print(f"{claim.title}: {claim.holds}", style="bold", markup=False)
         out.print(claim.text, markup=False)
         out.print()

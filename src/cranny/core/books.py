@@ -35,6 +35,11 @@ class Running(NamedTuple):
         return self.job if self.resized is None else self.resized
 
 
+def attained_gpu_s(running: Running, now_s: float) -> float:
+    """Return the GPU-seconds that a job has had, in this run and those before."""
+    return running.attained_gpu_s + (now_s - running.started_s) * running.job.gpus
+
+
 class Books:
     """Records of machines, links and running jobs."""
 

@@ -9,9 +9,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from cranny.core.books import Running
+from cranny.core.books import Running, attained_gpu_s
 from cranny.core.protocol import Policy
-from cranny.core.queue import Queued, attained_gpu_s
+from cranny.core.queue import Queued
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.errors import InputError

@@ -93,7 +93,7 @@ def parameter_server(cluster: Cluster, machines: Collection[int], server: int, *
 def alone(cluster: Cluster, flows: Flows) -> tuple[float, dict[int, float]]:
     """Return the rate of a job that has the network to itself, in Gbps, and what each link carries then."""
     links = len(cluster.uplink_gbps)
-    racks = list(dict.fromkeys(cluster.parent[: len(cluster.machines)]))
+    racks = cluster.rack_nodes
 
     def memory(switch: int) -> float:
         return 0.0 if switch == NO_SWITCH else cluster.pat_gbps[racks[switch - links]] or 0.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cranny.core.batch import Batches
-from cranny.core.books import Running
+from cranny.core.books import Running, attained_gpu_s
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import Communication, communication, isolated
@@ -227,11 +227,6 @@ def _returned_gpus(running: Running, job: Job, view: Snapshot) -> int:
         for machine, gpus in running.held.items()
         if view.is_up(machine) and job.gpu_type in (None, machines[machine].gpu_type)
     )
-
-
-def attained_gpu_s(running: Running, now_s: float) -> float:
-    """Return the GPU-seconds that a job has had, in this run and those before."""
-    return running.attained_gpu_s + (now_s - running.started_s) * running.job.gpus
 
 
 def las_level(attained: float) -> int:

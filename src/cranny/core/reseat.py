@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from cranny.core.books import Running
+from cranny.core.books import Running, attained_gpu_s
 from cranny.core.candidates import Board, Seats, placed, variations
-from cranny.core.queue import attained_gpu_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.books import Books, Running
+from cranny.core.books import Books, Running, attained_gpu_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError, StalePlanError
@@ -203,7 +203,7 @@ class ClusterState:
                 for machine, gpus in old.held.items():
                     taken[machine] = taken.get(machine, slots[machine]) | gpus
                 if isinstance(action, Move):
-                    had_gpu_s = old.attained_gpu_s + (now_s - old.started_s) * old.job.gpus
+                    had_gpu_s = attained_gpu_s(old, now_s)
                     moved = self._books.fit(old.submitted, action.placement, now_s, had_gpu_s, taken)
                     after = moved._replace(shift_s=old.shift_s)
             jobs[action.job_id] = after

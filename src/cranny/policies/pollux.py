@@ -34,9 +34,8 @@ Pollux does not look at racks. All places on as many machines are candidates.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from cranny.core.books import Running
+from cranny.core.books import Running, attained_gpu_s
 from cranny.core.protocol import lacks_gpus
-from cranny.core.queue import attained_gpu_s
 from cranny.core.reseat import emptied, plans, reseat, usable
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import communication

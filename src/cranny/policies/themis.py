@@ -38,9 +38,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from cranny.core.books import attained_gpu_s
 from cranny.core.locality import level, nearby
 from cranny.core.protocol import lacks_gpus
-from cranny.core.queue import attained_gpu_s
 from cranny.core.reseat import emptied, plans, reseat, usable
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from cranny.core.books import attained_gpu_s
 from cranny.core.engine import Engine
-from cranny.core.queue import attained_gpu_s
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.plan import Plan, Shift, Start

@@ -186,8 +186,6 @@ class Replay:
         work.cross_bytes = running.communication.cross_bytes
         work.first_note = self.metrics.notes
         work.stretch = running.stretch
-        if running.started_s != now_s:  # it was moved
-            running = running._replace(started_s=now_s)
         self._set_speeds(self._network.start(running), now_s)
         if work.stopped_s == now_s:  # nobody made it wait: it was moved
             work.stops -= 1

@@ -46,8 +46,7 @@ class Rates:
     @classmethod
     def of(cls, cluster: Cluster) -> "Rates":
         """Return the network of a cluster without jobs; its racks' switches aggregate up to their PAT."""
-        racks = dict.fromkeys(cluster.parent[: len(cluster.machines)])
-        return cls(cluster.uplink_gbps, [cluster.pat_gbps[rack] or 0.0 for rack in racks])
+        return cls(cluster.uplink_gbps, [cluster.pat_gbps[rack] or 0.0 for rack in cluster.rack_nodes])
 
     def add(self, flows: Flows, most_gbps: float = math.inf) -> int:
         """Let a job in and bring the rates up to date; return its number."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cranny.core.queue import attained_gpu_s
+from cranny.core.books import attained_gpu_s
 from cranny.core.shares.problem import Ints
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job

@@ -14,6 +14,7 @@ is drained or repaired, or an estimate changes. Then:
 Departure: the paper assumes K >= S, moves jobs for nothing, and knows no least or most number of workers.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -56,7 +57,7 @@ class Offer(NamedTuple):
         return job >= len(self.running)
 
 
-class Sharing:
+class Sharing(ABC):
     """Share the cluster among all jobs by the method of a subclass."""
 
     order = "fifo"
@@ -89,9 +90,9 @@ class Sharing:
         self.memory = Memory(probe_error, self.rng)
         self._settled: Reset | None = None  # what was true after the last decision
 
+    @abstractmethod
     def solve(self, problem: Problem) -> Shares:
         """Share workers by the method."""
-        raise NotImplementedError
 
     def report(self, job_id: str, gpu_type: str, speed: float) -> None:
         """Take in how fast a worker was on a type of GPU, in those of the type of the job's duration."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.compiled import allocating as compiled
+from cranny.core.compiled import allocating
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ class Choice(NamedTuple):
     worth: float  # of everything together
 
 
-@compiled
+@allocating
 def tightest(free: Ints, gpus: int) -> int:
     """Return the machine with the fewest free GPUs that holds a whole job, or NONE."""
     found, fewest = NONE, 1 << 30
@@ -66,7 +66,7 @@ def tightest(free: Ints, gpus: int) -> int:
     return found
 
 
-@compiled
+@allocating
 def worth(servers: Servers, lean: bool, machine: int, flows: float) -> float:  # noqa: FBT001 - of `Rules`
     """Return what a server is worth: what is left of its link, less what jobs lose that are there already."""
     left = servers.left_gbps[machine]
@@ -74,7 +74,7 @@ def worth(servers: Servers, lean: bool, machine: int, flows: float) -> float:  #
     return float(-loss - MORE * servers.link_gbps[machine] if lean else left - loss)
 
 
-@compiled
+@allocating
 def best(servers: Servers, spans: Ints, gpus: int, most_free: int, rules: Rules) -> Choice:
     """Return the best plan with machines of one of these spans each, (spans, 2)."""
     chosen = Choice(np.empty(0, np.int64), NONE, 0.0, 0.0, 0.0, NEVER)
@@ -85,7 +85,7 @@ def best(servers: Servers, spans: Ints, gpus: int, most_free: int, rules: Rules)
     return chosen
 
 
-@compiled
+@allocating
 def _best_of(
     servers: Servers, first: int, past: int, gpus: int, most_free: int, rules: Rules, chosen: Choice
 ) -> Choice:
@@ -108,7 +108,7 @@ def _best_of(
     return chosen
 
 
-@compiled
+@allocating
 def _most_valuable(
     servers: Servers,
     first: int,
@@ -143,7 +143,7 @@ def _most_valuable(
     return top, count
 
 
-@compiled
+@allocating
 def _items(
     servers: Servers,
     top: Ints,
@@ -179,7 +179,7 @@ def _items(
     return items[:total], worths[:total], fewer
 
 
-@compiled
+@allocating
 def _table(servers: Servers, items: Ints, worths: Floats, fewer: int, room: int) -> tuple[Floats, Bytes]:
     """Fill the knapsack: what machines with so many GPUs together are worth at most, and who was taken for it.
 
@@ -205,7 +205,7 @@ def _table(servers: Servers, items: Ints, worths: Floats, fewer: int, room: int)
     return totals[CROWDS], taken
 
 
-@compiled
+@allocating
 def _plan(servers: Servers, items: Ints, taken: Bytes, held: int) -> Ints:
     """Return the machines of the best plan with so many GPUs and a crowded machine, rising."""
     machines = np.empty(len(items), np.int64)
@@ -220,7 +220,7 @@ def _plan(servers: Servers, items: Ints, taken: Bytes, held: int) -> Ints:
     return np.sort(machines[:count])
 
 
-@compiled
+@allocating
 def _with_server(
     servers: Servers, first: int, past: int, machines: Ints, workers_worth: float, rules: Rules
 ) -> Choice:
@@ -252,7 +252,7 @@ def _with_server(
     return chosen
 
 
-@compiled
+@allocating
 def _rack_shares(servers: Servers, machines: Ints) -> Floats:
     """Return the share of the most crowded rack uplink, by the rack of the parameter server, (racks,).
 

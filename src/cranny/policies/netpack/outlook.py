@@ -17,13 +17,12 @@ class Outlook:
 
     def __init__(self, cluster: Cluster) -> None:
         machines = len(cluster.machines)
-        uplinks = list(dict.fromkeys(cluster.parent[:machines]))
         self.cluster = cluster
         self.estimate = Estimate(cluster)
         self._link_gbps = np.array(cluster.uplink_gbps[:machines])
         self._rack = np.array(cluster.rack_of)
-        self._uplinks = np.array(uplinks)
-        self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in uplinks])
+        self._uplinks = np.array(cluster.rack_nodes)
+        self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in cluster.rack_nodes])
         self._types = np.array([machine.gpu_type for machine in cluster.machines])
         # Machines among which plans are looked for, (spans, 2): those of each rack, and all.
         self.spans = np.array([*cluster.rack_spans, (0, machines)])

@@ -1,7 +1,7 @@
 """What goes to the folder: values as CSV and JSON, pictures, and the page."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class Findings:
             "paper": "HAS and JPS, TPDS 2024",
             "version": VERSION,
             "how": list(self.facts),
-            "claims": [{"title": each.title, "holds": each.holds, "text": each.text} for each in self.claims],
+            "claims": [asdict(claim) for claim in self.claims],
             "throughputs": [
                 {
                     name: dict(zip(GPU_TYPES, row, strict=True))
