@@ -28,7 +28,8 @@ const main = document.getElementById("content");
 const trouble = document.getElementById("trouble");
 const live = document.getElementById("live");
 const said = document.getElementById("said");
-let scope = new store.Scope(), denied = false, first = true;
+const ENDED = "Your session has ended; the service was probably started again.";
+let scope = new store.Scope(), denied = false, welcome = false, first = true;
 
 function missing(_, place) {
   fill(place, el("h1", { tabindex: "-1" }, "No such page"), el("p", {}, el("a", { href: "#/" }, "To the overview")));
@@ -58,9 +59,10 @@ function show() {
   first = false;
 }
 
+// Whoever is refused first says it: an answer to a question, or the line of changes.
 function deny(text) {
   if (denied) return;
-  denied = text || true;
+  denied = (welcome ? ENDED : text) || true;
   show();
 }
 
@@ -68,7 +70,10 @@ store.whenTrouble((resource, error) => {
   if (error.status === 401) deny(error.message);
   else fill(trouble, el("div", { class: "notice bad" }, error.message));
   trouble.source = resource;
-}, (resource) => { if (trouble.source === resource) fill(trouble); });
+}, (resource) => {
+  welcome = true;
+  if (trouble.source === resource) fill(trouble);
+});
 
 // Changes are said aloud, but many at once only as a number.
 let unsaid = [];
@@ -93,7 +98,7 @@ const stream = new Stream({
     live.dataset.state = state;
     say(live.querySelector(".text"), STATES[state]);
     if (state === "live" && broken) store.touchAll();
-    if (state === "denied") deny(broken ? "Your session has ended; the service was probably started again." : "");
+    if (state === "denied") deny("");
     broken = state === "reconnecting";
   },
 });
