@@ -10,6 +10,7 @@ from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import Drafter, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
+from cranny.model.number import counted
 from cranny.model.placement import Placement
 
 
@@ -49,7 +50,7 @@ class ConsolidateIdle:
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that the free GPUs are on too many machines, if that is why."""
         fewest = machines_when_empty(job.gpus, view.cluster, job.gpu_type)
-        on = f"{fewest} machine{'s' * (fewest > 1)}"
+        on = counted(fewest, "machine")
         idle = sum(view.offer(job).idle_count)
         return lacks_gpus(job, view) or (
             f"wants {job.gpus} GPUs on {on}: only {idle} idle, and the free GPUs are scattered"

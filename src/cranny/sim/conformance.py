@@ -9,6 +9,7 @@ from cranny.core.traffic import communication, traffic
 from cranny.model.circle import Circle
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.number import counted
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
 from cranny.sim import models
@@ -81,7 +82,7 @@ def _slowdowns(network: str) -> Iterator[Check]:
             slowdown |= dict(model.start(state.find(job.id)))
         # Jobs that start together talk together: each phase of communication takes as many times longer.
         known = {"instant": 1.0, "isolated": 2.0, "steady": 1.0 + count, "phases": 1.0 + count}[network]
-        about = f"{count} job{'s' * (count > 1)} over one link, half of the time alone spent talking: slowdown"
+        about = f"{counted(count, 'job')} over one link, half of the time alone spent talking: slowdown"
         yield Check(about, known, slowdown["job-0"])
 
 
@@ -107,7 +108,9 @@ def _shares() -> Iterator[Check]:
 
     for count in (1, 2, 3, 10):
         yield Check(
-            f"{count} jobs on one link of 100 Gbps: each", 100.0 / count, rates([100.0], [[0]] * count)[-1]
+            f"{counted(count, 'job')} on one link of 100 Gbps: each",
+            100.0 / count,
+            rates([100.0], [[0]] * count)[-1],
         )
     # A line of two links: the job over both and one on each; the smaller link gives less to the long job.
     long, first, second = rates([100.0, 30.0], [[0, 1], [0], [1]])

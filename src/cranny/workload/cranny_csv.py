@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from cranny.model.errors import InputError, at
+from cranny.model.number import counted
 from cranny.model.profile import ModelProfile
 from cranny.workload.check import COLUMN_ALIASES, Found, checked, typed
 from cranny.workload.lines import first_fields, first_line_not_text, refuse_binary
@@ -93,7 +94,7 @@ def _refuse_ragged_rows(path: Path, width: int) -> None:
     """Raise if a record has more or fewer fields than the header; a blank line has none and passes."""
     for line, record in _records(path):
         if record and len(record) != width:
-            found = f"{len(record)} field{'s' * (len(record) != 1)}"
+            found = counted(len(record), "field")
             raise InputError(f"{at(path, line)}: has {found} where the header has {width}")
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.number import counted
 from cranny.model.placement import Placement
 
 
@@ -64,7 +65,7 @@ class Reasons(NamedTuple):
         names = self.cluster.node_names
         counts = placement.counts
         where = ", ".join(f"{gpus} on {names[machine]}" for machine, gpus in counts.items())
-        lines = [f"job {self.job.id}: {self.job.gpus} worker{'s' * (self.job.gpus > 1)}: {where}"]
+        lines = [f"job {self.job.id}: {counted(self.job.gpus, 'worker')}: {where}"]
         if not self.seen:
             return f"{lines[0]}\nit fits one machine, so nothing crosses the network; it has least to spare"
         lines += [
