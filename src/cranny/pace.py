@@ -7,6 +7,8 @@ such an agent for any training loop, with nothing but a clock; `cranny.torch` ad
 Iterations ought to start at `epoch_s + shift_s + k * period_s` by the wall clock, which machines share. So
 workers need not ask each other: all of them know the same beat, and in synchronous training a job goes on when its
 last worker does. If one worker waits and another does not, the other waits for it in the next collective instead.
+An agent must never be why a job stops: it calls no collective, waits for little more than a period at most, and
+raises no error once it runs.
 
 Departure: the paper measures when communication starts; we look when the iteration starts, when it is not too late
 to wait. Departure: an iteration that would start early waits for its beat. docs/phases.md says why for both.
@@ -35,6 +37,7 @@ TRIAL = 20  # iterations over which that is judged
 REST = 1000  # iterations before an agent that let go tries again
 KEPT = 1000  # iterations that a report is about
 POLL_S = 1.0  # how often a file is looked at
+FAR_S = 1e12  # later than any clock shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Beat:
     def __post_init__(self) -> None:
         for name in BEAT_FIELDS:
             object.__setattr__(self, name, not_negative(getattr(self, name), name))
+        if self.period_s > 0.0 and math.isinf((self.epoch_s + self.shift_s + FAR_S) / self.period_s):
+            raise InputError(f"period_s is too short to count such beats: {self.period_s!r}")
 
     def time_s(self, number: int) -> float:
         """Return the moment of a beat."""
@@ -171,8 +176,7 @@ class Pace:
         self._since_s: float | None = None  # by the timer: the first step
         self._watch, self._look_s = watch, -math.inf
         self._seen = (0, 0)  # which file that was: when it was written, and its number on the disk
-        if watch is not None and Path(watch).exists():
-            self._seen, self.beat = _version(watch), Beat.read(watch)
+        self.beat = self._news() or self.beat
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Self:
@@ -189,9 +193,11 @@ class Pace:
 
     def step(self) -> float:
         """Start an iteration: wait if it is due later; return the seconds waited."""
+        self._rest = max(0, self._rest - 1)
+        self._look()
+        self._settle()
         timer_s = self._timer()
         self._end(timer_s)
-        self._look(timer_s)
         now_s = self._clock()
         judged = self._due is not None
         waited_s = self._wait_s(now_s)
@@ -226,34 +232,54 @@ class Pace:
             waited_s=self._waited_s,
             adjustments=self._adjustments,
             adjustments_per_minute=self._adjustments / minutes if minutes > 0.0 else 0.0,
-            keeping=self.beat.period_s > 0.0 and not self._rest,
+            keeping=self._keeping,
             beat=self.beat,
         )
+
+    @property
+    def _keeping(self) -> bool:
+        """Whether iterations wait for their beat."""
+        return self.beat.period_s > 0.0 and not self._rest
 
     def _keep(self, beat: Beat) -> None:
         """Keep a beat that the job has not kept so far."""
         self.beat, self._due, self._rest, self._drift_s = beat, None, 0, None
         self._waits.clear()
+        if self._began is not None:  # by another beat
+            self._began = self._began._replace(judged=False)
 
-    def _look(self, timer_s: float) -> None:
+    def _look(self) -> None:
         """Take the beat from the watched file if it has changed; a file that cannot be used changes nothing."""
-        if self._watch is None or timer_s < self._look_s + POLL_S:
+        timer_s = self._timer()
+        if timer_s < self._look_s + POLL_S:
             return
         self._look_s = timer_s
         try:
-            version = _version(self._watch)
-        except FileNotFoundError:  # not written yet
-            return
-        if version == self._seen:
-            return
-        self._seen = version
-        try:
-            beat = Beat.read(self._watch)
+            beat = self._news()
         except InputError as error:  # no reason to end a training run
             warnings.warn(f"{error}; the job keeps its beat", stacklevel=3)
             return
-        if beat != self.beat:
+        if beat is not None and beat != self.beat:
             self._keep(beat)
+
+    def _news(self) -> Beat | None:
+        """Return the beat in the watched file, or nothing if that has not changed or is not written yet."""
+        if self._watch is None:
+            return None
+        try:
+            found = Path(self._watch).stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"{at(self._watch)}: no beat can be read: {error}") from None
+        version = (found.st_mtime_ns, found.st_ino)
+        if version == self._seen:
+            return None
+        self._seen = version
+        return Beat.read(self._watch)
+
+    def _settle(self) -> None:
+        """Wait until the last iteration is over, where the training loop runs ahead of it."""
 
     def _end(self, timer_s: float) -> None:
         """Note the end of an iteration, and let go if iterations wait too much."""
@@ -267,18 +293,18 @@ class Pace:
             talk = (min(starts) - began.start_s, max(ends) - began.start_s)
         self._past.append(Iteration(began.waited_s, began.start_s, work_s, talk))
         self._iterations += 1
-        self._rest = max(0, self._rest - 1)
         if began.judged:
             self._waits.append((began.waited_s, work_s))
             waits, works = map(sum, zip(*self._waits, strict=True))
-            if len(self._waits) == TRIAL and waits > self._patience * (waits + works):
+            trial_s = waits + works * TRIAL / len(self._waits)  # at least: if no more of its iterations wait
+            if waits > self._patience * trial_s:
                 self._keep(self.beat)
                 self._rest = REST
 
     def _wait_s(self, now_s: float) -> float:
         """Return how long the iteration that could start now is to wait, and count it if that is an adjustment."""
         beat = self.beat
-        if beat.period_s == 0.0 or self._rest:
+        if not self._keeping:
             return 0.0
         position = beat.position(now_s)
         first = math.ceil(position - self._tolerance)  # the first beat that is not lost
@@ -290,10 +316,5 @@ class Pace:
             self._adjustments += self._due is not None
         self._drift_s = None if self._due is None else (position - self._due) * beat.period_s
         self._due = number + 1
-        return max(0.0, beat.time_s(number) - now_s)
-
-
-def _version(file: str | os.PathLike[str]) -> tuple[int, int]:
-    """Return what changes when a file is replaced."""
-    found = Path(file).stat()
-    return found.st_mtime_ns, found.st_ino
+        # Numbers as large as a wrong epoch are not exact.
+        return min(max(0.0, beat.time_s(number) - now_s), (1.0 + self._tolerance) * beat.period_s)

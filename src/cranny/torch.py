@@ -35,27 +35,23 @@ class Pace(pace.Pace):
     _zero: tuple[float, torch.cuda.Event] | None = None  # the start of the iteration, by the clock and on the GPU
 
     def step(self) -> float:
-        """Start an iteration when the GPU has done the last; wait if it is due later, and return for how long."""
-        on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        if on_gpu:
-            torch.cuda.synchronize()
-        if self._heard:
-            for start, end in self._heard:
-                self.talked(self._moment_s(start), self._moment_s(end))
-            self._heard.clear()
+        """Start an iteration: wait if it is due later; return the seconds waited."""
         waited_s = super().step()
-        if on_gpu:
+        if self._heard is not None and _on_gpu():
             self._zero = (self._clock(), _event())
         return waited_s
 
-    def listen(
-        self, model: DistributedDataParallel, hook: CommHook = allreduce_hook, state: object = None
-    ) -> None:
+    def listen(self, model: DistributedDataParallel, hook: CommHook | None = None, state: object = None) -> None:
         """Measure when a model exchanges gradients, by a hook or as it does without one; call it before training.
 
         `report` then has the median start and end of the communication phase of an iteration.
         """
-        heard = self._heard = []
+        exchange: CommHook = hook or allreduce_hook
+        if hook is None:  # without a group it would ask all workers, also those that do not train this model
+            state = state or model.process_group
+        if self._heard is None:
+            self._heard = []
+        heard = self._heard
 
         def timed(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
             on_gpu = bucket.buffer().is_cuda
@@ -65,9 +61,20 @@ class Pace(pace.Pace):
                 heard.append((start, self._mark(on_gpu=on_gpu)))
                 return future.value()
 
-            return hook(state, bucket).then(done)
+            return exchange(state, bucket).then(done)
 
         model.register_comm_hook(state, timed)
+
+    def _settle(self) -> None:
+        """Wait for the GPU if the start of an iteration matters; otherwise let Python run ahead of it."""
+        if self._heard is None and not self._keeping:
+            return
+        if _on_gpu():
+            torch.cuda.synchronize()
+        for start, end in self._heard or ():
+            self.talked(self._moment_s(start), self._moment_s(end))
+        if self._heard:
+            self._heard.clear()
 
     def _mark(self, *, on_gpu: bool) -> Mark:
         """Mark this moment; on a GPU, the moment at which it has done all it was told so far."""
@@ -79,6 +86,11 @@ class Pace(pace.Pace):
             return mark
         now_s, zero = self._zero or (self._clock(), mark)  # before the first step there is nothing to measure from
         return now_s + float(zero.elapsed_time(mark)) / 1e3
+
+
+def _on_gpu() -> bool:
+    """Return whether this process uses a GPU."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def _event() -> torch.cuda.Event:

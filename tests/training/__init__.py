@@ -10,3 +10,4 @@ PART_S = 0.03
 PERIOD_S = 0.42  # 0.06 more than an iteration takes when nobody is in the way
 LONG_S = 0.63  # 0.09 more than an iteration takes when both jobs communicate at the same time
 TOGETHER, APART = 7, 12  # iterations that jobs start at the same time, and half a period apart
+ITERATIONS, PAUSE_S = 5, 0.02  # where models are listened to; the pause is between models

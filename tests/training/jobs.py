@@ -11,12 +11,14 @@ runs a script in two processes instead, as torchrun would.
 """
 
 import fcntl
+import gc
 import json
 import os
 import runpy
 import socket
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -55,13 +57,21 @@ def reduce_over(link: Path | None, bucket: GradBucket) -> Future[torch.Tensor]:
 
 
 def train(number: int, folder: Path) -> None:
-    """Train at the same time as the other job, then half a period apart; write down how the iterations went."""
+    """Train, and write down how the iterations went."""
     job, rank = divmod(number, WORKERS)
     dist.init_process_group("gloo", init_method=f"file://{folder}/job{job}", rank=rank, world_size=WORKERS)
+    said = iterations(number, folder)  # a function of its own, so that the model is gone: see docs/torch.md
+    (folder / f"said{number}.json").write_text(json.dumps(said), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+def iterations(number: int, folder: Path) -> dict[str, object]:
+    """Train at the same time as the other job, then half a period apart; return how the iterations went."""
+    job, rank = divmod(number, WORKERS)
     torch.manual_seed(rank)
     model = DistributedDataParallel(torch.nn.Linear(256, 256))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    pace = cranny.torch.Pace()
+    pace = cranny.torch.Pace(patience=1.0)
     pace.listen(model, reduce_over, folder / "link" if rank == 0 else None)
 
     def iterate() -> None:
@@ -75,25 +85,31 @@ def train(number: int, folder: Path) -> None:
     (folder / f"ready{number}").touch()
     while not all((folder / f"ready{each}").exists() for each in range(2 * WORKERS)):
         time.sleep(0.005)
-    for period_s, shift_s, iterations in ((LONG_S, 0.0, TOGETHER), (PERIOD_S, job * PERIOD_S / 2, APART)):
+    for period_s, shift_s, times in ((LONG_S, 0.0, TOGETHER), (PERIOD_S, job * PERIOD_S / 2, APART)):
         pace.update(period_s, shift_s)
-        for _ in range(iterations):
+        for _ in range(times):
             iterate()
     pace.step()
     weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    said = {
+    return {
         "iterations": pace.past,
         "adjustments": pace.report().adjustments,
         "weights": float(weights.double().sum()),
     }
-    (folder / f"said{number}.json").write_text(json.dumps(said), encoding="utf-8")
-    dist.destroy_process_group()
 
 
-def run(number: int, _folder: Path, *, script: str, port: int) -> None:
+def destroy(end: Callable[[], None]) -> None:
+    """End a process group, unless a model still uses it: then the process may hang (docs/torch.md says why)."""
+    assert not any(type(each) is DistributedDataParallel for each in gc.get_objects())
+    end()
+
+
+def run(number: int, folder: Path, *, script: str, port: int) -> None:
     """Run a script as a worker of a job."""
     os.environ |= {"RANK": str(number), "WORLD_SIZE": str(WORKERS)}
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    dist.destroy_process_group = partial(destroy, dist.destroy_process_group)
+    sys.argv = [script, str(folder)]
     runpy.run_path(script, run_name="__main__")
 
 

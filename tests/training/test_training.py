@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from statistics import median
 
 import pytest
 
-from cranny.pace import Iteration
-from tests.training import APART, PART_S, PARTS, PERIOD_S, TOGETHER, WORKERS
+from cranny.pace import Beat, Iteration
+from tests.training import APART, ITERATIONS, PART_S, PARTS, PAUSE_S, PERIOD_S, TOGETHER, WORKERS
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra `torch`)")
 
@@ -94,16 +95,34 @@ def overlap(job: list[Iteration], other: list[Iteration]) -> float:
 
 def test_two_jobs_take_turns_on_a_link_and_are_faster_for_it(tmp_path: Path) -> None:
     # One test, not five: tests that share what was trained might be run by different processes.
-    jobs = two_jobs(tmp_path)
+    for trial in range(3):  # other work on the machine may stop a worker for longer than an iteration takes
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        jobs = two_jobs(folder)
+        learn_the_same(jobs)
+        try:
+            take_turns(jobs)
+        except AssertionError:
+            if trial == 2:
+                raise
+        else:
+            return
+
+
+def learn_the_same(jobs: list[list[Said]]) -> None:
+    """Check that workers of a job agree, and that waiting does not change what is learnt."""
+    for workers in jobs:
+        assert workers[0].weights == pytest.approx(workers[1].weights, rel=1e-9)
+    assert jobs[0][0].weights == pytest.approx(jobs[1][0].weights, rel=1e-6)
+
+
+def take_turns(jobs: list[list[Said]]) -> None:
+    """Check that jobs are in each other's way until they take turns, and are faster then."""
     assert overlap(jobs[0][0].together, jobs[1][0].together) > 0.6
     assert overlap(jobs[0][0].apart, jobs[1][0].apart) < 0.25
     for number, workers in enumerate(jobs):
         are_faster_apart(workers[0])
         start_on_their_beat(workers, number * PERIOD_S / 2)
-        assert workers[0].weights == pytest.approx(workers[1].weights, rel=1e-9)
-    assert jobs[0][0].weights == pytest.approx(
-        jobs[1][0].weights, rel=1e-6
-    )  # waiting does not change what is learnt
 
 
 def are_faster_apart(worker: Said) -> None:
@@ -120,6 +139,33 @@ def start_on_their_beat(workers: list[Said], shift_s: float) -> None:
         assert worker.adjustments < APART / 2
     pairs = zip(workers[0].apart, workers[1].apart, strict=True)
     assert median(abs(one.start_s - other.start_s) for one, other in pairs) < 0.05 * PERIOD_S
+
+
+def test_the_example_of_the_document_trains_and_ends(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "torch.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```$", document, re.DOTALL | re.MULTILINE)
+    assert len(examples) == 1
+    script = tmp_path / "train.py"
+    script.write_text(examples[0], encoding="utf-8")
+    printed = train(tmp_path, script)
+    report = re.fullmatch(r"Report\(iterations=20, iteration_s=([\d.]+), .*, beat=(Beat\(.*\))\)\n", printed)
+    assert report is not None, printed  # by one worker, and nothing else
+    assert float(report[1]) > 0.085  # what the example computes
+    assert report[2] == repr(Beat(period_s=0.1, shift_s=0.05))
+
+
+def test_listening_changes_nothing_and_hears_all_models(tmp_path: Path) -> None:
+    train(tmp_path, Path(__file__).with_name("listen.py"))
+    workers = [json.loads((tmp_path / f"said{rank}.json").read_text(encoding="utf-8")) for rank in range(WORKERS)]
+    for said in workers:
+        for heard, plain in said["pairs"]:
+            assert heard == pytest.approx(plain, rel=1e-6)
+        assert len(said["talks"]) == ITERATIONS
+        for (start_s, end_s), work_s in zip(said["talks"], said["works_s"], strict=True):
+            assert 0.0 < start_s < start_s + 2 * PAUSE_S < end_s < work_s + 0.01  # measured by two clocks
+    (together, apart), (same, other) = ([heard for heard, _ in said["pairs"]] for said in workers)
+    assert together == pytest.approx(same, rel=1e-6)  # these asked each other
+    assert apart != pytest.approx(other, rel=1e-3)
 
 
 def test_importing_cranny_does_not_load_pytorch() -> None:
