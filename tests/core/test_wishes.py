@@ -49,7 +49,7 @@ def test_a_job_waits_for_one_rack_if_it_must_and_says_so() -> None:
     job = Job(id="a", gpus=7)
     assert wishful(Wish(same_rack="required")).place(job, state.snapshot()) is None
     told = wishful(Wish(same_rack="required")).why_wait(job, state.snapshot())
-    assert told == "must have all its 7 GPUs in one rack, 6 are free in the emptiest"
+    assert told == "must have all its 7 GPUs in one rack; the emptiest has 6 free"
     assert wishful(Wish(same_rack="preferred")).place(job, state.snapshot()) is not None
 
 

@@ -69,7 +69,7 @@ def test_links_and_clusters_describe_themselves() -> None:
     cluster = Cluster.of(Switch("lab", (rack,), (1.0,)))
     assert cluster.link_name(0) == "uplink of machine a"
     assert cluster.link_name(2) == "uplink of switch r"
-    assert cluster.describe() == "lab: 1 rack, 1 machines x 2 GPUs (t4), 1 machines x 8 GPUs, 10 GPUs"
+    assert cluster.describe() == "lab: 1 rack, 1 machine x 2 GPUs (t4), 1 machine x 8 GPUs, 10 GPUs"
 
 
 def test_a_set_of_machines_has_their_bits() -> None:

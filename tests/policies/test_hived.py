@@ -73,7 +73,7 @@ def test_cells_of_one_job_come_from_several_machines_if_they_must() -> None:
     state.place(Job(id="b", gpus=3), Placement((1,) * 3))
     assert place(state, "c", 3) == Placement((0, 0, 1), gpus=(2, 3, 3))
     assert place(state, "d", 1) is None
-    assert HiveD().why_wait(Job(id="d", gpus=1), state.snapshot()) == "needs 1 GPUs, 0 free"
+    assert HiveD().why_wait(Job(id="d", gpus=1), state.snapshot()) == "needs 1 GPU, 0 free"
 
 
 def test_a_large_job_takes_machines_of_one_rack_and_cells_for_the_rest() -> None:

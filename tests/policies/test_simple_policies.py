@@ -164,7 +164,7 @@ def test_keeps_to_the_type_of_gpu_that_is_asked_for(name: str) -> None:
     check(state)
     more = Job(id="b", gpus=1, gpu_type="h200")
     assert placer(name).place(more, state.snapshot()) is None
-    assert placer(name).why_wait(more, state.snapshot()) == "needs 1 h200 GPUs, 0 free"
+    assert placer(name).why_wait(more, state.snapshot()) == "needs 1 h200 GPU, 0 free"
 
 
 def test_consolidation_counts_machines_of_the_type_that_is_asked_for() -> None:

@@ -12,6 +12,7 @@ from tests.service.reports import reporting
 
 from cranny.backends.local import Local
 from cranny.model.cluster import Cluster
+from cranny.model.number import counted
 from cranny.service.desk import Desk
 from cranny.service.limits import Limits
 from cranny.service.loop import Service
@@ -20,23 +21,23 @@ from cranny.service.store import Store
 CLUSTER = Cluster.fat_tree(2, 2, 8)
 
 
-def life(database: str, folder: Path, jobs: int, started: int) -> None:
-    """Be the service: take the jobs that were not accepted yet, and run until all are over."""
+def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) -> None:
+    """Be the service: take the jobs that were not accepted yet and run, in the last life until all are over."""
     service = Service(Store(database), Local(CLUSTER, ()), folder)
     service.start()
     os.write(started, b"!")
     accepted = os.open(folder / "accepted", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     known = {key for _, key in service.desk.ledger.keys}
-    # A few at a time, so that kills also come between submissions.
     for number in range(jobs):
         key = f"key-{number}"
         if key not in known:
             spec = reporting(folder / "reports", 1 + number % 3, sleep_s=0.15)
             record, _ = service.submit("ann", spec, key).result(60)
             os.write(accepted, f"{key} {record.id}\n".encode())
-            if number % 10 == 0:
-                time.sleep(0.02)
-    while not all(record.over for record in service.desk.ledger.jobs.values()):
+    parent = os.getppid()  # should it be gone, nobody would kill us any more
+    while os.getppid() == parent:
+        if last and all(record.over for record in service.desk.ledger.jobs.values()):
+            break
         time.sleep(0.02)
     service.close()
 
@@ -44,6 +45,7 @@ def life(database: str, folder: Path, jobs: int, started: int) -> None:
 def main(database: str, folder: Path, jobs: int, kills: int) -> None:
     """Kill the service until it was killed often enough, then let it finish."""
     # What a service loads when it starts is loaded once here, so that its lives are short.
+    Store(database).close()
     Desk(CLUSTER, "run", Limits(), lambda _: None).set_policy({"name": "titan"}, "root", 0.0)
     rng = random.Random(7)  # noqa: S311 - moments to kill, not secrets
     killed = 0
@@ -51,7 +53,8 @@ def main(database: str, folder: Path, jobs: int, kills: int) -> None:
         heard, started = os.pipe()
         child = os.fork()
         if child == 0:
-            life(database, folder, jobs, started)
+            # A share in each life, so that kills also come between submissions, to the very last.
+            life(database, folder, jobs * (killed + 1) // (kills + 1), started, last=killed >= kills)
             os._exit(0)
         os.close(started)
         if killed >= kills:
@@ -66,7 +69,7 @@ def main(database: str, folder: Path, jobs: int, kills: int) -> None:
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
-            sys.exit(f"the run was over after {killed} kills")
+            sys.exit(f"the service failed by itself after {counted(killed, 'kill')}")
         killed += 1
     sys.stdout.write(json.dumps({"kills": killed}))
 

@@ -72,6 +72,7 @@ class Fake:
             "reason": "",
             "reason_kind": "",
             "predicted_start_s": None,
+            "expected_end_s": None,
             "exit_code": None,
             "placement": None,
             **more,
@@ -121,6 +122,7 @@ class Fake:
         job |= {
             "status": "running",
             "started_s": started_s,
+            "expected_end_s": started_s + job["duration_s"],
             "machines": [self.names[machine] for machine in machines],
             "placement": self.placement(spots),
         }
@@ -154,7 +156,8 @@ class Fake:
         return job
 
     def release(self, job: dict[str, Any], status: str) -> None:
-        job |= {"status": status, "ended_s": time.clock_gettime(time.CLOCK_REALTIME), "placement": None}
+        over: dict[str, Any] = {"expected_end_s": None, "placement": None}
+        job |= {"status": status, "ended_s": time.clock_gettime(time.CLOCK_REALTIME), **over}
         self.slots = [[None if slot == job["id"] else slot for slot in row] for row in self.slots]
         self.happens("cancelled" if status == "cancelled" else "ended", job=job["id"], status=status, by="ann")
 

@@ -65,8 +65,8 @@ def test_300_jobs_survive_30_kills(tmp_path: Path) -> None:
     crash(str(tmp_path / "log.db"), tmp_path, jobs=300, kills=30)
 
 
-def test_jobs_survive_kills_on_postgresql_too(tmp_path: Path, postgres: str) -> None:
-    crash(postgres, tmp_path, jobs=80, kills=8)
+def test_300_jobs_survive_30_kills_on_postgresql_too(tmp_path: Path, postgres: str) -> None:
+    crash(postgres, tmp_path, jobs=300, kills=30)
 
 
 @pytest.mark.parametrize("outcome", ["finished", "running"])

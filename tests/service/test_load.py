@@ -4,10 +4,13 @@ import json
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
+from typing import Any
 
-from tests.service.conftest import Serve, Start
+import pytest
+from tests.service.conftest import Serve, Site, Start
 
 from cranny.backends.fake import Course
 from cranny.model.cluster import Cluster
@@ -17,6 +20,7 @@ from cranny.service.limits import Limits
 
 JOB = {"command": ["true"], "gpus": 1, "duration_s": 60}
 CLIENTS = 20
+TRIES = 5
 
 
 def test_1000_submissions_by_20_clients_are_taken_in_10_seconds(serve: Serve) -> None:
@@ -45,6 +49,17 @@ def test_1000_submissions_by_20_clients_are_taken_in_10_seconds(serve: Serve) ->
 
 def test_answers_come_quickly_while_jobs_are_placed(serve: Serve) -> None:
     site = serve(Cluster.fat_tree(4, 8, 8), course=lambda _: Course(run_s=0.2))
+    slow = []
+    for _ in range(TRIES):  # other tests run at the same time, and may take the processors away for a while
+        took = asked_100_times_a_second(site)
+        slow.append(statistics.quantiles(took, n=100)[-1])
+        if slow[-1] < 0.25:
+            return
+    pytest.fail(f"of 100 answers one takes longer than {min(slow):.3f} s")
+
+
+def asked_100_times_a_second(site: Site) -> list[float]:
+    """Submit and list jobs for three seconds; return how long the answers took."""
     took: list[float] = []
     lock = threading.Lock()
     begin = time.monotonic() + 0.1
@@ -63,11 +78,26 @@ def test_answers_come_quickly_while_jobs_are_placed(serve: Serve) -> None:
     with ThreadPoolExecutor(10) as pool:
         list(pool.map(ask, range(10)))
     assert len(took) == 300
-    # Nine of ten here, since other tests run at the same time; on a quiet machine 99 of 100 are far below.
-    assert statistics.quantiles(took, n=10)[-1] < 0.25
+    return took
 
 
-def test_50000_pending_jobs_do_not_slow_the_loop_down() -> None:
+def test_a_round_is_short_however_many_ask_at_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = start()
+    rounds: list[float] = []
+    running.service.rounds.append(lambda decide_s, *_: rounds.append(decide_s))
+    check = Desk.check
+
+    def slow(*given: Any) -> None:
+        time.sleep(0.01)
+        check(*given)
+
+    monkeypatch.setattr(Desk, "check", slow)
+    asked = [running.service.submit("ann", JOB) for _ in range(100)]  # one second of work
+    assert [future.result(20)[0].id for future in asked] == [f"job-{n}" for n in range(1, 101)]
+    assert max(rounds) < 0.2
+
+
+def test_50000_pending_jobs_slow_neither_the_loop_nor_the_pages_down(serve: Serve) -> None:
     desk = Desk(Cluster.fat_tree(125, 8, 8), "run", Limits(jobs_per_user=10**6), lambda _: None)
     desk.open(0.0)
     desk.set_policy({"name": "titan", "order": "backfill"}, "root", 0.0)
@@ -88,6 +118,25 @@ def test_50000_pending_jobs_do_not_slow_the_loop_down() -> None:
         desk.submit("ann", JOB, None, 100.0 + turn)
         rounds.append(time.process_time() - since)
     assert max(rounds) < 0.2
+
+    site = serve(desk.cluster)
+    site.running.service.desk = desk
+    asked = ["jobs?status=waiting", "jobs?newest=1", "cluster", "jobs/job-40000/explain", "nodes", "links"]
+    with site.client() as client:
+        for path in asked:
+            assert quickest(lambda path=path: client.get(f"/api/v1/{path}").raise_for_status()) < 0.5, path  # type: ignore[misc]
+        assert client.post("/api/v1/plan", json=JOB).json()["starts"] is False
+        assert quickest(lambda: client.post("/api/v1/plan", json=JOB)) < 0.5
+
+
+def quickest(do: Callable[[], Any]) -> float:
+    """Return the least time of three that something takes of the processor, which others use too."""
+    took = []
+    for _ in range(3):
+        since = time.process_time()
+        do()
+        took.append(time.process_time() - since)
+    return min(took)
 
 
 def test_a_long_queue_is_shown_quickly(start: Start) -> None:

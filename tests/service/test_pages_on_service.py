@@ -91,6 +91,24 @@ def test_another_user_is_told_what_is_refused(serve: Serve, browser: "Browser") 
     context.close()
 
 
+def test_a_session_is_over_when_the_user_logs_out(serve: Serve, browser: "Browser") -> None:
+    site = serve()
+    context = browser.new_context()
+    page, other = context.new_page(), context.new_page()
+    for each in (page, other):
+        each.set_default_timeout(10_000)
+    page.goto(f"{site.url}/login?code={site.keeper.one_time_code(Caller('root', 'admin'))}")
+    other.goto(site.url)
+    for each in (page, other):
+        each.wait_for_selector(READY)
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("Token").wait_for()
+    assert not page.get_by_role("button", name="Log out").is_visible()
+    site.running.submit()  # a change, by which the other page notices
+    other.get_by_text("you logged out elsewhere").wait_for()
+    context.close()
+
+
 def test_circles_of_shared_links_are_drawn_when_cassini_decides(serve: Serve, page: "Page") -> None:
     cluster = Cluster.fat_tree(racks=1, machines_per_rack=3, gpus_per_machine=4)
     setting: dict[str, Any] = {"name": "titan+cassini", "order": None, "period_s": 0.0, "options": {}}

@@ -52,7 +52,7 @@ def test_a_job_that_cannot_start_fails_with_the_reason(start: Start) -> None:
     running = start(real=True)
     job_id = running.submit(command=["no-such-command-anywhere"])
     running.until(job_id, "failed")
-    assert "no-such-command-anywhere" in running.service.desk.find(job_id).reason
+    assert running.service.desk.find(job_id).reason == "there is no command 'no-such-command-anywhere'"
 
 
 def test_a_job_over_its_time_limit_fails(start: Start) -> None:

@@ -1,9 +1,23 @@
 """Recommending only: the service notes what it would do and what that would have saved, and starts nothing."""
 
-import pytest
-from tests.service.conftest import Serve, Start
+from collections import Counter
+from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.service.conftest import CLUSTER, Serve, Start
+
+from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.policies.best_fit import BestFit
+from cranny.service.desk import Desk
+from cranny.service.limits import Limits
+
+JOB: dict[str, Any] = {"command": ["true"], "gpus": 4, "duration_s": 60}
 
 
 def test_it_recommends_and_counts_what_was_lost(serve: Serve) -> None:
@@ -38,3 +52,96 @@ def test_a_log_of_recommendations_is_not_for_running(start: Start) -> None:
     start(recommend=True).service.close()
     with pytest.raises(CrannyError, match="in the mode 'recommend'"):
         start()
+
+
+def desk_of(cluster: Cluster = CLUSTER, **policy: Any) -> Desk:
+    """Return a desk that only recommends."""
+    desk = Desk(cluster, "recommend", Limits(), lambda _: None)
+    desk.open(0.0)
+    desk.set_policy({"name": "best-fit", **policy}, "root", 0.0)
+    return desk
+
+
+def told(desk: Desk) -> dict[str, list[int]]:
+    """Return where each job should go, as last recommended."""
+    return {job: each["placement"]["machines"] for job, each in desk.ledger.recommended.items()}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often the policy looks for a place."""
+    right, count = BestFit.place, Counter[str]()
+
+    def counting(self: BestFit, job: Job, view: Snapshot) -> Placement | None:
+        count["places"] += 1
+        return right(self, job, view)
+
+    monkeypatch.setattr(BestFit, "place", counting)
+    return count
+
+
+@pytest.mark.parametrize("order", ["fifo", "sjf", "backfill"])
+def test_a_job_that_comes_is_decided_once_however_many_wait(asked: Counter[str], order: str) -> None:
+    desk = desk_of(Cluster.fat_tree(4, 8, 8), order=order)  # 64 jobs of 4 GPUs fit
+    for number in range(200):
+        desk.submit("ann", {**JOB, "duration_s": 60 + number}, None, float(number))
+    assert len(told(desk)) == 64
+    first = asked["places"]
+    assert first < 2 * 200
+    # Where jobs are started as recommended, and end, nothing of it is decided again either.
+    for number in range(1, 65):
+        desk.observe(f"job-{number}", {"machines": told(desk)[f"job-{number}"]}, 300.0)
+    assert asked["places"] == first
+    for number in range(1, 33):
+        desk.observe(f"job-{number}", {"ended": True}, 400.0)
+    assert len(told(desk)) == 64 + 32
+    assert asked["places"] < first + 3 * 32
+
+
+sizes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90), st.integers(0, 1)), max_size=25)
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes, st.sampled_from(["fifo", "sjf", "backfill"]))
+def test_what_is_not_decided_again_comes_out_the_same(jobs: list[tuple[int, int, int]], order: str) -> None:
+    quick, slow = desk_of(order=order), desk_of(order=order)
+    for gpus, duration_s, priority in jobs:
+        job = {**JOB, "gpus": gpus, "duration_s": duration_s, "priority": priority}
+        quick.submit("ann", job, None, 1.0)
+        slow.submit("ann", job, None, 1.0)
+        slow.tick(1.0)
+    assert told(quick) == told(slow)
+
+
+def test_all_is_decided_anew_when_somebody_does_otherwise() -> None:
+    desk = desk_of()  # 2 racks of 2 machines with 4 GPUs each
+    for number in range(5):
+        desk.submit("ann", JOB, None, float(number))
+    assert told(desk) == {f"job-{number + 1}": [number] * 4 for number in range(4)}
+    desk.observe("job-1", {"machines": [1] * 4}, 10.0)  # where job-2 should go
+    assert told(desk)["job-2"] == [0] * 4
+    desk.drain(3, "root", 11.0)
+    assert "job-5" not in told(desk)
+    desk.observe("job-1", {"ended": True}, 12.0)
+    desk.cancel("job-2", "ann", 13.0)
+    desk.submit("ann", {**JOB, "gpus": 8, "priority": 5}, None, 14.0)  # passes those that were recommended
+    assert sorted(set(told(desk)["job-6"])) == [0, 1]
+
+
+def test_a_policy_with_a_period_recommends_when_it_is_due(asked: Counter[str]) -> None:
+    desk = desk_of(period_s=60)
+    desk.submit("ann", JOB, None, 1.0)
+    assert told(desk) == {}
+    desk.tick(60.0)
+    assert told(desk) == {"job-1": [0] * 4}
+    assert asked["places"] > 0
+
+
+@pytest.mark.parametrize("name", ["themis", "tiresias", "netpack"])
+def test_policies_that_stop_move_or_batch_recommend_too(name: str) -> None:
+    desk = desk_of()
+    desk.set_policy({"name": name, "period_s": 0}, "root", 0.0)
+    for number in range(6):
+        desk.submit("ann", {**JOB, "model": "vgg16"}, None, 10_000.0 * number)
+        desk.tick(10_000.0 * number + 1)
+    assert len(told(desk)) >= 4

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from tests.service.conftest import Serve, Site, until
 
+from cranny.service.auth import SESSION_S, Caller, Keeper, UnknownCallerError
 from cranny.service.limits import Limits
 
 JOB: dict[str, Any] = {"command": ["true"], "gpus": 4, "duration_s": 600}
@@ -46,6 +47,8 @@ def test_a_job_is_placed_runs_and_is_cancelled(site: Site, root: httpx.Client) -
     assert job["status"] in {"starting", "running"}
     site.running.until("job-1", "running")
     detail = root.get(f"{JOBS}/job-1").json()
+    assert detail["expected_end_s"] == pytest.approx(detail["attempts"][0]["placed_s"] + 600)
+    assert root.get(JOBS).json()["jobs"][0]["expected_end_s"] == detail["expected_end_s"]
     assert detail["placement"]["names"] == ["rack0-machine0"] * 4
     assert detail["placement"]["gpus"] == [0, 1, 2, 3]
     nodes = root.get("/api/v1/nodes").json()["nodes"]
@@ -53,6 +56,7 @@ def test_a_job_is_placed_runs_and_is_cancelled(site: Site, root: httpx.Client) -
     assert [node["free"] for node in nodes] == [0, 4, 4, 4]
     assert root.post(f"{JOBS}/job-1/cancel").json()["status"] in {"stopping", "cancelled"}
     site.running.until("job-1", "cancelled")
+    assert root.get(f"{JOBS}/job-1").json()["expected_end_s"] is None
     problem(root.post(f"{JOBS}/job-1/cancel"), 409)
     problem(root.get(f"{JOBS}/job-2"), 404)
 
@@ -91,6 +95,12 @@ def test_a_bad_job_is_refused_with_its_field(root: httpx.Client, body: Any, fiel
         ({"gpus": 9, "wishes": {"same_rack": "required"}}, "wishes: does not fit the empty cluster"),
         ({"model": "nothing"}, "unknown model 'nothing'"),
         ({"tp": 3}, "cannot be split"),
+        (
+            {"command": ["torchrun", "--nproc-per-node=4", "a.py"]},
+            "its options follow from gpus and the placement",
+        ),
+        ({"command": ["/opt/bin/torchrun", "a.py"]}, "write `torchrun` and then the script"),
+        ({"command": ["torchrun"]}, "write `torchrun` and then the script"),
     ],
 )
 def test_a_job_that_could_never_start_is_refused(root: httpx.Client, change: Any, detail: str) -> None:
@@ -206,6 +216,18 @@ def test_changes_are_streamed_and_resumed(root: httpx.Client) -> None:
     resumed = {"Last-Event-ID": str(seen[0]["seq"])}
     with root.stream("GET", "/api/v1/events", headers=resumed) as answer:
         assert next(events(answer)) == seen[1]
+
+
+def test_a_stream_ends_when_its_token_is_revoked(site: Site, root: httpx.Client) -> None:
+    made = root.post("/api/v1/tokens", json={"user": "cid", "role": "user"}).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    with httpx.stream("GET", f"{site.url}/api/v1/events", headers=headers) as answer:
+        came = events(answer)
+        submit(root)
+        assert next(came)["kind"] == "submitted"
+        root.delete(f"/api/v1/tokens/{made['id']}")
+        submit(root)
+        assert {event["job"] for event in came} <= {"job-1"}  # it ends, or this would wait for ever
 
 
 def test_a_waiting_job_is_explained(site: Site, root: httpx.Client) -> None:
@@ -333,8 +355,6 @@ def test_the_rest_is_shown(root: httpx.Client, site: Site) -> None:
 
 
 def test_a_browser_logs_in_once_by_link_and_writes_from_its_own_pages_only(site: Site) -> None:
-    from cranny.service.auth import Caller
-
     code = site.keeper.one_time_code(Caller("root", "admin"))
     with httpx.Client(base_url=site.url) as browser:
         answer = browser.get("/login", params={"code": code})
@@ -350,3 +370,40 @@ def test_a_browser_logs_in_once_by_link_and_writes_from_its_own_pages_only(site:
         assert other.post("/api/v1/session", json={"token": site.tokens["ann"]}).status_code == 204
         assert other.get("/api/v1/me").json() == {"user": "ann", "role": "user"}
         problem(other.post("/api/v1/session", json={"token": "wrong"}), 401)
+
+
+def test_a_session_outlives_the_service_and_ends_when_its_time_is_over(site: Site) -> None:
+    now_s = 1_000.0
+    store = site.running.service.store
+    before = Keeper(store, loopback=True, clock=lambda: now_s)
+    by_link = before.redeem(before.one_time_code(Caller("root", "admin")))
+    by_token = before.log_in(site.tokens["ann"])
+    after = Keeper(store, loopback=True, clock=lambda: now_s)  # as if started again
+    assert after.by_session(by_link) == Caller("root", "admin")
+    assert after.by_session(by_token) == Caller("ann", "user")
+    assert all(by_link not in row and by_token not in row for row in store.sessions())  # only hashes are kept
+    now_s += SESSION_S
+    for session in (by_link, by_token, "made up"):
+        with pytest.raises(UnknownCallerError, match="the session is over"):
+            after.by_session(session)
+
+
+def test_logging_out_ends_one_session_and_revoking_a_token_all_that_it_opened(
+    site: Site, root: httpx.Client
+) -> None:
+    made = root.post("/api/v1/tokens", json={"user": "cid", "role": "user"}).json()
+    browsers = [httpx.Client(base_url=site.url, headers={"Origin": site.url}) for _ in range(3)]
+    for browser, token in zip(browsers, (made["token"], made["token"], site.tokens["ann"]), strict=True):
+        assert browser.post("/api/v1/session", json={"token": token}).status_code == 204
+        assert browser.get("/api/v1/me").is_success
+    stolen = dict(browsers[0].cookies)
+    problem(browsers[0].delete("/api/v1/session", headers={"Origin": "http://evil.example"}), 403)
+    assert browsers[0].delete("/api/v1/session").status_code == 204
+    assert not browsers[0].cookies
+    problem(httpx.get(f"{site.url}/api/v1/me", cookies=stolen), 401)
+    assert browsers[1].get("/api/v1/me").is_success
+    root.delete(f"/api/v1/tokens/{made['id']}")
+    problem(browsers[1].get("/api/v1/me"), 401)
+    assert browsers[2].get("/api/v1/me").json()["user"] == "ann"
+    for browser in browsers:
+        browser.close()

@@ -28,19 +28,24 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"command": ["a"], "shell": True}, "command must be one line of text"),
         ({"command": []}, "command"),
         ({"command": [""]}, "command is empty"),
-        ({"command": ["a", 1]}, r"command\[1\]: must be text, not 1"),
+        ({"command": ["a", 1]}, r"command\[1\]: must be text, not 1: put it in quotes$"),
+        ({"command": [True]}, r"command\[0\]: must be text, not true: put it in quotes$"),
+        ({"command": [None]}, r"command\[0\]: must be text, not nothing$"),
         ({"command": ["a\0"]}, r"command\[0\]: must not hold the character NUL"),
-        ({"command": ["a"] * 1001}, "command: is longer than 1000"),
-        ({"env": {"A": 1}}, "env.A: must be text, not 1"),
+        ({"command": ["a"] * 1001}, "command: is longer than 1000 entries"),
+        ({"name": "a\u202eb"}, r"name: must be printable text of 1 to 100 characters, not 'a\\u202eb'$"),
+        ({"env": {"A": 1}}, "env.A: must be text, not 1: put it in quotes$"),
         ({"env": {"A=B": "1"}}, "env: 'A=B' is no name"),
         ({"env": {"A": "x" * 40_000}}, "env.A: is longer than"),
         ({"cwd": "here"}, "cwd: must be an absolute path"),
         ({"wishes": {"same_rack": "yes"}}, "wishes.same_rack: must be `required` or `preferred`"),
-        ({"wishes": {"exclude": ["a", ""]}}, r"wishes.exclude\[1\]"),
-        ({"duration_s": float("nan")}, "duration_s: must be a positive number of seconds"),
-        ({"duration_s": -1}, "duration_s: must be a positive number of seconds"),
+        ({"wishes": {"exclude": ["a", ""]}}, r"wishes.exclude\[1\]: must be the name of a machine, not ''$"),
+        ({"duration_s": float("nan")}, "duration_s: must be a number of seconds, not nan$"),
+        ({"duration_s": "1"}, "duration_s: must be a number of seconds, not '1'$"),
+        ({"duration_s": -1}, "duration_s: must be a positive number of seconds, not -1$"),
+        ({"duration_s": 1e12}, "duration_s: must be at most 315360000 seconds, not 1000000000000.0$"),
         ({"model": "vgg16", "profile": {"grad_bytes": 1, "iteration_ms": 1}}, "`model` or `profile`, not both"),
-        ({"gpu": 4}, "gpu: is not a field of a job"),
+        ({"gpu": 4}, "gpu: is not a known field"),
         ({"profile": {"grad_bytes": 1}}, "profile.iteration_ms: is missing"),
         ({"max_retries": 101}, "max_retries: must be a whole number from 0 to 100"),
     ],
@@ -76,6 +81,16 @@ def test_a_job_is_as_its_file_says() -> None:
     assert (job.gpus, job.profile.name, job.tp, job.tenant, job.gpu_type) == (4, "vgg16", 2, "vision", "H200")
     assert spec.argv == ("python", "train.py")
     assert parse({"command": "a | b", "shell": True, "gpus": 1}).argv == ("/bin/sh", "-c", "a | b")
+
+
+def test_torchrun_may_be_written_before_the_script_or_asked_for() -> None:
+    written = parse({"command": ["torchrun", "train.py", "--lr", "1"], "gpus": 4})
+    asked = parse({"command": ["train.py", "--lr", "1"], "gpus": 4, "torchrun": True})
+    assert written.argv == asked.argv == ("train.py", "--lr", "1")
+    assert written.by_torchrun
+    assert asked.by_torchrun
+    assert not parse(GOOD).by_torchrun
+    assert not parse({"command": "torchrun --nproc-per-node=1 a.py", "shell": True, "gpus": 1}).by_torchrun
 
 
 def test_a_file_is_refused_with_its_line(tmp_path: Path) -> None:

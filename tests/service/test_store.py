@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from cranny.model.errors import InputError
-from cranny.service.store import Row, Store, StoreError, TokenRow, shown_url
+from cranny.service.store import Row, SessionRow, Store, StoreError, TokenRow, shown_url
 
 
 def row(seq: int, kind: str = "drained") -> Row:
@@ -52,6 +52,36 @@ def test_tokens_are_kept_and_revoked(url: str) -> None:
     assert not store.revoke_token("id", 3.0)
     assert store.tokens() == [TokenRow("id", "ann", "user", "0" * 64, 1.0, 2.0)]
     store.close()
+
+
+def test_sessions_are_kept_until_they_end_or_are_too_many(url: str) -> None:
+    store = Store(url)
+    first, second, third = (SessionRow(str(n) * 64, "ann", "user", None, 10.0 + n) for n in range(3))
+    store.add_session(first, 0.0, most=2)
+    store.add_session(second, 0.0, most=2)
+    store.close()
+    store = Store(url)
+    assert sorted(store.sessions()) == [first, second]
+    store.add_session(third, 0.0, most=2)
+    assert sorted(store.sessions()) == [second, third]
+    store.end_session(third.hash)
+    assert store.sessions() == [second]
+    store.add_session(third, 11.0, most=2)
+    assert store.sessions() == [third]  # the time of the other is over
+    store.close()
+
+
+def test_a_database_of_version_1_is_brought_to_the_present(url: str) -> None:
+    store = Store(url)
+    store.append([row(1)])
+    with store.engine.begin() as connection:  # as it was before there were sessions
+        connection.execute(text("drop table cranny_sessions"))
+        connection.execute(text("delete from cranny_schema where version > 1"))
+    store.close()
+    again = Store(url)
+    assert list(again.read()) == [row(1)]
+    assert again.sessions() == []
+    again.close()
 
 
 def test_a_database_of_a_newer_cranny_is_refused(url: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from tests.service.conftest import Start
 
 from cranny.model.cluster import Cluster
-from cranny.service.why import Explanation, foresee, largest_startable, why_here, why_wait
+from cranny.service.why import Explanation, expected_end_s, foresee, largest_startable, why_here, why_wait
 
 SCATTER = {"name": "consolidate-idle"}
 
@@ -37,7 +37,7 @@ def test_a_wish_that_binds(start: Start) -> None:
         running.submit(gpus=2, wishes={"exclude": others})
     told = why(running, running.submit(gpus=8, wishes={"same_rack": "required"}))
     assert told.kind == "wishes"
-    assert told.reason == "must have all its 8 GPUs in one rack, 6 are free in the emptiest"
+    assert told.reason == "must have all its 8 GPUs in one rack; the emptiest has 6 free"
     assert "wishes.same_rack" in told.next_step
 
 
@@ -69,10 +69,55 @@ def test_starts_are_foreseen_in_the_order_of_the_queue(start: Start) -> None:
     assert after not in starts  # the one before it does not say how long it takes
 
 
+def test_the_end_of_a_running_job_is_foreseen_where_it_can_be(start: Start) -> None:
+    running = start()
+    asked: list[dict[str, Any]] = [
+        {"duration_s": 100},
+        {"time_limit_s": 50},
+        {"duration_s": 100, "time_limit_s": 50},
+        {},
+    ]
+    ids = [running.submit(gpus=4, **more) for more in asked]
+    waiting = running.submit(gpus=4, time_limit_s=70)
+    after = running.submit(gpus=4)
+    for job_id in ids:
+        running.until(job_id, "running")
+    service = running.service
+    stand = service.stand()
+    view = stand.state.snapshot(service.now_s())
+    records = [service.desk.find(job_id) for job_id in ids]
+    begin = [(record.attempts[0].placed_s, record.attempts[0].started_s) for record in records]
+    assert [expected_end_s(record, view) for record in records] == [
+        begin[0][0] + 100,
+        (begin[1][1] or 0) + 50,
+        (begin[2][1] or 0) + 50,
+        None,
+    ]
+    assert expected_end_s(service.desk.find(waiting), view) is None
+    starts = foresee(stand, view)
+    assert starts[waiting] == expected_end_s(records[1], view)
+    assert starts[after] == expected_end_s(records[2], view)
+    told = why(running, waiting)
+    assert told.evidence[2] == "job-2 ends in about 50 s and frees 4"
+    service.ask(lambda now_s: service.desk.cancel(ids[0], "ann", now_s)).result(10)
+    assert expected_end_s(records[0], view) is None
+
+
+def test_one_of_something_is_not_called_many(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 1))
+    running.submit(gpus=1)
+    told = why(running, running.submit(gpus=1))
+    assert told.reason == "needs 1 GPU, 0 free; no running job says when it ends"
+    assert told.evidence[:2] == ["1 of 1 waiting job in the queue", "0 GPUs free on 0 machines"]
+    assert running.service.desk.cluster.describe() == "1 rack, 1 machine x 1 GPU, 1 GPU"
+    placed = why_here(running.service.desk.find("job-1"))
+    assert placed.reason.startswith("1 worker on 1 machine")  # not "job job-1: ..."
+
+
 def test_a_job_that_failed_points_to_its_log(start: Start) -> None:
     running = start(real=True)
     job_id = running.submit(command=["false"])
     running.until(job_id, "failed")
     told = why_here(running.service.desk.find(job_id))
-    assert told.reason == "it has failed: failed with exit code 1"
+    assert told.reason == "it has failed with exit code 1"
     assert told.next_step == f"read its log: cranny logs {job_id}"

@@ -330,7 +330,7 @@ def test_a_cluster_that_names_no_types_runs_jobs_that_ask_for_one() -> None:
     assert result.summary["jobs_done"] == 5
     assert any("types of GPU" in note for note in result.settings["trace_notes"])
     named = Cluster.fat_tree(1, 4, 8, gpu_type="t4")
-    with pytest.raises(InputError, match="h100 GPUs, the cluster has 0"):
+    with pytest.raises(InputError, match="h100 GPU, the cluster has 0"):
         simulate(named, Trace("typed", frame))
 
 
@@ -344,7 +344,7 @@ def test_jobs_that_want_more_of_a_type_than_there_is_are_left_out() -> None:
     result = simulate(cluster, jobs, "best-fit")
     assert statuses(result) == {
         "a": ("left out", "needs 5 t4 GPUs, the cluster has 4"),
-        "b": ("left out", "needs 1 tpu GPUs, the cluster has 0"),
+        "b": ("left out", "needs 1 tpu GPU, the cluster has 0"),
         "c": ("done", None),
     }
 

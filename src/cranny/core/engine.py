@@ -6,7 +6,8 @@ shell around it tells it the time, and does what the returned actions say.
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from cranny.core.books import Running, attained_gpu_s
@@ -57,6 +58,17 @@ class Queue(list[Waiting]):
         at = bisect_left(self._keys, key)
         self._keys.insert(at, key)
         self.insert(at, waiting)
+
+    def fill(self, many: Iterable[Waiting]) -> None:
+        """File jobs as if they came one after the other, but all at once."""
+        filed = list(zip(self._keys, self, strict=True))
+        for waiting in many:
+            self._arrivals += 1
+            key = (self._key(waiting), self._arrivals)
+            self._key_of[waiting.job.id] = key
+            filed.append((key, waiting))
+        filed.sort(key=itemgetter(0))
+        self._keys, self[:] = [key for key, _ in filed], [waiting for _, waiting in filed]
 
     def take(self, job_id: str) -> Waiting:
         """Take a job out, wherever it stands."""

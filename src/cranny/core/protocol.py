@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
+from cranny.model.number import counted
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 
@@ -85,4 +86,4 @@ def lacks_gpus(job: Job, view: Snapshot) -> str | None:
     """Say that there are too few free GPUs, if that is so."""
     free = view.offer(job).gpus
     kind = f"{job.gpu_type} " if job.gpu_type else ""
-    return f"needs {job.gpus} {kind}GPUs, {free} free" if free < job.gpus else None
+    return f"needs {counted(job.gpus, f'{kind}GPU')}, {free} free" if free < job.gpus else None

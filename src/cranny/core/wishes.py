@@ -61,7 +61,7 @@ class Wishful:
             return f"{lacking} on the machines that it does not exclude"
         if wish.same_rack == "required" and self.placer.place(job, allowed) is not None:
             most = max((free for free, _, _ in _racks_free(job, allowed)), default=0)
-            return f"must have all its {job.gpus} GPUs in one rack, {most} are free in the emptiest"
+            return f"must have all its {job.gpus} GPUs in one rack; the emptiest has {most} free"
         return self.placer.why_wait(job, allowed)
 
 

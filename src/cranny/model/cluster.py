@@ -14,7 +14,7 @@ from math import lcm
 from pathlib import Path
 
 from cranny.model.errors import InputError
-from cranny.model.number import positive, whole
+from cranny.model.number import counted, positive, whole
 from cranny.model.switch import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
 
 __all__ = ["Cluster", "Machine", "Switch", "mask_of", "shape"]
@@ -195,12 +195,12 @@ class Cluster:
         """Describe the cluster in one line."""
         sizes: dict[str, int] = {}
         for machine in self.machines:
-            key = f"{machine.gpus} GPUs" + (f" ({machine.gpu_type})" if machine.gpu_type else "")
+            key = counted(machine.gpus, "GPU") + (f" ({machine.gpu_type})" if machine.gpu_type else "")
             sizes[key] = sizes.get(key, 0) + 1
-        parts = ", ".join(f"{count} machines x {key}" for key, count in sizes.items())
-        racks = f"{len(self.rack_names)} rack{'s' if len(self.rack_names) > 1 else ''}"
+        parts = ", ".join(f"{counted(count, 'machine')} x {key}" for key, count in sizes.items())
+        racks = counted(len(self.rack_names), "rack")
         name = "" if self.name == UNNAMED else f"{self.name}: "
-        return f"{name}{racks}, {parts}, {self.gpus} GPUs"
+        return f"{name}{racks}, {parts}, {counted(self.gpus, 'GPU')}"
 
 
 def mask_of(machines: Iterable[int]) -> int:

@@ -1,19 +1,21 @@
-"""Who asks, and what they may do: bearer tokens, kept only as hashes, and sessions of a browser."""
+"""Who asks, and what they may do: bearer tokens and sessions of browsers, both kept only as hashes."""
 
 import hashlib
 import ipaddress
 import secrets
 import threading
 import time
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable
+from typing import Literal, NamedTuple, cast, get_args
 
 from cranny.model.errors import InputError
 from cranny.service.limits import RefusedError
-from cranny.service.store import Store, TokenRow
+from cranny.service.loop import wall_clock
+from cranny.service.store import SessionRow, Store, TokenRow
 
 Role = Literal["viewer", "user", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-FRESH_S = 2.0  # how long tokens are remembered before the database is asked again
+FRESH_S = 2.0  # how long tokens and sessions are remembered before the database is asked again
 PREFIX = "cranny_"
 SESSION_S = 12 * 3600.0
 MOST_SESSIONS = 1_000
@@ -70,15 +72,16 @@ def is_loopback(host: str) -> bool:
 class Keeper:
     """Knows who a token or a session belongs to."""
 
-    def __init__(self, store: Store, *, loopback: bool) -> None:
+    def __init__(self, store: Store, *, loopback: bool, clock: Callable[[], float] = wall_clock) -> None:
         self.loopback = loopback
         self._store = store
+        self._clock = clock
         self._lock = threading.Lock()
-        self._tokens: dict[str, Caller] = {}
+        self._tokens: dict[str, TokenRow] = {}
+        self._sessions: dict[str, SessionRow] = {}
         self._read_at = -FRESH_S
         self._own: dict[str, Caller] = {}  # tokens that live as long as this process
         self._codes: dict[str, Caller] = {}  # of one-time links
-        self._sessions: dict[str, tuple[Caller, float]] = {}
         self._read()
         if not self._tokens and not loopback:
             raise InputError(
@@ -109,45 +112,65 @@ class Keeper:
             caller = self._codes.pop(hashed(code), None)
         if caller is None:
             raise UnknownCallerError("this link was used before, or is of an earlier start")
-        return self.open_session(caller)
+        return self._open_session(caller, None)
 
-    def open_session(self, caller: Caller) -> str:
-        """Begin a session of a browser."""
-        session = secrets.token_urlsafe(32)
-        now_s = time.monotonic()
-        with self._lock:
-            live = {key: value for key, value in self._sessions.items() if value[1] > now_s}
-            while len(live) >= MOST_SESSIONS:
-                live.pop(next(iter(live)))
-            self._sessions = {**live, hashed(session): (caller, now_s + SESSION_S)}
-        return session
+    def log_in(self, token: str) -> str:
+        """Begin a session of a browser with a token; it ends with the token at the latest."""
+        caller, row = self.by_token(token), self._tokens.get(hashed(token))
+        return self._open_session(caller, row.id if row is not None else None)
+
+    def log_out(self, session: str) -> None:
+        """End a session."""
+        self._store.end_session(hashed(session))
+        self.forget()
 
     def by_token(self, token: str) -> Caller:
         """Return whose token this is."""
         key = hashed(token)
         if key in self._own:
             return self._own[key]
-        if time.monotonic() - self._read_at > FRESH_S:
-            self._read()
-        caller = self._tokens.get(key)
-        if caller is None:
+        self._refresh()
+        row = self._tokens.get(key)
+        if row is None:
             raise UnknownCallerError("this token is not known, or was revoked")
-        return caller
+        return _caller(row)
 
     def by_session(self, session: str) -> Caller:
         """Return whose session this is."""
-        caller, until_s = self._sessions.get(hashed(session), (None, 0.0))
-        if caller is None or until_s < time.monotonic():
+        self._refresh()
+        row = self._sessions.get(hashed(session))
+        if row is None or row.until_s <= self._clock():
             raise UnknownCallerError("the session is over: open a new link, or log in with a token")
-        return caller
+        return _caller(row)
 
     def forget(self) -> None:
-        """Ask the database at the next request: tokens have changed."""
-        self._read_at = -FRESH_S
+        """Ask the database at the next request: tokens or sessions have changed."""
+        with self._lock:  # one who reads at this moment may not have seen the change
+            self._read_at = -FRESH_S
+
+    def _open_session(self, caller: Caller, token_id: str | None) -> str:
+        session, now_s = secrets.token_urlsafe(32), self._clock()
+        row = SessionRow(hashed(session), caller.user, caller.role, token_id, now_s + SESSION_S)
+        self._store.add_session(row, now_s, MOST_SESSIONS)
+        self.forget()
+        return session
+
+    def _refresh(self) -> None:
+        if time.monotonic() - self._read_at > FRESH_S:
+            with self._lock:
+                if time.monotonic() - self._read_at > FRESH_S:
+                    self._read()
 
     def _read(self) -> None:
-        rows = self._store.tokens()
-        self._tokens = {
-            row.hash: Caller(row.user, row.role) for row in rows if row.revoked_s is None and row.role in ROLES
-        }
-        self._read_at = time.monotonic()
+        """Learn which tokens and sessions count; one whose token was revoked does not, whoever revoked it."""
+        at = time.monotonic()
+        rows = [row for row in self._store.tokens() if row.revoked_s is None and row.role in ROLES]
+        ids = {None, *(row.id for row in rows)}
+        sessions = [row for row in self._store.sessions() if row.token in ids and row.role in ROLES]
+        self._tokens = {row.hash: row for row in rows}
+        self._sessions = {row.hash: row for row in sessions}
+        self._read_at = at
+
+
+def _caller(row: TokenRow | SessionRow) -> Caller:
+    return Caller(row.user, cast("Role", row.role))

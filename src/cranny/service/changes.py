@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from cranny.service.auth import Caller
+from cranny.service.auth import Caller, UnknownCallerError
 from cranny.service.limits import TooManyError
 from cranny.service.logs import Reader
 from cranny.service.loop import Service
@@ -77,20 +77,23 @@ def frame(data: object, event: str, number: int | None = None) -> str:
     return f"{head}event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
-def _read(service: Service, after: int, limit: int) -> list[Row]:
-    return list(service.store.read(after, limit))
-
-
 async def changes(
-    service: Service, bell: Bell, caller: Caller, after: int, *, follow: bool, limit: int
+    service: Service, bell: Bell, known: Callable[[], Caller], after: int, *, follow: bool, limit: int
 ) -> AsyncIterator[str]:
-    """Yield what happened after an event, and then what happens."""
+    """Yield what happened after an event, and then what happens, as long as the one who asked is known."""
+
+    def read(most: int) -> tuple[Caller, list[Row]]:
+        return known(), list(service.store.read(after, most))
+
     entry = bell.listen()
     try:
         yield ": cranny\n\n"
         while not bell.closed:
             entry[1].clear()
-            rows = await run_in_threadpool(_read, service, after, min(limit, AT_ONCE))
+            try:
+                caller, rows = await run_in_threadpool(read, min(limit, AT_ONCE))
+            except UnknownCallerError:  # logged out, or the token was revoked
+                return
             for row in rows:
                 after = row.seq
                 yield frame(shown(row, service, caller), row.kind, row.seq)
@@ -107,11 +110,18 @@ async def changes(
         bell.leave(entry)
 
 
-async def follow_log(service: Service, bell: Bell, job_id: str, rank: int, offset: int) -> AsyncIterator[str]:
-    """Yield what a rank writes until its job is over."""
-    reader = Reader(service, job_id, rank)
+async def follow_log(reader: Reader, bell: Bell, known: Callable[[], Caller], offset: int) -> AsyncIterator[str]:
+    """Yield what a rank writes until its job is over, as long as the one who asked is known."""
+
+    def read() -> dict[str, Any]:
+        known()
+        return reader.read(offset)
+
     while not bell.closed:
-        part = await run_in_threadpool(reader.read, offset)
+        try:
+            part = await run_in_threadpool(read)
+        except UnknownCallerError:
+            return
         if part["text"]:
             offset = part["next_offset"]
             yield frame({"text": part["text"], "next_offset": offset}, "text")

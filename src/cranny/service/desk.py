@@ -7,7 +7,7 @@ carried out only when the events are stored.
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cranny.core.engine import Engine
@@ -17,13 +17,14 @@ from cranny.core.wishes import Wishful
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
+from cranny.model.number import counted
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.service.choice import ByPriority, choose, settle
 from cranny.service.hands import NEVER, Gone, Launched
-from cranny.service.ledger import Attempt, Ledger, Record, Status, plain
+from cranny.service.ledger import Attempt, Ledger, Record, Status, plain, reasons
 from cranny.service.limits import ConflictError, Limits, NotThereError, TooManyError
 from cranny.service.restore import Restorer, switched
-from cranny.service.shadow import ended, recommendations, started
+from cranny.service.shadow import Recommendation, Shadow, ended, started
 from cranny.service.spec import Spec, parse
 from cranny.service.store import Row, Store
 from cranny.sim.possible import Possible, never, too_large
@@ -58,11 +59,13 @@ class Desk:
         self._empty = ClusterState(cluster).snapshot()
         self._possible = Possible(cluster)
         self._capacity = capacities(cluster)
+        self._shadow = Shadow()  # for recommending only
         self._watch = watch  # is shown the desk after every event
 
     def restore(self, store: Store) -> None:
         """Forget everything and take it from the log."""
         self.rows, self.orders = [], deque()
+        self._shadow.forget()
         self.ledger = Ledger(self.cluster)
         engine = Engine(ClusterState(self.cluster), choose(settle({"name": "titan"}), self.ledger))
         restorer = Restorer(self.ledger, engine)
@@ -89,7 +92,7 @@ class Desk:
             return self.ledger.jobs[before[0]], False
         if self.ledger.open_jobs[user] >= self.limits.jobs_per_user:
             raise TooManyError(
-                f"{user} has {self.limits.jobs_per_user} jobs that are not over; more are not taken"
+                f"{user} has {counted(self.limits.jobs_per_user, 'job')} under way; more are not taken"
             )
         spec = parse(value)
         job_id = f"job-{len(self.ledger.jobs) + 1}"
@@ -98,13 +101,14 @@ class Desk:
         record = self.ledger.jobs[job_id]
         if self.mode == "recommend":
             self.engine.queue.add(Waiting(record.job))
-            self._recommend(now_s)
+            self._recommend(lambda: self._shadow.came(record.job, self.engine, self.ledger, now_s), now_s)
         else:
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
         return record, True
 
     def check(self, spec: Spec, job_id: str, user: str, now_s: float) -> None:
         """Refuse a job that could never start."""
+        spec.check_torchrun()
         job, wish = spec.job(job_id, user, now_s), spec.wish(self.cluster)
         capacity = self._capacity.get(job.gpu_type, 0)
         least = job.least_gpus or job.gpus
@@ -136,6 +140,7 @@ class Desk:
             self.log("cancelled", job_id, {"by": by}, now_s)
             if self.mode == "recommend":
                 self.engine.queue.take(job_id)
+                self._recommend(lambda: self._shadow.anew(self.engine, self.ledger, now_s), now_s)
             else:
                 self._decide(lambda: self.engine.handle(Cancelled(job_id), now_s), now_s)
         elif self.mode == "recommend":
@@ -161,7 +166,7 @@ class Desk:
         if self.mode == "recommend":
             state = self.engine.state
             state.drain(event.machine) if isinstance(event, MachineDrained) else state.repair(event.machine)
-            self._recommend(now_s)
+            self._recommend(lambda: self._shadow.anew(self.engine, self.ledger, now_s), now_s)
         else:
             self._decide(lambda: self.engine.handle(event, now_s), now_s)
 
@@ -182,7 +187,7 @@ class Desk:
     def tick(self, now_s: float) -> None:
         """Ask the policy."""
         if self.mode == "recommend":
-            self._recommend(now_s)
+            self._recommend(lambda: self._shadow.anew(self.engine, self.ledger, now_s), now_s, due=True)
         else:
             self._decide(lambda: self.engine.tick(now_s), now_s)
 
@@ -246,10 +251,12 @@ class Desk:
         engine = self.engine
         if body.get("ended"):
             self.log("observed", record.id, ended(engine, record), now_s)
+            self._recommend(lambda: self._shadow.left(record.id, engine, self.ledger, now_s), now_s)
         else:
             machines = [self.machine(str(each)) for each in body.get("machines") or ()]
             self.log("observed", record.id, started(engine, self.ledger, record, machines, now_s), now_s)
-        self._recommend(now_s)
+            if not self._shadow.followed(record, now_s):
+                self._recommend(lambda: self._shadow.anew(engine, self.ledger, now_s), now_s)
         return record
 
     # -- decisions -------------------------------------------------------------------------------------
@@ -298,13 +305,21 @@ class Desk:
             "attempt": len(record.attempts) + 1,
             "placement": {**plain(placement), "gpus": list(gpus or placement.gpus or ()) or None},
             "gpus": list(gpus[: len(placement.machines)]),
-            "why": placement.explain(),
+            "why": reasons(placement, record.id),
             "facts": placement.facts,
         }
 
-    def _recommend(self, now_s: float) -> None:
-        """Note what the policy would do now, without doing it."""
-        for job_id, body in recommendations(self.engine, self.ledger, now_s):
+    def _recommend(self, ask: Callable[[], Iterator[Recommendation]], now_s: float, *, due: bool = False) -> None:
+        """Note what the policy would do now, without doing it; a policy with a period is asked when it is due."""
+        if self.engine.period_s and not due:
+            self._shadow.forget()
+            return
+        try:
+            found = list(ask())
+        except CrannyError as error:
+            self._shadow.forget()
+            raise PolicyError(f"policy {self.ledger.policy.get('name')}: {error}") from error
+        for job_id, body in found:
             self.log("recommended", job_id, body, now_s)
 
     def log(self, kind: str, job: str | None, body: dict[str, Any], now_s: float) -> None:

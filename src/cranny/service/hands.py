@@ -115,7 +115,9 @@ class Hands:
             try:
                 self._backend.launch(what)
             except (BackendError, OSError) as error:
-                reports.append(Gone(what.job_id, what.attempt, "failed", None, str(error)))
+                # Whoever reads it knows which job it is about.
+                why = str(error).removeprefix(f"job {what.job_id!r}").removeprefix(":").strip()
+                reports.append(Gone(what.job_id, what.attempt, "failed", None, why))
                 continue
             self._live[what.job_id] = what
             held |= slots

@@ -222,6 +222,11 @@ class Ledger:
         self.drained.discard(row.body["machine"])
 
 
+def reasons(placement: Placement, job_id: str) -> str:
+    """Say why a job is placed as it is; which job that is, everybody knows who reads it here."""
+    return placement.explain().removeprefix(f"job {job_id}: ")
+
+
 def plain(placement: Placement) -> dict[str, Any]:
     """Return a placement as plain values."""
     return {

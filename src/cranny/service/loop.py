@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +27,7 @@ from cranny.service.limits import Limits
 from cranny.service.store import Store, StoreError
 from cranny.service.trial import Stand
 
-MOST_A_ROUND = 256  # asked for together, stored together
+ROUND_S = 0.05  # what is asked for in this time is stored together; others want to look meanwhile
 RETRY_S = 1.0  # between two tries to store what the world reported
 
 _log = logging.getLogger("cranny.service")
@@ -157,12 +157,32 @@ class Service:
 
     def _run(self) -> None:
         try:
-            going = True
-            while going:
-                calls, going = self._next_calls()
-                self._round(calls)
+            while True:
+                wait_s = None if math.isinf(self._tick_s) else max(0.0, self._tick_s - self.now_s())
+                try:
+                    call = self._calls.get(timeout=wait_s)
+                except Empty:
+                    self._round(())
+                    continue
+                if call is None:
+                    break
+                self._round(self._coming(call))
         finally:
             self._let_go()
+
+    def _coming(self, call: Call) -> Iterator[Call]:
+        """Yield a call and those that wait behind it, as many as can be done in a short time."""
+        until_s = time.perf_counter() + ROUND_S
+        yield call
+        while time.perf_counter() < until_s:
+            try:
+                after = self._calls.get_nowait()
+            except Empty:
+                return
+            if after is None:
+                self._calls.put(None)  # when this round is over
+                return
+            yield after
 
     def _let_go(self) -> None:
         """Tell all who wait that nothing more comes."""
@@ -176,28 +196,16 @@ class Service:
             if call is not None:
                 call.answer.set_exception(StoreError("the service ends"))
 
-    def _next_calls(self) -> tuple[list[Call], bool]:
-        """Wait for something to do; return it, and whether to go on afterwards."""
-        calls: list[Call] = []
-        wait_s = None if math.isinf(self._tick_s) else max(0.0, self._tick_s - self.now_s())
-        try:
-            call = self._calls.get(timeout=wait_s)
-            while call is not None and len(calls) < MOST_A_ROUND:
-                calls.append(call)
-                call = self._calls.get_nowait()
-            if call is not None:
-                calls.append(call)
-        except Empty:
-            return calls, True
-        return calls, call is not None
-
-    def _round(self, calls: Sequence[Call]) -> None:
+    def _round(self, coming: Iterable[Call]) -> None:
         begin_s = time.perf_counter()
+        calls: list[Call] = []
         answers: list[tuple[Future[Any], Any, CrannyError | None]] = []
         with self.lock:
             now_s = self.now_s()
             try:
-                answers += [self._do(call, now_s) for call in calls]
+                for call in coming:
+                    calls.append(call)
+                    answers.append(self._do(call, now_s))
                 if now_s >= self._tick_s:
                     self.desk.tick(now_s)
                 decided_s = time.perf_counter()
@@ -306,7 +314,7 @@ class Service:
             cwd=Path(spec.cwd) if spec.cwd is not None else None,
             log_dir=self.log_folder(record.id, attempt.number),
             time_limit_s=spec.time_limit_s,
-            torchrun=spec.torchrun,
+            torchrun=spec.by_torchrun,
             server=attempt.placement.server,
         )
 

@@ -15,8 +15,7 @@ from cranny.service.store import Row
 def switched(state: ClusterState, ledger: Ledger, setting: dict[str, Any], queue: list[Waiting]) -> Engine:
     """Return an engine under another policy; jobs with equal keys keep their order in the queue."""
     engine = Engine(state, choose(setting, ledger), setting["period_s"])
-    for waiting in sorted(queue, key=engine.policy.key):  # so that each goes to the end, which is quick
-        engine.queue.add(waiting)
+    engine.queue.fill(queue)
     return engine
 
 

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import Field
 
 from cranny.model.fields import Fields, Name
-from cranny.service.access import COOKIE, AnAdmin, Keeping, Serving, caller_of
+from cranny.service.access import COOKIE, AnAdmin, Anyone, Keeping, Serving, caller_of
 from cranny.service.auth import SESSION_S, Role, create
 from cranny.service.limits import NotThereError
 
@@ -54,7 +54,16 @@ def revoke_token(token_id: str, service: Serving, keeper: Keeping, _caller: AnAd
 @router.post("/api/v1/session", status_code=204)
 def begin(body: SessionFields, request: Request, keeper: Keeping) -> Response:
     """Begin a session of a browser with a token."""
-    return _with_cookie(Response(status_code=204), keeper.open_session(keeper.by_token(body.token)), request)
+    return _with_cookie(Response(status_code=204), keeper.log_in(body.token), request)
+
+
+@router.delete("/api/v1/session", status_code=204)
+def end(request: Request, keeper: Keeping, _caller: Anyone) -> Response:
+    """End the session of this browser."""
+    keeper.log_out(request.cookies.get(COOKIE, ""))
+    response = Response(status_code=204)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    return response
 
 
 @router.get("/login", include_in_schema=False)

@@ -1,6 +1,7 @@
 """The routes about machines, links, the policy and what changes."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -13,7 +14,7 @@ from cranny.model.fields import Fields, Name
 from cranny.model.profile import library
 from cranny.policies import TABLE
 from cranny.service import views
-from cranny.service.access import AnAdmin, Anyone, Serving
+from cranny.service.access import AnAdmin, Anyone, Serving, caller_of
 from cranny.service.changes import changes
 from cranny.service.ledger import STATUSES, placement_of
 from cranny.service.loop import Service
@@ -173,7 +174,7 @@ def recommendations(service: Serving, _caller: Anyone, limit: Annotated[int, Que
 async def events(
     request: Request,
     service: Serving,
-    caller: Anyone,
+    _caller: Anyone,
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 1_000,
     last: Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)] = None,
@@ -186,5 +187,6 @@ async def events(
         start = int(last)
     elif after is not None:
         start = after
-    stream = changes(service, request.app.state.bell, caller, start, follow=follow, limit=limit)
+    known = partial(caller_of, request, None)
+    stream = changes(service, request.app.state.bell, known, start, follow=follow, limit=limit)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -12,16 +13,16 @@ from cranny.model.errors import InputError
 from cranny.model.fields import Fields
 from cranny.model.plan import Start, Stop
 from cranny.service import views
-from cranny.service.access import AnAdmin, Anyone, AUser, Serving, may_see
+from cranny.service.access import AnAdmin, Anyone, AUser, Serving, caller_of, may_see
 from cranny.service.auth import Caller
 from cranny.service.changes import follow_log
 from cranny.service.circles import shared_circles
-from cranny.service.ledger import STATUSES, Record, Status
+from cranny.service.ledger import STATUSES, Record, Status, reasons
 from cranny.service.limits import ConflictError
 from cranny.service.logs import MOST_BYTES, Reader
 from cranny.service.loop import Service
 from cranny.service.spec import Spec
-from cranny.service.why import Explanation, Room, foresee, quick, why_here, why_wait
+from cranny.service.why import Explanation, Room, expected_end_s, foresee, quick, why_here, why_wait
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
@@ -111,7 +112,8 @@ def _lines(service: Service, records: list[Record]) -> list[Any]:
         waits: tuple[str, str] = ("", "")
         if record.status == "waiting":
             waits = quick(record, room, first, desk.engine.period_s)
-        lines.append(views.job(record, cluster, waits, starts.get(record.id)))
+        end = expected_end_s(record, view)
+        lines.append(views.job(record, cluster, waits, starts.get(record.id), end))
     return lines
 
 
@@ -197,8 +199,8 @@ async def follow(
 ) -> StreamingResponse:
     """Follow what a rank writes, as server-sent events, until the job is over."""
     await asyncio.to_thread(_find, service, caller, job_id)
-    Reader(service, job_id, rank)  # refuses before the stream begins
-    stream = follow_log(service, request.app.state.bell, job_id, rank, offset)
+    reader = Reader(service, job_id, rank)  # refuses before the stream begins
+    stream = follow_log(reader, request.app.state.bell, partial(caller_of, request, None), offset)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
@@ -231,7 +233,7 @@ def plan(spec: Spec, service: Serving, caller: Anyone) -> Any:
         why = why_wait(record, behind, now_s, period_s)
         shown, where = views.explanation(record, why), None
     else:
-        lines = start.placement.explain().splitlines()
+        lines = reasons(start.placement, record.id).splitlines()
         why = Explanation("placed", lines[0], lines[1:], "", now_s, start.placement.facts)
         shown, where = views.explanation(record, why), views.placement(start.placement, cluster)
     return {"starts": start is not None, "explanation": shown, "would_stop": would_stop, "placement": where}

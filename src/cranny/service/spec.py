@@ -24,6 +24,7 @@ MAX_RETRIES = 100
 MAX_SECONDS = 10 * 365 * 86_400.0
 MAX_PRIORITY = 1_000
 SHELL = "/bin/sh"
+TORCHRUN = "torchrun"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
@@ -116,12 +117,25 @@ class Spec(Fields):
         """The arguments that every rank is started with."""
         if isinstance(self.command, str):
             return (SHELL, "-c", self.command)
-        return tuple(self.command)
+        return tuple(self.command[1:] if self.command[0] == TORCHRUN else self.command)
+
+    @property
+    def by_torchrun(self) -> bool:
+        """Whether ranks are started by torchrun: the user says so, or has written it before the script."""
+        return self.torchrun or self.command[0] == TORCHRUN
 
     @property
     def variables(self) -> dict[str, str]:
         """The environment that the user wants, secrets included."""
         return {**self.env, **self.secrets}
+
+    def check_torchrun(self) -> None:
+        """Refuse a torchrun with options of its own: each machine would start far too many ranks."""
+        first, *rest = self.command if isinstance(self.command, list) else (SHELL,)
+        if Path(first).name == TORCHRUN and (first != TORCHRUN or not rest or rest[0].startswith("-")):
+            raise InputError(
+                "command: write `torchrun` and then the script; its options follow from gpus and the placement"
+            )
 
     def job(self, job_id: str, user: str, submit_s: float) -> Job:
         """Return the job as policies see it."""
@@ -181,8 +195,28 @@ _WORDS = {
     "cwd": "an absolute path",
     "wishes": "a mapping of fields",
     "profile": "a mapping of fields",
+    "user": f"printable text of 1 to {MAX_NAME} characters",
+    "order": "the name of a queue order",
+    "exclude[]": "the name of a machine",
+    "machines[]": "the name of a machine, or its index",
+    "options[]": "true or false, a number, or text",
 }
-_SECONDS = "a positive number of seconds"
+# What pydantic calls the kinds of values, for fields that have no words of their own.
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping of fields",
+    "model": "a mapping of fields",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "more than {}"),
+    "greater_than_equal": ("ge", "{} or more"),
+    "less_than": ("lt", "less than {}"),
+    "less_than_equal": ("le", "at most {}"),
+}
 
 
 def problems(errors: Sequence[Any]) -> list[dict[str, str]]:
@@ -190,38 +224,55 @@ def problems(errors: Sequence[Any]) -> list[dict[str, str]]:
     found = []
     for each in errors:
         steps = _way(each["loc"])
-        last = steps[-1] if steps else ""
         if each["type"] == "missing":
             problem = "is missing"
         elif each["type"] == "extra_forbidden":
-            problem = "is not a field of a job"
-        elif each["type"] == "value_error":
+            problem = "is not a known field"
+        elif each["type"] == "value_error" and str(each["ctx"]["error"]):
             problem = str(each["ctx"]["error"])
         elif each["type"] in {"too_long", "string_too_long"}:
-            problem = f"is longer than {each['ctx']['max_length']}"
+            parts = "entries" if each["type"] == "too_long" else "characters"
+            problem = f"is longer than {each['ctx']['max_length']} {parts}"
         else:
-            wanted = _wanted(last)
-            problem = f"must be {wanted}, not {shown(each['input'])}"
+            problem = f"must be {_wanted(steps, each)}, not {_plainly(each['input'])}"
+            if each["type"] == "string_type" and isinstance(each["input"], bool | int | float):
+                problem += ": put it in quotes"
         found.append({"field": dotted(steps), "problem": problem})
     return found
 
 
 def _way(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Leave out of the way to a field what pydantic calls the two forms of a command, and where it came from."""
+    """Leave out of the way to a field how pydantic calls the forms it may have, and where it came from."""
     if steps[:1] == ("body",):
         steps = steps[1:]
-    if steps[:1] == ("command",):
-        return ("command", *(step for step in steps[1:] if isinstance(step, int)))
-    return steps
+    if steps[:1] in {("command",), ("machines",)}:
+        return (*steps[:1], *(step for step in steps[1:] if isinstance(step, int)))
+    return steps[:2] if steps[:1] == ("options",) else steps
 
 
-def _wanted(field: Step) -> str:
-    """Say in words what a field must be."""
-    if isinstance(field, int):
-        return "text"
-    if not field:
-        return "a mapping of fields"
-    return _WORDS.get(field, _SECONDS if field.endswith("_s") else "text")
+def _wanted(steps: tuple[Step, ...], error: Any) -> str:
+    """Say in words what a value must be: as we say it of its field, or else as the error has it."""
+    words = _WORDS.get(str(steps[-1])) if steps else "a mapping of fields"
+    if len(steps) > 1 and (isinstance(steps[-1], int) or steps[0] == "options"):
+        words = _WORDS.get(f"{steps[-2]}[]")
+    if words is not None:
+        return words
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    seconds = " seconds" if steps and str(steps[-1]).endswith("_s") else ""
+    if kind in _BOUNDS:
+        name, bound = _BOUNDS[kind]
+        positive = kind == "greater_than" and context[name] == 0
+        amount = f"a positive number{' of' * bool(seconds)}" if positive else bound.format(f"{context[name]:.12g}")
+        return amount + seconds
+    number = _KINDS.get(kind.partition("_")[0], "text")
+    return f"{number} of{seconds}" if seconds and number == "a number" else number
+
+
+def _plainly(value: object) -> str:
+    """Show a value as it is written in a job file."""
+    return str(value).lower() if isinstance(value, bool) else shown(value)
 
 
 def parse(value: Any) -> Spec:

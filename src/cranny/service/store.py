@@ -1,5 +1,7 @@
 """The event log in a database: the truth from which everything else is rebuilt. Only ever appended to.
 
+Beside it are tokens and sessions, which say who may ask, as hashes.
+
 SQLite in WAL mode by default, PostgreSQL by URL. One process writes; it takes a lock, and since it numbers the
 events itself, a second writer could not get in between unnoticed.
 """
@@ -7,7 +9,9 @@ events itself, a second writer could not get in between unnoticed.
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -23,6 +27,7 @@ from sqlalchemy import (
     Table,
     Text,
     create_engine,
+    delete,
     event,
     func,
     insert,
@@ -37,6 +42,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from cranny.model.errors import CrannyError, InputError
 
 BUSY_MS = 2_000  # how long another process may hold a SQLite database before we give up
+TAKE_S = 1.0  # how long PostgreSQL may take to notice that a service was killed, and give its lock back
 PAGE = 5_000  # events read at a time
 LOCK_KEY = 0x6372616E6E79  # of the advisory lock in PostgreSQL: "cranny"
 
@@ -61,6 +67,15 @@ _TOKENS = Table(
     Column("created_s", Float(53), nullable=False),
     Column("revoked_s", Float(53)),
 )
+_SESSIONS = Table(
+    "cranny_sessions",
+    _META,
+    Column("hash", String(64), primary_key=True),
+    Column("user", String(100), nullable=False),
+    Column("role", String(20), nullable=False),
+    Column("token", String(40)),
+    Column("until_s", Float(53), nullable=False),
+)
 
 
 def _first(connection: Connection) -> None:
@@ -68,8 +83,13 @@ def _first(connection: Connection) -> None:
     _META.create_all(connection, [_EVENTS, _TOKENS])
 
 
+def _second(connection: Connection) -> None:
+    """Add sessions of browsers."""
+    _META.create_all(connection, [_SESSIONS])
+
+
 # What brings a database from one version to the next; the first makes an empty one version 1.
-MIGRATIONS = (_first,)
+MIGRATIONS = (_first, _second)
 
 
 class StoreError(CrannyError):
@@ -97,8 +117,18 @@ class TokenRow(NamedTuple):
     revoked_s: float | None
 
 
+class SessionRow(NamedTuple):
+    """A session of a browser, without what its cookie looks like."""
+
+    hash: str
+    user: str
+    role: str
+    token: str | None  # the id of the token that opened it; None if a one-time link did
+    until_s: float
+
+
 class Store:
-    """The event log and the tokens."""
+    """The event log, the tokens and the sessions."""
 
     def __init__(self, url: str) -> None:
         self._lock: IO[bytes] | Connection | None = None
@@ -127,9 +157,12 @@ class Store:
             self._lock = lock
             return
         connection = self.engine.connect()
-        if not connection.execute(text("select pg_try_advisory_lock(:key)"), {"key": LOCK_KEY}).scalar():
-            connection.close()
-            raise busy
+        until_s = time.monotonic() + TAKE_S
+        while not connection.execute(text("select pg_try_advisory_lock(:key)"), {"key": LOCK_KEY}).scalar():
+            if time.monotonic() > until_s:
+                connection.close()
+                raise busy
+            time.sleep(TAKE_S / 20)
         connection.commit()  # the lock belongs to the session, not to the transaction
         self._lock = connection
 
@@ -155,11 +188,8 @@ class Store:
         while left is None or left > 0:
             size = PAGE if left is None else min(PAGE, left)
             page = select(_EVENTS).where(_EVENTS.c.seq > after).order_by(_EVENTS.c.seq).limit(size)
-            try:
-                with self._reading() as connection:
-                    found = connection.execute(page).all()
-            except SQLAlchemyError as error:
-                raise StoreError(f"the event log cannot be read: {_why(error)}") from None
+            with self._reading() as connection:
+                found = connection.execute(page).all()
             for seq, at_s, kind, job, body in found:
                 yield Row(seq, at_s, kind, job, json.loads(body))
             if len(found) < size:
@@ -181,19 +211,40 @@ class Store:
         with self._reading() as connection:
             return [TokenRow(*row) for row in connection.execute(select(_TOKENS).order_by(_TOKENS.c.created_s))]
 
+    def add_session(self, session: SessionRow, now_s: float, most: int) -> None:
+        """Store a new session; those that are over go, and the oldest if there are too many."""
+        newest = select(_SESSIONS.c.hash).order_by(_SESSIONS.c.until_s.desc()).limit(most)
+        over = (_SESSIONS.c.until_s <= now_s) | _SESSIONS.c.hash.not_in(newest)
+        self._write(insert(_SESSIONS).values(session._asdict()), delete(_SESSIONS).where(over))
+
+    def end_session(self, session_hash: str) -> None:
+        """Forget a session."""
+        self._write(delete(_SESSIONS).where(_SESSIONS.c.hash == session_hash))
+
+    def sessions(self) -> list[SessionRow]:
+        """Return all sessions, also those whose time or token is over."""
+        with self._reading() as connection:
+            return [SessionRow(*row) for row in connection.execute(select(_SESSIONS))]
+
     def close(self) -> None:
         """Let the database go."""
         if self._lock is not None:
             self._lock.close()
         self.engine.dispose()
 
-    def _reading(self) -> Connection:
-        return self.engine.connect()
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreError(f"the database cannot be read: {_why(error)}") from None
 
-    def _write(self, statement: Any) -> int:
+    def _write(self, *statements: Any) -> int:
+        """Change something in one transaction; return how many rows the last statement changed."""
         try:
             with self.engine.begin() as connection:
-                return int(connection.execute(statement).rowcount)
+                return [int(connection.execute(statement).rowcount) for statement in statements][-1]
         except SQLAlchemyError as error:
             raise StoreError(f"the database cannot be written: {_why(error)}") from None
 

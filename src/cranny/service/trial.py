@@ -36,6 +36,5 @@ class Stand(NamedTuple):
     def engine(self, extra: Record | None = None) -> Engine:
         """Return an engine to try things on."""
         tried = Engine(self.state.copy(), self.asked(extra))
-        for waiting in self.queue:
-            tried.queue.add(waiting)
+        tried.queue.fill(self.queue)
         return tried

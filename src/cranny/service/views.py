@@ -15,8 +15,10 @@ from cranny.service.mask import masked
 from cranny.service.why import Explanation
 
 
-def job(record: Record, cluster: Cluster, waits: tuple[str, str] = ("", ""), start_s: float | None = None) -> Any:
-    """Show a job in a line of a list."""
+def job(
+    record: Record, cluster: Cluster, waits: tuple[str, str], start_s: float | None, end_s: float | None
+) -> Any:
+    """Show a job in a line of a list, with the start or the end that is expected."""
     attempt, spec = record.attempt, record.spec
     placement = record.observed or (attempt.placement if attempt is not None else None)
     return {
@@ -42,6 +44,7 @@ def job(record: Record, cluster: Cluster, waits: tuple[str, str] = ("", ""), sta
         "reason": waits[1] if record.status == "waiting" else record.reason,
         "reason_kind": waits[0],
         "predicted_start_s": start_s,
+        "expected_end_s": end_s,
         "exit_code": attempt.exit_code if attempt is not None else None,
     }
 

@@ -34,10 +34,23 @@ class Explanation:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def end_s(running: Running) -> float:
-    """Return when a running job is expected to end; inf if it did not say how long it takes."""
+def end_s(running: Running, record: Record) -> float:
+    """Return when a running job is expected to end, at its time limit at the latest; inf if nobody knows."""
     slowdown = isolated(running.job, running.communication) * running.stretch
-    return running.started_s + remaining_s(running.job, running.attained_gpu_s, slowdown)
+    end = running.started_s + remaining_s(running.job, running.attained_gpu_s, slowdown)
+    attempt, limit_s = record.attempt, record.spec.time_limit_s
+    if attempt is None or limit_s is None:  # nobody else keeps to our time limits
+        return end
+    return min(end, (attempt.started_s or attempt.placed_s) + limit_s)
+
+
+def expected_end_s(record: Record, view: Snapshot) -> float | None:
+    """Return when a job is expected to end; None if it does not run, is being stopped, or nobody knows."""
+    running = view.running.get(record.id)
+    if running is None or record.status not in {"starting", "running"}:
+        return None
+    end = end_s(running, record)
+    return None if math.isinf(end) else end
 
 
 def minutes(seconds: float) -> str:
@@ -69,7 +82,7 @@ def quick(record: Record, room: Room, first: str | None, period_s: float) -> tup
     free = room.free(record)
     least = record.job.least_gpus or record.job.gpus
     if free < least:
-        return "too-few-gpus", f"needs {least} GPUs, {free} free"
+        return "too-few-gpus", f"needs {counted(least, 'GPU')}, {free} free"
     if first is not None and first != record.id:
         return "behind-others", f"behind {first}, which is first in the queue"
     if period_s:
@@ -81,7 +94,8 @@ def quick(record: Record, room: Room, first: str | None, period_s: float) -> tup
 
 def foresee(stand: Stand, view: Snapshot) -> dict[str, float]:
     """Foresee when jobs of the queue start, in order and by the numbers of GPUs; those unknown are left out."""
-    ends = [(end_s(running), running.job.gpus) for running in view.running.values()]
+    records = stand.ledger.jobs
+    ends = [(end_s(running, records[job_id]), running.job.gpus) for job_id, running in view.running.items()]
     heapify(ends)
     free, now_s = view.machines.gpus, view.now_s
     starts: dict[str, float] = {}
@@ -95,7 +109,9 @@ def foresee(stand: Stand, view: Snapshot) -> dict[str, float]:
             break
         starts[job.id] = now_s
         free -= least
-        heappush(ends, (now_s + remaining_s(job, waiting.attained_gpu_s, 1.0), least))
+        limit_s = records[job.id].spec.time_limit_s if job.id in records else None
+        left_s = min(remaining_s(job, waiting.attained_gpu_s, 1.0), limit_s or math.inf)
+        heappush(ends, (now_s + left_s, least))
     return starts
 
 
@@ -105,7 +121,8 @@ def why_here(record: Record) -> Explanation:
     if record.over or attempt is None:
         text = {"done": "it has finished", "failed": "it has failed", "cancelled": "it was cancelled"}
         reason = text.get(record.status, "somebody else runs it")
-        reason += f": {record.reason}" if record.reason else ""
+        more = record.reason.removeprefix(record.status)  # "failed with exit code 1" says it once more
+        reason += more if more != record.reason else f": {more}" if more else ""
         facts = attempt.facts if attempt is not None else {}
         step = f"read its log: cranny logs {record.id}" if record.status == "failed" and attempt else ""
         return Explanation("over", reason, attempt.why.splitlines() if attempt else [], step, None, facts)
@@ -125,7 +142,7 @@ def why_wait(record: Record, stand: Stand, now_s: float, period_s: float) -> Exp
     starts = foresee(stand, view)
     free = room.free(record)
     evidence = [f"{place} of {counted(len(stand.queue), 'waiting job')} in the queue", _free_line(view)]
-    soon = _soonest(record, room)
+    soon = _soonest(record, room, stand)
     if soon:
         evidence.append(soon)
         if kind == "too-few-gpus":
@@ -175,11 +192,12 @@ def _free_line(view: Snapshot) -> str:
     return f"{total} free on {counted(int((free > 0).sum()), 'machine')}" + (f": most {names}" if names else "")
 
 
-def _soonest(record: Record, room: Room) -> str:
+def _soonest(record: Record, room: Room, stand: Stand) -> str:
     """Say which running job ends first that frees what is missing, or most of it."""
     view = room.view
     missing = record.job.gpus - room.free(record)
-    known = [(end_s(running), running) for running in view.running.values()]
+    records = stand.ledger.jobs
+    known = [(end_s(running, records[job_id]), running) for job_id, running in view.running.items()]
     known = sorted(((end, running) for end, running in known if not math.isinf(end)), key=lambda pair: pair[0])
     if not known:
         return "no running job says when it ends" if view.running else ""
@@ -208,7 +226,8 @@ def _next_step(kind: Kind, record: Record, policy: Policy, room: Room, stand: St
             return f"resume {names}, which takes no jobs: cranny resume {names}"
         free = room.free(record)
         if free and not record.job.least_gpus:
-            return f"ask for {free} GPUs or fewer, or say least_gpus if the job can run with fewer"
+            fewer = f"{free} GPUs or fewer" if free > 1 else "1 GPU"
+            return f"ask for {fewer}, or say least_gpus if the job can run with fewer"
         return "wait for running jobs to end, or cancel one"
     if kind == "behind-others":
         ahead = max((_priority(stand, each.job.id) for each in view.waiting[:100]), default=0)

@@ -4,6 +4,7 @@ from cranny.core.protocol import Placer
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.number import counted
 
 
 def never(reason: str) -> str:
@@ -13,7 +14,7 @@ def never(reason: str) -> str:
 
 def too_large(job_gpus: int, capacity: int, kind: str = "") -> str:
     """Say why a job is left out that asks for more GPUs of a kind than there are."""
-    return f"needs {job_gpus}{kind} GPUs, the cluster has {capacity}"
+    return f"needs {counted(job_gpus, f'{kind} GPU'.strip())}, the cluster has {capacity}"
 
 
 class Possible:

@@ -79,7 +79,11 @@ function about(job) {
     ],
     ["Ended", job.ended_s === null ? null : clock(job.ended_s, true)],
     ["Ran for", job.started_s === null ? null : duration((job.ended_s ?? nowS()) - job.started_s)],
-    ["Estimated", job.duration_s === null ? null : duration(job.duration_s)],
+    [
+      "Expected end",
+      job.expected_end_s === null ? null : `${until(job.expected_end_s)}, at ${clock(job.expected_end_s)}`,
+    ],
+    ["Said to take", job.duration_s === null ? null : duration(job.duration_s)],
     ["Deadline", job.deadline_s === null || job.deadline_s === undefined ? null : clock(job.deadline_s)],
     ["Retries left", job.retries_left || null], ["Exit code", job.exit_code],
   ]);

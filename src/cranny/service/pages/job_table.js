@@ -31,7 +31,7 @@ const COLUMNS = {
     },
     {
       text: "Expected end", numeric: true,
-      cell: (job) => (job.duration_s && job.started_s !== null ? until(job.started_s + job.duration_s) : "not known"),
+      cell: (job) => until(job.expected_end_s),
     },
   ],
   over: [

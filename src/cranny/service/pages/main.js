@@ -1,7 +1,7 @@
 // Starts the dashboard: one page at a time, chosen by the part of the address after #.
 
 import { accessPage } from "./access.js";
-import { segment } from "./api.js";
+import { ask, segment } from "./api.js";
 import { el, fill, say } from "./dom.js";
 import { Stream } from "./events.js";
 import { jobPage } from "./job.js";
@@ -28,7 +28,8 @@ const main = document.getElementById("content");
 const trouble = document.getElementById("trouble");
 const live = document.getElementById("live");
 const said = document.getElementById("said");
-const ENDED = "Your session has ended; the service was probably started again.";
+const leave = document.getElementById("leave");
+const ENDED = "Your session has ended: 12 hours have passed, you logged out elsewhere, or its token was revoked.";
 let scope = new store.Scope(), denied = false, welcome = false, first = true;
 
 function missing(_, place) {
@@ -63,6 +64,7 @@ function show() {
 function deny(text) {
   if (denied) return;
   denied = (welcome ? ENDED : text) || true;
+  leave.hidden = true;
   show();
 }
 
@@ -128,6 +130,14 @@ function startFind() {
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
+});
+leave.addEventListener("click", async () => {
+  try {
+    await ask("session", { method: "DELETE" });
+    location.reload();
+  } catch (error) {
+    fill(trouble, el("div", { class: "notice bad" }, error.message));
+  }
 });
 addEventListener("hashchange", show);
 startTheme(document.getElementById("theme"));

@@ -28,7 +28,7 @@ function numbers(scope) {
   scope.watch(store.cluster, (now) => {
     const { counts } = now;
     held.show(`${number(now.held_gpus)} / ${number(now.gpus)}`, percent(now.held_gpus / now.gpus));
-    used.show(number(now.used_machines), `${number(now.free_gpus)} GPUs free`);
+    used.show(number(now.used_machines), `${counted(now.free_gpus, "GPU")} free`);
     holes.show(percent(now.fragmentation, 1), "of used machines' GPUs");
     running.show(
       number(counts.running),

@@ -18,7 +18,7 @@ export function machineRows(machines, jobs, nowS, fromS) {
   for (const job of jobs) {
     if (job.started_s === null || (job.ended_s !== null && job.ended_s < fromS)) continue;
     const to = job.ended_s ?? nowS;
-    const estimate = job.ended_s === null && job.duration_s ? job.started_s + job.duration_s : null;
+    const estimate = job.expected_end_s ?? null;
     for (const name of job.machines) bars.get(name)?.push({
       job, from: job.started_s, to: Math.max(to, estimate ?? 0), shown: to, until: estimate,
     });

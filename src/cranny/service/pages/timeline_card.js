@@ -127,7 +127,7 @@ export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
     readout, gantt.node,
     el(
       "p", { class: "hint key-text" },
-      "Solid: ran. Pale: until the estimated end. Dashed: predicted start of a waiting job. ",
+      "Solid: ran. Pale: until the expected end. Dashed: predicted start of a waiting job. ",
       "Red end: failed; grey end: cancelled. The line is now.",
     ),
     details,
