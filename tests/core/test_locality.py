@@ -1,7 +1,10 @@
+from functools import partial
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cranny.core.locality import closest, crossed, level, nearby, spread
+from cranny.core.locality import closest, crossed, level, nearby
 from cranny.model.cluster import Cluster, Machine, Switch
 
 RACKS = Cluster.fat_tree(racks=3, machines_per_rack=2, gpus_per_machine=4)
@@ -38,6 +41,14 @@ def test_nearby_looks_no_closer_than_the_rack() -> None:
     assert nearby(9, [1, 4, 3, 2, 4, 1], RACKS) == (0, 1, 1, 1, 1, 2, 2, 2, 3)
 
 
+def test_ties_are_drawn_among_all_places_that_are_equal() -> None:
+    ties = np.random.default_rng(0)
+    assert {nearby(2, [4, 4, 3, 2, 4, 1], RACKS, ties) for _ in range(99)} == {(m, m) for m in range(5)}
+    drawn = {nearby(9, [4, 4, 3, 2, 4, 1], RACKS, ties) for _ in range(99)}
+    assert len(drawn) > 9
+    assert all(found is not None and level(found, RACKS) == 2 for found in drawn)
+
+
 def test_too_few_gpus_are_no_place() -> None:
     assert closest(19, [4, 4, 3, 2, 4, 1], RACKS) is None
     assert nearby(19, [4, 4, 3, 2, 4, 1], RACKS) is None
@@ -49,17 +60,20 @@ def test_workers_cross_the_links_that_have_some_on_either_side() -> None:
     assert set(crossed((0, 1, 2), RACKS)) == {0, 1, 2, 6, 7}
 
 
-def test_spread_counts_machines_and_racks() -> None:
-    assert spread((0, 1, 2), RACKS) == (3, 2)
-    assert spread((0, 0), RACKS) == (1, 1)
+def test_workers_are_on_one_machine_in_one_rack_or_in_several() -> None:
     assert [level(machines, RACKS) for machines in ((0, 0), (0, 1), (0, 2))] == [0, 1, 2]
+
+
+def test_a_machine_is_closer_than_any_switch() -> None:
+    # The machine right below the root has more room than the switch; it still keeps all workers together.
+    assert closest(3, [4, 1, 2, 0, 0, 0], UNEVEN) == (0, 0, 0)
 
 
 @given(st.lists(st.integers(0, 4), min_size=6, max_size=6), st.integers(1, 20), st.sampled_from([RACKS, UNEVEN]))
 def test_places_are_free_and_as_close_as_one_machine_or_rack_allows(
     free: list[int], gpus: int, cluster: Cluster
 ) -> None:
-    for find in (closest, nearby):
+    for find in (closest, nearby, partial(nearby, ties=np.random.default_rng(gpus))):
         found = find(gpus, free, cluster)
         assert (found is None) == (sum(free) < gpus)
         if found is None:

@@ -8,9 +8,21 @@ import pytest
 
 from cranny.report.estimate import estimate
 from cranny.repro.cassini import setup
-from cranny.repro.cassini.claims import alike_claim, gain_claims, mark_claim, variant_claim
+from cranny.repro.cassini.claims import alike_claim, gain_claims, gap_claim, mark_claim, variant_claim
 from cranny.repro.cassini.run import KEYS, run
-from cranny.repro.cassini.study import ALIKE, ALIKE_S, PAIRS, WORKLOADS, Cell, Kept, Study, alike, plan, run_cell
+from cranny.repro.cassini.study import (
+    ALIKE,
+    ALIKE_S,
+    GAP,
+    PAIRS,
+    WORKLOADS,
+    Cell,
+    Kept,
+    Study,
+    alike,
+    plan,
+    run_cell,
+)
 from cranny.repro.cassini.tables import faster, fewer, gain_sheet, records, trace_sheet
 from cranny.repro.cassini.values import GAINS
 from cranny.repro.cassini.watch import watch
@@ -43,7 +55,7 @@ def study(mean: float = 1.5, p99: float = 2.2, relief: float = 1.2, *, shares: b
 
 
 def test_every_figure_has_a_trace_and_every_trace_a_paper_or_a_question() -> None:
-    assert {work.figure for work in WORKLOADS} == {"11", "12", "13", "14", "16", ALIKE}
+    assert {work.figure for work in WORKLOADS} == {"11", "12", "13", "14", "16", ALIKE, GAP}
     assert {gain.trace for gain in GAINS} <= {work.key for work in WORKLOADS}
 
 
@@ -116,12 +128,36 @@ def test_gains_are_taken_seed_by_seed() -> None:
 
 def test_tables_have_a_row_for_each_scheme() -> None:
     found = study()
-    assert len(gain_sheet(faster(found)).rows) == len(WORKLOADS) * len(PAIRS)
+    assert len(gain_sheet(faster(found)).rows) == sum(len(PAIRS.keys() & set(work.schemes)) for work in WORKLOADS)
     assert len(trace_sheet(found, WORKLOADS[0]).rows) == len(found.schemes(WORKLOADS[0]))
-    assert len(records(found)) == len(WORKLOADS) * len(found.schemes(WORKLOADS[0]))
+    assert len(records(found)) == sum(len(work.schemes) for work in WORKLOADS)
     told = alike_claim(faster(found))
     assert told is not None
     assert "400 ms" in told.text
+
+
+def test_every_step_of_the_gap_is_told_for_both_hosts() -> None:
+    found = study()
+    told = gap_claim(found, faster(found))
+    assert told is not None
+    steps = [work for work in WORKLOADS if work.figure == GAP]
+    assert all(f"{work.title}, {host}: mean 1.5x" in told.text for work in steps for host in ("themis", "pollux"))
+    assert (
+        gap_claim(replace(found, workloads=WORKLOADS[:1]), faster(replace(found, workloads=WORKLOADS[:1]))) is None
+    )
+
+
+def test_drawn_places_let_more_jobs_meet_and_are_the_same_for_the_same_seed() -> None:
+    first, drawn = WORKLOADS[4], next(work for work in WORKLOADS if work.lot)
+    assert (first.key, first.fours) == ("dynamic", True)
+    kept = [run_cell(Cell(work, "themis", seed)) for work in (first, drawn, drawn) for seed in range(3)]
+    shares = [sum(each.over_alone for each in kept[start : start + 3]) for start in (0, 3, 6)]
+    assert shares[0] < shares[1] == shares[2]
+
+
+def test_two_jobs_find_room_on_servers_with_two_gpus() -> None:
+    jobs = setup.dynamic(0, gpus=12)
+    assert max(job.gpus for job in jobs) <= 6
 
 
 def test_the_page_has_every_figure_with_its_picture_and_the_files_beside_it(tmp_path: Path) -> None:

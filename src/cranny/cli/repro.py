@@ -120,7 +120,7 @@ def cassini(
     figures: Annotated[
         str,
         typer.Option("--figures", help="The paper's figures, table2, and our own question, with commas between."),
-    ] = "2,5,11,12,13,14,16,alike,table2,17,18",
+    ] = "2,5,11,12,13,14,16,alike,gap,table2,17,18",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Repetitions of traces.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="Few jobs, and two minutes on links.")] = False,
     processes: ProcessesOption = None,

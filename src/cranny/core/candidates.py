@@ -3,8 +3,8 @@
 CASSINI (NSDI'24), Sec. 4.2, step 1: a scheduler hands over up to N placements that it likes equally. Here they
 come from exchanging machines that are *alike*: as many free GPUs, of the same type, both idle or both in use, with
 links of the same capacities above them. An exchange must leave what the policy counts as it is for every job: for
-a placer, on how many machines and below how many switches its workers are, and how long they communicate if nobody
-is in their way. But other jobs share the links.
+a placer, on how many machines its workers are, and how long they communicate if nobody is in their way; for one
+that weighs links, also that they get no less of them. But other jobs share the links.
 
 The search goes from the first placement outwards, best first: the fewer jobs meet on links, the earlier. It ends
 where none meet, since nothing is better than that.
@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from cranny.core.evidence import Seen
-from cranny.core.locality import crossed, spread
+from cranny.core.locality import crossed
 from cranny.core.protocol import Host, Placer, Policy
 from cranny.core.queue import Queued, Slowdown
 from cranny.core.snapshot import Snapshot, Waiting
@@ -41,23 +41,30 @@ class Board(NamedTuple):
     kinds: tuple[Hashable, ...]  # (machines,) machines of one kind are alike
     idle: tuple[bool, ...]  # (machines,)
     users: tuple[int, ...]  # (links,) other jobs
+    by_links: bool = False  # whether a job may get no less of its links than before
 
     @classmethod
     def of(cls, view: Snapshot, *, by_links: bool = False) -> "Board":
-        """Describe a view; `by_links` tells machines apart by the number of jobs on the links above them."""
+        """Describe a view."""
         cluster = view.cluster
         users = tuple(view.link_users(link) for link in range(len(cluster.parent)))
         kinds: list[Hashable] = []
         for number, machine in enumerate(cluster.machines):
-            path = cluster.paths[number]
-            flows = tuple(users[link] for link in path) if by_links else ()
-            gbps = tuple(cluster.uplink_gbps[link] for link in path)
+            gbps = tuple(cluster.uplink_gbps[link] for link in cluster.paths[number])
             free = view.free_on(number)
-            kinds.append(
-                (free, view.is_idle(number), machine.gpus, machine.gpu_type, gbps, flows, view.is_up(number))
-            )
+            kinds.append((free, view.is_idle(number), machine.gpus, machine.gpu_type, gbps, view.is_up(number)))
         idle = tuple(view.is_idle(number) for number in range(len(cluster.machines)))
-        return cls(cluster, tuple(kinds), idle, users)
+        return cls(cluster, tuple(kinds), idle, users, by_links)
+
+    def shares(self, machines: tuple[int, ...]) -> list[float]:
+        """Return the least share that a job has of any link, and its shares of its machines' links in order.
+
+        That is what is left to it with those who are there; nothing if links do not count.
+        """
+        links = crossed(machines, self.cluster) if self.by_links else ()
+        share = {link: self.cluster.uplink_gbps[link] / (self.users[link] + 1) for link in links}
+        own = sorted(share[link] for link in links if link < len(self.kinds))
+        return [min(share.values()), *own] if links else []
 
     def meetings(self, seats: Seats) -> int:
         """Count the jobs that are not alone on a link, over all links."""
@@ -84,7 +91,7 @@ def variations(seats: Seats, board: Board, count: int, worth: Worth) -> list[Sea
     heap: list[tuple[int, int, Seats]] = [(-1, 0, seats)]
     marks = {machines: board.mark(machines) for machines in seats.values()}
     seen = {tuple(marks[machines] for machines in seats.values())}
-    kept = {job: worth(job, machines) for job, machines in seats.items()}
+    kept = {job: (worth(job, machines), board.shares(machines)) for job, machines in seats.items()}
     in_order = frozenset(job for job, machines in seats.items() if list(machines) == sorted(machines))
     tries = 0
     while heap and len(found) < count:
@@ -105,9 +112,18 @@ def variations(seats: Seats, board: Board, count: int, worth: Worth) -> list[Sea
                 continue
             seen.add(mark)
             moved = [job for job, machines in here.items() if there[job] is not machines]
-            if all(worth(job, there[job]) == kept[job] for job in moved):
+            if all(_as_good(job, there[job], kept[job], board, worth) for job in moved):
                 heappush(heap, (board.meetings(there), len(seen), there))
     return found
+
+
+def _as_good(
+    job: str, machines: tuple[int, ...], kept: tuple[Hashable, list[float]], board: Board, worth: Worth
+) -> bool:
+    """Say whether seats are worth what the first ones were, with as much of every link or more."""
+    if worth(job, machines) != kept[0]:
+        return False
+    return all(now >= before for now, before in zip(board.shares(machines), kept[1], strict=True))
 
 
 def _exchanged(seats: Seats, pairs: Mapping[int, int], in_order: frozenset[str]) -> Seats:
@@ -192,13 +208,16 @@ def varied(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False) ->
     }
 
     def worth(job_id: str, machines: tuple[int, ...]) -> Hashable:
-        """Return how workers are spread, and how long they communicate if nobody is in their way."""
+        """Return on how many machines workers are, and how long they communicate if nobody is in their way.
+
+        Below how many switches they are does not count: no policy that places by machines and links asks for it.
+        """
         placement = seated[job_id]
         server = None if placement.server is None else machines[0]
         ranks = machines[-len(placement.machines) :]
         job = _trained(_job(plan, job_id, view), len(ranks))
         cost = communication(view.cluster, job, ranks, server, placement.aggregate)
-        return spread(machines, view.cluster), round(cost.comm_s, 12)
+        return len(set(machines)), round(cost.comm_s, 12)
 
     found = variations(seats, Board.of(without, by_links=by_links), count, worth)
     return [plan, *[_with(plan, each, view) for each in found[1:]]]
@@ -251,8 +270,10 @@ def placed(
 class Varied:
     """A policy that knows one plan, as a host: its candidates are variations of it.
 
-    Departure: variations keep what placers count (free GPUs, idle machines, spread), not what is left of links.
-    Those of a policy that plans itself, and may weigh links, also keep the number of jobs on each.
+    Departure: variations keep what placers count (free GPUs, idle machines, machines of a job, its time to
+    communicate alone), not what is left of links. With those of a policy that plans itself, and may weigh links, a
+    job's share of its most crowded link is no smaller, nor are those of its machines' links: what NetPack's Eq. 1
+    counts.
     """
 
     def __init__(self, policy: Policy, placer: Placer, *, by_links: bool) -> None:

@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from cranny.model.cluster import Cluster
+from cranny.model.number import whole
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @lru_cache(maxsize=16)
@@ -44,7 +49,10 @@ def _fill(node: int, gpus: int, free: list[int], cluster: Cluster, found: list[i
 
 
 def _tightest(node: int, gpus: int, free: Sequence[int], cluster: Cluster) -> int:
-    """Return the lowest node from here down that holds so many workers, of several the tightest."""
+    """Return the tightest machine from here down that holds so many workers, else the lowest such switch."""
+    machines = [machine for machine in range(*cluster.spans[node]) if free[machine] >= gpus]
+    if machines:  # one right below the root too, which is no lower in the tree than some switches
+        return min(machines, key=lambda machine: (free[machine], machine))
     level = [node]
     while True:
         holding = [
@@ -61,10 +69,22 @@ def _below(node: int, free: Sequence[int], cluster: Cluster) -> int:
     return sum(free[first:past])
 
 
-def nearby(gpus: int, free: Sequence[int], cluster: Cluster) -> tuple[int, ...] | None:
+def drawn_by(seed: int | None, what: str) -> "np.random.Generator | None":
+    """Return what draws among equal places, or nothing if the first is to be taken."""
+    if seed is None:
+        return None
+    import numpy as np  # not where nobody draws
+
+    return np.random.default_rng(whole(seed, what, least=0))
+
+
+def nearby(
+    gpus: int, free: Sequence[int], cluster: Cluster, ties: "np.random.Generator | None" = None
+) -> tuple[int, ...] | None:
     """Return machines for so many workers: one machine, or one rack, or simply the first with free GPUs.
 
-    So places jobs who tells apart only whether workers are on one machine, in one rack or in several.
+    So places jobs who tells apart only whether workers are on one machine, in one rack or in several. With `ties`
+    places that are equal by that are drawn, and not the tightest and first taken.
     """
     if sum(free) < gpus:
         return None
@@ -73,8 +93,10 @@ def nearby(gpus: int, free: Sequence[int], cluster: Cluster) -> tuple[int, ...] 
         holding = [span for span in level if sum(free[slice(*span)]) >= gpus]
         if holding:
             first, past = min(holding, key=lambda span: (sum(free[slice(*span)]), span))
+            if ties is not None:
+                first, past = holding[int(ties.integers(len(holding)))]
             seats = [machine for machine in range(first, past) for _ in range(free[machine])]
-            return tuple(seats[:gpus])
+            return tuple(seats[:gpus] if ties is None else sorted(ties.permutation(seats)[:gpus].tolist()))
     return None
 
 
@@ -83,17 +105,6 @@ def level(machines: tuple[int, ...], cluster: Cluster) -> int:
     if len(set(machines)) == 1:
         return 0
     return 1 if len({cluster.rack_of[machine] for machine in machines}) == 1 else 2
-
-
-@lru_cache(maxsize=65536)
-def spread(machines: tuple[int, ...], cluster: Cluster) -> tuple[int, ...]:
-    """Return how many machines workers are on, how many switches those are below, and so on up."""
-    nodes = set(machines)
-    found = []
-    while nodes != {cluster.root}:
-        found.append(len(nodes))
-        nodes = {cluster.parent[node] if node != cluster.root else node for node in nodes}
-    return tuple(found)
 
 
 @lru_cache(maxsize=65536)

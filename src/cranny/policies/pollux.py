@@ -28,13 +28,17 @@ phi: it is a parameter, of 10 batches. It matters only for jobs that may have mo
 Departure: jobs that wait have a small speedup, `WAITING`, not none, of which there is no power mean.
 
 Workers go to one machine if one holds them, else to the machines with the most free GPUs: by what CASSINI says,
-Pollux does not look at racks. All places on as many machines are candidates.
+Pollux does not look at racks. All places on as many machines are candidates. Of equal ones the first is taken, or
+one is drawn by a seed `ties`.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from cranny.core.books import Running, attained_gpu_s
+from cranny.core.locality import drawn_by
 from cranny.core.protocol import lacks_gpus
 from cranny.core.reseat import emptied, plans, reseat, usable
 from cranny.core.snapshot import Snapshot, Waiting
@@ -44,6 +48,9 @@ from cranny.model.job import Job
 from cranny.model.number import not_negative, positive
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
+
+if TYPE_CHECKING:
+    import numpy as np
 
 WAITING = 0.05  # speedup of a job without GPUs
 MOST_KNOWN = 100_000  # goodputs that are remembered
@@ -56,10 +63,18 @@ class Pollux:
 
     order = "fifo"  # of equal jobs
 
-    def __init__(self, *, interval_s: float = 60.0, restart_s: float = 30.0, noise: float = 10.0) -> None:
+    def __init__(
+        self,
+        *,
+        interval_s: float = 60.0,
+        restart_s: float = 30.0,
+        noise: float = 10.0,
+        ties: int | None = None,
+    ) -> None:
         self.interval_s = positive(interval_s, "pollux: interval_s")
         self.restart_s = not_negative(restart_s, "pollux: restart_s")
         self.noise = not_negative(noise, "pollux: noise")
+        self._seat = partial(seat, ties=drawn_by(ties, "pollux: ties"))
         self._divided_s = -math.inf
         self._goodputs: dict[tuple[str, int], float] = {}
 
@@ -73,7 +88,7 @@ class Pollux:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job, with all of its workers."""
-        found = seat(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
+        found = self._seat(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
         return None if found is None else view.placement(job, found)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
@@ -102,7 +117,7 @@ class Pollux:
         changed = {job_id: size for job_id, size in sizes.items() if size and size != had.get(job_id)}
         moved = {job_id: view.running[job_id] for job_id in changed if job_id in had}
         base = emptied(view, moved)
-        seats = reseat(changed, moved, {each.job.id: each for each in view.waiting}, base, seat)
+        seats = reseat(changed, moved, {each.job.id: each for each in view.waiting}, base, self._seat)
         if not seats or not moved.keys() <= seats.keys():
             return []
         notes = {
@@ -197,17 +212,23 @@ def _give(
     return {job_id: size for job_id, size in left.items() if size != sizes[job_id]}
 
 
-def seat(gpus: int, free: Sequence[int], cluster: Cluster) -> tuple[int, ...] | None:  # noqa: ARG001 - a `Seat`
+def seat(
+    gpus: int,
+    free: Sequence[int],
+    cluster: Cluster,  # noqa: ARG001 - a `Seat`
+    ties: "np.random.Generator | None" = None,
+) -> tuple[int, ...] | None:
     """Return the tightest machine that holds so many workers, else those with the most free GPUs."""
     if sum(free) < gpus:
         return None
-    holding = [(count, machine) for machine, count in enumerate(free) if count >= gpus]
+    order: list[int] = list(range(len(free))) if ties is None else ties.permutation(len(free)).tolist()
+    holding = [machine for machine in order if free[machine] >= gpus]
     if holding:
-        return (min(holding)[1],) * gpus
+        return (min(holding, key=lambda machine: free[machine]),) * gpus
     found: list[int] = []
-    for machine in sorted(range(len(free)), key=lambda machine: (-free[machine], machine)):
+    for machine in sorted(order, key=lambda machine: -free[machine]):
         found += [machine] * min(free[machine], gpus - len(found))
-    return tuple(found)
+    return tuple(found if ties is None else sorted(found))
 
 
 def machines_used(machines: tuple[int, ...], cluster: Cluster) -> int:  # noqa: ARG001 - as `level` has it

@@ -15,7 +15,8 @@ A job holds its GPUs for a lease of `lease_s`; only then it may be stopped, move
 ends, GPUs that are free or whose lease is over are auctioned: jobs bid 1 / rho for numbers of workers, and those
 numbers win that maximise the product of all bids. What nobody of the bidders takes goes to the other jobs. Winners
 keep the machines that they have if their number of workers stays, and otherwise get one machine that holds them,
-or one rack, or simply free GPUs: by what CASSINI says, Themis looks no closer. All such places are candidates.
+or one rack, or simply free GPUs: by what CASSINI says, Themis looks no closer. All such places are candidates. The
+first of them is taken, which happens to keep jobs together; a seed `ties` draws one.
 
 Departure: the auction maximises the product greedily, the largest gain for a GPU first. A rigid job bids for all
 of its workers only, so a large one may wait until enough leases end at once.
@@ -35,11 +36,11 @@ Departure: a job whose duration is not known is taken to run for as long again a
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from cranny.core.books import attained_gpu_s
-from cranny.core.locality import level, nearby
+from cranny.core.locality import drawn_by, level, nearby
 from cranny.core.protocol import lacks_gpus
 from cranny.core.reseat import emptied, plans, reseat, usable
 from cranny.core.snapshot import Snapshot, Waiting
@@ -87,6 +88,7 @@ class Themis:
         lease_s: float = 600.0,
         fairness: float = 0.8,
         slowdowns: Sequence[float] = (1.0, 1.1, 1.3),
+        ties: int | None = None,
     ) -> None:
         self.lease_s = positive(lease_s, "themis: lease_s")
         if isinstance(fairness, bool) or not 0 <= fairness < 1:
@@ -95,6 +97,7 @@ class Themis:
         if len(slowdowns) != 3 or min(slowdowns) < 1:
             raise InputError(f"themis: slowdowns must be three numbers of at least 1, not {slowdowns!r}")
         self.slowdowns = tuple(slowdowns)
+        self._seat = partial(nearby, ties=drawn_by(ties, "themis: ties"))
         self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
 
     def key(self, waiting: Waiting) -> float:
@@ -107,7 +110,7 @@ class Themis:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job as if it were alone in an auction."""
-        found = nearby(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
+        found = self._seat(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
         return None if found is None else view.placement(job, found)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
@@ -124,7 +127,7 @@ class Themis:
         bidders |= {each.job.id: self._waiting(view, each) for each in view.waiting}
         sizes = self._auction(bidders, base)
         running = {job_id: view.running[job_id] for job_id in expired}
-        seats = reseat(sizes, running, {each.job.id: each for each in view.waiting}, base, nearby)
+        seats = reseat(sizes, running, {each.job.id: each for each in view.waiting}, base, self._seat)
         losers = [job_id for job_id in expired if job_id not in seats]
         stopped = dict.fromkeys(losers, "its lease ended, and jobs farther from a fair finish bid more")
         for job_id in expired:

@@ -28,4 +28,4 @@ def sum_up(paper: str, claims: Sequence[Claim]) -> str:
     """Sum claims up in one sentence."""
     judged = [each.holds for each in claims if each.holds in KINDS]
     counts = ", ".join(f"{word} {judged.count(word)}" for word in KINDS if word in judged)
-    return f"{len(judged)} figures of the paper ({paper}) are rebuilt here; of their claims {counts}."
+    return f"{len(judged)} claims of the paper ({paper}) are tested here: {counts}."

@@ -202,6 +202,27 @@ def test_a_shift_makes_half_up_jobs_faster_and_keeps_them_so_for_1000_iterations
             assert late.mean() == pytest.approx(course.mean_s, rel=0.01)
 
 
+def _over(seeds: int, seconds: float, jitter: float, jobs: list[Talker]) -> float:
+    """Return the mean iteration time of both jobs over some seeds, in iterations alone."""
+    runs = [play(jobs, [LINK], seconds, jitter=jitter, rng=np.random.default_rng(seed)) for seed in range(seeds)]
+    return float(np.mean([means(run) for run in runs])) / T
+
+
+def test_jitter_alone_brings_unshifted_half_up_jobs_so_far_apart_that_no_agent_can_be_1_3_times_faster() -> None:
+    # How far apart the jobs start their up phases wanders over 0 to T / 2, all equally likely in the long run;
+    # an iteration takes 1.5 T less that: 1.25 T on average. And no agent can be faster than a job alone.
+    alone = [Talker({0: HALF})]
+    assert _over(4, 36_000.0, 0.02, pair()) == pytest.approx(1.25, abs=0.02)
+    assert _over(4, 36_000.0, 0.02, alone) == pytest.approx(1.0, abs=1e-3)
+    assert _over(4, 36_000.0, 0.02, on_beat(pair(T / 2), jitter=0.02)) <= 1.25 / 1.2
+
+
+@pytest.mark.parametrize(("jitter", "gain"), [(0.02, 1.2), (0.005, 1.3)])
+def test_with_jitter_on_both_sides_a_shift_still_pays_over_1000_iterations(jitter: float, gain: float) -> None:
+    held = on_beat(pair(T / 2), jitter=jitter)
+    assert _over(30, 1000 * T, jitter, pair()) >= gain * _over(30, 1000 * T, jitter, held)
+
+
 def test_without_an_agent_jitter_carries_shifted_jobs_away() -> None:
     drifting = play(pair(T / 2), [LINK], 3600.0, jitter=0.02, rng=np.random.default_rng(0))
     assert min(means(drifting)) > 1.1 * T

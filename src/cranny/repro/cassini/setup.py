@@ -96,17 +96,19 @@ def job(
     submit_s: float = 0.0,
     *,
     elastic: bool = False,
+    measured: bool = False,
 ) -> Job:
     """Return a job of so many iterations.
 
     The paper's hosts tune the number of workers. That changes iteration times by itself, so here it stays, unless
     jobs are `elastic`. Those may have half as many workers, if they are data parallel, but no more: our jobs keep
-    their whole batch when resized, and more workers would have too little to compute.
+    their whole batch when resized, and more workers would have too little to compute. With `measured` the batch
+    is that of our profile, and not the paper's: jobs compute as fast as on an H200.
     """
     kind = KINDS[model]
     group = kind.tp * kind.pp
     gpus = max(group, gpus - gpus % group)
-    made = profile(model, batch)
+    made = library()[kind.profile] if measured else profile(model, batch)
     sizes: dict[str, Any] = {"least_gpus": -(-gpus // 2)} if elastic and group == 1 else {}
     return Job(
         id=job_id,
@@ -122,14 +124,22 @@ def job(
 
 
 def drawn(
-    rng: np.random.Generator, job_id: str, models: Sequence[str], submit_s: float = 0.0, *, elastic: bool = False
+    rng: np.random.Generator,
+    job_id: str,
+    models: Sequence[str],
+    submit_s: float = 0.0,
+    *,
+    workers: tuple[int, int] = WORKERS,
+    elastic: bool = False,
+    measured: bool = False,
 ) -> Job:
     """Draw a job as Sec. 5.1 does."""
     model = str(rng.choice(list(models)))
     low, high = KINDS[model].batches
-    batch, gpus = int(rng.integers(low, high + 1)), int(rng.integers(WORKERS[0], WORKERS[1] + 1))
+    batch, gpus = int(rng.integers(low, high + 1)), int(rng.integers(workers[0], workers[1] + 1))
     iterations = int(rng.integers(ITERATIONS[0], ITERATIONS[1] + 1))
-    return job(f"{job_id}-{model}", model, batch, gpus, iterations, submit_s, elastic=elastic)
+    name = f"{job_id}-{model}"
+    return job(name, model, batch, gpus, iterations, submit_s, elastic=elastic, measured=measured)
 
 
 def dynamic(
@@ -140,11 +150,14 @@ def dynamic(
     sets: int = 1,
     gpus: int = GPUS,
     elastic: bool = False,
+    measured: bool = False,
 ) -> list[Job]:
     """Return the dynamic trace: jobs that fill the cluster are present, and a new set arrives, or several.
 
-    A set is one job of each of `arriving`, and then others that together ask for as many GPUs as there are.
+    A set is one job of each of `arriving`, and then others that together ask for as many GPUs as there are. A job
+    has at most half of the GPUs, as Sec. 5.1 says of 24: with more, hardly two would run at a time.
     """
+    workers = WORKERS[0], min(WORKERS[1], gpus // 2)
     rng = np.random.default_rng([seed, 0])
     jobs: list[Job] = []
     for number in range(sets + 1):
@@ -152,7 +165,8 @@ def dynamic(
         first = list(arriving) if number else []
         while asked < gpus:
             only = (first.pop(0),) if first else models
-            jobs.append(drawn(rng, f"{len(jobs):02d}", only, at_s, elastic=elastic))
+            name = f"{len(jobs):02d}"
+            jobs.append(drawn(rng, name, only, at_s, workers=workers, elastic=elastic, measured=measured))
             asked += jobs[-1].gpus
     return jobs
 

@@ -25,7 +25,8 @@ from cranny.repro.cassini.watch import watch
 from cranny.sim.record import DONE
 
 POISSON_JOBS = 40
-ALIKE = "alike"
+ALIKE, GAP = "alike", "gap"
+LEASE_S = 60.0  # of a lease in `GAP`; Sec. 5.1 has ten minutes, and jobs that are done before
 ALIKE_S = 0.4  # of an iteration where all jobs have the same
 SCALES, CLOSE = (0.01, 100.0), 1e-5  # between which paces are looked for, and how closely
 QUICK_JOBS = 8
@@ -54,6 +55,25 @@ class Workload:
     figure: str
     title: str
     fours: bool = False  # servers are below switches in fours, not in pairs
+    # Steps of `GAP`:
+    lot: bool = False  # hosts draw among places that are equal to them
+    leased: bool = False  # leases of a minute, and jobs that may have half of their workers
+    measured: bool = False  # computing times as on an H200
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The policies that run on it."""
+        return SCHEMES if self.figure == GAP else (*SCHEMES, *BEYOND, *VARIANTS)
+
+    def options(self, policy: str, seed: int) -> dict[str, Any]:
+        """Return the options of a policy there."""
+        host = policy.partition("+")[0]
+        made: dict[str, Any] = {}
+        if self.lot and host in ("themis", "pollux"):
+            made["ties"] = seed
+        if self.leased and host == "themis":
+            made["lease_s"] = LEASE_S
+        return made
 
     def cluster(self) -> Cluster:
         """Return the 24 servers, or six with two GPUs each."""
@@ -68,8 +88,8 @@ class Workload:
             return _poisson(seed, mixed, quick=quick)
         if self.key == "poisson-mp":
             return _poisson(seed, tuple(MODEL_PARALLEL), quick=quick)
-        if self.key == "dynamic":
-            return dynamic(seed)
+        if self.key in ("dynamic", GAP):
+            return dynamic(seed, elastic=self.leased, measured=self.measured)
         if self.key == "dynamic-mp":
             return dynamic(seed, tuple(MODEL_PARALLEL), tuple(MODEL_PARALLEL))
         if self.key == ALIKE:
@@ -91,6 +111,11 @@ WORKLOADS = (
     Workload("dynamic-mp", "14", f"dynamic trace, model parallel, {FOURS}", fours=True),
     Workload("dynamic-2", "16", "servers with two GPUs"),
     Workload(ALIKE, ALIKE, "dynamic trace, iterations alike"),
+    # What else might be as on the paper's testbed, one thing after the other: from how much jobs meet to how much
+    # they talk.
+    Workload(GAP, GAP, "places drawn", fours=True, lot=True),
+    Workload(GAP, GAP, "also leases of a minute", fours=True, lot=True, leased=True),
+    Workload(GAP, GAP, "also computing as on an H200", fours=True, lot=True, leased=True, measured=True),
 )
 
 
@@ -192,10 +217,7 @@ def chosen(keys: Sequence[str]) -> tuple[Workload, ...]:
 def plan(workloads: Sequence[Workload], seeds: int, *, quick: bool) -> list[Cell]:
     """Return all replays."""
     return [
-        Cell(work, scheme, seed, quick)
-        for work in workloads
-        for seed in range(seeds)
-        for scheme in (*SCHEMES, *BEYOND, *VARIANTS)
+        Cell(work, scheme, seed, quick) for work in workloads for seed in range(seeds) for scheme in work.schemes
     ]
 
 
@@ -217,6 +239,7 @@ def run_cell(cell: Cell) -> Kept:
     """Replay one trace under one policy, and keep little of it."""
     policy, options = VARIANTS.get(cell.scheme, (cell.scheme, {}))
     jobs = cell.workload.jobs(cell.seed, quick=cell.quick)
+    options = {**options, **cell.workload.options(policy, cell.seed)}
     found = watch(cell.workload.cluster(), jobs, policy, seed=cell.seed, options=options)
     models: dict[str, list[str]] = {}
     for job in jobs:

@@ -10,7 +10,7 @@ from cranny.report.table import MISSING
 from cranny.repro.cassini.links import Adjusting, Outcome, Unifying
 from cranny.repro.cassini.precision import Precision
 from cranny.repro.cassini.shapes import GIVEN, SETUPS
-from cranny.repro.cassini.study import ALIKE, BEYOND, PAIRS, SCHEMES, Study, Workload
+from cranny.repro.cassini.study import BEYOND, GAP, PAIRS, SCHEMES, Study, Workload
 from cranny.repro.cassini.values import (
     FIG2_P90_GAIN,
     FIG2_SHIFT_MS,
@@ -64,13 +64,18 @@ def faster(study: Study) -> list[Faster]:
 
 def heading(workload: Workload) -> str:
     """Return the title of a trace, with the paper's figure if it has one."""
-    return f"Fig. {workload.figure}: {workload.title}" if workload.figure != ALIKE else workload.title
+    return f"{_figure(workload)}: {workload.title}"
+
+
+def _figure(workload: Workload) -> str:
+    return f"Fig. {workload.figure}" if workload.figure.isdigit() else workload.figure
 
 
 def _short(workload: Workload) -> str:
-    """Return the figure of a trace, and which reading of the topology it is."""
-    figure = f"Fig. {workload.figure}" if workload.figure != ALIKE else ALIKE
-    return f"{figure}, fours" if workload.fours else figure
+    """Return the figure of a trace, and which reading of the topology, or which step, it is."""
+    if workload.figure == GAP:
+        return heading(workload)
+    return f"{_figure(workload)}, fours" if workload.fours else _figure(workload)
 
 
 def pair_sheet(found: Sequence[Outcome]) -> Sheet:
@@ -327,6 +332,7 @@ def records(study: Study) -> list[dict[str, Any]]:
                 {
                     "figure": work.figure,
                     "trace": work.key,
+                    "title": work.title,
                     "switches_of_four": work.fours,
                     "policy": scheme,
                     "name_in_paper": PAPER_NAMES.get(scheme),

@@ -14,7 +14,7 @@ from cranny.repro.cassini.method import facts
 from cranny.repro.cassini.precision import Precision
 from cranny.repro.cassini.setup import LINK_GBPS
 from cranny.repro.cassini.shapes import GIVEN, pair_circles
-from cranny.repro.cassini.study import SHOWN, Study
+from cranny.repro.cassini.study import GAP, SHOWN, Study
 from cranny.repro.claim import Claim, sum_up
 from cranny.repro.files import write_csv, write_json
 from cranny.repro.page import Section, write_page
@@ -51,7 +51,12 @@ class Findings:
         if self.precision:
             made.append(say.precision_claim(self.precision))
         if self.study is not None:
-            made += [say.alike_claim(faster), say.host_claim(self.study, faster), say.variant_claim(self.study)]
+            made += [
+                say.gap_claim(self.study, faster),
+                say.alike_claim(faster),
+                say.host_claim(self.study, faster),
+                say.variant_claim(self.study),
+            ]
         return [claim for claim in (*made, say.untested()) if claim is not None]
 
     @property
@@ -122,7 +127,7 @@ def _trace_sections(study: Study, folder: Path | None) -> list[Section]:
         made[0] = Section(made[0].title, (*made[0].sheets, show.mark_sheet(fewer)))
     for work in study.workloads:
         section = _section(show.heading(work), show.trace_sheet(study, work))
-        if folder is not None:
+        if folder is not None and work.figure != GAP:  # of which the numbers say all
             stem = f"{'fig' if work.figure.isdigit() else ''}{work.figure}{'-fours' if work.fours else ''}"
             pictures = [draw.draw_cdfs(study, work, folder / f"{stem}-cdf")]
             if any(study.marks(work, scheme)[""] > 0 for scheme in draw.MARKED):
