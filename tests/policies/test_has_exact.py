@@ -1,5 +1,6 @@
 from dataclasses import replace
 from math import comb, prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,6 +137,15 @@ def test_as_few_jobs_as_possible_are_late_and_then_the_mean_is_lowest(seed: int)
     assert shares.weighted_jct_s == pytest.approx(best[1])
 
 
+def test_a_job_that_is_done_at_its_deadline_is_in_time() -> None:
+    # 2e7 / 1288 and 1e7 / 1768 seconds, of which rounding makes a little more or less.
+    at = (2e7 / 1288 * (1 - 2e-16), 1e7 / 1768 * (1 - 2e-16))
+    jobs = tuple(replace(job, deadline_s=by) for job, by in zip(EXAMPLE.jobs, at, strict=True))
+    shares = has_exact(replace(EXAMPLE, jobs=jobs))
+    assert shares.totals.tolist() == [[0, 2], [2, 0]]
+    assert shares.late == ()
+
+
 def test_a_heavier_job_is_done_sooner() -> None:
     heavy = replace(EXAMPLE, jobs=(EXAMPLE.jobs[0], replace(EXAMPLE.jobs[1], weight=100)))
     assert has_exact(heavy).jct_s[1] < has_exact(EXAMPLE).jct_s[1]
@@ -173,6 +183,14 @@ def test_says_how_far_it_can_be_off_where_it_proves_nothing(monkeypatch: pytest.
     assert not shares.proved
     assert shares.gap is not None
     assert 0 <= shares.gap < 0.05
+
+
+def test_proves_nothing_about_fairness_without_the_lowest_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prove_all_but_the_mean(*args: Any) -> tuple[float, bool, None]:
+        return args[-2], args[1].beta < 1, None
+
+    monkeypatch.setattr("cranny.policies.has.direct.prove", prove_all_but_the_mean)
+    assert not Solver(EXAMPLE).solve(0.5).proved
 
 
 def test_machines_too_large_to_list_still_get_a_bound() -> None:

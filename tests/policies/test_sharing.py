@@ -28,7 +28,7 @@ from cranny.policies.has.scene import Scene
 
 METHODS: tuple[type[Sharing], ...] = (Has, Jps, HasExact, OptimusShares, OptimusLb, Las)
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
-NEVER = 1.0  # a margin that no move reaches
+NEVER = 1e6  # a margin that no move reaches
 
 
 def mixed(*machines: tuple[str, int], link_gbps: float = 100.0) -> Cluster:

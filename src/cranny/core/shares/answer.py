@@ -6,7 +6,7 @@ import numpy as np
 
 from cranny.core.shares.problem import Floats, Ints, Problem
 from cranny.core.shares.split import split
-from cranny.core.shares.times import compute_s, equal_s, fairness, network_s
+from cranny.core.shares.times import ROUNDING, compute_s, equal_s, fairness, network_s
 from cranny.model.errors import PlacementError
 
 
@@ -69,7 +69,7 @@ class Shares:
     @property
     def late(self) -> tuple[str, ...]:
         """Return the jobs that miss their deadlines."""
-        times = zip(self.problem.jobs, self.jct_s.tolist(), strict=True)
+        times = zip(self.problem.jobs, (self.jct_s / (1 + ROUNDING)).tolist(), strict=True)
         return tuple(job.name for job, time_s in times if job.deadline_s is not None and time_s > job.deadline_s)
 
     @property

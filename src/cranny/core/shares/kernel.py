@@ -12,7 +12,7 @@ import numpy as np
 
 from cranny.core.compiled import compiled
 from cranny.core.shares.problem import Floats, Ints, Problem
-from cranny.core.shares.times import equal_s, exchange_s
+from cranny.core.shares.times import ROUNDING, equal_s, exchange_s
 
 NOWHERE = -1
 MOST_PACKS = 2000
@@ -89,7 +89,7 @@ def time_s(task: Task, job: int, count: int, rate: float, alone: bool) -> float:
 @compiled
 def cost(task: Task, job: int, seconds: float) -> float:
     """Return what a completion time adds to the objective."""
-    late = task.penalty if seconds > task.deadline[job] * (1 + 1e-12) else 0.0
+    late = task.penalty if seconds > task.deadline[job] * (1 + ROUNDING) else 0.0
     return float(task.weight[job] * seconds + late)
 
 

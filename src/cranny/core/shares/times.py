@@ -8,6 +8,7 @@ from cranny.core.shares.problem import Floats, Ints, Problem
 
 BITS = 8.0
 GIGA = 1e9
+ROUNDING = 1e-12  # relatively; who is later than his deadline by no more than this is in time
 
 
 def exchange_s(problem: Problem, gbps: float) -> Floats:

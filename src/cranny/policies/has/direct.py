@@ -70,6 +70,7 @@ class Solver:
         if beta < 1:
             search, value = self._fairer(aim)
             value, search, proved = self._finish(search, aim, value)
+            proved &= self._proved  # otherwise the mean could be lower than Eq. 34 is told, and the score higher
         workers = seat(self.problem, search.hold, search.where)
         late = self.ideal > self.task.penalty  # then the bound is one on late jobs, not on times
         shares = Shares(self.problem, workers, bound_s=None if late else self.bound, proved=proved)

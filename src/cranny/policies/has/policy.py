@@ -6,10 +6,10 @@ is drained or repaired, or an estimate changes. Then:
 1. Jobs that run and can be resized stay, with their least number of workers at least. Jobs that cannot be resized
    stay as they are. Waiting jobs are let in as they came while all find their least number; from the first for
    whom that is not so they wait, however small they are.
-2. The method shares all workers among them, and jobs keep the machines they have where that changes nothing.
-3. Jobs move only if that pays: what they gain together must be more than their restarts and `margin` of what they
-   have left. Otherwise the running ones stay and the new ones share what is free. If there is not enough free
-   for the new ones, they count for more: the others make room.
+2. The method shares all workers among them. Moves that do not pay are taken back (`moves`): what all jobs together
+   gain by a move must be more than the restart of the job that moves and `margin` of what it has left.
+3. If it is better still that nobody moves, the running ones stay and the new ones share what is free. If there is
+   not enough free for the new ones, somebody makes room: one job alone, if that costs less than to share all anew.
 
 Departure: the paper assumes K >= S, moves jobs for nothing, and knows no least or most number of workers.
 """
@@ -23,7 +23,6 @@ import numpy as np
 from cranny.core.books import Running
 from cranny.core.shares.answer import Shares
 from cranny.core.shares.problem import Floats, Ints, Problem
-from cranny.core.shares.seats import seat
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.errors import InputError
 from cranny.model.job import MAX_GPUS, Job
@@ -33,9 +32,10 @@ from cranny.model.plan import Action, Plan, Start, Stop
 from cranny.policies.has.actions import in_order, placed
 from cranny.policies.has.limits import within
 from cranny.policies.has.memory import Memory
+from cranny.policies.has.moves import SAME, Weighing, fewer_moves
 from cranny.policies.has.scene import Scene, is_elastic, least_of, never
 
-MARGIN = 0.02
+MARGIN = 0.05  # measured, see docs/has-jps.md
 
 # What a decision depends on: running jobs, waiting jobs, machines that are down, changes of estimates.
 Reset = tuple[frozenset[str], frozenset[str], frozenset[int], int]
@@ -48,7 +48,8 @@ class Offer(NamedTuple):
     running: tuple[Running, ...]
     waiting: tuple[Waiting, ...]
     has: Ints  # (running, machines) workers
-    restart_s: Floats  # (running,) what a move costs; nothing to a job that has just started
+    restart_s: Floats  # (running,) that a move takes,
+    margin_s: Floats  # (running,) and must gain beyond that; nothing both if a job has only just started
     free: Ints  # (machines,) GPUs that nobody holds
     room: Ints  # (machines,) those, and what running jobs could give back
 
@@ -155,11 +156,7 @@ class Sharing(ABC):
         if not chosen:
             return ()
         scene = offer.scene
-        held = within(scene, self.solve, chosen, offer.room)
-        held = self._steadied(offer, chosen, held)
-        stay = self._stay(offer, chosen)
-        if stay is not None and not self._pays(offer, chosen, stay, held):
-            held = stay
+        held = self._shared(offer, chosen)
         moves = {
             each.job.id: self._placed(view, each.submitted, held[job])
             for job, each in enumerate(offer.running)
@@ -199,9 +196,13 @@ class Sharing(ABC):
             if not waiting:
                 return None
             scene = Scene.of(jobs[len(elastic) :], view.cluster, self.memory, self._between_gbps)
-            return Offer(scene, (), tuple(waiting), has[:0], np.zeros(0), free, free)
-        costs = [each.submitted.restart_s if each.started_s < view.now_s else 0.0 for each in elastic]
-        return Offer(scene, elastic, tuple(waiting), has, np.array(costs), free, room)
+            return Offer(scene, (), tuple(waiting), has[:0], np.zeros(0), np.zeros(0), free, free)
+        restart_s, margin_s = np.zeros((2, len(elastic)))
+        for number, each in enumerate(elastic):
+            if each.started_s < view.now_s:
+                restart_s[number] = each.submitted.restart_s if self.minds_restarts else 0.0
+                margin_s[number] = self._margin * scene.time_s(number, has[number])
+        return Offer(scene, elastic, tuple(waiting), has, restart_s, margin_s, free, room)
 
     def _let_in(self, offer: Offer) -> list[int]:
         """Return the jobs that share: all that run, and waiting ones as they came while there is room."""
@@ -212,6 +213,34 @@ class Sharing(ABC):
             chosen.append(job)
         return chosen
 
+    def _shared(self, offer: Offer, chosen: list[int]) -> Ints:
+        """Return the workers of each job, (jobs, machines): of several ways to share the one that costs least."""
+        scene = offer.scene
+        weighing = Weighing(scene, chosen, offer.has, offer.restart_s, offer.margin_s, offer.room)
+        anew = fewer_moves(weighing, within(scene, self.solve, chosen, offer.room))
+        stay = self._stay(offer, chosen)
+        if stay is None:
+            return min([*self._making_room(offer, chosen), anew], key=weighing.cost_s)
+        return anew if weighing.cost_s(anew) < weighing.cost_s(stay) * (1 - SAME) else stay
+
+    def _making_room(self, offer: Offer, chosen: list[int]) -> list[Ints]:
+        """Let one running job after the other share its workers, and what is free, with the new ones.
+
+        Where moves cost nothing there is no reason to, and the method decides.
+        """
+        if not offer.restart_s.any():
+            return []
+        new = [job for job in chosen if offer.waits(job)]
+        found = []
+        for job, has in enumerate(offer.has):
+            room = np.minimum(offer.free + has, offer.room)
+            if offer.scene.room_for([job, *new], room):
+                held = within(offer.scene, self.solve, [job, *new], room)
+                others = [other for other in range(len(offer.running)) if other != job]
+                held[others] = offer.has[others]
+                found.append(held)
+        return found
+
     def _stay(self, offer: Offer, chosen: list[int]) -> Ints | None:
         """Let running jobs stay and new ones share what is free; None if that is not enough for them."""
         new = [job for job in chosen if offer.waits(job)]
@@ -220,35 +249,6 @@ class Sharing(ABC):
         held = within(offer.scene, self.solve, new, offer.free)
         held[: len(offer.running)] = offer.has
         return held
-
-    def _pays(self, offer: Offer, chosen: list[int], stay: Ints, held: Ints) -> bool:
-        """Say whether jobs gain more by moving than it costs."""
-        stay_s = float(offer.scene.seconds(stay)[chosen].sum())
-        return stay_s - self._cost_s(offer, chosen, held) > self._margin * stay_s
-
-    def _cost_s(self, offer: Offer, chosen: list[int], held: Ints) -> float:
-        """Return what jobs still take together, with restarts of those that move."""
-        moved = (held[: len(offer.running)] != offer.has).any(axis=1)
-        restarts = float(offer.restart_s @ moved) if self.minds_restarts else 0.0
-        return float(offer.scene.seconds(held)[chosen].sum()) + restarts
-
-    def _steadied(self, offer: Offer, chosen: list[int], held: Ints) -> Ints:
-        """Let jobs with as many workers of each type as before keep their machines, unless that costs more."""
-        scene = offer.scene
-        before, after = scene.by_type(offer.has), scene.by_type(held)
-        kept = [
-            job
-            for job in range(len(offer.running))
-            if (before[job] == after[job]).all() and (offer.has[job] <= offer.room).all()
-        ]
-        others = [job for job in chosen if job not in kept]
-        steady = held.copy()
-        steady[kept] = offer.has[kept]
-        left = offer.room - steady[kept].sum(axis=0)
-        if others and kept:
-            steady[others] = seat(scene.sharing(others, left), after[others]).sum(axis=2)
-        costs = [self._cost_s(offer, chosen, each) for each in (steady, held)]
-        return steady if costs[0] <= costs[1] else held
 
     def _placed(self, view: Snapshot, job: Job, workers: Ints) -> Placement:
         machines = view.cluster.machines

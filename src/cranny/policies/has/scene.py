@@ -74,17 +74,21 @@ class Scene:
             self.problem.between_gbps,
         )
 
-    def seconds(self, held: Ints) -> Floats:
-        """Return how long each job still takes with its workers, (jobs, machines); Eq. 7."""
-        return np.array([self.time_s(job, workers) for job, workers in enumerate(held)])
+    def seconds(self, held: Ints, jobs: Sequence[int] | None = None) -> Floats:
+        """Return how long jobs, by default all, still take with workers (jobs, machines); Eq. 7.
+
+        A job without workers takes for ever.
+        """
+        chosen = slice(None) if jobs is None else list(jobs)
+        work = np.array([job.work for job in self.problem.jobs])[chosen]
+        count, rate = held.sum(axis=1), (self.problem.rates[chosen][:, self.kind] * held).sum(axis=1)
+        apart = (held > 0).sum(axis=1) > 1
+        exchange_s = (1 - 1 / np.maximum(count, 1)) * np.where(apart, self.exchange_s[chosen], 0.0)
+        return np.asarray(np.where(rate > 0, work / np.where(rate > 0, rate, 1.0), inf) + exchange_s)
 
     def time_s(self, job: int, workers: Ints) -> float:
-        """Return how long one job still takes with these workers, (machines,); infinite with none."""
-        count, rate = int(workers.sum()), float(self.problem.rates[job][self.kind] @ workers)
-        if not rate:
-            return inf
-        exchange_s = self.exchange_s[job] if np.count_nonzero(workers) > 1 else 0.0
-        return float(self.problem.jobs[job].work / rate + (count - 1) / count * exchange_s)
+        """Return how long one job still takes with these workers, (machines,)."""
+        return float(self.seconds(workers[None], [job])[0])
 
     def by_type(self, held: Ints) -> Ints:
         """Return the workers of each type from those on each machine, (jobs, types)."""

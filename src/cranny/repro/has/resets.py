@@ -15,7 +15,7 @@ from cranny.repro.has.static import JOBS, Effort, Values
 from cranny.repro.has.values import BLIND, EXACT, GAVEL, HAS, JCT, JPS, LAS, LB, LESS, SPAN, At
 from cranny.workload.mixed import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
 
-STATIC = {"margin": 1.0}  # that no move reaches
+STATIC = {"margin": 1e6}  # that no move reaches
 POLICIES = {HAS: "has", JPS[60]: "jps", EXACT: "has-exact", LB: "optimus-lb", LAS: "las"}
 MOVE_S = (0.0, 60.0, 600.0, 3600.0)
 
