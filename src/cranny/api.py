@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from cranny.core.protocol import Placer, Policy
 from cranny.core.queue import Queued, Slowdown
 from cranny.model.cluster import Cluster
-from cranny.model.errors import InputError
+from cranny.model.errors import InputError, unknown
 from cranny.model.event import Event
 from cranny.model.job import Job, whole
 from cranny.model.number import not_negative
@@ -200,9 +200,29 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
     given = dict(options or {})
     if "rng" in given:
         raise InputError(f"policy {name!r}: rng is set by the run's seed")
+    known = _options_of(name)
+    for option in given:
+        if option not in known:
+            what = unknown("option", option, known - {"rng"}) if known - {"rng"} else "it has no options"
+            raise InputError(f"policy {name!r}: {what}")
     if "rng" in signature(policy_class(name)).parameters:
         given["rng"] = np.random.default_rng(seed)
     return make_policy(name, **given)
+
+
+def _options_of(name: str) -> set[str]:
+    """Return the options that a policy can be given, with those of its host and of what it builds upon."""
+    chosen = [policy_class(name)]
+    if host := TABLE[name].host:
+        chosen.append(policy_class(host))
+    found: set[str] = set()
+    for each_class in chosen:
+        for kind in each_class.__mro__:
+            parameters = signature(kind).parameters.values()
+            found.update(each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD)
+            if all(each.kind is not Parameter.VAR_KEYWORD for each in parameters):
+                break
+    return found - {"host"}
 
 
 def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:

@@ -63,6 +63,24 @@ def variables_of(what: Launch, rank: int) -> Mapping[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
+def test_a_job_may_change_what_it_gets_of_the_service_but_not_what_we_know_it_by(harness: LocalHarness) -> None:
+    ours = ["CRANNY_LAUNCH", "CRANNY_JOB_ID", "CRANNY_ATTEMPT", "CRANNY_MACHINE", "CRANNY_GPU", "RANK"]
+    ours += ["MASTER_PORT", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"]
+    mine = {"HOME": "/mine", "PYTHONUNBUFFERED": "", "CRANNY_SERVER": "http://there"}
+    argv = ("/bin/sh", "-c", "env; echo END=1; setsid sleep 60 & sleep 60")
+    env = {**dict.fromkeys(ours, "mine"), **mine}
+    what = Launch("a", 1, argv, (Rank(0, 0, 0),), env, None, harness.folder / "a", None)
+    harness.backend.launch(what)
+    while "END" not in (seen := variables_of(harness.begun(what), 0)):
+        time.sleep(0.01)
+    assert [name for name in ours if seen[name] == "mine"] == []
+    assert {name: seen[name] for name in mine} == mine
+    (supervisor,) = (each.supervisor for each in harness.backend._running.values())  # type: ignore[attr-defined]
+    supervisor.send(SIGKILL)  # what is left of the job is found by CRANNY_LAUNCH
+    assert [ended.reason for ended in harness.ends()] == ["lost"]
+    assert harness.left("a") == 0
+
+
 @pytest.mark.parametrize(
     ("devices", "seen"),
     [((), "1,0"), (("4", "5", "6", "7"), "7,6"), (("0",), "")],

@@ -8,6 +8,8 @@ import pytest
 from tests.cli.conftest import Run
 from tests.service.conftest import Serve, Site
 
+from cranny.cli.console import out
+
 
 @pytest.fixture
 def site(serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
@@ -37,15 +39,36 @@ def test_a_job_is_submitted_listed_explained_and_cancelled(site: Site, run: Run,
     assert [job["id"] for job in run("jobs", "--status", "waiting", "--json").json["jobs"]] == ["job-2"]
     why = run("explain", "job-2").out
     assert "needs 12 GPUs, 4 free; job-1 ends in about" in why
+    assert re.search(r"\nit should start in ~\d+m, at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\n", why)
     assert "what would help: ask for 4 GPUs or fewer" in why
     assert run("explain", "job-1", "--json").json["kind"] == "placed"
     assert "it would wait" in run("plan", "-f", job_file).out
     assert run("plan", "-f", job_file, "--json").json["starts"] is False
     ran = run("cancel", "job-2", "job-9")
     assert ran.code == 1
-    assert "job-2 cancelled" in ran.out
+    assert ran.out == "job-2 cancelled by root\n"
     assert "there is no job 'job-9'" in ran.err
     assert run("jobs", "--user", "nobody", "--json").json["total"] == 0
+
+
+def test_jobs_are_listed_with_their_times_in_100_columns(
+    site: Site, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "a job with a rather long name, as people give them"
+    for _ in range(2):
+        site.running.submit(gpus=16, duration_s=7200, name=name, user="somebody-with-a-long-name")
+    site.running.submit(gpus=16)
+    site.running.until("job-1", "running")
+    service = site.running.service
+    service.ask(lambda now_s: service.desk.cancel("job-3", "ann", now_s)).result(10)
+    monkeypatch.setattr(out, "width", 100)
+    lines = run("jobs").out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert re.match(r" job +name +user +GPUs +status +submitted +start +where or why", lines[0])
+    rows = {line.split()[0]: line for line in lines if line.startswith(" job-")}
+    assert re.search(r"cancelled +\d+s ago +by ann", rows["job-3"])
+    assert re.search(r"waiting +\d+s ago +in ~2h +needs 16 GPUs", rows["job-2"])
+    assert re.search(r"running +\d+s ago +\d+s ago +rack0-machine0", rows["job-1"])
 
 
 def test_machines_are_listed_drained_and_resumed(site: Site, run: Run, job_file: str) -> None:
@@ -64,6 +87,15 @@ def test_the_policy_is_shown_and_set(site: Site, run: Run) -> None:
     told = run("policy", "set", "best-fit", "--order", "backfill", "--period", "5").out
     assert told == "best-fit, queue order backfill, decides every 5 s\n"
     assert run("policy", "set", "nothing").code == 2
+    ran = run("policy", "set", "titan", "--set", "foo=1")
+    known = "unknown option 'foo'; known: phase_budget_s, search_nodes"
+    assert (ran.code, ran.err) == (2, f"cranny: policy 'titan': {known}\n")
+    ran = run("policy", "set", "best-fit", "--set", "foo=1")
+    assert (ran.code, ran.err) == (2, "cranny: policy 'best-fit': it has no options\n")
+    ran = run("policy", "set", "titan", "--set", "search_nodes=[1]")
+    assert ran.err == "cranny: options.search_nodes: must be true or false, a number, or text, not a list\n"
+    ran = run("policy", "set", "titan", "--period", "-1")
+    assert (ran.code, ran.err) == (2, "cranny: period_s: must be 0 seconds or more, not -1.0\n")
     assert site.running.service.desk.ledger.policy["name"] == "best-fit"
 
 
@@ -103,13 +135,36 @@ def test_logs_are_printed_and_changes_watched(
     assert run("logs", "job-1", "-f", "--rank", "1").out == "one\ntwo\n"
     site.running.until("job-1", "done")
     assert run("logs", "job-1", "--json").json["text"] == "one\ntwo\n"
-    assert run("watch", "job-1").out == ""
+    when = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.fullmatch(rf"{when}  over +job-1 +status=done exit_code=0\n", run("watch", "job-1").out)
+    assert run("watch", "job-1", "--json").json["status"] == "done"
     run("submit", str(path))
     seen = [json.loads(line) for line in run("watch", "job-2", "--json").out.splitlines()]
     assert seen[-1]["status"] == "done"
+    run("submit", str(path))
+    assert re.search(rf"{when}  ended +job-3 .* status=done\n", run("watch", "job-3").out)
     path.write_text(json.dumps({"command": ["false"], "gpus": 1}))
     ran = run("submit", str(path), "--wait")
-    assert (ran.code, ran.out) == (1, "job-3 failed: failed with exit code 1\n")
+    assert (ran.code, ran.out) == (1, "job-4 failed with exit code 1\n")
+
+
+def test_all_of_a_long_log_is_printed_also_as_json(
+    serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = serve(real=True)
+    monkeypatch.setenv("CRANNY_SERVER", site.url)
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+    whole = "".join(f"{number:06}\n" for number in range(20_000))
+    file = tmp_path / "long"
+    file.write_text(whole)
+    site.running.submit(command=["cat", str(file)])
+    site.running.until("job-1", "done")
+    assert run("logs", "job-1").out == whole
+    told = run("logs", "job-1", "--json").json
+    assert told.pop("text") == whole
+    assert told == {"rank": 0, "attempt": 1, "offset": 0, "next_offset": len(whole), "ended": True}
+    parts = [json.loads(line) for line in run("logs", "job-1", "--json", "-f").out.splitlines()]
+    assert "".join(part["text"] for part in parts) == whole
 
 
 def test_what_is_wrong_is_said_in_one_line(
@@ -121,6 +176,21 @@ def test_what_is_wrong_is_said_in_one_line(
     path.write_text("command: [a]\n")
     assert run("submit", str(path)).err == f"cranny: {path}:1: gpus: is missing\n"
     assert run("explain", "job-7").err == "cranny: there is no job 'job-7'\n"
+    path.write_text("command: [true]\ngpus: 2\n")
+    wrong = "command[0]: must be text, not true: put it in quotes"
+    assert run("submit", str(path)).err == f"cranny: {path}:1: {wrong}\n"
+    statuses = "waiting, starting, running, stopping, done, failed or cancelled"
+    ran = run("jobs", "--status", "wating")
+    assert (ran.code, ran.err) == (2, f"cranny: status: must be {statuses}, not 'wating'\n")
+    ran = run("token", "create", "ann", "--role", "boss")
+    assert (ran.code, ran.err) == (2, "cranny: role: must be viewer, user or admin, not 'boss'\n")
+    with site.client() as client:
+        told = client.get("/api/v1/jobs", params={"limit": 0}).json()["detail"]
+        assert told == "limit: must be 1 or more, not '0'"
+    path.write_text("command: [a]\ngpus: 2\n")
+    for key in ("", "ü", "a\nb", "x" * 201):
+        assert run("submit", str(path), "--key", key).err.startswith("cranny: --key: must be 1 to 200 printable")
+    assert run("jobs", "--server", "http://[::1").err.startswith("cranny: --server: http://[::1: ")
     assert run("jobs", "--server", "ftp://x").code == 2
     assert "is `cranny serve` running?" in run("jobs", "--server", "http://127.0.0.1:9").err
     monkeypatch.setenv("CRANNY_TOKEN", "cranny_wrong")
@@ -129,3 +199,31 @@ def test_what_is_wrong_is_said_in_one_line(
     ran = run("jobs")
     assert (ran.code, "start one with `cranny serve`" in ran.err) == (2, True)
     assert site.running.service.ready
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("ge\N{LATIN SMALL LETTER U WITH DIAERESIS}heim", "not a token"),
+        ("ge\nheim", "not a token"),
+        ("\n", "empty"),
+    ],
+    ids=["not ASCII", "two lines", "nothing"],
+)
+@pytest.mark.usefixtures("site")
+def test_what_cannot_be_a_token_is_refused_and_never_shown(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, wrong: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(text, encoding="utf-8")
+    ran = run("jobs", "--token-file", str(file))
+    assert ran.code == 2
+    assert ran.err.startswith(f"cranny: --token-file: {file}: is {wrong}")
+    assert "heim" not in ran.err
+    assert ran.err.count("\n") == 1
+    if wrong != "empty":
+        monkeypatch.setenv("CRANNY_TOKEN", text)
+        ran = run("jobs")
+        assert ran.code == 2
+        assert ran.err.startswith("cranny: CRANNY_TOKEN: is not a token")
+        assert "heim" not in ran.err

@@ -35,6 +35,7 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"command": ["a"] * 1001}, "command: is longer than 1000 entries"),
         ({"name": "a\u202eb"}, r"name: must be printable text of 1 to 100 characters, not 'a\\u202eb'$"),
         ({"env": {"A": 1}}, "env.A: must be text, not 1: put it in quotes$"),
+        ({"env": {"gpus": 1}}, "env.gpus: must be text, not 1: put it in quotes$"),
         ({"env": {"A=B": "1"}}, "env: 'A=B' is no name"),
         ({"env": {"A": "x" * 40_000}}, "env.A: is longer than"),
         ({"cwd": "here"}, "cwd: must be an absolute path"),

@@ -38,7 +38,10 @@ def write(path: Path, value: object, *, new: bool = False, size: int = 0) -> Non
 
 
 def read(path: Path) -> Any:
-    """Read a value; None if there is none, or if a crash of the system cut it off."""
+    """Read a value; None if there is none, or if a crash of the system cut it off.
+
+    Other trouble, as when no more files may be opened, is an `OSError`: the value may well be there.
+    """
     try:
         return json.loads(path.read_text(encoding="ascii"))
     except (FileNotFoundError, ValueError):

@@ -20,11 +20,10 @@ from cranny.backends import here
 from cranny.backends.files import Files
 from cranny.backends.process import Process, carrying
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason
-from cranny.backends.ranks import commands
+from cranny.backends.ranks import LAUNCH, commands
 from cranny.backends.slots import Slots
 from cranny.model.cluster import Cluster
 
-TOKEN = "CRANNY_LAUNCH"  # noqa: S105 - the variable by which processes of an attempt are known, not a secret
 SOURCE = str(Path(__file__).parents[2])
 
 
@@ -96,7 +95,21 @@ class Local:
 
     def poll(self) -> Sequence[Ended]:
         """Return the attempts whose supervisors have ended."""
-        return [ended for running in list(self._running.values()) if (ended := self._look(running)) is not None]
+        found: list[Ended] = []
+        trouble: OSError | None = None
+        for running in list(self._running.values()):
+            try:
+                ended = self._look(running)
+            except (
+                OSError
+            ) as error:  # no more files may be opened, for instance: the others are looked at all the same
+                trouble = error
+                continue
+            if ended is not None:
+                found.append(ended)
+        if trouble is not None and not found:  # what was found is told once, and must not be lost
+            raise trouble
+        return found
 
     def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
         """Find supervisors of an earlier service; what has not begun by now never will."""
@@ -120,7 +133,8 @@ class Local:
     def close(self) -> None:
         """Forget all attempts, which go on."""
         for running in self._running.values():
-            running.supervisor.alive()  # takes leave of those that have ended
+            with contextlib.suppress(OSError):  # cannot be seen now; whoever comes next looks again
+                running.supervisor.alive()  # takes leave of those that have ended
         self._running.clear()
 
     def _start(self, what: Launch) -> _Running:
@@ -135,7 +149,7 @@ class Local:
         token = secrets.token_hex(16)
         port = here.free_port({running.port for running in self._running.values() if running.port is not None})
         devices = {rank: self._device[rank.machine, rank.gpu] for rank in what.ranks}
-        ranks = commands(what, {**base, TOKEN: token}, devices, port, log_dir)
+        ranks = commands(what, base, devices, port, token, log_dir)
         document = {
             "token": token,
             "cwd": None if what.cwd is None else str(what.cwd),
@@ -149,7 +163,13 @@ class Local:
         except OSError:
             io.remove(files.launch)  # it holds the environment
             raise
-        return _Running(what, files, Process.of(pid), token, port)
+        try:
+            return _Running(what, files, Process.of(pid), token, port)
+        except OSError:  # it cannot be told from others later on
+            io.remove(files.launch)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
 
     def _look(self, running: _Running) -> Ended | None:
         """Return how an attempt ended; None if anything of it still runs."""
@@ -159,7 +179,7 @@ class Local:
         ended = _result(what, files)
         if ended is None:
             # Somebody killed the supervisor. Its ranks died with it, but perhaps not all their children.
-            if left := carrying(TOKEN, running.token):
+            if left := carrying(LAUNCH, running.token):
                 for pid in left:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,8 @@
-"""Processes of this machine, told apart even when the system gives an old number to a new process."""
+"""Processes of this machine, told apart even when the system gives an old number to a new process.
+
+Where the system cannot say how things are, as when no more files may be opened, `OSError` is raised: what is not
+seen is not gone.
+"""
 
 import os
 import signal
@@ -7,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")  # Linux; elsewhere `ps` and process groups must do
+GONE = (FileNotFoundError, ProcessLookupError)  # what Linux says of a process that is no more
 
 
 class Process(NamedTuple):
@@ -89,20 +94,20 @@ def carrying(variable: str, value: str) -> list[int]:
         try:
             if wanted in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
                 found.append(pid)
-        except OSError:  # ended meanwhile, or another user's
+        except (*GONE, PermissionError):  # ended meanwhile, or another user's
             continue
     return found
 
 
 def _pids() -> list[int]:
-    return [int(entry.name) for entry in PROC.glob("[0-9]*")]
+    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
 
 
 def _stat(pid: int) -> list[str]:
     """Read state, parent, group and the rest of what Linux knows of a process; empty if there is none."""
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except GONE:
         return []
     return text.rpartition(")")[2].split()  # the name before it may hold anything
 

@@ -59,6 +59,9 @@ class Backend(Protocol):
 
     Every attempt that was launched is reported as ended once, by `poll` or `adopt`, and none of its processes is
     left then. A backend is used by one thread.
+
+    `stop`, `poll` and `adopt` raise `OSError` while the system cannot say what runs, as when no more files may be
+    opened. Nothing is lost by that: call them again later, with the same arguments.
     """
 
     def nodes(self) -> Cluster:

@@ -10,6 +10,7 @@ from cranny.backends import torchrun_rank
 from cranny.backends.protocol import BackendError, Launch, Rank
 
 ADDRESS = "127.0.0.1"
+LAUNCH = "CRANNY_LAUNCH"  # the variable by which processes of an attempt are known, wherever they went
 
 
 class Command(NamedTuple):
@@ -21,11 +22,12 @@ class Command(NamedTuple):
 
 
 def commands(
-    what: Launch, base: Mapping[str, str], devices: Mapping[Rank, str], port: int, log_dir: Path
+    what: Launch, base: Mapping[str, str], devices: Mapping[Rank, str], port: int, token: str, log_dir: Path
 ) -> list[Command]:
     """Return the processes of an attempt: its ranks, or the torchrun agents of its machines.
 
-    `devices` are the GPUs that ranks see as CUDA names them; empty where a rank has none.
+    `devices` are the GPUs that ranks see as CUDA names them; empty where a rank has none. The variables of a job
+    count more than those of `base`, and ours more than those of the job.
     """
     machines: dict[int, list[Rank]] = {}  # in the order of their first ranks
     for rank in what.ranks:
@@ -35,6 +37,7 @@ def commands(
         shared = {
             **base,
             **what.env,
+            LAUNCH: token,
             "MASTER_ADDR": ADDRESS,
             "MASTER_PORT": str(port),
             # As torchrun has it: all GPUs of the job on this machine, in the order of LOCAL_RANK.

@@ -170,7 +170,11 @@ class Attempt:
 
     def _signal_all(self, number: int) -> None:
         """Signal every process of the attempt, whole groups at once so that none slips through by forking."""
-        below = descendants(os.getpid())
+        try:
+            below = descendants(os.getpid())
+        except OSError as error:  # no more files may be opened: the sessions of the ranks must do for now
+            complain(f"cannot look for processes: {error.strerror}")
+            below = {rank: rank for rank in self._ranks}
         groups = set(below.values()) if self._subreaper else set(self._groups)
         for group in groups - {os.getpgrp()}:
             _send(os.killpg, group, number)

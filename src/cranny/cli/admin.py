@@ -68,7 +68,7 @@ def token_create(
     if database is not None:
         needs_service()
         from cranny.service.auth import create
-        from cranny.service.loop import wall_clock
+        from cranny.service.clock import wall_clock
         from cranny.service.store import Store
 
         store = Store(database)
@@ -115,7 +115,7 @@ def token_revoke(
     """
     if database is not None:
         needs_service()
-        from cranny.service.loop import wall_clock
+        from cranny.service.clock import wall_clock
         from cranny.service.store import Store
 
         store = Store(database)

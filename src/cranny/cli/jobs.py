@@ -1,18 +1,20 @@
 """`cranny submit`, `jobs`, `watch`, `logs`, `cancel`, `plan`: jobs of a server."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cranny.cli import options
+from cranny.cli import clock, options
 from cranny.cli.console import err, out, print_json
+from cranny.cli.follow import changes, path_of, state, until_over, writes, written
 from cranny.cli.remote import Remote, ServerOption, TokenOption
-from cranny.model.errors import CrannyError
+from cranny.model.errors import CrannyError, InputError
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, such as job-17.")]
-OVER = frozenset({"done", "failed", "cancelled"})
+MOST_KEY = 200  # characters
 
 
 def submit(
@@ -32,14 +34,16 @@ def submit(
     from cranny.service.spec import read
 
     spec = read(file)
+    if key is not None and not (1 <= len(key) <= MOST_KEY and key.isascii() and key.isprintable()):
+        raise InputError(f"--key: must be 1 to {MOST_KEY} printable characters of ASCII, not {key[:MOST_KEY]!r}")
     remote = Remote(server, token_file)
     job = remote.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
     if wait:
-        job = _until_over(remote, job["id"])
+        job = until_over(remote, job["id"])
     if as_json:
         print_json(job)
     else:
-        out.print(f"{job['id']} {_state(job)}", soft_wrap=True, markup=False)
+        out.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
     if wait and job["status"] != "done":
         raise typer.Exit(1)
 
@@ -64,21 +68,38 @@ def jobs(
     if as_json:
         print_json(found)
         return
-    from rich.table import Table
-
-    table = Table("job", "name", "user", "GPUs", "status", "machines", "why", box=None, header_style="bold")
-    for job in found["jobs"]:
-        where = ", ".join(job["machines"][:3]) + (", ..." if len(job["machines"]) > 3 else "")
-        table.add_row(
-            *(job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"], where, job["reason"])
-        )
-    out.print(table)
+    _show(found["jobs"])
     if found["total"] > len(found["jobs"]):
         out.print(f"{len(found['jobs'])} of {found['total']}; see --limit")
 
 
+def _show(found: list[dict[str, Any]]) -> None:
+    """Print a table of jobs, in 100 columns: when each was submitted and started, where it is or why it is not."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for name in ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why"):
+        brief = name in {"job", "GPUs", "status", "submitted", "start"}
+        table.add_column(name, no_wrap=brief, max_width={"name": 20, "user": 12}.get(name), overflow="fold")
+    now = clock.now_s()
+    for job in found:
+        start = clock.ago(job["started_s"], now)
+        if job["status"] == "waiting":  # also one that ran before
+            start = clock.soon(job["predicted_start_s"], now) if job["predicted_start_s"] is not None else ""
+        where = ", ".join(job["machines"][:3]) + (", ..." if len(job["machines"]) > 3 else "")
+        why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
+        table.add_row(
+            *(job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"]),
+            *(clock.ago(job["submitted_s"], now), start, why or where),
+        )
+    out.print(table)
+
+
 def watch(
-    job_id: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job, until it is over.")] = None,
+    job_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Only this job, until it is over; how it ended if it is."),
+    ] = None,
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
@@ -87,56 +108,47 @@ def watch(
 
     Example: cranny watch job-17
     """
-    import json
-
     remote = Remote(server, token_file)
-    if job_id is not None and _over(remote, job_id):
-        return
-    for kind, event in remote.stream("/api/v1/events"):
-        if job_id not in (None, event["job"]):
-            continue
+    for kind, event in changes(remote, job_id):
         if as_json:
-            sys.stdout.write(json.dumps(event) + "\n")
-            sys.stdout.flush()
-        else:
-            rest = {
-                k: v for k, v in event.items() if k not in {"seq", "at_s", "kind", "job"} and v not in (None, "")
-            }
-            told = " ".join(f"{name}={value}" for name, value in rest.items())
-            out.print(f"{kind:12} {event['job'] or '':10} {told}", soft_wrap=True, markup=False)
-        if job_id is not None and event.get("status", kind) in OVER:
-            return
+            _write(json.dumps(event) + "\n")
+            continue
+        rest = {k: v for k, v in event.items() if k not in {"seq", "at_s", "kind", "job"} and v not in (None, "")}
+        told = " ".join(
+            f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+            for name, value in rest.items()
+        )
+        line = f"{clock.stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {told}"
+        out.print(line.rstrip(), soft_wrap=True, markup=False)
 
 
 def logs(
     job_id: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job is over, however often it is tried.")
+    ] = False,
     rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Whose log.")] = 0,
     attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Default: the last.")] = None,
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Print what a rank of a job wrote.
+    """Print what a rank of a job wrote; with --json and --follow one line for each part.
 
     Example: cranny logs job-17 --rank 3 -f
     """
     remote = Remote(server, token_file)
-    offset = 0
-    path = f"/api/v1/jobs/{_part(job_id)}/logs"
-    while True:
-        part = remote.get(path, rank=rank, attempt=attempt, offset=offset)
-        if as_json:
-            print_json(part)
-            return
-        _write(part["text"])
-        if part["next_offset"] == offset:
-            break
-        offset = part["next_offset"]
     if follow:
-        for kind, data in remote.stream(f"{path}/follow", rank=rank, offset=offset):
-            if kind == "text":
-                _write(data["text"])
+        for part in writes(remote, job_id, rank, attempt):
+            _write(json.dumps(part) + "\n" if as_json else part["text"])
+        return
+    parts = []
+    for part in written(remote, job_id, rank, attempt):
+        parts.append(part["text"])
+        if not as_json:
+            _write(parts.pop())
+    if as_json:
+        print_json({**part, "offset": 0, "text": "".join(parts)})
 
 
 def cancel(
@@ -154,7 +166,7 @@ def cancel(
     failed = False
     for job_id in job_ids:
         try:
-            told.append(remote.send("POST", f"/api/v1/jobs/{_part(job_id)}/cancel"))
+            told.append(remote.send("POST", f"{path_of(job_id)}/cancel"))
         except CrannyError as error:
             err.print(f"cranny: {error}", markup=False, soft_wrap=True)
             failed = True
@@ -162,7 +174,7 @@ def cancel(
         print_json(told)
     else:
         for job in told:
-            out.print(f"{job['id']} {_state(job)}", soft_wrap=True, markup=False)
+            out.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
     if failed:
         raise typer.Exit(1)
 
@@ -192,7 +204,7 @@ def plan(
 
 def explain_live(job_id: str, server: str | None, token_file: Path | None, *, as_json: bool) -> None:
     """Say why a job of a server is where it is, or why it waits."""
-    told = Remote(server, token_file).get(f"/api/v1/jobs/{_part(job_id)}/explain")
+    told = Remote(server, token_file).get(f"{path_of(job_id)}/explain")
     if as_json:
         print_json(told)
     else:
@@ -205,37 +217,11 @@ def tell(told: dict[str, Any]) -> None:
     out.print(told["reason"], soft_wrap=True, markup=False)
     for line in told["evidence"]:
         out.print(f"  {line}", soft_wrap=True, markup=False)
+    start_s = told["predicted_start_s"]
+    if told["status"] == "waiting" and told["kind"] != "placed" and start_s is not None:
+        out.print(f"it should start {clock.soon(start_s, clock.now_s())}, at {clock.stamp(start_s)}", markup=False)
     if told["next_step"]:
         out.print(f"what would help: {told['next_step']}", soft_wrap=True, markup=False)
-
-
-def _state(job: dict[str, Any]) -> str:
-    """Say in a few words how a job stands."""
-    where = f" on {', '.join(job['machines'])}" if job["machines"] and job["status"] not in OVER else ""
-    return f"{job['status']}{where}" + (f": {job['reason']}" if job["reason"] else "")
-
-
-def _over(remote: Remote, job_id: str) -> bool:
-    return remote.get(f"/api/v1/jobs/{_part(job_id)}")["status"] in OVER
-
-
-def _until_over(remote: Remote, job_id: str) -> Any:
-    """Wait for the end of a job."""
-    since = remote.get("/api/v1/cluster")["seq"]
-    job = remote.get(f"/api/v1/jobs/{_part(job_id)}")
-    if job["status"] not in OVER:
-        for kind, event in remote.stream("/api/v1/events", after=since):
-            if event["job"] == job_id and event.get("status", kind) in OVER:
-                break
-        job = remote.get(f"/api/v1/jobs/{_part(job_id)}")
-    return job
-
-
-def _part(text: str) -> str:
-    """Write a name as one part of a path."""
-    from urllib.parse import quote
-
-    return quote(text, safe="")
 
 
 def _write(text: str) -> None:

@@ -1,5 +1,6 @@
 """`cranny serve`: take jobs, place them and run them."""
 
+import contextlib
 import logging
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import err, out, print_json
+from cranny.cli.tls import check_pair
+from cranny.cli.written import written_down
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,6 +78,8 @@ def serve(
         raise InputError("--order, --period and --set go with --policy")
     if (certificate is None) != (key is None):
         raise InputError("--tls-certificate and --tls-key go together")
+    if certificate is not None and key is not None:
+        check_pair(certificate, key)
     limits = Limits(jobs_per_user=jobs_per_user)
     service = _build(cluster, folder, database, setting, limits, host, recommend_only=recommend_only)
     _run(service, Address(host, port, certificate, key), as_json=as_json)
@@ -111,24 +116,21 @@ def _build(
 def _run(parts: "tuple[Service, Keeper]", address: "Address", *, as_json: bool) -> None:
     """Serve until somebody ends the process, and leave nothing behind but the jobs."""
     from cranny.service.server import serve as run
-    from cranny.service.whereabouts import Known, state_folder, write_address
+    from cranny.service.whereabouts import Known, state_folder
 
     logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
     service, keeper = parts
     service.start()
-    written: list[Path] = []
+    with contextlib.ExitStack() as last:
+        last.callback(service.close)
 
-    def started(url: str) -> None:
-        token = keeper.own_token(_user()) if keeper.loopback else None
-        written.append(write_address(state_folder(), Known(url, token)))
-        _tell(url, keeper, service.desk.cluster.describe(), as_json=as_json)
+        def started(url: str) -> None:
+            token = keeper.own_token(_user()) if keeper.loopback else None
+            for folder in {state_folder(), service.folder}:
+                last.enter_context(written_down(folder, Known(url, token)))
+            _tell(url, keeper, service.desk.cluster.describe(), as_json=as_json)
 
-    try:
         run(service, keeper, address, started)
-    finally:
-        for path in written:
-            path.unlink(missing_ok=True)
-        service.close()
 
 
 def _tell(url: str, keeper: "Keeper", about: str, *, as_json: bool) -> None:
@@ -144,7 +146,8 @@ def _tell(url: str, keeper: "Keeper", about: str, *, as_json: bool) -> None:
     out.print(f"cranny serves {about}", soft_wrap=True, markup=False)
     out.print(f"open  {link}", soft_wrap=True, markup=False)
     if link != url:
-        out.print("      (this link works once, for you as admin; others need a token: cranny token create)")
+        note = "      (this link works once, for you as admin; others need a token: cranny token create)"
+        out.print(note, soft_wrap=True, markup=False)
     if not keeper.loopback and url.startswith("http:"):
         err.print("cranny: tokens travel in the clear without --tls-certificate", markup=False)
 

@@ -211,11 +211,12 @@ _KINDS = {
     "dict": "a mapping of fields",
     "model": "a mapping of fields",
 }
+_FREE = frozenset({"env", "secrets", "options"})  # below these, names are the user's, whatever fields are called
 _BOUNDS = {
-    "greater_than": ("gt", "more than {}"),
-    "greater_than_equal": ("ge", "{} or more"),
-    "less_than": ("lt", "less than {}"),
-    "less_than_equal": ("le", "at most {}"),
+    "greater_than": ("gt", "more than {}{}"),
+    "greater_than_equal": ("ge", "{}{} or more"),
+    "less_than": ("lt", "less than {}{}"),
+    "less_than_equal": ("le", "at most {}{}"),
 }
 
 
@@ -247,14 +248,15 @@ def _way(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         steps = steps[1:]
     if steps[:1] in {("command",), ("machines",)}:
         return (*steps[:1], *(step for step in steps[1:] if isinstance(step, int)))
-    return steps[:2] if steps[:1] == ("options",) else steps
+    most = {"options": 2, "status": 1}
+    return steps[: most.get(str(steps[0]))] if steps else steps
 
 
 def _wanted(steps: tuple[Step, ...], error: Any) -> str:
     """Say in words what a value must be: as we say it of its field, or else as the error has it."""
     words = _WORDS.get(str(steps[-1])) if steps else "a mapping of fields"
-    if len(steps) > 1 and (isinstance(steps[-1], int) or steps[0] == "options"):
-        words = _WORDS.get(f"{steps[-2]}[]")
+    if len(steps) > 1 and (isinstance(steps[-1], int) or steps[0] in _FREE):
+        words = _WORDS.get(f"{steps[-2]}[]", "text")
     if words is not None:
         return words
     kind, context = error["type"], error.get("ctx", {})
@@ -263,11 +265,14 @@ def _wanted(steps: tuple[Step, ...], error: Any) -> str:
     seconds = " seconds" if steps and str(steps[-1]).endswith("_s") else ""
     if kind in _BOUNDS:
         name, bound = _BOUNDS[kind]
-        positive = kind == "greater_than" and context[name] == 0
-        amount = f"a positive number{' of' * bool(seconds)}" if positive else bound.format(f"{context[name]:.12g}")
-        return amount + seconds
-    number = _KINDS.get(kind.partition("_")[0], "text")
-    return f"{number} of{seconds}" if seconds and number == "a number" else number
+        if kind != "greater_than" or context[name] != 0:
+            least_or_most = context[name]
+            plain = f"{least_or_most:.12g}" if isinstance(least_or_most, float) else least_or_most
+            return bound.format(plain, seconds)
+        number = "a positive number"
+    else:
+        number = _KINDS.get(kind.partition("_")[0], "text")
+    return f"{number} of{seconds}" if seconds and "number" in number else number
 
 
 def _plainly(value: object) -> str:
