@@ -63,16 +63,16 @@ def random_case(rng: np.random.Generator) -> tuple[ClusterState, list[Job]]:
 
 
 def placed_by(name: str, jobs: Sequence[Job], view: Snapshot) -> list[Placement] | None:
-    """Return where a policy places jobs one after the other; None if it lets one wait."""
+    """Return where a policy places jobs, small ones first as in a batch; None if it lets one wait."""
     placer = policy(name)
-    placements = []
-    for job in jobs:
+    placements: dict[str, Placement] = {}
+    for job in sorted(jobs, key=lambda job: job.gpus):
         placement = placer.place(job, view)
         if placement is None:
             return None
-        placements.append(placement)
+        placements[job.id] = placement
         view = view.after(placement, job)
-    return placements
+    return [placements[job.id] for job in jobs]
 
 
 def judge(state: ClusterState, jobs: Sequence[Job]) -> Verdict:
