@@ -23,6 +23,7 @@ from cranny.backends.protocol import Launch
 from cranny.core.check import check
 from cranny.model.cluster import Cluster
 from cranny.service.auth import Keeper, create
+from cranny.service.clock import wall_clock
 from cranny.service.limits import Limits
 from cranny.service.loop import Service
 from cranny.service.rest import build
@@ -76,6 +77,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
         database: str | None = None,
         policy: dict[str, Any] | None = None,
         limits: Limits | None = None,
+        clock: Callable[[], float] = wall_clock,
+        ready: bool = True,
     ) -> Running:
         known = world or World()
         backend = Local(cluster, ()) if real else Fake(cluster, time.monotonic, course, known)
@@ -86,9 +89,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
             cluster=cluster,
             policy=policy,
             limits=limits,
+            clock=clock,
         )
         service.start()
         started.append(service)
+        if ready:
+            until(lambda: service.ready)
         return Running(service, known)
 
     yield make

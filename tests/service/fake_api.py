@@ -74,6 +74,7 @@ class Fake:
             "predicted_start_s": None,
             "expected_end_s": None,
             "exit_code": None,
+            "earlier": [],
             "placement": None,
             **more,
         }
@@ -335,10 +336,16 @@ def _reads(app: FastAPI, fake: Fake) -> None:
         return {"recommendations": [made], "saved": saved}
 
     @app.get(f"{API}/events")
-    async def events(request: Request) -> Response:
+    async def events(request: Request, after: int = 0, limit: int = 1000, *, follow: bool = True) -> Response:
+        if not follow:
+            return Response("".join(_frame(event) for event in fake.events[after : after + limit]))
         given = request.headers.get("last-event-id")
         fake.last_event_ids.append(given)
         return StreamingResponse(_stream(fake, int(given or len(fake.events))), media_type="text/event-stream")
+
+
+def _frame(event: dict[str, Any]) -> str:
+    return f"id: {event['seq']}\nevent: {event['kind']}\ndata: {json.dumps(event)}\n\n"
 
 
 async def _stream(fake: Fake, sent: int) -> AsyncIterator[str]:
@@ -346,7 +353,7 @@ async def _stream(fake: Fake, sent: int) -> AsyncIterator[str]:
     yield ": hello\n\n"
     while not fake.stopping and fake.drop == cut:
         for event in fake.events[sent:]:
-            yield f"id: {event['seq']}\nevent: {event['kind']}\ndata: {json.dumps(event)}\n\n"
+            yield _frame(event)
         sent = len(fake.events)
         await asyncio.sleep(0.02)
 
@@ -368,9 +375,9 @@ def _job_reads(app: FastAPI, fake: Fake) -> None:
         if job not in fake.jobs:
             return problem(404, "Not found", f"There is no job {job}.")
         found = fake.jobs[job]
-        tries = [{"attempt": 1, "placed_s": found["started_s"], "started_s": found["started_s"]}]
+        began = {"attempt": found["attempt"], "placed_s": found["started_s"], "started_s": found["started_s"]}
         ends = {"ended_s": found["ended_s"], "outcome": "", "exit_code": None, "machines": found["machines"]}
-        attempts = [{**tries[0], **ends}] if found["machines"] else []
+        attempts = [*found["earlier"], *([{**began, **ends}] if found["machines"] else [])]
         spec = {"command": ["python", "train.py"], "gpus": found["gpus"], "secrets": {"KEY": "***"}}
         return {**found, "spec": spec, "attempts": attempts, "explanation_text": ""}
 
@@ -387,13 +394,23 @@ def _job_reads(app: FastAPI, fake: Fake) -> None:
         return fake.traffic(fake.jobs[job])
 
     @app.get(f"{API}/jobs/{{job}}/logs")
-    def logs(job: str, rank: int = 0, offset: int = 0) -> Any:
-        if not fake.jobs[job]["machines"]:
+    def logs(job: str, rank: int = 0, attempt: int = 1, offset: int = 0) -> Any:
+        if not fake.jobs[job]["machines"] and not fake.jobs[job]["earlier"]:
             return problem(404, "Not found", f"{job} has not been started yet, so there is no log.")
-        lines = [f"[rank {rank}] step {step} loss {2.5 / (step + 1):.4f}" for step in range(60)]
+        lines = [
+            f"attempt {attempt}",
+            *(f"[rank {rank}] step {step} loss {2.5 / (step + 1):.4f}" for step in range(60)),
+        ]
         text = "\n".join([f"\x1b[32mstarted\x1b[0m {EVIL}", *lines, ""])
         rest = text[offset:] if offset >= 0 else text
-        return {"rank": rank, "attempt": 1, "offset": 0, "next_offset": len(text), "text": rest, "ended": False}
+        return {
+            "rank": rank,
+            "attempt": attempt,
+            "offset": 0,
+            "next_offset": len(text),
+            "text": rest,
+            "ended": False,
+        }
 
 
 def _writes(app: FastAPI, fake: Fake) -> None:
@@ -437,7 +454,7 @@ def _writes(app: FastAPI, fake: Fake) -> None:
     def change(name: str, verb: str) -> Any:
         machine = fake.names.index(name)
         fake.states[machine] = "drained" if verb == "drain" else "up"
-        fake.happens("drained" if verb == "drain" else "resumed", machine=machine)
+        fake.happens("drained" if verb == "drain" else "resumed", machine=machine, name=name)
         return fake.node(machine)
 
 

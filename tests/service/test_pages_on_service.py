@@ -109,6 +109,26 @@ def test_a_session_is_over_when_the_user_logs_out(serve: Serve, browser: "Browse
     context.close()
 
 
+def test_a_link_that_was_used_leads_to_a_page_that_says_how_to_get_in(serve: Serve, browser: "Browser") -> None:
+    site = serve()
+    link = f"{site.url}/login?code={site.keeper.one_time_code(Caller('root', 'admin'))}"
+    first, second = browser.new_context(), browser.new_context()
+    page, other = first.new_page(), second.new_page()
+    page.goto(link)
+    page.wait_for_selector(READY)
+    page.goto(link)  # the same browser is in already
+    page.wait_for_selector(READY)
+    other.goto(link)
+    other.get_by_text("This link was used before").wait_for()
+    other.get_by_text("cranny token create me --role admin").wait_for()
+    other.get_by_label("Token").fill(site.tokens["ann"])
+    other.get_by_role("button", name="Use this token").click()
+    other.wait_for_selector(READY)
+    other.locator("#who").filter(has_text="ann, user").wait_for()
+    first.close()
+    second.close()
+
+
 def test_circles_of_shared_links_are_drawn_when_cassini_decides(serve: Serve, page: "Page") -> None:
     cluster = Cluster.fat_tree(racks=1, machines_per_rack=3, gpus_per_machine=4)
     setting: dict[str, Any] = {"name": "titan+cassini", "order": None, "period_s": 0.0, "options": {}}

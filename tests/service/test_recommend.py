@@ -40,12 +40,52 @@ def test_it_recommends_and_counts_what_was_lost(serve: Serve) -> None:
         root.post("/api/v1/jobs", json={**spec, "gpus": 13})
         assert len(root.get("/api/v1/recommendations").json()["recommendations"]) == 1
         assert root.post("/api/v1/jobs/job-1/cancel").status_code == 409
-        assert root.post("/api/v1/jobs/job-1/observed", json={"ended": True}).json()["status"] == "done"
+        ended = root.post("/api/v1/jobs/job-1/observed", json={"ended": True}).json()
+        assert (ended["status"], ended["started_s"]) == ("done", seen["started_s"])
+        assert ended["submitted_s"] <= ended["started_s"] <= ended["ended_s"]
         assert len(root.get("/api/v1/recommendations").json()["recommendations"]) == 2
         assert root.post("/api/v1/jobs/job-2/observed", json={"machines": ["nowhere"]}).status_code == 404
         assert root.post("/api/v1/jobs/job-2/observed", json={"machines": [0]}).status_code == 422
         assert root.post("/api/v1/jobs/job-2/observed", json={"machines": [0] * 13}).status_code == 409
     assert site.running.world.processes == {}
+
+
+def test_what_others_run_is_shown_with_its_ranks_and_its_start(serve: Serve) -> None:
+    site = serve(recommend=True)
+    with site.client("root") as root:
+        root.post("/api/v1/jobs", json=JOB)
+        before = root.get("/api/v1/jobs/job-1").json()
+        assert (before["reason_kind"], before["machines"], before["started_s"]) == ("recommended", [], None)
+        assert before["reason"] == ("has a recommended place and is yet to be started there: 4 on rack0-machine0")
+        why = root.get("/api/v1/jobs/job-1/explain").json()
+        assert (why["kind"], why["reason"]) == ("recommended", before["reason"])
+        assert why["next_step"] == "start it where it is recommended, and tell the service so"
+        root.post("/api/v1/jobs/job-1/observed", json={"machines": ["rack1-machine0"] * 4})
+        seen = root.get("/api/v1/jobs/job-1").json()
+        assert seen["placement"]["names"] == ["rack1-machine0"] * 4
+        assert seen["expected_end_s"] == seen["started_s"] + 60
+        why = root.get("/api/v1/jobs/job-1/explain").json()
+        assert (why["kind"], why["reason"]) == ("placed", "somebody else runs it, with 4 ranks on 1 machine")
+
+
+def test_jobs_behind_those_with_a_place_and_cancelled_ones_are_told_apart(serve: Serve) -> None:
+    site = serve(recommend=True)  # 4 machines of 4 GPUs
+    with site.client("root") as root:
+        for gpus in (12, 8, 4):
+            root.post("/api/v1/jobs", json={**JOB, "gpus": gpus})
+        lines = {each["id"]: each for each in root.get("/api/v1/jobs").json()["jobs"]}
+        assert [lines[f"job-{number}"]["reason_kind"] for number in (1, 2, 3)] == [
+            "recommended",
+            "behind-others",
+            "behind-others",
+        ]
+        meant = "the free GPUs are meant for job-1 and others before it"
+        assert lines["job-2"]["reason"] == meant
+        assert root.get("/api/v1/jobs/job-3/explain").json()["reason"] == meant
+        assert 'cranny_pending_jobs{reason="recommended"} 1.0' in root.get("/metrics").text
+        root.post("/api/v1/jobs/job-1/cancel")
+        told = root.get("/api/v1/recommendations").json()["recommendations"]
+        assert [each["job"] for each in told] == ["job-2", "job-3"]
 
 
 def test_a_log_of_recommendations_is_not_for_running(start: Start) -> None:

@@ -293,6 +293,8 @@ def test_a_drained_machine_gets_no_jobs(root: httpx.Client) -> None:
     assert root.post("/api/v1/nodes/rack0-machine0/drain").json()["state"] == "drained"
     assert submit(root)["machines"] == ["rack0-machine1"]
     assert root.post("/api/v1/nodes/0/resume").json()["state"] == "up"
+    told = root.get("/api/v1/events", params={"after": 0, "follow": False}).text
+    assert told.count('"name": "rack0-machine0"') == 2
     problem(root.post("/api/v1/nodes/rack9-machine9/drain"), 404)
     problem(root.post("/api/v1/nodes/..%2F..%2Fetc/drain"), 404)
 
@@ -366,7 +368,9 @@ def test_a_browser_logs_in_once_by_link_and_writes_from_its_own_pages_only(site:
         problem(browser.post(JOBS, json=JOB, headers={"Origin": "http://evil.example"}), 403)
         assert browser.post(JOBS, json=JOB, headers={"Origin": site.url}).status_code == 201
     with httpx.Client(base_url=site.url) as other:
-        problem(other.get("/login", params={"code": code}), 401)
+        used = other.get("/login", params={"code": code})
+        assert (used.status_code, used.headers["location"]) == (303, "/#/?link=used")
+        assert "set-cookie" not in used.headers
         assert other.post("/api/v1/session", json={"token": site.tokens["ann"]}).status_code == 204
         assert other.get("/api/v1/me").json() == {"user": "ann", "role": "user"}
         problem(other.post("/api/v1/session", json={"token": "wrong"}), 401)

@@ -1,11 +1,14 @@
 """Why a job waits: one reason, and a step that would help."""
 
+from functools import partial
 from typing import Any
 
 from tests.service.conftest import Start
 
 from cranny.model.cluster import Cluster
-from cranny.service.why import Explanation, expected_end_s, foresee, largest_startable, why_here, why_wait
+from cranny.service.advice import TRIED
+from cranny.service.foresight import expected_end_s, foresee
+from cranny.service.why import Explanation, largest_startable, plainly, why_here, why_wait
 
 SCATTER = {"name": "consolidate-idle"}
 
@@ -24,8 +27,9 @@ def test_gpus_that_are_free_in_the_wrong_places(start: Start) -> None:
     assert told.kind == "scattered"
     assert (
         told.evidence[1]
-        == "8 GPUs free on 4 machines: most 2 on rack0-machine0, 2 on rack0-machine1, 2 on rack1-machine0"
+        == "8 GPUs free on 4 machines, such as 2 on rack0-machine0, 2 on rack0-machine1, 2 on rack1-machine0"
     )
+    assert told.next_step == "ask for 2 GPUs or fewer: it would start now"
     assert largest_startable(running.service.stand(), running.service.now_s()) == 2
 
 
@@ -38,7 +42,7 @@ def test_a_wish_that_binds(start: Start) -> None:
     told = why(running, running.submit(gpus=8, wishes={"same_rack": "required"}))
     assert told.kind == "wishes"
     assert told.reason == "must have all its 8 GPUs in one rack; the emptiest has 6 free"
-    assert "wishes.same_rack" in told.next_step
+    assert told.next_step == "leave out wishes.same_rack: it would start now"
 
 
 def test_a_period_that_is_not_over(start: Start) -> None:
@@ -55,6 +59,9 @@ def test_a_deadline_in_danger(start: Start) -> None:
     running.submit(gpus=16, duration_s=7200)
     told = why(running, running.submit(duration_s=60, deadline_s=600))
     assert "its deadline is in 10 min and will be missed" in told.evidence
+    service, record = running.service, running.service.desk.find("job-2")
+    late = why_wait(record, service.stand(), service.now_s() + 3600, 0.0)
+    assert "its deadline passed 50 min ago" in late.evidence
 
 
 def test_starts_are_foreseen_in_the_order_of_the_queue(start: Start) -> None:
@@ -108,7 +115,7 @@ def test_one_of_something_is_not_called_many(start: Start) -> None:
     running.submit(gpus=1)
     told = why(running, running.submit(gpus=1))
     assert told.reason == "needs 1 GPU, 0 free; no running job says when it ends"
-    assert told.evidence[:2] == ["1 of 1 waiting job in the queue", "0 GPUs free on 0 machines"]
+    assert told.evidence[:2] == ["no other job waits", "no GPU is free"]
     assert running.service.desk.cluster.describe() == "1 rack, 1 machine x 1 GPU, 1 GPU"
     placed = why_here(running.service.desk.find("job-1"))
     assert placed.reason.startswith("1 worker on 1 machine")  # not "job job-1: ..."
@@ -121,3 +128,89 @@ def test_a_job_that_failed_points_to_its_log(start: Start) -> None:
     told = why_here(running.service.desk.find(job_id))
     assert told.reason == "it has failed with exit code 1"
     assert told.next_step == f"read its log: cranny logs {job_id}"
+
+
+def drain(running: Any, *machines: int) -> None:
+    for machine in machines:
+        running.service.ask(partial(running.service.desk.drain, machine, "root")).result(10)
+
+
+def test_gpus_of_drained_machines_do_not_come_back(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 2, 4))
+    running.submit(gpus=4, duration_s=100)  # on the first machine
+    drain(running, 0)
+    waiting = running.submit(gpus=8)
+    told = why(running, waiting)
+    assert told.predicted_start_s is None
+    assert all("ends in about" not in line for line in told.evidence)
+    assert told.next_step == (
+        "resume rack0-machine0, which takes no jobs: cranny resume rack0-machine0; the others have 4 GPUs"
+    )
+
+
+def test_machines_are_resumed_only_where_that_helps(start: Start) -> None:
+    running = start()  # 2 racks of 2 machines with 4 GPUs each
+    drain(running, 2, 3)
+    running.submit(gpus=8, duration_s=100)
+    assert why(running, running.submit(gpus=6)).next_step == (
+        "resume rack1-machine0 and rack1-machine1, which take no jobs: cranny resume rack1-machine0, and so on"
+    )
+    assert why(running, running.submit(gpus=2)).next_step == (
+        "wait until job-2, which is first in the queue, has started"  # it would take the machines
+    )
+
+
+def test_fewer_gpus_are_advised_only_where_they_would_start(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 8))
+    running.submit(gpus=6, duration_s=100)
+    first, third = running.submit(gpus=8, duration_s=50), running.submit(gpus=4, duration_s=500)
+    assert why(running, first).next_step == "ask for 2 GPUs or fewer: it would start now"
+    assert why(running, third).next_step == "wait until job-2, which is first in the queue, has started"
+    after = running.submit(gpus=2, duration_s=10)
+    told = why(running, after)
+    assert told.kind == "behind-others"
+    assert told.next_step == (
+        "submit it with a priority above 0, or let jobs pass: cranny policy set titan --order backfill"
+    )
+    assert told.evidence[0] == "number 3 of 3 waiting jobs"
+    ends_late = running.submit(gpus=2, duration_s=5000)  # would delay the first: backfilling does not help it
+    assert why(running, ends_late).next_step == "submit it with a priority above 0"
+
+
+def test_a_command_that_is_advised_keeps_the_policy_as_it_is(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 8), policy={"name": "best-fit", "period_s": 30})
+    running.submit(gpus=6, duration_s=1000)
+    running.service.ask(running.service.desk.tick).result(10)
+    running.submit(gpus=8)
+    job_id = running.submit(gpus=2, duration_s=10)
+    assert "cranny policy set best-fit --order backfill --period 30" in why(running, job_id).next_step
+
+
+def test_an_end_that_is_overdue_is_called_so(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 4))
+    running.submit(gpus=4, duration_s=10)
+    service, record = running.service, running.service.desk.find(running.submit(gpus=4))
+    told = why_wait(record, service.stand(), service.now_s() + 610, 0.0)
+    assert told.evidence[2] == "job-1 should have ended 10 min ago and frees 4"
+
+
+def test_jobs_are_named_as_everywhere_else(start: Start) -> None:
+    assert plainly("behind job 'job-2', which came first") == "behind job-2, which came first"
+    running = start(Cluster.fat_tree(1, 1, 4), policy={"name": "has"})
+    for gpus in (2, 4, 1):
+        last = running.submit(gpus=gpus, model="resnet50", duration_s=1000)
+    told = why(running, last)
+    assert (told.kind, told.reason) == ("behind-others", "behind job-2, which came first")
+    assert told.evidence[1] == "2 GPUs free on rack0-machine0"
+
+
+def test_advice_for_a_long_queue_is_quick_and_not_made_up(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 8), policy={"name": "titan", "period_s": 86_400})
+    service = running.service
+    asked = [service.submit("ann", {"command": ["true"], "gpus": 8}) for _ in range(TRIED + 1)]
+    for future in asked:
+        future.result(30)
+    drain(running, 0)
+    told = why(running, "job-2")
+    assert told.next_step.startswith("resume rack0-machine0")
+    assert why(running, "job-1").kind == "too-few-gpus"

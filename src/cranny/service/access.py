@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import ROLES, Caller, Keeper, Role, UnknownCallerError
 from cranny.service.ledger import Record
 from cranny.service.limits import NotAllowedError
 from cranny.service.loop import Service
 
-COOKIE = "cranny_session"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `cranny token create`.")
@@ -30,19 +30,32 @@ def keeper_of(request: Request) -> Keeper:
     return found
 
 
+def cookie_of(request: Request) -> str:
+    """Return the name of a session's cookie; it has our port, since browsers give all ports of a host one jar."""
+    server = request.scope.get("server")
+    return f"cranny_session_{server[1]}" if server else "cranny_session"
+
+
 def caller_of(request: Request, _documented: Annotated[object, Depends(_bearer)]) -> Caller:
     """Return who asks, or refuse to answer a stranger."""
     keeper = keeper_of(request)
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and token:
         return keeper.by_token(token.strip())
-    session = request.cookies.get(COOKIE)
+    session = request.cookies.get(cookie_of(request))
     if session is None:
         raise UnknownCallerError("a token is needed: Authorization: Bearer TOKEN")
     caller = keeper.by_session(session)
     if request.method not in SAFE and not _same_origin(request):
         raise NotAllowedError("a page of another site may not ask for this")
     return caller
+
+
+async def still_known(request: Request) -> Caller:
+    """Return who asks, again and again while a stream goes on; a thread is needed only to ask the database."""
+    if keeper_of(request).fresh:
+        return caller_of(request, None)
+    return await run_in_threadpool(caller_of, request, None)
 
 
 def _same_origin(request: Request) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, cast, get_args
 
 from cranny.model.errors import InputError
+from cranny.service.clock import wall_clock
 from cranny.service.limits import RefusedError
-from cranny.service.loop import wall_clock
 from cranny.service.store import SessionRow, Store, TokenRow
 
 Role = Literal["viewer", "user", "admin"]
@@ -155,10 +155,15 @@ class Keeper:
         self.forget()
         return session
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the next question needs no database."""
+        return time.monotonic() - self._read_at <= FRESH_S
+
     def _refresh(self) -> None:
-        if time.monotonic() - self._read_at > FRESH_S:
+        if not self.fresh:
             with self._lock:
-                if time.monotonic() - self._read_at > FRESH_S:
+                if not self.fresh:
                     self._read()
 
     def _read(self) -> None:

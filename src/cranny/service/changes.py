@@ -2,52 +2,65 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import Caller, UnknownCallerError
-from cranny.service.limits import TooManyError
+from cranny.service.limits import BusyError
 from cranny.service.logs import Reader
 from cranny.service.loop import Service
-from cranny.service.store import Row
+from cranny.service.store import Row, StoreError
 
 KEEP_ALIVE_S = 15.0
 AT_ONCE = 500  # events read together
 MOST_LISTENERS = 500
 FOLLOW_S = 0.3  # between two looks at a log
 
+_log = logging.getLogger("cranny.service")
+
 
 class Bell:
     """Wakes all who wait for new events; rung by the loop's thread."""
 
     def __init__(self) -> None:
-        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._waiting: dict[asyncio.AbstractEventLoop, set[asyncio.Event]] = {}
         self.closed = False
 
     def ring(self) -> None:
         """Wake everybody."""
-        for loop, event in list(self._waiting):
+        for loop in list(self._waiting):
             if not loop.is_closed():
-                loop.call_soon_threadsafe(event.set)
+                loop.call_soon_threadsafe(self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        for event in self._waiting.get(loop, ()):
+            event.set()
 
     def close(self) -> None:
         """Let everybody go."""
         self.closed = True
         self.ring()
 
-    def listen(self) -> tuple[asyncio.AbstractEventLoop, asyncio.Event]:
-        """Begin to listen."""
-        if len(self._waiting) >= MOST_LISTENERS:
-            raise TooManyError(f"{MOST_LISTENERS} already follow the changes")
-        entry = (asyncio.get_running_loop(), asyncio.Event())
-        self._waiting.add(entry)
-        return entry
+    def check_room(self) -> None:
+        """Refuse one more listener if there are too many; to be asked before a stream begins."""
+        if sum(map(len, self._waiting.values())) >= MOST_LISTENERS:
+            raise BusyError(f"{MOST_LISTENERS} already follow the changes; try again later")
 
-    def leave(self, entry: tuple[asyncio.AbstractEventLoop, asyncio.Event]) -> None:
-        """Listen no more."""
-        self._waiting.discard(entry)
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Event]:
+        """Listen for a while."""
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        self._waiting.setdefault(loop, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._waiting[loop].discard(event)
+            if not self._waiting[loop]:
+                del self._waiting[loop]
 
 
 def shown(row: Row, service: Service, caller: Caller) -> dict[str, Any]:
@@ -59,8 +72,10 @@ def shown(row: Row, service: Service, caller: Caller) -> dict[str, Any]:
     body = {name: value for name, value in row.body.items() if name in _SHOWN}
     if row.kind == "submitted" and record is not None:
         body |= {"gpus": record.job.gpus, "name": record.spec.name, "user": record.user}
+    machines = service.desk.cluster.machines
+    if "machine" in row.body:
+        body["name"] = machines[row.body["machine"]].name
     if "placement" in row.body:
-        machines = service.desk.cluster.machines
         where = dict.fromkeys(row.body["placement"]["machines"])
         body["machines"] = [machines[machine].name for machine in where]
     return told | body
@@ -77,22 +92,38 @@ def frame(data: object, event: str, number: int | None = None) -> str:
     return f"{head}event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
+def at_hand(service: Service, after: int, most: int) -> list[Row] | None:
+    """Return the events after one if all of them are still in memory; None if the database must be asked."""
+    recent = list(service.recent)
+    if after >= service.stored:
+        return []
+    if not recent or recent[0].seq > after + 1:
+        return None
+    return recent[after + 1 - recent[0].seq :][:most]
+
+
+def _read(service: Service, after: int, most: int) -> list[Row]:
+    return list(service.store.read(after, most))
+
+
 async def changes(
-    service: Service, bell: Bell, known: Callable[[], Caller], after: int, *, follow: bool, limit: int
+    service: Service, bell: Bell, known: Callable[[], Awaitable[Caller]], after: int, *, follow: bool, limit: int
 ) -> AsyncIterator[str]:
     """Yield what happened after an event, and then what happens, as long as the one who asked is known."""
-
-    def read(most: int) -> tuple[Caller, list[Row]]:
-        return known(), list(service.store.read(after, most))
-
-    entry = bell.listen()
-    try:
+    with bell.listening() as event:
         yield ": cranny\n\n"
         while not bell.closed:
-            entry[1].clear()
+            event.clear()
+            most = min(limit, AT_ONCE)
             try:
-                caller, rows = await run_in_threadpool(read, min(limit, AT_ONCE))
+                caller = await known()
+                rows = at_hand(service, after, most)
+                if rows is None:
+                    rows = await run_in_threadpool(_read, service, after, most)
             except UnknownCallerError:  # logged out, or the token was revoked
+                return
+            except StoreError as error:  # a browser asks again, from where it was
+                _log.error("%s", error)
                 return
             for row in rows:
                 after = row.seq
@@ -103,11 +134,9 @@ async def changes(
             if not follow:
                 return
             try:
-                await asyncio.wait_for(entry[1].wait(), KEEP_ALIVE_S)
+                await asyncio.wait_for(event.wait(), KEEP_ALIVE_S)
             except TimeoutError:
                 yield ": still here\n\n"
-    finally:
-        bell.leave(entry)
 
 
 async def follow_log(reader: Reader, bell: Bell, known: Callable[[], Caller], offset: int) -> AsyncIterator[str]:

@@ -13,6 +13,7 @@ from cranny.core.wishes import Wishful
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import Job
 from cranny.model.number import not_negative
+from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.policies import TABLE
 from cranny.service.ledger import Ledger
@@ -33,6 +34,14 @@ class ByPriority(Queued):
         """Return what the queue is sorted by."""
         return (-self._ledger.jobs[waiting.job.id].spec.priority, super().key(waiting))
 
+    def plan(self, view: Snapshot) -> Plan:
+        """Return what should be done now."""
+        return super().plan(lasting(view, self._ledger))
+
+    def place_first(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place the first job of the queue."""
+        return super().place_first(job, lasting(view, self._ledger))
+
 
 class AllTogether:
     """A policy that plans for all jobs together, with priorities put before its own key."""
@@ -47,11 +56,20 @@ class AllTogether:
 
     def plan(self, view: Snapshot) -> Plan:
         """Return what should be done now."""
-        return self._policy.plan(view)
+        return self._policy.plan(lasting(view, self._ledger))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say why a job must wait."""
         return self._policy.why_wait(job, view)
+
+
+def lasting(view: Snapshot, ledger: Ledger) -> Snapshot:
+    """Return a view without the jobs that were cancelled: no policy may stop, move or count on them.
+
+    Their GPUs stay taken until their processes are gone.
+    """
+    going = [job_id for job_id in ledger.stopping if job_id in view.running] if ledger.stopping else []
+    return view.unseen(going) if going else view
 
 
 def settle(setting: Mapping[str, Any]) -> dict[str, Any]:

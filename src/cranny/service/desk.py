@@ -8,15 +8,17 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from cranny.core.engine import Engine
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
-from cranny.core.wishes import Wishful
+from cranny.core.wishes import Wish, Wishful
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
+from cranny.model.job import Job
 from cranny.model.number import counted
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.service.choice import ByPriority, choose, settle
@@ -31,6 +33,9 @@ from cranny.sim.possible import Possible, never, too_large
 from cranny.sim.replay import capacities
 
 Mode = Literal["run", "recommend"]
+MOST_LOST = (
+    3  # times in a row that a job is started again when its processes are lost, which says nothing against it
+)
 
 
 class Order(NamedTuple):
@@ -78,7 +83,8 @@ class Desk:
     def open(self, now_s: float) -> None:
         """Note that the service was started; refuse a log of another cluster."""
         digest = hashlib.sha256(repr((self.cluster.machines, self.cluster.parent)).encode()).hexdigest()
-        self.log("opened", None, {"mode": self.mode, "cluster": digest}, now_s)
+        body = {"mode": self.mode, "cluster": digest, "about": self.cluster.describe()}
+        self.log("opened", None, body, now_s)
 
     # -- what users ask for ----------------------------------------------------------------------------
 
@@ -122,14 +128,22 @@ class Desk:
                 raise InputError(
                     f"wishes: policy {self.ledger.policy['name']!r} plans for all jobs and keeps none"
                 )
-        elif wish is None:
-            reason = self._possible.why_not(job, policy.placer)
         else:
-            alone = Wishful(policy.wishful.placer, lambda _: wish)
-            if alone.place(job, self._empty) is None:
-                reason = f"wishes: {never(alone.why_wait(job, self._empty))}"
+            try:
+                reason = self._why_never(job, wish, policy)
+            except CrannyError as error:  # what the policy cannot place at all, such as a collective
+                raise InputError(f"policy {self.ledger.policy['name']!r} cannot place this job: {error}") from None
         if reason is not None:
             raise InputError(reason)
+
+    def _why_never(self, job: Job, wish: Wish | None, policy: ByPriority) -> str | None:
+        """Say why a job would not even start on the empty cluster; None if it would."""
+        if wish is None:
+            return self._possible.why_not(job, policy.placer)
+        alone = Wishful(policy.wishful.placer, lambda _: wish)
+        if alone.place(job, self._empty) is not None:
+            return None
+        return f"wishes: {never(alone.why_wait(job, self._empty))}"
 
     def cancel(self, job_id: str, by: str, now_s: float) -> Record:
         """Let a job run no more; one that runs is over when its processes are."""
@@ -145,9 +159,10 @@ class Desk:
                 self._decide(lambda: self.engine.handle(Cancelled(job_id), now_s), now_s)
         elif self.mode == "recommend":
             raise ConflictError(f"{job_id} is run by somebody else: cancel it there")
-        elif record.wanted and record.attempt is not None:
-            self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)
-            self.orders.append(Order("stop", record, record.attempt))
+        elif record.attempt is not None:
+            if record.status != "stopping":
+                self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)
+            self.orders.append(Order("stop", record, record.attempt))  # asked again, it is told again
         return record
 
     def drain(self, machine: int, by: str, now_s: float) -> None:
@@ -171,7 +186,12 @@ class Desk:
             self._decide(lambda: self.engine.handle(event, now_s), now_s)
 
     def set_policy(self, setting: dict[str, Any], by: str, now_s: float) -> None:
-        """Let another policy decide from now on."""
+        """Let another policy decide from now on, beginning at once."""
+        self.switch(setting, by, now_s)
+        self.tick(now_s)
+
+    def switch(self, setting: dict[str, Any], by: str, now_s: float) -> None:
+        """Let another policy decide when the next thing happens."""
         chosen = settle(setting)
         engine = switched(self.engine.state, self.ledger, chosen, list(self.engine.queue))
         wishing = next((each for each in self.ledger.jobs.values() if each.wish and not each.over), None)
@@ -182,7 +202,6 @@ class Desk:
         self.engine = engine
         self._possible = Possible(self.cluster)
         self.log("policy", None, {**chosen, "by": by}, now_s)
-        self.tick(now_s)
 
     def tick(self, now_s: float) -> None:
         """Ask the policy."""
@@ -276,12 +295,8 @@ class Desk:
         if isinstance(action, Shift):
             self.log("shifted", job_id, {"shift_s": action.shift_s}, now_s)
         elif isinstance(action, Stop):
-            leaving = record.attempts[-1]
+            self.orders.append(Order("stop", record, record.attempts[-1]))
             self.log("stopped", job_id, {"reason": action.reason}, now_s)
-            self.orders.append(Order("stop", record, leaving))
-            if not record.wanted:  # a user wanted it stopped for good
-                self.engine.queue.take(job_id)
-                self.log("cancelled", job_id, {"by": "its user"}, now_s)
         else:
             if isinstance(action, Move):
                 self.orders.append(Order("stop", record, record.attempts[-1]))
@@ -338,11 +353,20 @@ def verdict(record: Record, attempt: Attempt, report: Gone) -> tuple[Status, int
         return "cancelled", 0, record.reason
     if report.outcome == NEVER or (report.outcome == "lost" and attempt.started_s is None):
         return "waiting", 0, "was not started before the service ended"
+    if report.outcome == "lost" and (again := losses(record) + 1) <= MOST_LOST:
+        why = report.detail or "nobody knows how its processes ended"
+        return "waiting", 0, f"started again, {again} of at most {MOST_LOST} times in a row: {why}"
     code = f" with exit code {report.exit_code}" if report.exit_code is not None else ""
     reason = report.detail or f"{report.outcome}{code}"
     if report.outcome != "timed out" and record.failures < record.spec.max_retries:
         return "waiting", 1, f"tried again: {reason}"
     return "failed", 1, reason
+
+
+def losses(record: Record) -> int:
+    """Count how often in a row a job was lost before this attempt; attempts that never began do not count."""
+    began = [each.outcome for each in record.attempts[:-1] if each.started_s is not None]
+    return len(list(takewhile(lambda outcome: outcome == "lost", reversed(began))))
 
 
 def gpus_of(machines: Sequence[int], held: dict[int, int]) -> tuple[int, ...]:

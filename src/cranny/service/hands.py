@@ -3,7 +3,10 @@
 A launch waits until the processes that held its GPUs before are gone, whatever the engine has already decided.
 """
 
+import errno
+import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -13,6 +16,9 @@ from cranny.model.errors import CrannyError
 
 POLL_S = 0.05
 NEVER = "never began"  # the outcome of an attempt that the end of the service called off
+SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})  # passes, and is not the job's fault
+
+_log = logging.getLogger("cranny.service")
 
 
 class Launched(NamedTuple):
@@ -36,15 +42,26 @@ Report = Launched | Gone
 
 
 class Hands:
-    """Carries out launches and stops in order, and polls."""
+    """Carries out launches and stops in order, and polls.
 
-    def __init__(self, backend: Backend, report: Callable[[Sequence[Report]], None]) -> None:
+    What the system has no means for at the moment, such as files that may be opened, is tried again until it has.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        report: Callable[[Sequence[Report]], None],
+        died: Callable[[Exception], None] = lambda _: None,
+    ) -> None:
         self._backend = backend
         self._report = report
+        self._died = died  # is told what ended the thread if nobody asked for that
         self._orders: SimpleQueue[Callable[[], list[Report]] | None] = SimpleQueue()
+        self._todo: deque[Callable[[], list[Report]]] = deque()  # orders that were taken and not carried out yet
         self._live: dict[str, Launch] = {}  # what may have processes
         self._last: dict[str, int] = {}  # the latest attempt of each job
         self._later: list[Launch] = []  # waits for GPUs to be vacated
+        self._short = False  # of means
         self._thread = threading.Thread(target=self._run, name="cranny-hands", daemon=True)
 
     @property
@@ -75,32 +92,65 @@ class Hands:
 
     def _run(self) -> None:
         working = True
-        while working:
-            reports: list[Report] = []
-            try:
-                order = self._orders.get(timeout=POLL_S if self._live or self._later else None)
-                while True:
-                    if order is None:
-                        working = False
-                        break
-                    reports += order()
-                    order = self._orders.get_nowait()
-            except Empty:
-                pass
-            reports += self._poll()
-            if working:
-                reports += self._start_those_that_can()
-            if reports:
-                self._report(reports)
-        self._backend.close()
+        try:
+            while working:
+                working = self._take_orders()
+                reports = [*self._carry_out(), *self._poll()]
+                if working:
+                    reports += self._start_those_that_can()
+                if reports:
+                    self._report(reports)
+            self._backend.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody must end the service
+            self._died(error)
+
+    def _take_orders(self) -> bool:
+        """Take the orders that have come, or wait for one if there is nothing else to do; say whether to go on."""
+        busy = self._live or self._later or self._todo
+        try:
+            order = self._orders.get(timeout=POLL_S if busy else None)
+            while order is not None:
+                self._todo.append(order)
+                order = self._orders.get_nowait()
+        except Empty:
+            return True
+        return False
+
+    def _carry_out(self) -> list[Report]:
+        """Carry out orders as they came; one that cannot be now is tried again, and so are those behind it."""
+        reports: list[Report] = []
+        try:
+            while self._todo:
+                reports += self._todo[0]()
+                self._todo.popleft()
+        except OSError as error:
+            self._complain(error)
+        return reports
 
     def _poll(self) -> list[Report]:
         if not self._live:
             return []
-        ended = self._backend.poll()
+        try:
+            ended = self._backend.poll()
+        except OSError as error:
+            self._complain(error)
+            return []
+        self._work_again()
         for each in ended:
             self._live.pop(each.job_id, None)
         return [Gone(each.job_id, each.attempt, each.reason, each.exit_code) for each in ended]
+
+    def _complain(self, error: OSError) -> None:
+        """Say that the system is short of something; once, until it is so no more."""
+        if not self._short:
+            self._short = True
+            _log.error("jobs cannot be started, watched or stopped at the moment: %s; tried again", error)
+
+    def _work_again(self) -> None:
+        """Say that the system is short of nothing any more."""
+        if self._short and not self._todo:
+            self._short = False
+            _log.warning("jobs can be started, watched and stopped again")
 
     def _start_those_that_can(self) -> list[Report]:
         reports: list[Report] = []
@@ -115,10 +165,16 @@ class Hands:
             try:
                 self._backend.launch(what)
             except (BackendError, OSError) as error:
+                if isinstance(why := error.__cause__ or error, OSError) and why.errno in SHORT:
+                    self._complain(why)
+                    self._later.append(what)
+                    held |= slots
+                    continue
                 # Whoever reads it knows which job it is about.
-                why = str(error).removeprefix(f"job {what.job_id!r}").removeprefix(":").strip()
-                reports.append(Gone(what.job_id, what.attempt, "failed", None, why))
+                text = str(error).removeprefix(f"job {what.job_id!r}").removeprefix(":").strip()
+                reports.append(Gone(what.job_id, what.attempt, "failed", None, text))
                 continue
+            self._work_again()
             self._live[what.job_id] = what
             held |= slots
             reports.append(Launched(what.job_id, what.attempt))
@@ -141,13 +197,15 @@ class Hands:
 
     def _adopt_all(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> list[Report]:
         self._last |= {what.job_id: what.attempt for what in launches}
-        reports = [report for report in self._adopt(leaving) if isinstance(report, Gone)]
+        reports: list[Report] = [report for report in self._adopt(leaving) if isinstance(report, Gone)]
         for what in leaving:
             if what.job_id in self._live:
                 self._backend.stop(what.job_id)
         # The next attempt of a job whose last still ends cannot have been launched.
-        self._later += [what for what in launches if what.job_id in self._live]
-        return reports + self._adopt([what for what in launches if what.job_id not in self._live])
+        ending = [what for what in launches if what.job_id in self._live]
+        reports += self._adopt([what for what in launches if what.job_id not in self._live])
+        self._later += ending
+        return reports
 
     def _adopt(self, launches: Sequence[Launch]) -> list[Report]:
         try:

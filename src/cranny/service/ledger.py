@@ -51,6 +51,7 @@ class Record:
     wanted: bool = True  # False once somebody cancelled it
     leaving: Attempt | None = None  # stopped or moved by the policy; its processes may still be ending
     observed: Placement | None = None  # where somebody else runs it
+    observed_s: float | None = None  # since when
 
     @property
     def attempt(self) -> Attempt | None:
@@ -72,11 +73,13 @@ class Ledger:
         self.keys: dict[tuple[str, str], tuple[str, str]] = {}  # (user, client's key) -> job, digest of the body
         self.counts: Counter[Status] = Counter()
         self.open_jobs: Counter[str] = Counter()  # of each user, those that are not over
+        self.stopping: set[str] = set()  # jobs that were cancelled and whose processes may still be there
         self.drained: set[int] = set()
         self.policy: dict[str, Any] = {}
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
+        self.about = ""  # the cluster in words
         self.mode = ""
         self.seq = 0
         self.last_s = 0.0
@@ -102,6 +105,9 @@ class Ledger:
         self.counts[record.status] -= 1
         self.counts[status] += 1
         record.status = status
+        self.stopping.discard(record.id)
+        if status == "stopping":
+            self.stopping.add(record.id)
         if status in OVER:
             self.open_jobs[record.user] -= 1
 
@@ -197,7 +203,7 @@ class Ledger:
             record.ended_s = row.at_s
             self._set(record, "done")
             return
-        record.observed = placement_of(row.body["placement"])
+        record.observed, record.observed_s = placement_of(row.body["placement"]), row.at_s
         for name, value in row.body["saved"].items():
             self.saved[name] = self.saved.get(name, 0.0) + value
         self._set(record, "running")
@@ -206,11 +212,16 @@ class Ledger:
 
     def _opened(self, row: Row) -> None:
         if self.cluster_digest and self.cluster_digest != row.body["cluster"]:
-            raise InputError("the log is of another cluster; choose another --database")
+            was = f", {self.about}" if self.about else ""
+            raise InputError(
+                f"the log is of another cluster{was}: serve that one until its jobs are over,"
+                " then choose another --database for this one"
+            )
         if self.mode and self.mode != row.body["mode"]:
             raise InputError(f"the log is of a service in the mode {self.mode!r}; choose another --database")
         self.mode = row.body["mode"]
         self.cluster_digest = row.body["cluster"]
+        self.about = row.body.get("about", "")
 
     def _policy(self, row: Row) -> None:
         self.policy = row.body

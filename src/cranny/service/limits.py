@@ -1,8 +1,17 @@
 """What the service refuses, and how much it takes from whom."""
 
-from dataclasses import dataclass
+import resource
+from dataclasses import dataclass, field
 
 from cranny.model.errors import CrannyError
+
+MOST_CONNECTIONS = 1_000
+
+
+def most_connections() -> int:
+    """Return how many may be connected: three in four of the files that may be open; jobs need some too."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files * 3 // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +20,7 @@ class Limits:
 
     jobs_per_user: int = 10_000  # that are not over
     body_bytes: int = 256 * 1024
+    connections: int = field(default_factory=most_connections)  # of clients, at a time
 
 
 class RefusedError(CrannyError):
@@ -35,6 +45,12 @@ class ConflictError(RefusedError):
     """It does not go together with what is there."""
 
     status = 409
+
+
+class BusyError(RefusedError):
+    """Others ask too much at this moment."""
+
+    status = 503
 
 
 class TooManyError(RefusedError):

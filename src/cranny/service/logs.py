@@ -6,7 +6,7 @@ from typing import Any
 
 from cranny.service.limits import NotThereError
 from cranny.service.loop import Service
-from cranny.service.mask import hide, secrets_of
+from cranny.service.mask import begun, hide, secrets_of
 
 MOST_BYTES = 1024 * 1024
 
@@ -16,25 +16,26 @@ class Reader:
 
     def __init__(self, service: Service, job_id: str, rank: int, attempt: int | None = None) -> None:
         with service.lock:
-            self._record = service.desk.find(job_id)
-        numbers = {each.number: each for each in self._record.attempts}
+            record = service.desk.find(job_id)
+        numbers = {each.number: each for each in record.attempts}
         number = attempt if attempt is not None else max(numbers, default=0)
         if number not in numbers:
             wanted = "has not started" if attempt is None else f"has no attempt {attempt}"
             raise NotThereError(f"{job_id} {wanted}")
-        self._attempt = numbers[number]
-        ranks = len(self._attempt.placement.machines)
+        self._service, self._job_id, self._number = service, record.id, number
+        ranks = len(numbers[number].placement.machines)
         if not 0 <= rank < ranks:
-            raise NotThereError(f"{job_id} has ranks 0 to {ranks - 1}, not {rank}")
+            has = f"ranks 0 to {ranks - 1}" if ranks > 1 else "only rank 0"
+            raise NotThereError(f"{job_id} has {has}, not {rank}")
         self._rank = rank
         # Built from numbers and an id that we gave ourselves: nothing in a request can lead elsewhere.
-        self._path = service.log_folder(self._record.id, number) / f"rank-{rank}.log"
-        self._secrets = secrets_of(self._record.spec.model_dump())
+        self._path = service.log_folder(record.id, number) / f"rank-{rank}.log"
+        self._secrets = secrets_of(record.spec.model_dump())
 
     def read(self, offset: int, limit: int = MOST_BYTES) -> dict[str, Any]:
         """Return a part of the log; a negative offset counts from the end."""
-        ended = self._attempt.ended_s is not None  # asked before reading: what comes later is read next time
-        data, start = self._bytes(offset, limit)
+        ended = self._ended()  # asked before reading: what comes later is read next time
+        data, start = self._bytes(offset, limit, whole=ended)
         end = start + len(data)
         if not ended or len(data) == limit:
             # Half a character at the end is left for the next time.
@@ -44,15 +45,26 @@ class Reader:
                 data = whole
         return {
             "rank": self._rank,
-            "attempt": self._attempt.number,
+            "attempt": self._number,
             "offset": start,
             "next_offset": end,
             "text": data.decode("utf-8", errors="replace"),
             "ended": ended,
         }
 
-    def _bytes(self, offset: int, limit: int) -> tuple[bytes, int]:
-        """Read some bytes and cover secrets, also those that reach over the edges."""
+    def _ended(self) -> bool:
+        """Say whether nothing more is written; an attempt that the policy stopped may still write."""
+        record = self._service.desk.ledger.jobs.get(self._job_id)  # another one when the log was read again
+        if record is None or len(record.attempts) < self._number:
+            return False
+        attempt = record.attempts[self._number - 1]
+        return attempt.ended_s is not None and record.leaving is not attempt
+
+    def _bytes(self, offset: int, limit: int, *, whole: bool) -> tuple[bytes, int]:
+        """Read some bytes and cover secrets, also those that reach over the edges.
+
+        Unless the log is whole, a secret may be half written: what could be its beginning is left for later.
+        """
         reach = max((len(secret) for secret in self._secrets), default=0)
         try:
             # A job may put a link or a pipe in the place of its log; neither is followed.
@@ -66,6 +78,8 @@ class Reader:
             start = max(0, info.st_size + offset) if offset < 0 else offset
             first = max(0, start - reach)
             data = hide(os.pread(number, min(limit, MOST_BYTES) + start - first + reach, first), self._secrets)
+            if not whole:
+                data = data[: len(data) - begun(data, self._secrets)]
             return data[start - first : start - first + limit], start
         finally:
             os.close(number)

@@ -40,3 +40,12 @@ def hide(text: bytes, secrets: list[bytes]) -> bytes:
     for secret in secrets:
         text = text.replace(secret, b"*" * len(secret))
     return text
+
+
+def begun(text: bytes, secrets: list[bytes]) -> int:
+    """Return how many bytes at the end of what a job wrote may be the beginning of a secret."""
+    longest = max((len(secret) for secret in secrets), default=0)
+    for count in range(min(longest - 1, len(text)), 0, -1):
+        if any(secret.startswith(text[-count:]) for secret in secrets):
+            return count
+    return 0

@@ -72,7 +72,7 @@ class Gauges(Collector):
             )
             waiting = [ledger.jobs[each.job.id] for each in engine.queue]
             counts, drained, period_s = dict(ledger.counts), len(ledger.drained), engine.period_s
-        first, room = waiting[0].id if waiting else None, Room(view)
+        first, room = waiting[0].id if waiting else None, Room(view, ledger.recommended)
         reasons = Counter(quick(record, room, first, period_s)[0] for record in waiting)
         yield _labelled(
             "cranny_pending_jobs", "Jobs that wait, by reason.", "reason", {k: reasons[k] for k in WAITING}

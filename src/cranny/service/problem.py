@@ -1,5 +1,6 @@
 """Errors as answers: problem+json, with one clear line, and never a traceback."""
 
+import asyncio
 import logging
 from http import HTTPStatus
 from typing import Any
@@ -21,6 +22,8 @@ HEADERS = (
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
 )
+
+BODY_S = 60.0  # in which a body must be there
 
 _log = logging.getLogger("cranny.service")
 
@@ -109,17 +112,38 @@ class Gate:
         told = int(length) if length.isdigit() and len(length) < 20 else self._most + 1
         chunks: list[Message] = []
         size = 0
-        while told <= self._most:
-            chunk = await receive()
-            chunks.append(chunk)
-            size += len(chunk.get("body", b""))
-            if size > self._most or not chunk.get("more_body", False):
-                break
+        try:
+            async with asyncio.timeout(BODY_S):
+                while told <= self._most:
+                    chunk = await receive()
+                    chunks.append(chunk)
+                    size += len(chunk.get("body", b""))
+                    if size > self._most or not chunk.get("more_body", False):
+                        break
+        except TimeoutError:
+            await problem(408, f"the body did not come within {BODY_S:.0f} s")(scope, receive, careful)
+            return
         if told > self._most or size > self._most:
             await problem(413, f"the body is larger than {self._most // 1024} KiB")(scope, receive, careful)
             return
 
-        async def replay() -> Message:
-            return chunks.pop(0) if chunks else await receive()
+        head = scope["method"] == "HEAD"  # is answered as GET is, without a body
+        answered = False
 
-        await self._app(scope, replay, careful)
+        async def replay() -> Message:
+            if chunks or not (head and answered):
+                return chunks.pop(0) if chunks else await receive()
+            return {"type": "http.disconnect"}  # lets a stream end
+
+        async def only_head(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                await careful(message)
+            elif not answered:
+                answered = True
+                await careful({"type": "http.response.body", "body": b"", "more_body": False})
+
+        if head:
+            await self._app({**scope, "method": "GET"}, replay, only_head)
+        else:
+            await self._app(scope, replay, careful)

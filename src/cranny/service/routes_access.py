@@ -2,13 +2,13 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import Field
 
 from cranny.model.fields import Fields, Name
-from cranny.service.access import COOKIE, AnAdmin, Anyone, Keeping, Serving, caller_of
-from cranny.service.auth import SESSION_S, Role, create
+from cranny.service.access import AnAdmin, Anyone, Keeping, Serving, caller_of, cookie_of
+from cranny.service.auth import SESSION_S, Role, UnknownCallerError, create
 from cranny.service.limits import NotThereError
 
 router = APIRouter(tags=["access"])
@@ -60,21 +60,26 @@ def begin(body: SessionFields, request: Request, keeper: Keeping) -> Response:
 @router.delete("/api/v1/session", status_code=204)
 def end(request: Request, keeper: Keeping, _caller: Anyone) -> Response:
     """End the session of this browser."""
-    keeper.log_out(request.cookies.get(COOKIE, ""))
+    cookie = cookie_of(request)
+    keeper.log_out(request.cookies.get(cookie, ""))
     response = Response(status_code=204)
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    response.delete_cookie(cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https")
     return response
 
 
 @router.get("/login", include_in_schema=False)
-def login(request: Request, keeper: Keeping, code: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """Begin a session with the code of a one-time link, and go to the first page."""
-    return _with_cookie(RedirectResponse("/", status_code=303), keeper.redeem(code), request)
+def login(request: Request, keeper: Keeping, code: str = "") -> Response:
+    """Begin a session with the code of a one-time link; with one that was used, the first page says what to do."""
+    try:
+        session = keeper.redeem(code)
+    except UnknownCallerError:
+        return RedirectResponse("/#/?link=used", status_code=303)
+    return _with_cookie(RedirectResponse("/", status_code=303), session, request)
 
 
 def _with_cookie(response: Response, session: str, request: Request) -> Response:
     response.set_cookie(
-        COOKIE,
+        cookie_of(request),
         session,
         max_age=int(SESSION_S),
         httponly=True,
@@ -93,9 +98,10 @@ def healthz() -> Any:
 @router.get("/readyz")
 def readyz(service: Serving) -> Any:
     """Say whether the service takes jobs."""
-    if service.ready:
+    why_not = service.why_not_ready
+    if not why_not:
         return {"ready": True}
-    return JSONResponse({"ready": False, "detail": "the loop does not run"}, 503)
+    return JSONResponse({"ready": False, "detail": why_not}, 503)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

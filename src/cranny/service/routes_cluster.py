@@ -14,8 +14,8 @@ from cranny.model.fields import Fields, Name
 from cranny.model.profile import library
 from cranny.policies import TABLE
 from cranny.service import views
-from cranny.service.access import AnAdmin, Anyone, Serving, caller_of
-from cranny.service.changes import changes
+from cranny.service.access import AnAdmin, Anyone, Serving, still_known
+from cranny.service.changes import Bell, changes
 from cranny.service.ledger import STATUSES, placement_of
 from cranny.service.loop import Service
 
@@ -117,6 +117,10 @@ async def _turn(service: Service, name: str, by: str, *, up: bool) -> Any:
     machine = service.desk.machine(name)
     change = service.desk.resume if up else service.desk.drain
     await asyncio.wrap_future(service.ask(lambda now_s: change(machine, by, now_s)))
+    return await asyncio.to_thread(_node, service, machine)
+
+
+def _node(service: Service, machine: int) -> Any:
     with service.lock:
         view, drained = service.desk.engine.state.snapshot(), set(service.desk.ledger.drained)
     return views.nodes(view, drained, machine, machine + 1)[0]
@@ -139,10 +143,9 @@ def _policy(service: Service) -> Any:
 @router.put("/policy")
 async def set_policy(body: PolicyFields, service: Serving, caller: AnAdmin) -> Any:
     """Let another policy decide from now on."""
-    setting = body.model_dump()
-    await asyncio.wrap_future(service.ask(lambda now_s: service.desk.set_policy(setting, caller.user, now_s)))
-    with service.lock:
-        return _policy(service)
+    asked = await asyncio.to_thread(service.set_policy, body.model_dump(), caller.user)
+    await asyncio.wrap_future(asked)
+    return await asyncio.to_thread(policy, service, caller)
 
 
 @router.get("/policies")
@@ -163,7 +166,8 @@ def recommendations(service: Serving, _caller: Anyone, limit: Annotated[int, Que
     """Show what a service that only recommends would do, latest last, and what that would have saved."""
     with service.lock:
         ledger = service.desk.ledger
-        latest = sorted(ledger.recommended.values(), key=lambda each: each["seq"])[-limit:]
+        known = [each for job, each in ledger.recommended.items() if ledger.jobs[job].status != "cancelled"]
+        latest = sorted(known, key=lambda each: each["seq"])[-limit:]
         saved = dict(ledger.saved)
     built = service.desk.cluster
     told = [{**each, "placement": views.placement(placement_of(each["placement"]), built)} for each in latest]
@@ -187,6 +191,7 @@ async def events(
         start = int(last)
     elif after is not None:
         start = after
-    known = partial(caller_of, request, None)
-    stream = changes(service, request.app.state.bell, known, start, follow=follow, limit=limit)
+    bell: Bell = request.app.state.bell
+    bell.check_room()
+    stream = changes(service, bell, partial(still_known, request), start, follow=follow, limit=limit)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

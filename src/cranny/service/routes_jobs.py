@@ -1,6 +1,7 @@
 """The routes about jobs."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import Request
 
-from cranny.model.errors import InputError
+from cranny.model.errors import CrannyError, InputError
 from cranny.model.fields import Fields
 from cranny.model.plan import Start, Stop
 from cranny.service import views
@@ -17,16 +18,21 @@ from cranny.service.access import AnAdmin, Anyone, AUser, Serving, caller_of, ma
 from cranny.service.auth import Caller
 from cranny.service.changes import follow_log
 from cranny.service.circles import shared_circles
+from cranny.service.desk import PolicyError
+from cranny.service.foresight import expected_end_s, foresee
 from cranny.service.ledger import STATUSES, Record, Status, reasons
-from cranny.service.limits import ConflictError
+from cranny.service.limits import BusyError, ConflictError
 from cranny.service.logs import MOST_BYTES, Reader
 from cranny.service.loop import Service
 from cranny.service.spec import Spec
-from cranny.service.why import Explanation, Room, expected_end_s, foresee, quick, why_here, why_wait
+from cranny.service.why import Explanation, Room, quick, why_here, why_wait
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
 MOST_A_PAGE = 1_000
+QUESTIONS = 4  # what-if questions at a time, since each may take as long as a decision
+
+_questions = threading.BoundedSemaphore(QUESTIONS)
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=MOST_A_PAGE)]
 
@@ -100,10 +106,10 @@ def _in_order(service: Service, after: str | None, *, queue: bool, newest: bool)
 
 def _lines(service: Service, records: list[Record]) -> list[Any]:
     """Show jobs, with the reason why they wait and when they may start. The lock is held."""
-    desk, cluster = service.desk, service.desk.cluster
+    desk = service.desk
     starts: dict[str, float] = {}
     view = desk.engine.state.snapshot(service.now_s())
-    room = Room(view)
+    room = Room(view, desk.ledger.recommended)
     first = desk.engine.queue[0].job.id if desk.engine.queue else None
     if any(record.status == "waiting" for record in records):
         starts = foresee(service.stand(), view)
@@ -113,7 +119,7 @@ def _lines(service: Service, records: list[Record]) -> list[Any]:
         if record.status == "waiting":
             waits = quick(record, room, first, desk.engine.period_s)
         end = expected_end_s(record, view)
-        lines.append(views.job(record, cluster, waits, starts.get(record.id), end))
+        lines.append(views.job(record, view, waits, starts.get(record.id), end))
     return lines
 
 
@@ -199,7 +205,7 @@ async def follow(
 ) -> StreamingResponse:
     """Follow what a rank writes, as server-sent events, until the job is over."""
     await asyncio.to_thread(_find, service, caller, job_id)
-    reader = Reader(service, job_id, rank)  # refuses before the stream begins
+    reader = await asyncio.to_thread(Reader, service, job_id, rank)  # refuses before the stream begins
     stream = follow_log(reader, request.app.state.bell, partial(caller_of, request, None), offset)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
@@ -217,6 +223,15 @@ async def observed(job_id: str, body: Observation, service: Serving, caller: AnA
 @router.post("/plan")
 def plan(spec: Spec, service: Serving, caller: Anyone) -> Any:
     """Say what would happen to a job if it were submitted now; nothing is started or noted."""
+    if not _questions.acquire(blocking=False):
+        raise BusyError(f"{QUESTIONS} such questions are being answered; ask again in a moment")
+    try:
+        return _foretold(spec, service, caller)
+    finally:
+        _questions.release()
+
+
+def _foretold(spec: Spec, service: Service, caller: Caller) -> Any:
     with service.lock:
         stand, now_s = service.stand(), service.now_s()
         cluster, period_s = service.desk.cluster, service.desk.engine.period_s
@@ -225,7 +240,10 @@ def plan(spec: Spec, service: Serving, caller: Anyone) -> Any:
         "what-if", caller.user, spec, spec.job("what-if", caller.user, now_s), spec.wish(cluster), now_s
     )
     tried = stand.engine(record)
-    actions = tried.submit(record.job, now_s)
+    try:
+        actions = tried.submit(record.job, now_s)
+    except CrannyError as error:
+        raise PolicyError(f"policy {stand.policy['name']}: {error}") from error
     would_stop = [action.job_id for action in actions if isinstance(action, Stop)]
     start = next((each for each in actions if isinstance(each, Start) and each.job.id == record.id), None)
     if start is None:

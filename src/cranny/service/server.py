@@ -12,6 +12,7 @@ import uvicorn
 
 from cranny.model.errors import CrannyError
 from cranny.service.auth import Keeper
+from cranny.service.door import door
 from cranny.service.loop import Service
 from cranny.service.rest import build
 
@@ -48,8 +49,9 @@ def serve(service: Service, keeper: Keeper, address: Address, started: Callable[
         ssl_keyfile=address.key,
         server_header=False,
         backlog=BACKLOG,
+        http=door(service.limits.connections),
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, lambda: started(address.url(listening.getsockname()[1])))
     leave = server.handle_exit
 
     def handle_exit(sig: int, frame: FrameType | None) -> None:
@@ -62,10 +64,25 @@ def serve(service: Service, keeper: Keeper, address: Address, started: Callable[
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
     service.ended.append(lambda: setattr(server, "should_exit", True))
-    started(address.url(listening.getsockname()[1]))
     server.run(sockets=[listening])
-    if not service.ready:
-        raise CrannyError("the service has failed; start it again, and it goes on where it was")
+    if service.trouble:
+        raise CrannyError(
+            f"the service has failed ({service.trouble}); start it again, and it goes on where it was"
+        )
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it takes requests, and so can be ended in good order."""
+
+    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell = tell
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and tell."""
+        await super().startup(sockets)
+        if self.started:
+            self._tell()
 
 
 def _listen(address: Address) -> socket.socket:

@@ -10,8 +10,8 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -106,6 +106,9 @@ class Row(NamedTuple):
     body: dict[str, Any]
 
 
+Append = Callable[[Sequence[Row]], None]  # stores events, all or none
+
+
 class TokenRow(NamedTuple):
     """A token, without what it looks like."""
 
@@ -156,26 +159,38 @@ class Store:
                 raise busy from None
             self._lock = lock
             return
-        connection = self.engine.connect()
-        until_s = time.monotonic() + TAKE_S
-        while not connection.execute(text("select pg_try_advisory_lock(:key)"), {"key": LOCK_KEY}).scalar():
-            if time.monotonic() > until_s:
-                connection.close()
-                raise busy
-            time.sleep(TAKE_S / 20)
-        connection.commit()  # the lock belongs to the session, not to the transaction
+        with _wrapped("the database cannot be read"):
+            connection = self.engine.connect()
+            until_s = time.monotonic() + TAKE_S
+            while not connection.execute(text("select pg_try_advisory_lock(:key)"), {"key": LOCK_KEY}).scalar():
+                if time.monotonic() > until_s:
+                    connection.close()
+                    raise busy
+                time.sleep(TAKE_S / 20)
+            connection.commit()  # the lock belongs to the session, not to the transaction
         self._lock = connection
 
     def append(self, rows: Sequence[Row]) -> None:
         """Store events, all or none; when this returns they survive a crash."""
-        values = [
-            {"seq": r.seq, "at_s": r.at_s, "kind": r.kind, "job": r.job, "body": json.dumps(r.body)} for r in rows
-        ]
-        try:
-            with self.engine.begin() as connection:
-                connection.execute(insert(_EVENTS), values)
-        except SQLAlchemyError as error:
-            raise StoreError(f"the event log cannot be written: {_why(error)}") from None
+        with self.writing() as append:
+            append(rows)
+
+    @contextmanager
+    def writing(self) -> Iterator[Append]:
+        """Wait until nobody else writes, and yield what stores events; a locked database is noticed here."""
+        failed = "the event log cannot be written"
+        with ExitStack() as stack:
+            with _wrapped(failed):
+                connection = stack.enter_context(self.engine.connect().execution_options(writes=True))
+                connection.begin()
+
+            def append(rows: Sequence[Row]) -> None:
+                values = [{**r._asdict(), "body": json.dumps(r.body)} for r in rows]
+                with _wrapped(failed):
+                    connection.execute(insert(_EVENTS), values)
+                    connection.commit()
+
+            yield append
 
     def last(self) -> int:
         """Return the number of the last event; 0 if there is none."""
@@ -234,19 +249,13 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        try:
-            with self.engine.connect() as connection:
-                yield connection
-        except SQLAlchemyError as error:
-            raise StoreError(f"the database cannot be read: {_why(error)}") from None
+        with _wrapped("the database cannot be read"), self.engine.connect() as connection:
+            yield connection
 
     def _write(self, *statements: Any) -> int:
         """Change something in one transaction; return how many rows the last statement changed."""
-        try:
-            with self.engine.begin() as connection:
-                return [int(connection.execute(statement).rowcount) for statement in statements][-1]
-        except SQLAlchemyError as error:
-            raise StoreError(f"the database cannot be written: {_why(error)}") from None
+        with _wrapped("the database cannot be written"), self.engine.begin() as connection:
+            return [int(connection.execute(statement).rowcount) for statement in statements][-1]
 
 
 def _engine(url: str) -> Engine:
@@ -265,7 +274,7 @@ def _engine(url: str) -> Engine:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # commands may hold secrets
         engine = create_engine(parsed, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
         event.listen(engine, "connect", _wal)
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("begin"))
+        event.listen(engine, "begin", _begin)
         return engine
     if parsed.get_backend_name() != "postgresql":
         raise InputError(f"--database: SQLite or PostgreSQL, not {parsed.get_backend_name()}")
@@ -282,6 +291,12 @@ def _wal(connection: Any, _record: object) -> None:
     cursor.execute("pragma journal_mode=wal")
     cursor.execute("pragma synchronous=full")
     cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction; the loop's takes the right to write at once, before anything depends on it."""
+    at_once = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("begin immediate" if at_once else "begin")
 
 
 def _migrate(connection: Connection) -> None:
@@ -303,6 +318,15 @@ def shown_url(url: str) -> str:
         return make_url(url).render_as_string(hide_password=True) if "://" in url else url
     except ArgumentError:
         return "(not a URL)"
+
+
+@contextmanager
+def _wrapped(failed: str) -> Iterator[None]:
+    """Say what failed where the database complains."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StoreError(f"{failed}: {_why(error)}") from None
 
 
 def _why(error: SQLAlchemyError) -> str:

@@ -12,14 +12,12 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.service.ledger import Attempt, Record
 from cranny.service.mask import masked
-from cranny.service.why import Explanation
+from cranny.service.why import Explanation, plainly
 
 
-def job(
-    record: Record, cluster: Cluster, waits: tuple[str, str], start_s: float | None, end_s: float | None
-) -> Any:
+def job(record: Record, view: Snapshot, waits: tuple[str, str], start_s: float | None, end_s: float | None) -> Any:
     """Show a job in a line of a list, with the start or the end that is expected."""
-    attempt, spec = record.attempt, record.spec
+    cluster, spec, attempt = view.cluster, record.spec, latest(record)
     placement = record.observed or (attempt.placement if attempt is not None else None)
     return {
         "id": record.id,
@@ -34,29 +32,42 @@ def job(
         "pp": spec.pp,
         "priority": spec.priority,
         "submitted_s": record.submitted_s,
-        "started_s": attempt.started_s if attempt is not None else None,
+        "started_s": attempt.started_s if attempt is not None else record.observed_s,
         "ended_s": record.ended_s,
         "duration_s": spec.duration_s,
         "deadline_s": record.submitted_s + spec.deadline_s if spec.deadline_s is not None else None,
         "attempt": len(record.attempts),
         "retries_left": max(0, spec.max_retries - record.failures),
         "machines": _names(placement.counts, cluster) if placement is not None else [],
-        "reason": waits[1] if record.status == "waiting" else record.reason,
+        "reason": waits[1] if record.status == "waiting" else plainly(record.reason),
         "reason_kind": waits[0],
         "predicted_start_s": start_s,
         "expected_end_s": end_s,
         "exit_code": attempt.exit_code if attempt is not None else None,
+        "earlier": [_attempt(each, cluster) for each in record.attempts if each is not attempt],
     }
+
+
+def latest(record: Record) -> Attempt | None:
+    """Return the attempt that a job runs in or ended with; one that waits, or was cancelled then, has none."""
+    attempt = record.attempt
+    if attempt is None or record.status == "waiting":
+        return None
+    return attempt if not record.over or attempt.ended_s == record.ended_s else None
 
 
 def detail(record: Record, cluster: Cluster, line: Any) -> Any:
     """Show all of a job."""
     held = record.status in {"starting", "running", "stopping"}
-    attempt = record.attempt
+    attempt, where = record.attempt, None
+    if held and record.observed is not None:
+        where = placement(record.observed, cluster)
+    elif held and attempt is not None:
+        where = placement(attempt.placement, cluster, attempt.gpus)
     return {
         **line,
         "spec": masked(record.spec.model_dump(exclude_defaults=True)),
-        "placement": placement(attempt.placement, cluster, attempt.gpus) if attempt and held else None,
+        "placement": where,
         "attempts": [_attempt(each, cluster) for each in record.attempts],
         "explanation_text": attempt.why if attempt is not None else "",
     }

@@ -1,25 +1,25 @@
 """Why a job is where it is, or why it waits: one reason, the evidence, and what would help."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 from typing import Any, Literal
 
-from cranny.core.books import Running
 from cranny.core.protocol import Placer, Policy
-from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import isolated
 from cranny.core.wishes import Wish
 from cranny.model.job import Job
 from cranny.model.number import counted
-from cranny.service.ledger import Record
+from cranny.service.advice import Advice
+from cranny.service.foresight import end_s, foresee, given_back
+from cranny.service.ledger import Record, placement_of
 from cranny.service.trial import Stand
 
-Kind = Literal["too-few-gpus", "behind-others", "scattered", "wishes", "period", "placed", "over"]
-WAITING: tuple[Kind, ...] = ("too-few-gpus", "behind-others", "scattered", "wishes", "period")
-FORESEEN = 1_000  # jobs of the queue whose start is foreseen
+Kind = Literal["too-few-gpus", "behind-others", "scattered", "wishes", "period", "recommended", "placed", "over"]
+WAITING: tuple[Kind, ...] = ("too-few-gpus", "behind-others", "scattered", "wishes", "period", "recommended")
+_JOB = re.compile(r"\bjob '([^']+)'")  # as policies name jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +34,6 @@ class Explanation:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def end_s(running: Running, record: Record) -> float:
-    """Return when a running job is expected to end, at its time limit at the latest; inf if nobody knows."""
-    slowdown = isolated(running.job, running.communication) * running.stretch
-    end = running.started_s + remaining_s(running.job, running.attained_gpu_s, slowdown)
-    attempt, limit_s = record.attempt, record.spec.time_limit_s
-    if attempt is None or limit_s is None:  # nobody else keeps to our time limits
-        return end
-    return min(end, (attempt.started_s or attempt.placed_s) + limit_s)
-
-
-def expected_end_s(record: Record, view: Snapshot) -> float | None:
-    """Return when a job is expected to end; None if it does not run, is being stopped, or nobody knows."""
-    running = view.running.get(record.id)
-    if running is None or record.status not in {"starting", "running"}:
-        return None
-    end = end_s(running, record)
-    return None if math.isinf(end) else end
-
-
 def minutes(seconds: float) -> str:
     """Say how long something takes, as people do."""
     if seconds < 90:
@@ -60,11 +41,20 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class Room:
-    """Knows how many free GPUs jobs may have; counted once for those that ask for the same."""
+def plainly(text: str) -> str:
+    """Name jobs as everybody does here, where ids say that they are jobs: job-2, not job 'job-2'."""
+    return _JOB.sub(r"\1", text)
 
-    def __init__(self, view: Snapshot) -> None:
+
+class Room:
+    """Knows how many free GPUs jobs may have; counted once for those that ask for the same.
+
+    `recommended` says what a service that starts nothing would do with jobs.
+    """
+
+    def __init__(self, view: Snapshot, recommended: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.view = view
+        self.recommended = recommended
         self._known: dict[tuple[str | None, Wish | None], int] = {}
 
     def free(self, record: Record) -> int:
@@ -83,8 +73,12 @@ def quick(record: Record, room: Room, first: str | None, period_s: float) -> tup
     least = record.job.least_gpus or record.job.gpus
     if free < least:
         return "too-few-gpus", f"needs {counted(least, 'GPU')}, {free} free"
+    if record.id in room.recommended:
+        return "recommended", _recommended_line(record, room)
     if first is not None and first != record.id:
-        return "behind-others", f"behind {first}, which is first in the queue"
+        meant = f"the free GPUs are meant for {first} and others before it"
+        behind = f"behind {first}, which is first in the queue"
+        return "behind-others", meant if first in room.recommended else behind
     if period_s:
         return "period", f"the policy decides every {minutes(period_s)}"
     if record.wish is not None:
@@ -92,35 +86,24 @@ def quick(record: Record, room: Room, first: str | None, period_s: float) -> tup
     return "scattered", "enough GPUs are free, but not where the policy would take them"
 
 
-def foresee(stand: Stand, view: Snapshot) -> dict[str, float]:
-    """Foresee when jobs of the queue start, in order and by the numbers of GPUs; those unknown are left out."""
-    records = stand.ledger.jobs
-    ends = [(end_s(running, records[job_id]), running.job.gpus) for job_id, running in view.running.items()]
-    heapify(ends)
-    free, now_s = view.machines.gpus, view.now_s
-    starts: dict[str, float] = {}
-    for waiting in stand.queue[:FORESEEN]:
-        job = waiting.job
-        least = job.least_gpus or job.gpus
-        while free < least and ends:
-            end, gpus = heappop(ends)
-            now_s, free = max(now_s, end), free + gpus
-        if free < least or math.isinf(now_s):
-            break
-        starts[job.id] = now_s
-        free -= least
-        limit_s = records[job.id].spec.time_limit_s if job.id in records else None
-        left_s = min(remaining_s(job, waiting.attained_gpu_s, 1.0), limit_s or math.inf)
-        heappush(ends, (now_s + left_s, least))
-    return starts
+def _recommended_line(record: Record, room: Room) -> str:
+    """Say where a job should go that others have not started yet."""
+    machines = room.view.cluster.machines
+    counts = placement_of(room.recommended[record.id]["placement"]).counts
+    some = [f"{gpus} on {machines[machine].name}" for machine, gpus in list(counts.items())[:3]]
+    more = f" and {len(counts) - 3} more machines" if len(counts) > 3 else ""
+    return f"has a recommended place and is yet to be started there: {', '.join(some)}{more}"
 
 
 def why_here(record: Record) -> Explanation:
     """Explain a job that has a placement, or had one."""
-    attempt = record.attempt
+    attempt, where = record.attempt, record.observed
+    if where is not None and not record.over:
+        ranks, machines = counted(len(where.machines), "rank"), counted(len(where.counts), "machine")
+        return Explanation("placed", f"somebody else runs it, with {ranks} on {machines}")
     if record.over or attempt is None:
         text = {"done": "it has finished", "failed": "it has failed", "cancelled": "it was cancelled"}
-        reason = text.get(record.status, "somebody else runs it")
+        reason = text.get(record.status, "")
         more = record.reason.removeprefix(record.status)  # "failed with exit code 1" says it once more
         reason += more if more != record.reason else f": {more}" if more else ""
         facts = attempt.facts if attempt is not None else {}
@@ -137,13 +120,13 @@ def why_wait(record: Record, stand: Stand, now_s: float, period_s: float) -> Exp
         return why_here(record)
     policy = stand.asked(record)
     view = stand.state.snapshot(now_s, stand.queue)
-    room = Room(view)
+    room = Room(view, stand.ledger.recommended)
     kind, text = _dominant(record, policy, room, period_s)
     starts = foresee(stand, view)
     free = room.free(record)
-    evidence = [f"{place} of {counted(len(stand.queue), 'waiting job')} in the queue", _free_line(view)]
+    evidence = [_place_line(place, len(stand.queue)), _free_line(view)]
     soon = _soonest(record, room, stand)
-    if soon:
+    if soon and kind not in {"period", "recommended"}:
         evidence.append(soon)
         if kind == "too-few-gpus":
             text = f"{text}; {soon}"
@@ -151,14 +134,14 @@ def why_wait(record: Record, stand: Stand, now_s: float, period_s: float) -> Exp
     if late:
         evidence.append(late)
     if record.reason:
-        evidence.append(record.reason)
+        evidence.append(plainly(record.reason))
     facts = {
         "gpus": record.job.gpus,
         "free_gpus": free,
         "place_in_queue": place,
         "jobs_in_queue": len(stand.queue),
     }
-    step = _next_step(kind, record, policy, room, stand)
+    step = _next_step(kind, record, stand, room)
     return Explanation(kind, text, evidence, step, starts.get(record.id), facts)
 
 
@@ -166,14 +149,16 @@ def _dominant(record: Record, policy: Policy, room: Room, period_s: float) -> tu
     """Find the one reason that matters most."""
     job, view = record.job, room.view
     kind, text = quick(record, room, None, 0.0)
-    if kind == "too-few-gpus":
+    if kind in {"too-few-gpus", "recommended"}:
         return kind, text
     placer: Placer | None = getattr(policy, "placer", None)
-    told = policy.why_wait(job, view)
+    told = plainly(policy.why_wait(job, view))
     if placer is None:
-        return "scattered", told
+        return "behind-others" if told.startswith("behind ") else "scattered", told
     if placer.place(job, view) is not None:
         first = view.waiting[0].job.id if view.waiting else record.id
+        if first in room.recommended:
+            return quick(record, room, first, 0.0)
         if first != record.id:
             return "behind-others", f"could start now, but stands behind {first}, which is first in the queue"
         return "period", f"starts when the policy decides next, which it does every {minutes(period_s)}"
@@ -183,26 +168,43 @@ def _dominant(record: Record, policy: Policy, room: Room, period_s: float) -> tu
     return "scattered", told
 
 
+def _place_line(place: int, waiting: int) -> str:
+    """Say where in the queue a job stands."""
+    if waiting == 1:
+        return "no other job waits"
+    return f"{'first' if place == 1 else f'number {place:,}'} of {waiting:,} waiting jobs"
+
+
 def _free_line(view: Snapshot) -> str:
     """Say where GPUs are free."""
     free = view.free
     some = [int(machine) for machine in (-free).argsort(kind="stable")[:3] if free[machine]]
-    names = ", ".join(f"{free[machine]} on {view.cluster.machines[machine].name}" for machine in some)
+    if not some:
+        return "no GPU is free"
     total = counted(int(free.sum()), "GPU")
-    return f"{total} free on {counted(int((free > 0).sum()), 'machine')}" + (f": most {names}" if names else "")
+    if len(some) == 1:
+        return f"{total} free on {view.cluster.machines[some[0]].name}"
+    names = ", ".join(f"{free[machine]} on {view.cluster.machines[machine].name}" for machine in some)
+    machines = int((free > 0).sum())
+    most = f" on {counted(machines, 'machine')}, such as" if machines > len(some) else ":"
+    return f"{total} free{most} {names}"
 
 
 def _soonest(record: Record, room: Room, stand: Stand) -> str:
     """Say which running job ends first that frees what is missing, or most of it."""
-    view = room.view
+    view, records = room.view, stand.ledger.jobs
     missing = record.job.gpus - room.free(record)
-    records = stand.ledger.jobs
-    known = [(end_s(running, records[job_id]), running) for job_id, running in view.running.items()]
-    known = sorted(((end, running) for end, running in known if not math.isinf(end)), key=lambda pair: pair[0])
+    coming = [
+        (end_s(each, records[job_id]), given_back(each, view), job_id) for job_id, each in view.running.items()
+    ]
+    coming = [each for each in coming if each[1]]
+    known = sorted(each for each in coming if not math.isinf(each[0]))
     if not known:
-        return "no running job says when it ends" if view.running else ""
-    end, running = next((pair for pair in known if pair[1].job.gpus >= missing), known[0])
-    return f"{running.job.id} ends in about {minutes(end - view.now_s)} and frees {running.job.gpus}"
+        return "no running job says when it ends" if coming else ""
+    end, gives, job_id = next((each for each in known if each[1] >= missing), known[0])
+    if end < view.now_s:
+        return f"{job_id} should have ended {minutes(view.now_s - end)} ago and frees {gives}"
+    return f"{job_id} ends in about {minutes(end - view.now_s)} and frees {gives}"
 
 
 def _late(record: Record, start_s: float | None, now_s: float) -> str:
@@ -210,40 +212,25 @@ def _late(record: Record, start_s: float | None, now_s: float) -> str:
     if record.spec.deadline_s is None:
         return ""
     due_s = record.submitted_s + record.spec.deadline_s
+    if due_s <= now_s:
+        return f"its deadline passed {minutes(now_s - due_s)} ago"
     end = max(start_s or now_s, now_s) + (record.spec.duration_s or 0.0)
     word = "will be missed" if end > due_s else "can still be kept"
     return f"its deadline is in {minutes(due_s - now_s)} and {word}"
 
 
-def _next_step(kind: Kind, record: Record, policy: Policy, room: Room, stand: Stand) -> str:
+def _next_step(kind: Kind, record: Record, stand: Stand, room: Room) -> str:
     """Say what would help."""
-    view = room.view
-    if kind == "too-few-gpus":
-        cluster = view.cluster
-        down = [m for m in range(len(cluster.machines)) if not view.is_up(m) and view.is_idle(m)]
-        if down:
-            names = cluster.machines[down[0]].name
-            return f"resume {names}, which takes no jobs: cranny resume {names}"
-        free = room.free(record)
-        if free and not record.job.least_gpus:
-            fewer = f"{free} GPUs or fewer" if free > 1 else "1 GPU"
-            return f"ask for {fewer}, or say least_gpus if the job can run with fewer"
-        return "wait for running jobs to end, or cancel one"
-    if kind == "behind-others":
-        ahead = max((_priority(stand, each.job.id) for each in view.waiting[:100]), default=0)
-        backfill = getattr(policy, "order", "") not in {"backfill", ""}
-        step = f"submit it with a priority above {ahead}"
-        return step + (", or let jobs pass: cranny policy set NAME --order backfill" if backfill else "")
-    if kind == "wishes":
-        return "leave out the wish that binds: wishes.same_rack or wishes.exclude"
+    if kind == "recommended":
+        return "start it where it is recommended, and tell the service so"
     if kind == "period":
         return "wait; it is next"
-    return "wait until machines come free as a whole, or try another policy: cranny plan shows where it would go"
-
-
-def _priority(stand: Stand, job_id: str) -> int:
-    records: Mapping[str, Record] = stand.ledger.jobs
-    return records[job_id].spec.priority if job_id in records else 0
+    advice = Advice(record, stand, room.view, room.free(record))
+    if kind == "too-few-gpus":
+        return advice.room()
+    if kind == "behind-others":
+        return advice.order()
+    return advice.wishes() if kind == "wishes" else advice.scattered()
 
 
 def largest_startable(stand: Stand, now_s: float) -> int:

@@ -20,18 +20,20 @@ export function accessPage(scope, main, said = "") {
     el(
       "section", { class: "card pad narrow" }, el("h1", { tabindex: "-1" }, "This page needs access"),
       said ? el("p", { class: "notice bad" }, said) : null,
+      el("h2", {}, "On your own machine"),
       el(
-        "p", {},
-        "On your own machine: open the one-time link that the service printed when it was started. ",
-        "It looks like this, and works once:",
+        "p", {}, "Open the link that ", el("code", {}, "cranny serve"), " printed when it was started. It works once, ",
+        "and looks like this:",
       ),
-      el("pre", {}, `${location.origin}/login?code=…`),
+      el("pre", { tabindex: "0" }, `${location.origin}/login?code=…`),
       el(
-        "p", {},
-        "On a shared service: ask whoever runs it for a token, and paste it here. ",
-        "The page keeps a cookie, not the token.",
+        "p", {}, "If it was used already, make yourself a token in a shell on that machine, and paste it below. ",
+        "Or start the service again: jobs go on meanwhile, and it prints a new link.",
       ),
-      form, bad,
+      el("pre", { tabindex: "0" }, "cranny token create me --role admin"),
+      el("h2", {}, "On a shared service"),
+      el("p", {}, "Ask whoever runs it for a token."),
+      form, el("p", { class: "hint" }, "The page keeps a cookie, not the token."), bad,
     ),
   );
   return "Access";

@@ -3,6 +3,7 @@
 const CELLS = [46, 42, 38, 34, 30, 26, 22, 20, 18, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4];
 const SQUARES = [16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2];
 const MODEST = 400; // large cells may not take more height than this
+const WIDEST = 4; // times as wide as high
 const DEPTHS = [8, 16, 4, 2, 32];
 
 // The largest cells that fit; of those the arrangement that is least high.
@@ -12,11 +13,15 @@ export function arrange(racks, most, width, tallest) {
     const head = cell >= 18 ? 17 : 0;
     const bar = cell >= 18 ? 6 : cell >= 8 ? 4 : 2;
     const gap = cell >= 18 ? 10 : cell >= 8 ? 3 : 1;
-    const made = least(
-      racks, width, cell > 26 ? Math.min(tallest, MODEST) : tallest,
-      { wide: across * cell + bar + 1, high: down * cell + head, gap, named: cell >= 6 },
-    );
-    if (made) return { ...made, width, cell, across, head, bar, gpus: true };
+    const size = (wide) => ({ wide: across * wide + bar + 1, high: down * cell + head, gap, named: cell >= 6 });
+    const made = least(racks, width, cell > 26 ? Math.min(tallest, MODEST) : tallest, size(cell));
+    if (!made) continue;
+    // Where there is width to spare cells get wider than high.
+    for (let wide = WIDEST * cell; wide > cell; wide -= 1) {
+      const wider = least(racks, width, made.height, size(wide));
+      if (wider) return { ...wider, width, cell, wide, across, head, bar, gpus: true };
+    }
+    return { ...made, width, cell, wide: cell, across, head, bar, gpus: true };
   }
   let made;
   for (const cell of SQUARES) {
@@ -24,9 +29,9 @@ export function arrange(racks, most, width, tallest) {
       racks, width, cell > 2 ? tallest : Infinity,
       { wide: cell, high: cell, gap: cell >= 5 ? 1 : 0, named: false },
     );
-    if (made) return { ...made, width, cell, across: 1, head: 0, bar: 0, gpus: false };
+    if (made) return { ...made, width, cell, wide: cell, across: 1, head: 0, bar: 0, gpus: false };
   }
-  return { places: [], labels: [], height: 0, width, cell: 2, across: 1, head: 0, bar: 0, gpus: false };
+  return { places: [], labels: [], height: 0, width, cell: 2, wide: 2, across: 1, head: 0, bar: 0, gpus: false };
 }
 
 function least(racks, width, tallest, size) {

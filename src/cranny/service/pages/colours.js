@@ -1,4 +1,4 @@
-// Colours: of the theme as the canvas needs them, and one for each job, the same as in the reports.
+// Colours: of the theme as the canvas needs them, and one for each job.
 
 const probe = document.createElement("i");
 const NAMES = ["ink", "soft", "card", "page", "rule", "grid", "hole", "blank", "alarm", "link", "strong", "track",
@@ -30,24 +30,30 @@ export function forgetShades() {
 
 const known = new Map();
 
-function mixed(id) {
+// The number of a job, which is in its id; other ids get one from their letters.
+function numberOf(id) {
+  const told = /^job-(\d+)$/.exec(id);
+  if (told) return Number(told[1]);
   let hash = 2166136261;
   for (const letter of id) hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
-  return Math.imul(hash ^ (hash >>> 15), 2246822519) >>> 0;
+  return hash % 100_000;
 }
+
+// Jobs that come one after the other often stand side by side. Hues a golden angle apart are far from each other for
+// neighbours; where they come close again (8, 13, 21, ... jobs later) the lightness, which goes round in five steps,
+// differs.
+const GOLDEN = 137.50776;
 
 // The fill of a job's GPUs, and the ink that can be read on it.
 export function jobColour(id) {
   const { dark } = shades();
   if (!known.has(id)) {
-    const hash = mixed(id);
-    const hue = hash % 360;
-    const light = (dark ? 50 : 62) + ((hash >>> 9) % 3 - 1) * 9;
-    const full = dark ? 42 : 46;
+    const number = numberOf(id), hue = (205 + number * GOLDEN) % 360;
+    const light = (dark ? 50 : 62) + (number % 5 - 2) * 6, full = dark ? 44 : 50;
     known.set(
       id,
       {
-        fill: `hsl(${hue} ${full}% ${light}%)`,
+        fill: `hsl(${hue.toFixed(1)} ${full}% ${light}%)`,
         ink: luminance(hue, full / 100, light / 100) > 0.179 ? "#000" : "#fff",
       },
     );

@@ -1,6 +1,6 @@
 // Server-sent events over fetch: unlike EventSource this notices a dead line, and says when it waits to reconnect.
 
-import { address, problemOf } from "./api.js";
+import { address, ask, problemOf } from "./api.js";
 
 const QUIET_MS = 40_000; // the service writes a comment every 15 s; longer silence means a dead line
 const WAITS_MS = [500, 1000, 2000, 4000, 8000];
@@ -22,6 +22,19 @@ export function parser(emit) {
       }
     }
   };
+}
+
+// The latest events of the log, oldest first, and the number of the last one.
+export async function recent(most) {
+  const { seq } = await ask("cluster"), found = [];
+  const given = { Accept: "text/event-stream" }, after = Math.max(0, seq - most);
+  const answer = await fetch(
+    address("events", { after, limit: most, follow: false }),
+    { headers: given, credentials: "same-origin", cache: "no-store" },
+  );
+  if (!answer.ok) throw await problemOf(answer);
+  parser((event) => found.push(JSON.parse(event.data)))(await answer.text());
+  return { events: found.filter((event) => event.seq <= seq), seq };
 }
 
 export class Stream {

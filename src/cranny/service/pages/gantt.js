@@ -9,6 +9,7 @@ import { clock, counted, duration, until } from "./words.js";
 
 const HEAD = 24;
 const LANES = [7, 17]; // the least and the most height of a lane
+const FORESEEN = 240; // the most height of a row
 const MANY = 40; // rows from which all are equally high
 
 export class Gantt {
@@ -43,7 +44,8 @@ export class Gantt {
     let top = 0;
     for (const row of rows) {
       this.tops.push(top);
-      top += rows.length <= MANY ? Math.max(20, row.lanes * lane + 6) : 20;
+      const own = rows.length <= MANY || row.waiting;
+      top += own ? Math.max(20, Math.min(FORESEEN, row.lanes * (row.waiting ? LANES[1] : lane) + 6)) : 20;
     }
     this.tops.push(top);
     const high = Math.min(this.tallest, top + HEAD + 2);
@@ -144,8 +146,8 @@ export class Gantt {
         pen.fillRect(end, y, this.x(bar.until) - end, high);
         pen.globalAlpha = this.lit && this.lit !== bar.job.id ? 0.25 : 1;
       }
-      if (["failed", "cancelled"].includes(bar.job.status)) {
-        pen.fillStyle = bar.job.status === "failed" ? colours.alarm : colours.soft;
+      if (bar.run.how) {
+        pen.fillStyle = bar.run.how === "failed" ? colours.alarm : colours.soft;
         pen.fillRect(end - 3, y, 3, high);
       }
     }
@@ -176,14 +178,15 @@ export class Gantt {
     const bar = this.at(event);
     this.canvas.style.cursor = bar ? "pointer" : "";
     if (bar) {
-      const { job } = bar;
-      const end = job.ended_s === null ? `now, ${duration(bar.shown - bar.from)}` : clock(bar.shown, true);
+      const { job, run = job } = bar;
+      const end = run.ended_s === null ? `now, ${duration(bar.shown - bar.from)}` : clock(bar.shown, true);
       const when = bar.predicted ? `predicted to start ${until(bar.from)}` : `${clock(bar.from, true)} to ${end}`;
+      const where = bar.predicted ? "" : ` on ${counted(run.machines.length, "machine")}`;
       showTip(
         [
           job.name || job.id,
-          [`${job.id}, ${job.user}, ${counted(job.gpus, "GPU")} on ${counted(job.machines.length, "machine")}`],
-          `${job.status}`, when,
+          [`${job.id}, ${job.user}, ${counted(job.gpus, "GPU")}${where}`],
+          `${run.outcome ?? job.status}${run.tries > 1 ? `, attempt ${run.attempt} of ${run.tries}` : ""}`, when,
         ],
         event.clientX, event.clientY,
       );

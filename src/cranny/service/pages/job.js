@@ -7,7 +7,7 @@ import { logsCard } from "./logs.js";
 import { action, card, facts, machineLink, status, table } from "./parts.js";
 import * as store from "./store.js";
 import { trafficCard } from "./traffic.js";
-import { ago, clock, counted, duration, HELD, nowS, OVER, until } from "./words.js";
+import { ago, clock, counted, duration, few, HELD, nowS, OVER, until } from "./words.js";
 
 // Write ranks that follow each other as a range: 0–3, 8.
 export function ranges(numbers) {
@@ -27,12 +27,14 @@ function ranksCard(placement) {
     machines.get(name).ranks.push(rank);
     machines.get(name).gpus.push(placement.gpus[rank]);
   });
-  const listing = table("Ranks on each machine", [{ text: "Machine" }, { text: "Ranks" }, { text: "GPUs" }]);
+  const known = placement.gpus.length > 0; // which GPUs those have that somebody else runs, nobody says
+  const heads = [{ text: "Machine" }, { text: "Ranks" }, { text: "GPUs" }];
+  const listing = table("Ranks on each machine", known ? heads : heads.slice(0, 2));
   rows(
     listing.body, [...machines], ([name]) => name, (each) => each,
     ([name, held]) => el(
       "tr", {}, el("th", { scope: "row" }, machineLink(name)), el("td", {}, ranges(held.ranks)),
-      el("td", {}, ranges([...held.gpus].sort((one, other) => one - other))),
+      known ? el("td", {}, ranges([...held.gpus].sort((one, other) => one - other))) : null,
     ),
   );
   const spare = placement.spare?.length ? ` ${counted(placement.spare.length, "spare GPU")} held without a rank.` : "";
@@ -44,23 +46,21 @@ function ranksCard(placement) {
 }
 
 function attemptsCard(attempts) {
-  const listing = table(
-    "Attempts",
-    [
-      { text: "Attempt", numeric: true }, { text: "Placed" }, { text: "Ran for", numeric: true },
-      { text: "Outcome" }, { text: "Machines" },
-    ],
-  );
+  const heads = ["Attempt", "Placed", "Ran for", "Outcome", "Machines"].map((text) => ({ text }));
+  const listing = table("Attempts", heads, { className: "stacked" });
+  const cells = (each) => [
+    String(each.attempt), clock(each.placed_s, true),
+    each.started_s === null ? "–" : duration((each.ended_s ?? nowS()) - each.started_s),
+    each.outcome ? `${each.outcome}${each.exit_code ? ` (exit code ${each.exit_code})` : ""}` : "runs",
+    few(each.machines, 2),
+  ];
   rows(
     listing.body, attempts, (each) => each.attempt, (each) => each,
     (each) => el(
-      "tr", {}, el("td", { class: "number" }, each.attempt), el("td", {}, clock(each.placed_s, true)),
-      el(
-        "td", { class: "number" },
-        each.started_s === null ? "–" : duration((each.ended_s ?? nowS()) - each.started_s),
-      ),
-      el("td", {}, each.outcome || "runs"),
-      el("td", { class: "why" }, [...new Set(each.machines)].join(", ")),
+      "tr", { role: "row" },
+      cells(each).map((text, at) => el(
+        "td", { role: "cell", class: at > 2 ? "tags" : "", "data-head": heads[at].text }, text,
+      )),
     ),
   );
   return card("Attempts", "", listing.node);
@@ -89,11 +89,14 @@ function about(job) {
   ]);
 }
 
+// Which rank is where is said once, in the table of ranks.
+const WHERE = / \([^()]*: ranks? [^()]*\)/;
+
 function why(said) {
   const title = said.kind === "placed" ? "Why here" : said.kind === "over" ? "How it ended" : "Why it waits";
   return card(
     title, "",
-    el("p", { class: "finding" }, said.reason || "Nothing is known yet."),
+    el("p", { class: "finding" }, said.reason.replace(WHERE, "") || "Nothing is known yet."),
     said.evidence?.length ? el("ul", { class: "evidence" }, said.evidence.map((line) => el("li", {}, line))) : null,
     said.status === "waiting" && said.predicted_start_s ? el(
       "p", { class: "predicted" },
@@ -122,7 +125,7 @@ export function jobPage(scope, main, [id]) {
   const detail = new store.Resource(() => ask(`jobs/${segment(id)}`), { cares: (event) => event.job === id });
   const explained = new store.Resource(() => ask(`jobs/${segment(id)}/explain`), { gap: 1000, cares });
   logs.node.hidden = true;
-  let talking = "", role = null, now = null;
+  let talking = "", role = null, now = null, mode = null;
   const showTraffic = async (job) => {
     const print = JSON.stringify(HELD.includes(job.status) ? job.placement : null);
     if (print === talking) return;
@@ -141,9 +144,10 @@ export function jobPage(scope, main, [id]) {
     }
   };
   const showButtons = () => {
-    if (!now || !role) return;
-    const may = role.role === "admin" || role.user === now.user;
-    const shown = may && !OVER.includes(now.status);
+    if (!now || !role || !mode) return;
+    const may = role.role === "admin" || (role.role === "user" && role.user === now.user);
+    const ours = mode === "run" || now.status === "waiting"; // what somebody else runs is cancelled there
+    const shown = may && ours && !OVER.includes(now.status);
     if (shown && !buttons.firstChild) fill(
       buttons,
       action(
@@ -157,6 +161,10 @@ export function jobPage(scope, main, [id]) {
     role = me;
     showButtons();
   });
+  scope.watch(store.cluster, (said) => {
+    ({ mode } = said);
+    showButtons();
+  });
   scope.watch(detail, (job) => {
     now = job;
     say(title, job.name || job.id);
@@ -165,14 +173,14 @@ export function jobPage(scope, main, [id]) {
     fill(ranks, job.placement ? ranksCard(job.placement) : null);
     fill(
       tries,
-      job.attempts.length > 1 || (OVER.includes(job.status) && job.attempts.length) ? attemptsCard(job.attempts) : null,
+      job.attempts.length > (HELD.includes(job.status) ? 1 : 0) ? attemptsCard(job.attempts) : null,
     );
     if (!written.firstChild) fill(
       written,
       card("As it was submitted", "", el("pre", { tabindex: "0" }, JSON.stringify(job.spec, null, 2))),
     );
     logs.node.hidden = job.attempts.length === 0;
-    if (job.attempts.length) logs.show(job, job.attempts.length);
+    if (job.attempts.length) logs.show(job);
     showTraffic(job);
     showButtons();
   });

@@ -5,7 +5,7 @@ import { jobLink, status, table } from "./parts.js";
 import { ago, clock, duration, few, nowS, number, until } from "./words.js";
 
 const name = {
-  text: "Job",
+  text: "Job", className: "first",
   cell: (job) => [jobLink(job.id), job.name && job.name !== job.id ? el("span", { class: "name" }, job.name) : null],
 };
 const user = { text: "User", cell: (job) => job.user };
@@ -66,7 +66,7 @@ export const KIND_NAMES = { waiting: "Waiting", running: "Running", over: "Over"
 export class JobTable {
   constructor(kind, light = () => {}) {
     Object.assign(this, { kind, columns: COLUMNS[kind], light, place: el("div"), empty: nothing(kind) });
-    Object.assign(this, table(CAPTIONS[kind], this.columns, { className: "jobs" }));
+    Object.assign(this, table(CAPTIONS[kind], this.columns, { className: "jobs stacked" }));
   }
 
   show(jobs) {
@@ -83,11 +83,11 @@ export class JobTable {
     const lit = (on) => () => this.light(on ? job.id : null);
     return el(
       "tr",
-      { on: { pointerenter: lit(true), pointerleave: lit(false) } },
-      cells.map((cell, at) => el(
-        "td",
-        { class: this.columns[at].numeric ? "number" : this.columns[at].className ?? "" }, cell,
-      )),
+      { role: "row", on: { pointerenter: lit(true), pointerleave: lit(false) } },
+      cells.map((cell, at) => {
+        const { text, numeric, className = "" } = this.columns[at];
+        return el("td", { role: "cell", class: numeric ? "number" : className, "data-head": text }, cell);
+      }),
     );
   }
 

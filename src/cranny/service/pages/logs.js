@@ -16,7 +16,8 @@ export function logsCard(scope, id) {
     { class: "log", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Log of the chosen rank" },
   );
   const note = el("p", { class: "hint", role: "status" }), bad = el("div");
-  const rank = el("select", { id: "log-rank" });
+  const rank = el("select", { id: "log-rank" }), attempt = el("select", { id: "log-attempt" });
+  const which = el("label", { for: "log-attempt", hidden: true }, "Attempt ", attempt);
   const follow = el("input", { type: "checkbox", id: "log-follow", checked: true });
   let offset = -TAIL, asked = 0, timer = 0, ranks = 0, running = true;
 
@@ -25,7 +26,9 @@ export function logsCard(scope, id) {
     asked += 1;
     const mine = asked;
     try {
-      const said = await ask(`jobs/${segment(id)}/logs`, { query: { rank: rank.value || 0, offset } });
+      const said = await ask(`jobs/${segment(id)}/logs`, {
+        query: { rank: rank.value || 0, attempt: attempt.value, offset },
+      });
       if (mine !== asked || !scope.open) return;
       fill(bad);
       add(said);
@@ -55,26 +58,33 @@ export function logsCard(scope, id) {
     load();
   };
   scope.listen(rank, "change", restart);
+  scope.listen(attempt, "change", restart);
   scope.ends.push(() => clearTimeout(timer));
   const node = el(
     "section", { class: "card pad" }, el("h2", {}, "Logs"),
     el(
-      "div", { class: "head" }, el("label", { for: "log-rank" }, "Rank ", rank),
+      "div", { class: "head" }, which, el("label", { for: "log-rank" }, "Rank ", rank),
       el("label", { class: "check" }, follow, "Stay at the end"),
     ),
     note, bad, text,
   );
   return {
     node,
-    show(job, attempt) {
-      const first = ranks === 0 && job.gpus > 0;
+    // Offer the attempts and ranks of a job; whoever reads an older attempt goes on reading it.
+    show(job) {
+      const numbers = job.attempts.map((each) => each.attempt), newest = numbers.at(-1);
       running = job.ended_s === null;
       if (ranks !== job.gpus) {
         ranks = job.gpus;
         fill(rank, Array.from({ length: ranks }, (_, at) => el("option", { value: at }, String(at))));
       }
-      if (first || attempt !== this.attempt) restart();
-      this.attempt = attempt;
+      if (newest === this.newest) return;
+      const chosen = Number(attempt.value), stays = this.newest !== undefined && chosen !== this.newest;
+      this.newest = newest;
+      fill(attempt, numbers.map((number) => el("option", { value: number }, String(number))));
+      attempt.value = String(stays ? chosen : newest);
+      which.hidden = numbers.length < 2;
+      if (!stays) restart();
     },
   };
 }

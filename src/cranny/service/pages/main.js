@@ -3,7 +3,7 @@
 import { accessPage } from "./access.js";
 import { ask, segment } from "./api.js";
 import { el, fill, say } from "./dom.js";
-import { Stream } from "./events.js";
+import { recent, Stream } from "./events.js";
 import { jobPage } from "./job.js";
 import { jobsPage } from "./jobs.js";
 import { startKeys } from "./keys.js";
@@ -29,12 +29,25 @@ const trouble = document.getElementById("trouble");
 const live = document.getElementById("live");
 const said = document.getElementById("said");
 const leave = document.getElementById("leave");
+const who = document.getElementById("who");
 const ENDED = "Your session has ended: 12 hours have passed, you logged out elsewhere, or its token was revoked.";
+const USED = "This link was used before, or is of an earlier start of the service.";
+const RECENT = 20; // changes that a page shows which came before it was opened
 let scope = new store.Scope(), denied = false, welcome = false, first = true;
 
 function missing(_, place) {
   fill(place, el("h1", { tabindex: "-1" }, "No such page"), el("p", {}, el("a", { href: "#/" }, "To the overview")));
   return "No such page";
+}
+
+// The names in an address; none if it was cut off in the middle of a letter.
+function partsOf(match) {
+  try {
+    return match.slice(1).map(decodeURIComponent);
+  } catch (error) {
+    if (error instanceof URIError) return null;
+    throw error;
+  }
 }
 
 function show() {
@@ -44,10 +57,10 @@ function show() {
   hideTip();
   fill(trouble);
   const found = PAGES.find(([pattern]) => pattern.test(path));
-  const parts = found ? path.match(found[0]).slice(1).map(decodeURIComponent) : [];
-  const title = denied ? accessPage(scope, main, denied === true ? "" : denied) : (found?.[1] ?? missing)(
-    scope, main, parts, new URLSearchParams(query),
-  );
+  const parts = found ? partsOf(path.match(found[0])) : null, asked = new URLSearchParams(query);
+  const used = asked.get("link") === "used" ? USED : "";
+  const title = denied ? accessPage(scope, main, denied === true ? used : denied)
+    : (parts ? found[1] : missing)(scope, main, parts, asked);
   document.title = `${title} · cranny`;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.page === found?.[2]) link.setAttribute("aria-current", "page");
@@ -63,8 +76,8 @@ function show() {
 // Whoever is refused first says it: an answer to a question, or the line of changes.
 function deny(text) {
   if (denied) return;
-  denied = (welcome ? ENDED : text) || true;
-  leave.hidden = true;
+  denied = welcome || text.includes("session") ? ENDED : true;
+  leave.hidden = who.hidden = true;
   show();
 }
 
@@ -105,6 +118,18 @@ const stream = new Stream({
   },
 });
 
+// What happened last, and from there on whatever happens.
+async function begin() {
+  try {
+    const { events, seq } = await recent(RECENT);
+    events.forEach(store.noteChange);
+    stream.last = String(seq);
+  } catch (error) {
+    if (error.status !== 401) fill(trouble, el("div", { class: "notice bad" }, error.message));
+  }
+  stream.run(); // says what is wrong, if something is
+}
+
 // Go where a name leads: a machine if it is one, otherwise a job.
 function startFind() {
   const form = document.getElementById("find"), text = document.getElementById("find-text");
@@ -143,5 +168,6 @@ addEventListener("hashchange", show);
 startTheme(document.getElementById("theme"));
 startKeys(document.getElementById("help"));
 startFind();
+store.me.watch(({ user, role }) => say(who, `${user}, ${role}`));
 show();
-stream.run();
+begin();

@@ -58,9 +58,11 @@ export class ClusterMap {
     this.shares = new Map(links.filter((link) => link.tier > 0).map((link) => [
       link.node, link.use_gbps / link.gbps,
     ]));
-    const print = JSON.stringify(this.racks.map((rack) => Math.round((this.shares.get(rack.name) ?? -1) * 100)));
-    if (print !== this.rackPrint && this.layout) this.redraw();
-    this.rackPrint = print;
+    if (this.layout && this.printRacks() !== this.paintedRacks) this.redraw();
+  }
+
+  printRacks() {
+    return this.racks.map((rack) => Math.round((this.shares.get(rack.name) ?? -1) * 100)).join();
   }
 
   light(job) {
@@ -102,6 +104,7 @@ export class ClusterMap {
     this.pen = this.canvas.getContext("2d");
     this.pen.scale(ratio, ratio);
     this.pen.translate(2, 2);
+    this.paintedRacks = this.printRacks();
     for (const label of this.layout.labels) rackName(
       this.pen, label, this.racks[label.rack].name, this.shares.get(this.racks[label.rack].name),
     );
@@ -141,8 +144,8 @@ export class ClusterMap {
     const place = this.layout.places.find((each) =>
       x >= each.x && x < each.x + each.wide && y >= each.y && y < each.y + each.high);
     if (!place) return null;
-    const { cell, across, head, gpus } = this.layout, node = this.nodes[place.machine];
-    const column = Math.floor((x - place.x) / cell), row = Math.floor((y - place.y - head) / cell);
+    const { cell, wide, across, head, gpus } = this.layout, node = this.nodes[place.machine];
+    const column = Math.floor((x - place.x) / wide), row = Math.floor((y - place.y - head) / cell);
     const slot = gpus && column < across && row >= 0 ? row * across + column : -1;
     return { node, slot, job: node.slots[slot] ?? null, place };
   }

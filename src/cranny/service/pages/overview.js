@@ -105,7 +105,7 @@ function latest(scope) {
           "span", {},
           event.job ? el("a", { href: `#/jobs/${encodeURIComponent(event.job)}` }, change(event)) : change(event),
         ),
-      )) : el("li", { class: "hint" }, "Nothing since this page was opened."),
+      )) : el("li", { class: "hint" }, "Nothing has happened yet."),
     );
   };
   const soon = () => {

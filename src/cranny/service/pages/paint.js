@@ -4,19 +4,19 @@ import { heat, jobColour, shades } from "./colours.js";
 
 export const FULL = "#5b9bb5"; // a machine's held share, where GPUs are too small to show
 
-export function hole(pen, x, y, size) {
+export function hole(pen, x, y, wide, high) {
   const { hole: colour } = shades();
   pen.strokeStyle = colour;
   pen.lineWidth = 1;
   pen.globalAlpha = 0.75;
-  if (size < 6) {
+  if (high < 6) {
     pen.fillStyle = colour;
-    pen.fillRect(x, y, size, size);
+    pen.fillRect(x, y, wide, high);
   } else {
-    pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    pen.strokeRect(x + 0.5, y + 0.5, wide - 1, high - 1);
     pen.beginPath();
-    pen.moveTo(x + 0.5, y + size - 0.5);
-    pen.lineTo(x + size - 0.5, y + 0.5);
+    pen.moveTo(x + 0.5, y + high - 0.5);
+    pen.lineTo(x + wide - 0.5, y + 0.5);
     pen.stroke();
   }
   pen.globalAlpha = 1;
@@ -44,19 +44,19 @@ export function down(pen, x, y, wide, high, state) {
 }
 
 // A GPU that a job of the what-if page would get: a strong frame with a dot.
-export function ghost(pen, x, y, size) {
+export function ghost(pen, x, y, wide, high) {
   const colours = shades();
-  if (size < 10) {
+  if (high < 10) {
     pen.fillStyle = colours.strong;
-    pen.fillRect(x, y, size, size);
+    pen.fillRect(x, y, wide, high);
     return;
   }
   pen.fillStyle = colours.card;
-  pen.fillRect(x, y, size, size);
+  pen.fillRect(x, y, wide, high);
   pen.strokeStyle = pen.fillStyle = colours.strong;
   pen.lineWidth = 2;
-  pen.strokeRect(x + pen.lineWidth / 2, y + pen.lineWidth / 2, size - pen.lineWidth, size - pen.lineWidth);
-  pen.fillRect(x + size * 0.32, y + size * 0.32, size * 0.36, size * 0.36);
+  pen.strokeRect(x + pen.lineWidth / 2, y + pen.lineWidth / 2, wide - pen.lineWidth, high - pen.lineWidth);
+  pen.fillRect(x + wide / 2 - high * 0.18, y + high * 0.32, high * 0.36, high * 0.36);
 }
 
 export function uplink(pen, x, y, wide, high, share) {
@@ -70,17 +70,17 @@ export function uplink(pen, x, y, wide, high, share) {
 }
 
 function names(pen, slots, x, y, layout, lit) {
-  const { cell, across } = layout;
+  const { cell, wide, across } = layout;
   pen.font = `${Math.min(12, cell * 0.42)}px ${shades().font}`;
   pen.textBaseline = "middle";
   let from = 0;
   while (from < slots.length) {
     let to = from + 1;
     while (to < slots.length && slots[to] === slots[from] && to % across !== 0) to += 1;
-    const job = slots[from], width = (to - from) * cell;
+    const job = slots[from], width = (to - from) * wide;
     if (job !== null && pen.measureText(job).width <= width - 6 && (!lit || lit === job)) {
       pen.fillStyle = jobColour(job).ink;
-      pen.fillText(job, x + (from % across) * cell + 4, y + Math.floor(from / across) * cell + cell / 2);
+      pen.fillText(job, x + (from % across) * wide + 4, y + Math.floor(from / across) * cell + cell / 2);
     }
     from = to;
   }
@@ -111,7 +111,7 @@ export function machine(pen, node, place, layout, { lit, ghosts, dim }) {
     square(pen, node, place, lit, ghosts);
     return;
   }
-  const y = place.y + head, tall = high - head, columns = Math.min(node.slots.length, across) * cell;
+  const y = place.y + head, tall = high - head, columns = Math.min(node.slots.length, across) * layout.wide;
   if (head) {
     const colours = shades();
     pen.font = `11.5px ${colours.font}`;
@@ -121,21 +121,22 @@ export function machine(pen, node, place, layout, { lit, ghosts, dim }) {
       place.y + 12,
     );
   }
-  const used = node.slots.some((job) => job !== null), size = cell >= 5 ? cell - 1 : cell;
+  const used = node.slots.some((job) => job !== null), line = cell >= 5 ? 1 : 0;
+  const broad = layout.wide - line, size = cell - line;
   if (!used && !ghosts) blank(pen, x, y, columns - 1, tall - (cell >= 6 ? 1 : 0));
   else node.slots.forEach((job, slot) => {
-    const left = x + (slot % across) * cell, top = y + Math.floor(slot / across) * cell;
-    if (ghosts?.has(slot)) ghost(pen, left, top, size);
-    else if (job === null) hole(pen, left, top, size);
+    const left = x + (slot % across) * layout.wide, top = y + Math.floor(slot / across) * cell;
+    if (ghosts?.has(slot)) ghost(pen, left, top, broad, size);
+    else if (job === null) hole(pen, left, top, broad, size);
     else {
       // The GPUs of a job that lie side by side make one block, with a faint line between them.
       const joined = cell >= 5 && node.slots[slot + 1] === job && (slot + 1) % across !== 0;
       pen.fillStyle = jobColour(job).fill;
       pen.globalAlpha = dim || (lit && lit !== job) ? 0.28 : 1;
-      pen.fillRect(left, top, joined ? cell : size, size);
+      pen.fillRect(left, top, joined ? layout.wide : broad, size);
       pen.fillStyle = shades().card;
       pen.globalAlpha = 0.45;
-      if (joined) pen.fillRect(left + size, top, 1, size);
+      if (joined) pen.fillRect(left + broad, top, 1, size);
       pen.globalAlpha = 1;
     }
   });

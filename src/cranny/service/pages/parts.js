@@ -38,14 +38,17 @@ export function facts(pairs) {
 
 // A table with a caption and column heads; `numeric` columns stand to the right.
 export function table(caption, heads, { className = "", unseenCaption = true } = {}) {
-  const body = el("tbody");
-  const cells = heads.map((head) => el("th", { scope: "col", class: head.numeric ? "number" : "" }, head.text));
+  const body = el("tbody", { role: "rowgroup" }); // roles are said, since on phones tables are drawn as lists
+  const cells = heads.map((head) => el(
+    "th", { scope: "col", role: "columnheader", class: head.numeric ? "number" : "" }, head.text,
+  ));
   const node = el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     el(
-      "table", { class: `list ${className}` },
-      el("caption", { class: unseenCaption ? "unseen" : "" }, caption), el("thead", {}, el("tr", {}, cells)),
+      "table", { role: "table", class: `list ${className}` },
+      el("caption", { class: unseenCaption ? "unseen" : "" }, caption),
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, cells)),
       body,
     ),
   );

@@ -12,19 +12,38 @@ export function lanes(bars) {
   return ends.length;
 }
 
+// What jobs did: a run for each attempt that began, with how it ended.
+export function runsOf(jobs) {
+  return jobs.flatMap((job) => {
+    const before = (job.earlier ?? []).map((each) => ({ ...each, how: HOW[each.outcome] ?? "failed" }));
+    const how = { failed: "failed", cancelled: "stopped" }[job.status] ?? "";
+    return [...before, { ...job, how }].filter((run) => run.started_s !== null)
+      .map((run) => ({ ...run, job, tries: before.length + (job.machines.length ? 1 : 0) }));
+  });
+}
+const HOW = { finished: "", moved: "stopped", stopped: "stopped", cancelled: "stopped" };
+
 // One row a machine, in the order given. Running jobs end now; the estimate of their end is `until`.
-export function machineRows(machines, jobs, nowS, fromS) {
+export function machineRows(machines, runs, nowS, fromS) {
   const bars = new Map(machines.map((name) => [name, []]));
-  for (const job of jobs) {
-    if (job.started_s === null || (job.ended_s !== null && job.ended_s < fromS)) continue;
-    const to = job.ended_s ?? nowS;
-    const estimate = job.expected_end_s ?? null;
-    for (const name of job.machines) bars.get(name)?.push({
-      job, from: job.started_s, to: Math.max(to, estimate ?? 0), shown: to, until: estimate,
+  for (const run of runs) {
+    if (run.ended_s !== null && run.ended_s < fromS) continue;
+    const to = run.ended_s ?? nowS;
+    const estimate = run.expected_end_s ?? null;
+    for (const name of run.machines) bars.get(name)?.push({
+      job: run.job, run, from: run.started_s, to: Math.max(to, estimate ?? 0), shown: to, until: estimate,
     });
   }
   return machines.map((name) => ({ name, bars: bars.get(name), lanes: lanes(bars.get(name)) }));
 }
+
+// Until when time is shown: a quarter of the range lies ahead, or as much as shows the first predicted starts.
+export function edge(jobs, nowS, rangeS) {
+  const ahead = jobs.filter((job) => job.predicted_start_s !== null).map((job) => job.predicted_start_s - nowS)
+    .sort((one, other) => one - other).slice(0, FIRST).filter((s) => s < 0.8 * rangeS);
+  return nowS + Math.max(rangeS / 4, 1.25 * (ahead.at(-1) ?? 0));
+}
+const FIRST = 12; // predicted starts that are worth a longer view
 
 // The waiting jobs with a predicted start, as rows of their own.
 export function waitingRow(jobs, nowS, toS) {
@@ -33,5 +52,5 @@ export function waitingRow(jobs, nowS, toS) {
       job, from: Math.max(job.predicted_start_s, nowS),
       to: Math.max(job.predicted_start_s, nowS) + (job.duration_s ?? 60), predicted: true,
     }));
-  return { name: "predicted starts", bars, lanes: lanes(bars), waiting: true };
+  return { name: "predicted", bars, lanes: lanes(bars), waiting: true };
 }

@@ -4,9 +4,9 @@ import { ask, segment } from "./api.js";
 import { el, rows, say } from "./dom.js";
 import { Gantt } from "./gantt.js";
 import { choice, jobLink, status, table } from "./parts.js";
-import { machineRows, waitingRow } from "./spans.js";
+import { edge, machineRows, runsOf, waitingRow } from "./spans.js";
 import * as store from "./store.js";
-import { clock, counted, duration, few, nowS } from "./words.js";
+import { clock, counted, duration, few, nowS, number, until } from "./words.js";
 
 const RANGES = [[15, "15 min"], [60, "1 h"], [360, "6 h"], [1440, "24 h"], [10080, "7 d"]];
 const CUT = " Only the newest jobs are shown.";
@@ -40,17 +40,32 @@ async function since(fromS) {
   return { jobs: [...held.jobs, ...found], cut };
 }
 
-function row(job) {
+function row({ job, ...run }) {
+  const state = run.outcome === undefined ? status(job.status) : `${run.outcome} (attempt ${run.attempt})`;
   return el(
-    "tr", {}, el("th", { scope: "row" }, jobLink(job.id)), el("td", {}, job.user), el("td", {}, status(job.status)),
-    el("td", { class: "why" }, few(job.machines, 4)), el("td", {}, clock(job.started_s, true)),
-    el("td", {}, job.ended_s === null ? "now" : clock(job.ended_s, true)),
-    el("td", { class: "number" }, duration((job.ended_s ?? nowS()) - job.started_s)),
+    "tr", {}, el("th", { scope: "row" }, jobLink(job.id)), el("td", {}, job.user), el("td", {}, state),
+    el("td", { class: "why" }, few(run.machines, 4)), el("td", {}, clock(run.started_s, true)),
+    el("td", {}, run.ended_s === null ? "now" : clock(run.ended_s, true)),
+    el("td", { class: "number" }, duration((run.ended_s ?? nowS()) - run.started_s)),
   );
 }
 
+// Of the waiting jobs, how many have a predicted start in view, and how many beyond it.
+function foreseen(shown, jobs, total, toS) {
+  if (!total) return "";
+  const beyond = jobs.filter((job) => job.predicted_start_s !== null && job.predicted_start_s >= toS);
+  const first = Math.min(...beyond.map((job) => job.predicted_start_s));
+  const unknown = jobs.length - shown - beyond.length, later = total - jobs.length;
+  const parts = [
+    shown ? `${counted(shown, "predicted start")} shown` : "",
+    beyond.length ? `${number(beyond.length)} beyond the right edge, the first ${until(first)}` : "",
+    unknown ? `${number(unknown)} not predicted` : "", later ? `${number(later)} further back` : "",
+  ];
+  return `; ${counted(total, "job")} waiting: ${parts.filter(Boolean).join(", ")}`;
+}
+
 export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
-  let minutes = 60, chosen = false, jobs = [], cut = false, machines = [], waiting = [];
+  let minutes = 60, chosen = false, jobs = [], cut = false, machines = [], waiting = [], total = 0;
   const gantt = new Gantt(scope, { open: (job) => { location.hash = `#/jobs/${segment(job.id)}`; } });
   const readout = el("p", { class: "readout", role: "status" });
   const filter = el(
@@ -62,25 +77,29 @@ export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
   const draw = () => {
     const now = nowS();
     const fromS = now - minutes * 60;
-    const toS = now + minutes * 15;
+    const toS = edge(only ? [] : waiting, now, minutes * 60);
     const wanted = filter.value.trim().toLowerCase();
     const meant = machines.filter((node) => `${node.name} ${node.rack}`.toLowerCase().includes(wanted));
     const names = only ? [only] : meant.map((node) => node.name);
-    const shown = machineRows(names, jobs, now, fromS);
+    const runs = runsOf([...jobs, ...waiting]).filter((run) => (run.ended_s ?? now) >= fromS);
+    const ran = new Set(runs.map((run) => run.job.id)).size;
+    const shown = machineRows(names, runs, now, fromS);
     const predicted = waitingRow(waiting, now, toS);
-    const ran = jobs.filter((job) => job.started_s !== null && (job.ended_s ?? now) >= fromS);
     gantt.show(only || !predicted.bars.length ? shown : [predicted, ...shown], fromS, toS, now);
-    const busy = shown.filter((each) => each.bars.length).length, here = only ? shown[0].bars.length : ran.length;
-    const ahead = predicted.bars.length ? `; ${counted(predicted.bars.length, "predicted start")}` : "";
+    const busy = shown.filter((each) => each.bars.length).length, here = only ? shown[0].bars.length : ran;
+    const ahead = foreseen(predicted.bars.length, waiting, total, toS);
     say(
       readout,
       only ? `${counted(here, "job")} in this time.`
         : `${counted(here, "job")} on ${busy} of ${counted(names.length, "machine")}${ahead}.${cut ? CUT : ""}`,
     );
     if (!details.open) return;
-    const listed = ran.filter((job) => !only || job.machines.includes(only));
+    const listed = runs.filter((run) => !only || run.machines.includes(only));
     listed.sort((one, other) => other.started_s - one.started_s);
-    rows(listing.body, listed.slice(0, MOST_ROWS), (job) => job.id, (job) => [job.status, job.ended_s], row);
+    rows(
+      listing.body, listed.slice(0, MOST_ROWS), (run) => `${run.job.id} ${run.started_s}`,
+      (run) => [run.job.status, run.ended_s], row,
+    );
   };
   const past = new store.Resource(
     () => since(nowS() - minutes * 60),
@@ -105,7 +124,7 @@ export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
       if (!known) draw();
     });
     scope.watch(store.jobs({ status: "waiting", limit: 50 }, 1500), (said) => {
-      waiting = said.jobs;
+      ({ jobs: waiting, total } = said);
       draw();
     });
   }

@@ -1,0 +1,102 @@
+"""No policy can bring the desk down, whatever users and processes do and in whichever order."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.service.conftest import CLUSTER
+from tests.service.standing import standing
+
+from cranny.core.check import check
+from cranny.policies import TABLE
+from cranny.service.desk import Desk
+from cranny.service.hands import Gone, Launched
+from cranny.service.ledger import Record
+from cranny.service.limits import Limits
+from cranny.service.store import Row
+
+OUTCOMES = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]
+
+
+class Log:
+    """A log in memory, for a desk to be restored from."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    def read(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+
+class Day:
+    """Things that happen to a desk, one after the other."""
+
+    def __init__(self, policy: str, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - no secret
+        self.now_s = 0.0
+        self.desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
+        self.desk.open(0.0)
+        self.desk.set_policy({"name": policy}, "root", 0.0)
+
+    def jobs(self, *statuses: str) -> list[Record]:
+        return [each for each in self.desk.ledger.jobs.values() if each.status in statuses]
+
+    def submit(self) -> None:
+        gpus = self.random.choice([1, 1, 2, 3, 4, 5, 8])
+        value: dict[str, Any] = {"command": ["true"], "gpus": gpus, "max_retries": self.random.randrange(2)}
+        if self.random.random() < 0.6:
+            value |= {"least_gpus": 1, "most_gpus": 8}
+        if self.random.random() < 0.7:
+            value["duration_s"] = self.random.choice([5, 600, 6000])
+        self.desk.submit("ann", value, None, self.now_s)
+
+    def cancel(self) -> None:
+        for record in self.some(self.jobs("waiting", "starting", "running", "stopping")):
+            self.desk.cancel(record.id, "ann", self.now_s)
+
+    def launch(self) -> None:
+        for record in self.jobs("starting", "stopping"):
+            self.desk.launched(Launched(record.id, len(record.attempts)), self.now_s)
+
+    def end(self) -> None:
+        for record in self.some(self.jobs("running", "stopping")):
+            outcome = ("cancelled", -15) if record.status == "stopping" else self.random.choice(OUTCOMES)
+            self.desk.gone(Gone(record.id, len(record.attempts), *outcome), self.now_s)
+
+    def drain(self) -> None:
+        machine = self.random.randrange(len(CLUSTER.machines))
+        drained = machine in self.desk.ledger.drained
+        (self.desk.resume if drained else self.desk.drain)(machine, "root", self.now_s)
+
+    def tick(self) -> None:
+        self.now_s += 400.0
+        self.desk.tick(self.now_s)
+
+    def some(self, records: list[Record]) -> list[Record]:
+        return [self.random.choice(records)] if records else []
+
+    def pass_by(self, turns: int) -> None:
+        what: list[Callable[[], None]] = [self.submit, self.cancel, self.launch, self.end, self.tick, self.drain]
+        for _ in range(turns):
+            self.now_s += self.random.choice([0.0, 0.01, 30.0])
+            before = {record.id: len(record.attempts) for record in self.jobs("stopping")}
+            self.random.choices(what, [6, 3, 3, 3, 2, 1])[0]()
+            for job_id, attempts in before.items():
+                record = self.desk.find(job_id)
+                assert len(record.attempts) == attempts, "a job that was cancelled is never started again"
+                assert record.status in {"stopping", "cancelled"}
+            check(self.desk.engine.state)
+
+
+@pytest.mark.parametrize("policy", TABLE)
+def test_no_policy_brings_the_desk_down(policy: str) -> None:
+    for seed in range(3):
+        day = Day(policy, seed)
+        day.pass_by(50)
+        assert {each.id for each in day.jobs("starting", "running", "stopping")} == set(
+            day.desk.engine.state.running
+        )
+        again = Desk(CLUSTER, "run", Limits(), lambda _: None)
+        again.restore(Log(day.desk.rows))  # type: ignore[arg-type]
+        assert standing(again) == standing(day.desk)

@@ -1,0 +1,174 @@
+"""Many who connect, listen or ask at once: nobody uses up what others need, and nobody sees what is not theirs."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from tests.service.conftest import Serve, Start, until
+from tests.service.test_rest import problem
+
+from cranny.service import changes, door, routes_jobs
+from cranny.service.access import cookie_of
+from cranny.service.auth import Keeper
+from cranny.service.limits import Limits
+from cranny.service.mask import begun
+from cranny.service.server import Address, serve
+from cranny.service.store import Store
+
+JOB: dict[str, Any] = {"command": ["true"], "gpus": 1}
+EVENTS = "/api/v1/events"
+
+
+@contextmanager
+def served(running: Any) -> Iterator[str]:
+    """Serve as `cranny serve` does."""
+    service = running.service
+    urls: list[str] = []
+    keeper = Keeper(service.store, loopback=True)
+    thread = threading.Thread(target=serve, args=(service, keeper, Address(), urls.append), daemon=True)
+    thread.start()
+    until(lambda: urls)
+    yield urls[0]
+    for told in service.ended:
+        told()
+    thread.join(10)
+
+
+def test_strangers_who_connect_and_say_nothing_keep_nobody_out(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "SILENT_S", 1.0)
+    with served(start(limits=Limits(connections=5))) as url:
+        until(lambda: _status(url) == 200)
+        address = httpx.URL(url)
+        idle = [socket.create_connection((address.host, address.port or 0)) for _ in range(30)]
+        begin_s = time.monotonic()
+        until(lambda: _status(url) == 503)
+        assert time.monotonic() - begin_s < 1.0
+        until(lambda: _status(url) == 200)  # the silent ones had to go
+        for each in idle:
+            each.close()
+
+
+def _status(url: str) -> int:
+    try:
+        return httpx.get(f"{url}/healthz").status_code
+    except httpx.TransportError:  # refused before it had asked
+        return 503
+
+
+def test_a_listener_too_many_is_refused_before_the_stream_begins(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MOST_LISTENERS", 2)
+    site = serve()
+    with site.client() as root, root.stream("GET", EVENTS) as one, root.stream("GET", EVENTS) as two:
+        lines = [one.iter_lines(), two.iter_lines()]  # a stream ends with whoever reads it
+        assert [next(each) for each in lines] == [": cranny"] * 2
+        refused = root.get(EVENTS, params={"follow": False})
+        assert "2 already follow" in problem(refused, 503)["detail"]
+    with site.client() as root:
+        until(lambda: root.get(EVENTS, params={"follow": False}).is_success)
+
+
+def test_who_follows_changes_does_not_ask_the_database(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve()
+    monkeypatch.setattr(Store, "read", lambda *_: pytest.fail("all of it is at hand"))
+    with site.client() as root, root.stream("GET", EVENTS) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == ": cranny"
+        for _ in range(3):
+            site.running.submit()
+        kinds = [line for line in lines_until(lines, "event: placed", 3) if line.startswith("event: ")]
+    assert kinds.count("event: submitted") == kinds.count("event: placed") == 3
+    monkeypatch.undo()
+    with site.client() as root:  # what is no more at hand is read
+        site.running.service.recent.clear()
+        text = root.get(EVENTS, params={"follow": False, "after": 0}).text
+    assert text.count("event: submitted") == 3
+
+
+def lines_until(lines: Iterator[str], last: str, times: int) -> Iterator[str]:
+    for line in lines:
+        yield line
+        times -= line == last
+        if not times:
+            return
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", EVENTS])
+def test_head_is_answered_as_get_without_a_body(serve: Serve, path: str) -> None:
+    with serve().client() as root:
+        answer = root.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_two_services_on_one_host_do_not_log_each_other_out(serve: Serve) -> None:
+    site = serve()
+    with httpx.Client(base_url=site.url) as browser:
+        assert browser.post("/api/v1/session", json={"token": site.tokens["ann"]}).status_code == 204
+        assert list(browser.cookies) == [f"cranny_session_{httpx.URL(site.url).port}"]
+        assert browser.get("/api/v1/me").json()["user"] == "ann"
+    assert cookie_of(Request({"type": "http", "server": None})) == "cranny_session"
+
+
+def test_only_so_many_what_if_questions_are_answered_at_a_time(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_jobs, "_questions", threading.BoundedSemaphore(1))
+    site = serve()
+    with site.client("eve") as eve:
+        assert eve.post("/api/v1/plan", json=JOB).is_success
+        with routes_jobs._questions:
+            problem(eve.post("/api/v1/plan", json=JOB), 503)
+        assert eve.post("/api/v1/plan", json=JOB).is_success
+
+
+def test_a_secret_that_is_half_written_does_not_show(serve: Serve) -> None:
+    site = serve()
+    job_id = site.running.submit(secrets={"PIN": "abcd1234"})
+    site.running.until(job_id, "running")
+    folder = site.running.service.log_folder(job_id, 1)
+    folder.mkdir(parents=True)
+    log: Path = folder / "rank-0.log"
+    with site.client("ann") as ann:
+
+        def text(offset: int = 0) -> str:
+            told = ann.get(f"/api/v1/jobs/{job_id}/logs", params={"offset": offset}).json()
+            assert told["next_offset"] == told["offset"] + len(told["text"])
+            return str(told["text"])
+
+        log.write_text("it is abcd")
+        assert text() == "it is "
+        log.write_text("it is abcd1234, a")
+        assert text() == "it is ********, "
+        assert text(offset=6) == "********, "
+        log.write_text("it is abcd1234, ax")
+        assert text() == "it is ********, ax"
+        log.write_text("it is abcd")
+        ann.post(f"/api/v1/jobs/{job_id}/cancel")
+        site.running.until(job_id, "cancelled")
+        assert text() == "it is abcd"  # nothing more is written: this is no secret
+
+
+def test_the_beginning_of_a_secret_is_found() -> None:
+    secrets = [b"aaab", b"ac"]
+    found = [begun(text, secrets) for text in (b"", b"x", b"a", b"xaa", b"xaaa", b"aaaa", b"aaab", b"aca")]
+    assert found == [0, 0, 1, 2, 3, 3, 0, 1]
+
+
+def test_a_body_that_never_comes_is_not_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cranny.service.problem.BODY_S", 0.2)
+    site = serve()
+    address = httpx.URL(site.url)
+    with socket.create_connection((address.host, address.port or 0)) as slow:
+        slow.sendall(b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        slow.settimeout(10)
+        assert slow.recv(100).startswith(b"HTTP/1.1 408")

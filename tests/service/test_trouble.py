@@ -1,0 +1,301 @@
+"""Whatever goes wrong inside, those who asked are told, and the service goes on or ends with an error."""
+
+import errno
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.conftest import CLUSTER, Serve, Start, until
+from tests.service.test_failures import same_as_the_log
+from tests.service.test_hands import Clock as TurnedClock
+from tests.service.test_hands import launch
+
+from cranny.backends.fake import Course, Fake, World
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch
+from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
+from cranny.model.errors import CrannyError, InputError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.policies import TABLE
+from cranny.policies.best_fit import BestFit
+from cranny.service import loop as loop_module
+from cranny.service import store as store_module
+from cranny.service.auth import Keeper
+from cranny.service.clock import Clock, wall_clock
+from cranny.service.desk import MOST_LOST, Desk
+from cranny.service.hands import Gone, Hands, Launched, Report
+from cranny.service.limits import Limits
+from cranny.service.loop import BrokenError, Service
+from cranny.service.server import Address, serve
+from cranny.service.store import StoreError
+from cranny.service.warm import warm
+
+JOB: dict[str, Any] = {"command": ["true"], "gpus": 1}
+NO_MORE_FILES = OSError(errno.EMFILE, "Too many open files")
+
+
+def wrong_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let best-fit fail in a way that nobody foresaw for jobs of two GPUs, once something runs."""
+    right = BestFit.place
+
+    def place(self: BestFit, job: Job, view: Snapshot) -> Placement | None:
+        if job.gpus == 2 and view.running:
+            raise KeyError("nobody foresaw this")
+        return right(self, job, view)
+
+    monkeypatch.setattr(BestFit, "place", place)
+
+
+def test_an_error_that_nobody_foresaw_concerns_only_who_caused_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = serve(policy={"name": "best-fit"})
+    service = site.running.service
+    wrong_for_two(monkeypatch)
+    first = site.running.submit()
+    with service.lock:  # so that all come in one round
+        asked = [service.submit("ann", {**JOB, "gpus": gpus}) for gpus in (1, 2, 3)]
+    assert asked[0].result(10)[0].status in {"starting", "running"}
+    with pytest.raises(BrokenError):
+        asked[1].result(10)
+    assert asked[2].result(10)[0].id == "job-3"
+    with site.client("ann") as ann:
+        answer = ann.post("/api/v1/jobs", json={**JOB, "gpus": 2})
+        assert answer.status_code == 500
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "its log says more" in answer.json()["detail"]
+        assert ann.get("/readyz").json() == {"ready": True}
+    assert any("nobody foresaw this" in str(record.exc_info) for record in caplog.records)
+    site.running.until(first, "running")
+    same_as_the_log(site.running)
+
+
+def test_a_service_that_cannot_read_its_log_again_ends_and_leaves_nobody_waiting(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start(policy={"name": "best-fit"})
+    service, told = running.service, threading.Event()
+    service.ended.append(told.set)
+    running.submit()
+    wrong_for_two(monkeypatch)
+    monkeypatch.setattr(Desk, "restore", lambda *_: [].pop())
+    with pytest.raises(BrokenError):
+        service.submit("ann", {**JOB, "gpus": 2}).result(10)
+    assert told.wait(10)
+    assert not service.ready
+    assert "cannot be taken from the log" in service.trouble
+    with pytest.raises(StoreError, match="not ready"):
+        service.submit("ann", JOB).result(10)
+    monkeypatch.undo()
+    service.close()
+
+
+class Poor(Fake):
+    """A backend that has run out of something, for as long as `trouble` says so."""
+
+    trouble: Exception | None = None
+
+    def _pay(self) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+
+    def launch(self, what: Launch) -> None:
+        if self.trouble is not None:
+            raise BackendError("job cannot start") from self.trouble
+        super().launch(what)
+
+    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+        self._pay()
+        super().stop(job_id, grace_s)
+
+    def poll(self) -> Sequence[Ended]:
+        self._pay()
+        return super().poll()
+
+    def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
+        self._pay()
+        return super().adopt(launches)
+
+
+def test_hands_do_later_what_the_system_has_no_means_for_now(caplog: pytest.LogCaptureFixture) -> None:
+    reports: list[Report] = []
+    clock, world = TurnedClock(), World()
+    backend = Poor(CLUSTER, clock, lambda _: Course(run_s=100.0), world)
+    hands = Hands(backend, reports.extend)
+    hands.start()
+    hands.launch(launch("a"))
+    until(lambda: Launched("a", 1) in reports)
+    backend.trouble = NO_MORE_FILES
+    hands.stop("a", 1)
+    hands.launch(launch("b", gpu=1))
+    time.sleep(0.3)
+    assert hands.alive
+    assert reports == [Launched("a", 1)]
+    backend.trouble = None
+    until(lambda: Gone("a", 1, "cancelled", -15) in reports and Launched("b", 1) in reports)
+    hands.close()
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
+    after = Poor(CLUSTER, clock, lambda _: Course(), world)
+    after.trouble = NO_MORE_FILES
+    hands = Hands(after, reports.extend)
+    hands.start()
+    reports.clear()
+    hands.adopt([launch("b", gpu=1)], [])
+    time.sleep(0.2)
+    after.trouble = None
+    until(lambda: reports == [Launched("b", 1)])
+    hands.close()
+
+
+def test_a_service_whose_hands_die_ends(tmp_path: Path) -> None:
+    backend = Poor(CLUSTER, time.monotonic, lambda _: Course(run_s=1e9))
+    service = Service(store_module.Store(str(tmp_path / "log.db")), backend, tmp_path)
+    service.start()
+    record, _ = service.submit("ann", JOB).result(10)
+    until(lambda: record.status == "running")
+
+    def break_it(_url: str) -> None:
+        backend.trouble = ZeroDivisionError("a fault of the backend")
+
+    with ThreadPoolExecutor(1) as pool:  # as `cranny serve` does, but not in the thread that gets signals
+        ending = pool.submit(serve, service, Keeper(service.store, loopback=True), Address(), break_it)
+        with pytest.raises(
+            CrannyError, match=r"the service has failed \(ZeroDivisionError: a fault of the backend\)"
+        ):
+            ending.result(20)
+    assert not service.ready
+    service.close()
+
+
+def test_while_others_write_nothing_is_undone_and_readers_do_not_wait(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "BUSY_MS", 700)
+    site = serve()
+    monkeypatch.setattr(Desk, "restore", lambda *_: pytest.fail("nothing was changed"))
+    other = sqlite3.connect(tmp_path / "log.db", isolation_level=None)
+    other.execute("begin immediate")
+    asked = site.running.service.submit("ann", JOB)
+    with site.client("ann") as ann:
+        assert ann.get("/api/v1/jobs").json()["total"] == 0
+    assert not asked.done()
+    with pytest.raises(StoreError, match="database is locked"):
+        asked.result(10)
+    other.execute("rollback")
+    other.close()
+    assert site.running.submit() == "job-1"
+
+
+def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, seen = threading.Event(), []
+
+    def slowly(setting: dict[str, Any], *_: object) -> None:
+        assert done.wait(10)
+        seen.append(setting["name"])
+
+    monkeypatch.setattr(loop_module, "warm", slowly)
+    site = serve(policy={"name": "best-fit"}, ready=False)
+    service = site.running.service
+    with site.client() as root:
+        answer = root.get("/readyz")
+        assert (answer.status_code, answer.json()["detail"]) == (503, "the policy is being prepared")
+        asked = service.submit("ann", JOB)
+        assert root.get("/api/v1/jobs").json()["total"] == 0  # nobody else waits
+        assert not asked.done()
+        done.set()
+        assert asked.result(10)[1]
+        assert root.get("/readyz").is_success
+        assert root.put("/api/v1/policy", json={"name": "titan"}).json()["name"] == "titan"
+    assert seen == ["best-fit", "titan"]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_policy_can_be_got_ready(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        warm({"name": name}, CLUSTER)
+    assert not caplog.records
+
+
+def test_time_runs_on_when_the_clock_is_set_back() -> None:
+    wall, steady = 1_000.0, 0.0
+    clock = Clock(lambda: wall, lambda: steady)
+    assert clock.now_s() == 1_000.0
+    wall += 86_400
+    assert clock.now_s() == 87_400.0
+    wall, steady = 1_010.0, 10.0
+    assert clock.now_s() == 87_410.0
+    wall, steady = 90_000.0, 20.0
+    assert clock.now_s() == 90_000.0
+    assert clock.now_s(least_s=95_000.0) == 95_000.0  # as after a restart
+    steady += 5.0
+    assert clock.now_s(least_s=95_000.0) == 95_005.0
+
+
+def test_a_policy_with_a_period_goes_on_when_the_clock_is_set_back(start: Start) -> None:
+    ahead_s = 86_400.0
+    running = start(policy={"name": "titan", "period_s": 0.2}, clock=lambda: wall_clock() + ahead_s)
+    running.until(running.submit(), "running")
+    ahead_s = 0.0
+    running.until(running.submit(), "running")
+    running.service.close()
+    again = start(world=running.world)
+    again.until(again.submit(), "running")
+
+
+def test_a_job_that_is_lost_is_started_again_but_not_for_ever() -> None:
+    desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
+    desk.open(0.0)
+    desk.set_policy({"name": "titan"}, "root", 0.0)
+    record, _ = desk.submit("ann", JOB, None, 0.0)
+
+    def run(outcome: str, *, begun: bool = True) -> str:
+        number = len(record.attempts)
+        if begun:
+            desk.launched(Launched(record.id, number), 1.0)
+        desk.gone(Gone(record.id, number, outcome), 2.0)
+        return record.status
+
+    for number in range(MOST_LOST):
+        assert run("lost", begun=False) == "starting"
+        assert run("lost") == "starting"
+        ended = [row for row in desk.rows if row.kind == "ended"][-1]
+        assert ended.body["reason"].startswith(f"started again, {number + 1} of at most 3 times in a row")
+    assert record.failures == 0
+    assert run("lost") == "failed"
+
+
+def test_what_a_policy_cannot_place_is_the_fault_of_who_asks(serve: Serve) -> None:
+    site = serve(policy={"name": "exact"})
+    with site.client("ann") as ann:
+        for path in ("jobs", "plan"):
+            answer = ann.post(f"/api/v1/{path}", json={**JOB, "gpus": 6, "collective": "ina"})
+            assert answer.status_code == 422, answer.text
+            assert "policy 'exact' cannot place this job" in answer.json()["detail"]
+            assert "'ina'" in answer.json()["detail"]
+
+
+def test_who_cancels_twice_is_heard_twice(start: Start) -> None:
+    running = start(course=lambda _: Course(run_s=1e9, stubborn=True))
+    job_id = running.submit()
+    running.until(job_id, "running")
+    service = running.service
+    with service.lock:
+        service.desk.cancel(job_id, "ann", service.now_s())
+        service.desk.cancel(job_id, "ann", service.now_s())
+        assert [(order.do, order.attempt.number) for order in service.desk.orders] == [("stop", 1)] * 2
+        assert [row.kind for row in service.desk.rows] == ["stopping"]
+
+
+def test_a_log_of_another_cluster_is_refused_with_what_to_do(start: Start) -> None:
+    start().service.close()
+    with pytest.raises(InputError, match=r"another cluster, 2 racks, 4 machines.*serve that one until its jobs"):
+        start(Cluster.fat_tree(racks=2, machines_per_rack=3, gpus_per_machine=4))
