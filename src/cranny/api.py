@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,19 @@ import numpy as np
 from cranny.core.protocol import Placer, Policy
 from cranny.core.queue import Queued, Slowdown
 from cranny.model.cluster import Cluster
-from cranny.model.errors import InputError, unknown
+from cranny.model.errors import InputError
 from cranny.model.event import Event
 from cranny.model.job import Job, whole
 from cranny.model.number import not_negative
 from cranny.model.profile import ModelProfile, library
-from cranny.policies import TABLE, policy_class
+from cranny.policies import TABLE, options_of
 from cranny.policies import policy as make_policy
 from cranny.processes import run_each
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
 from cranny.sim.models import Model
 from cranny.sim.models import network as network_model
-from cranny.sim.record import LEFT_OUT, Record
+from cranny.sim.record import Record, some_can_run
 from cranny.sim.replay import Replay, no_collector
 from cranny.version import VERSION
 from cranny.workload.jobs import Jobs
@@ -80,10 +79,9 @@ def simulate(
         jobs, trace_name, notes, left_out = _distinct(trace), "jobs given in Python", [], {}
     not_negative(price_per_gpu_hour, "price_per_gpu_hour")
     not_negative(checkpoint_s, "checkpoint_s")
-    not_negative(period_s, "period_s")
     model = network_model(network)
     name, chosen, order = choose(policy, order, options, seed, model.alone)
-    period_s = period_s or period_of(policy)
+    period_s = period_of(policy, period_s)
     events = list(machine_events)
     settings: dict[str, Any] = {
         "policy": name,
@@ -101,15 +99,13 @@ def simulate(
         "own_profiles": sorted(set(profiles) - set(library())) if profiles is not None else [],
         "machine_events": [[at_s, str(event)] for at_s, event in events],
         "cluster": cluster.describe(),
+        "links": cluster.describe_links(),
         "version": VERSION,
     }
     settings["command"] = command or _call(settings)
     with no_collector():
         record = _replay(cluster, chosen, jobs, model, events, checkpoint_s, period_s, progress)
-        if (record.jobs["status"] == LEFT_OUT).all():
-            reasons = record.jobs["reason"].drop_nulls()
-            why = f"no job of {trace_name} can run: {reasons[0]}" if len(reasons) else f"{trace_name}: no jobs"
-            raise InputError(why)
+        some_can_run(record, trace_name)
         return Result.of(cluster, record, settings, price_per_gpu_hour)
 
 
@@ -173,9 +169,15 @@ def choose(
     return type(policy.placer).__name__, policy, policy.order
 
 
-def period_of(policy: str | Placer | Policy) -> float:
-    """Return how often a policy decides if nobody says so; 0 for at every event."""
-    return TABLE[policy].period_s if isinstance(policy, str) else 0.0
+def period_of(policy: str | Placer | Policy, asked_s: float = 0.0) -> float:
+    """Return how often a policy decides: as asked for, or as in its paper; 0 for at every event."""
+    not_negative(asked_s, "period_s")
+    if not isinstance(policy, str):
+        return asked_s
+    entry = TABLE[policy]
+    if 0 < asked_s < entry.least_period_s:
+        raise InputError(f"{policy}: period_s must be at least {entry.least_period_s:g}, not {asked_s!r}")
+    return asked_s or entry.period_s
 
 
 def _call(settings: Mapping[str, Any]) -> str:
@@ -200,29 +202,9 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
     given = dict(options or {})
     if "rng" in given:
         raise InputError(f"policy {name!r}: rng is set by the run's seed")
-    known = _options_of(name)
-    for option in given:
-        if option not in known:
-            what = unknown("option", option, known - {"rng"}) if known - {"rng"} else "it has no options"
-            raise InputError(f"policy {name!r}: {what}")
-    if "rng" in signature(policy_class(name)).parameters:
+    if "rng" in options_of(name):
         given["rng"] = np.random.default_rng(seed)
     return make_policy(name, **given)
-
-
-def _options_of(name: str) -> set[str]:
-    """Return the options that a policy can be given, with those of its host and of what it builds upon."""
-    chosen = [policy_class(name)]
-    if host := TABLE[name].host:
-        chosen.append(policy_class(host))
-    found: set[str] = set()
-    for each_class in chosen:
-        for kind in each_class.__mro__:
-            parameters = signature(kind).parameters.values()
-            found.update(each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD)
-            if all(each.kind is not Parameter.VAR_KEYWORD for each in parameters):
-                break
-    return found - {"host"}
 
 
 def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
@@ -242,8 +224,37 @@ def compare(
     *,
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
+    options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> list[Result]:
-    """Simulate several policies on the same trace, each in a process of its own; results in the given order."""
-    calls = [(cluster, trace, name) for name in names]
-    return run_each(partial(simulate, **settings), calls, processes or os.cpu_count() or 1, progress)
+    """Simulate several policies on the same trace, each in a process of its own; results in the given order.
+
+    Each of the `options` goes to the policies that know it; one that none of them knows is an error.
+    """
+    calls = [
+        (cluster, trace, name, own) for name, own in zip(names, _shared_out(options or {}, names), strict=True)
+    ]
+    return run_each(partial(_simulate, settings), calls, processes or os.cpu_count() or 1, progress)
+
+
+def _simulate(
+    settings: Mapping[str, Any], cluster: Cluster, trace: Trace, name: str, options: Mapping[str, Any]
+) -> Result:
+    """Simulate one of several policies; `run_each` hands arguments over by position."""
+    return simulate(cluster, trace, name, options=options, **settings)
+
+
+def _shared_out(options: Mapping[str, Any], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Hand each policy the options that it knows; refuse what none knows, and wrong values, at once."""
+    if not options:
+        return [{} for _ in names]
+    known = [options_of(name) - {"rng"} for name in names]
+    every = set().union(*known)
+    for option in options:
+        if option not in every:
+            there = f"known: {', '.join(sorted(every))}" if every else "they have none"
+            raise InputError(f"none of the policies has an option {option!r}; {there}")
+    shares = [{option: value for option, value in options.items() if option in own} for own in known]
+    for name, own in zip(names, shares, strict=True):
+        with_seed(name, 0, own)
+    return shares

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from cranny.api import choose, with_types_of
+from cranny.api import choose, period_of, with_types_of
 from cranny.core.protocol import Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
@@ -101,7 +101,9 @@ def explain(
     trace = with_types_of(cluster, trace)
     model = network_model(network)
     _, chosen, _ = choose(policy, order, options, seed, model.alone)
-    replay = Replay(cluster, _Watch(chosen, story), network=model.on(cluster), period_s=period_s)
+    replay = Replay(
+        cluster, _Watch(chosen, story), network=model.on(cluster), period_s=period_of(policy, period_s)
+    )
 
     def until_placed() -> Iterator[Job]:
         found = False

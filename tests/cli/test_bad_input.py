@@ -82,9 +82,15 @@ def test_unknown_job(run: Run, trace_file: Path) -> None:
         (["--set", "phase_budget_s=-1"], "phase_budget_s must be a positive number, not -1"),
         (["--set", "phase_budget_s=NaN"], "phase_budget_s must be a positive number, not nan"),
         (["--set", "phase_budget_s=soon"], "phase_budget_s must be a positive number"),
-        (["--policy", "tiresias", "--set", "skew_limit=-1"], "tiresias: skew_limit must be zero or more"),
-        (["--policy", "hived", "--set", "vcs=1"], "policy 'hived': "),
-        (["--policy", "hived", "--set", 'vcs={"red": 2}'], "hived: the share of 'red' must be from 0 to 1"),
+        (
+            ["--policy", "tiresias", "--set", "skew_limit=-1"],
+            "tiresias: skew_limit must be a number, zero or more",
+        ),
+        (["--policy", "hived", "--set", "vcs=1"], "hived: vcs must be "),
+        (
+            ["--policy", "hived", "--set", 'vcs={"red": 2}'],
+            "hived: the share of 'red' must be a number from 0 to 1",
+        ),
         (["--policy", "best-fit", "--set", "x=1"], "policy 'best-fit': "),
     ],
 )

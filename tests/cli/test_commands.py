@@ -14,6 +14,7 @@ from tests.cli.conftest import Run
 
 from cranny.bench import importing
 from cranny.cli.app import app
+from cranny.model.collective import COLLECTIVES
 from cranny.version import VERSION
 
 
@@ -178,6 +179,35 @@ def test_compare_marks_the_best_of_each_column(run: Run, trace_file: Path) -> No
 def test_compare_prints_a_list_as_json(run: Run, trace_file: Path) -> None:
     told = run("compare", trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1, "--json").json
     assert [each["settings"]["policy"] for each in told] == ["titan", "best-fit"]
+
+
+def test_compare_hands_an_option_to_the_policies_that_know_it(run: Run, trace_file: Path) -> None:
+    words = ("compare", trace_file, *SMALL, "--policies", "titan,optimus-lb,hived", "--processes", 1)
+    told = run(*words, "--set", "elastic=4", "--set", "search_nodes=10", "--json").json
+    given = {each["settings"]["policy"]: each["settings"]["options"] for each in told}
+    assert given == {"titan": {"search_nodes": 10}, "optimus-lb": {"elastic": 4}, "hived": {}}
+    ran = run(*words, "--set", "elastc=4")
+    assert (ran.code, ran.out) == (2, "")
+    assert "none of the policies has an option 'elastc'; known: between_gbps, elastic, " in ran.err
+    assert "rng" not in ran.err
+    assert "optimus-lb: elastic must be a number" in run(*words, "--set", "elastic=nan").err
+    assert "has an option 'x'; they have none" in run(*words[:4], "--policies", "best-fit", "--set", "x=1").err
+
+
+def test_the_help_names_the_collectives(run: Run) -> None:
+    told = run("simulate", "--help").out
+    assert all(name in told for name in COLLECTIVES)
+
+
+def test_a_note_about_gpus_without_a_type_says_gpus(run: Run, trace_file: Path) -> None:
+    assert (
+        "share by gavel: 6 GPUs in this round" in run("explain", trace_file, "a", *SMALL, "--policy", "gavel").out
+    )
+
+
+def test_explain_knows_the_period_of_a_policy_of_rounds(run: Run, trace_file: Path) -> None:
+    words = (trace_file, *SMALL, "--policy", "gavel", "--json")
+    assert run("explain", *words[:1], "b", *words[1:]).json["start_s"] % 360 == 0
 
 
 def test_place_shows_the_papers_example(run: Run) -> None:

@@ -68,7 +68,7 @@ def test_the_page_loads_nothing_from_anywhere(run: Run, pair: Path, tmp_path: Pa
     assert run("interleave", pair, "--out", path).code == 0
     page = path.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
-    assert "Mean score of 1 shared link: 1.00." in page
+    assert "Score of 1 shared link: 0.50 before, 1.00 after." in page
     assert not re.search(r"""(src|href)=["']""", page)
 
 
@@ -157,7 +157,12 @@ def test_a_link_with_an_unknown_job_is_refused(tmp_path: Path) -> None:
     [
         (("--precision", "0"), "precision must be a positive number"),
         (("--precision", "400"), "precision must be from"),
-        (("--quantum-ms", "-1"), "quantum_s must be a positive number"),
+        (("--quantum-ms", "-1"), "--quantum-ms must be a positive number"),
+        (("--quantum-ms", "0"), "--quantum-ms must be a positive number"),
+        (
+            ("--quantum-ms", "1e9"),
+            "--quantum-ms: 1e+09 ms is longer than an iteration of job 'one' (200 ms)",
+        ),
         (("--out", "picture.png"), "--out: must end in .svg or .html, not 'picture.png'"),
     ],
 )

@@ -34,6 +34,7 @@ def test_json_has_every_link_and_switch(run: Run, crossing: Path) -> None:
     assert [switch["pat_gbps"] for switch in told["switches"]] == [100.0, 100.0]
     assert any(link["carried_gbps"] > 0 and link["jobs"] == 1 for link in told["links"])
     assert {link["rack"] for link in told["links"]} == {"rack0", "rack1"}
+    assert {link["holds_back"] for link in told["links"]} == {0}  # the job is alone
 
 
 def test_people_see_racks_and_what_holds_jobs_back(run: Run, crossing: Path) -> None:
@@ -46,6 +47,35 @@ def test_people_see_racks_and_what_holds_jobs_back(run: Run, crossing: Path) -> 
 
 def test_a_moment_before_or_after_everything_is_empty(run: Run, crossing: Path) -> None:
     assert "No running job uses a link." in run("network", crossing, *CROSSING, "--at", 1e9).out
+
+
+def test_a_trace_of_which_nothing_can_run_is_refused_as_by_simulate(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "big.csv"
+    file.write_text("job_id,submit_s,gpus,duration_s\na,0,1000,10\n", encoding="utf-8")
+    ran = run("network", file, "--cluster", "1x2x4")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "cranny: no job of big can run: needs 1,000 GPUs, the cluster has 8\n"
+    assert run("simulate", file, "--cluster", "1x2x4").err == ran.err
+
+
+def test_says_who_was_left_out(run: Run, trace_file: Path) -> None:
+    words = ("network", trace_file, "--cluster", "1x2x4", "--at", 50)
+    assert "1 job left out, such as huge: needs 99 GPUs, the cluster has 8\n" in run(*words).out
+    assert run(*words, "--json").json["left_out"] == 1
+    assert "left out" not in run(*words[:-1], 30).out  # it comes at 40 s
+
+
+def test_one_job_runs_and_one_waits(run: Run, trace_file: Path) -> None:
+    assert " at 15 s: 1 job runs, 1 waits\n" in run("network", trace_file, "--cluster", "1x2x4", "--at", 15).out
+
+
+@pytest.mark.parametrize("command", ["simulate", "network"])
+def test_rounds_too_short_to_simulate_are_refused(run: Run, trace_file: Path, command: str) -> None:
+    ran = run(command, trace_file, "--cluster", "1x2x4", "--policy", "gavel", "--period", 0.001)
+    assert ran.code == 2
+    assert ran.err == "cranny: gavel: period_s must be at least 10, not 0.001\n"
+    assert run(command, trace_file, "--cluster", "1x2x4", "--policy", "gavel", "--period", 10).code == 0
+    assert run(command, trace_file, "--cluster", "1x2x4", "--policy", "titan", "--period", 0.7).code == 0
 
 
 @pytest.mark.parametrize("network", ["steady", "isolated", "instant"])
@@ -87,6 +117,10 @@ def test_a_report_shows_the_network_of_runs_that_share_links(run: Run, crossing:
         assert run("simulate", crossing, *CROSSING, *words).code == 0
         text = page.read_text(encoding="utf-8")
         assert ('<section id="network"' in text) is there
+        assert (
+            "<dt>its links</dt><dd>100 Gbps for each machine, switches oversubscribed 1:1, PAT 100 Gbps</dd>"
+            in text
+        )
     assert run("compare", crossing, *CROSSING[:2], "--policies", "random,best-fit", "--processes", 1,
                "--network", "steady", "--collective", "ina", "--report", page).code == 0  # fmt: skip
     assert page.read_text(encoding="utf-8").count('class="heat"') == 2

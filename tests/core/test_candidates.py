@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.core.candidates import Board, Worth, host_of, variations, varied
+from cranny.core.check import check
 from cranny.core.locality import level
 from cranny.core.protocol import Host
 from cranny.core.state import ClusterState
@@ -184,3 +185,47 @@ def test_variations_of_titan_and_netpack_open_as_many_machines(name: str) -> Non
         assert isinstance(start, Start)
         assert len(start.placement.counts) == len(placement.counts)
         assert start.placement.explain()
+
+
+def test_a_parameter_server_stays_one_when_machines_change_places() -> None:
+    # The server is on a full machine, where no worker could go; so is the other one, 5.
+    state = ClusterState(Cluster.single_rack(6, 4))
+    for machine in (0, 5):
+        state.place(Job(id=f"full{machine}", gpus=4), Placement((machine,) * 4))
+    state.place(Job(id="old", gpus=2, collective="ina"), Placement((1, 2)))
+    job = Job(id="new", gpus=5, collective="ina")
+    plan = Plan(state.version, (Start(job, Placement((1, 1, 2, 2, 2), server=0)),))
+    found = varied(plan, state.snapshot(), 10)
+    starts = [action for each in found for action in each.actions if isinstance(action, Start)]
+    assert {start.placement.server for start in starts} == {0, 5}
+    assert all(start.placement.counts.keys() <= {1, 2, 3, 4} for start in starts)
+    assert len({start.placement for start in starts}) == len(starts) > 2
+
+
+@settings(max_examples=80, deadline=None)
+@given(scenes(), st.data())
+def test_every_candidate_with_parameter_servers_can_be_committed(
+    scene: tuple[ClusterState, dict[str, tuple[int, ...]]], data: st.DataObject
+) -> None:
+    state, seats = scene
+    machines = range(len(state.cluster.machines))
+    for machine in data.draw(st.sets(st.sampled_from(machines), max_size=2)):
+        if not any(machine in each for each in seats.values()):
+            state.drain(machine)
+    up = [machine for machine in machines if state.is_up(machine)]
+    starts = []
+    for name, ranks in seats.items():
+        in_order = tuple(sorted(ranks)) if data.draw(st.booleans()) else ranks
+        server = data.draw(st.sampled_from([None, *up]))
+        job = Job(id=name, gpus=len(ranks), model="vgg16", collective="ina")
+        starts.append(Start(job, Placement(in_order, server=server)))
+    plan = Plan(state.version, tuple(starts))
+    for each in varied(plan, state.snapshot(), 12, by_links=data.draw(st.booleans())):
+        trial = state.copy()
+        trial.commit(each)
+        check(trial)
+        for start in starts:
+            had, has = start.placement, trial.find(start.job.id).placement
+            assert (had.server is None) == (has.server is None)
+            assert (had.server in had.counts) == (has.server in has.counts)
+            assert sorted(had.counts.values()) == sorted(has.counts.values())

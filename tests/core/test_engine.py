@@ -169,8 +169,9 @@ def test_a_policy_may_stop_move_and_start_in_one_plan(state: ClusterState) -> No
 
 def test_a_queue_is_a_sequence_in_the_policys_order() -> None:
     queue = Queue(Queued(BestFit(), "sjf"))
-    for name, duration_s in (("a", 5.0), ("b", 1.0), ("c", 5.0), ("d", 3.0)):
+    for name, duration_s in (("a", 5.0), ("b", 1.0)):
         queue.add(Waiting(Job(id=name, gpus=1, duration_s=duration_s)))
+    queue.fill(Waiting(Job(id=name, gpus=1, duration_s=s)) for name, s in (("c", 5.0), ("d", 3.0)))
     assert len(queue) == 4
     assert [entry.job.id for entry in queue] == ["b", "d", "a", "c"]
     assert [entry.job.id for entry in queue[1:3]] == ["d", "a"]
@@ -259,3 +260,17 @@ def test_with_a_period_the_policy_is_asked_only_at_its_multiples() -> None:
     assert engine.next_tick_s(60.0) == 120.0
     assert engine.finish("a", 70.0) == ()
     assert len(engine.tick(120.0)) == 1
+
+
+@pytest.mark.parametrize("period_s", [0.001, 0.01, 0.1, 0.7, 1 / 3, 13.7, 360.0])
+def test_the_next_tick_is_later_and_a_multiple_of_the_period(period_s: float) -> None:
+    engine = Engine(ClusterState(Cluster.single_rack(1, 4)), Queued(BestFit(), "fifo"), period_s)
+    engine.queue.add(Waiting(job("a", 1)))
+    for turn in range(1, 3000):  # a rounded multiple over the period may be just below a whole number
+        next_s = engine.next_tick_s(turn * period_s)
+        assert next_s == (turn + 1) * period_s
+
+
+def test_a_period_too_short_for_a_clock_is_refused() -> None:
+    with pytest.raises(InputError, match=r"period_s must be 0, or at least 0.001, not 1e-320"):
+        Engine(ClusterState(Cluster.single_rack(1, 4)), Queued(BestFit(), "fifo"), 1e-320)

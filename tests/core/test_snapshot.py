@@ -5,7 +5,7 @@ from tests.reference.views import seen
 
 from cranny.core.check import check
 from cranny.core.state import ClusterState
-from cranny.model.cluster import Cluster
+from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -108,3 +108,32 @@ def test_the_running_jobs_of_a_snapshot_stay_as_they_were(state: ClusterState) -
         state.release(name)
     assert sorted(running) == ["a", "b", "c"]
     assert state.running_jobs == 0
+
+
+def test_a_job_that_asks_for_a_type_and_names_speeds_gets_what_both_allow(make_state: Make) -> None:
+    machines = (Machine("old", 8, "t4"), Machine("new", 4, "h200"), Machine("newer", 4, "h200"), Machine("any", 2))
+    state = make_state(Cluster.of(Switch("top", machines, (100.0,) * 4)))
+    state.drain(2)
+    view = state.snapshot()
+    for gpu_type, speeds, usable in (
+        (None, None, [8, 4, 0, 2]),
+        ("h200", None, [0, 4, 0, 0]),
+        (None, {"t4": 0.5, "h200": 1.0}, [8, 4, 0, 0]),
+        ("t4", {"t4": 0.5, "h200": 1.0}, [8, 0, 0, 0]),
+        ("t4", {"h200": 1.0}, [0, 0, 0, 0]),
+        (None, {"none": 1.0}, [0, 0, 0, 0]),
+    ):
+        wanted = Job(id="a", gpus=1, gpu_type=gpu_type, speeds=speeds)
+        assert view.usable(wanted, view.free).tolist() == usable
+        assert view.offer(wanted).gpus == sum(usable)
+
+
+def test_a_snapshot_knows_which_machines_take_jobs(make_state: Make) -> None:
+    state = make_state(Cluster.single_rack(9, 1))
+    state.place(job("a", 1), Placement((8,)))
+    assert state.snapshot().up.tolist() == [True] * 9
+    state.drain(8)
+    state.fail(2)
+    view = state.snapshot()
+    assert view.up.tolist() == [view.is_up(machine) for machine in range(9)]
+    assert view.only(0b1011).up.tolist() == [True, True, False, True] + [False] * 5

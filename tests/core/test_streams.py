@@ -1,7 +1,8 @@
 """Random streams of events under every policy: nothing that a policy decides may break the books."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -12,15 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.reference.views import seen
 
+from cranny.api import choose, period_of
 from cranny.core.check import check
 from cranny.core.protocol import Placer
+from cranny.core.queue import Queued
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.collective import COLLECTIVES, PLACED
+from cranny.model.event import Event, MachineDrained, MachineFailed, MachineRepaired
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.model.plan import Action
 from cranny.policies import TABLE, policy
+from cranny.sim.models import NETWORKS
+from cranny.sim.record import DONE
+from cranny.sim.replay import Replay
 
 
 def _present(name: str) -> bool:
@@ -35,10 +43,10 @@ POLICIES = [name for name in TABLE if _present(name)]
 # Nobody can run CP-SAT without the extra `exact`.
 EXCUSED = set() if find_spec("ortools") else {"exact"}
 # CP-SAT takes its time, so it gets few and small jobs.
-EXAMPLES, SLOW_EXAMPLES = 40, 20
+EXAMPLES, SLOW_EXAMPLES, REPLAYS = 40, 20, 8
 LARGEST, SLOW_LARGEST = 20, 6
 
-EVEN = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=100, oversubscription=2)
+EVEN = Cluster.fat_tree(2, 3, 4, link_gbps=100, oversubscription=2, pat_gbps=200)
 UNEVEN = Cluster.of(
     Switch(
         "top",
@@ -53,6 +61,16 @@ UNEVEN = Cluster.of(
 CLUSTERS = {"even": EVEN, "uneven": UNEVEN}
 # Small and large gradients, skewed and even ones.
 MODELS = ("resnet50", "vgg16", "gpt2", "gpt3-2.7b")
+# The type of GPU that a job asks for, and how fast it is on those that can run it; the last can never run.
+TYPES: tuple[tuple[str | None, Mapping[str, float] | None], ...] = (
+    *[(None, None)] * 8,
+    ("h200", None),
+    ("t4", None),
+    (None, {"h200": 1.0}),
+    (None, {"h200": 1.0, "t4": 0.4}),
+    ("t4", {"h200": 1.0, "t4": 0.4}),
+    ("t4", {"h200": 1.0}),
+)
 
 
 class Wanted(NamedTuple):
@@ -62,6 +80,7 @@ class Wanted(NamedTuple):
     model: str
     tenant: str
     gpu_type: str | None
+    speeds: Mapping[str, float] | None = None
     collective: str = "halving-doubling"
     tp: int = 1
     pp: int = 1
@@ -71,16 +90,16 @@ class Wanted(NamedTuple):
 def jobs(draw: st.DrawFn, largest: int) -> Wanted:
     """Jobs of all kinds."""
     model, tenant = draw(st.sampled_from(MODELS)), draw(st.sampled_from(["", "red"]))
-    gpu_type = draw(st.sampled_from([None, None, None, "h200", "t4"]))
+    gpu_type, speeds = draw(st.sampled_from(TYPES))
     if draw(st.integers(0, 4)):
         # `exact` refuses collectives whose pairs depend on the placement.
         flat = tuple(name for name in COLLECTIVES if name not in PLACED)
         collectives = COLLECTIVES if largest == LARGEST else flat
         gpus, collective = draw(st.integers(1, largest)), draw(st.sampled_from(collectives))
-        return Wanted(gpus, model, tenant, gpu_type, collective)
+        return Wanted(gpus, model, tenant, gpu_type, speeds, collective)
     groups = [(2, 1, 1), (1, 2, 2), (2, 2, 1), (4, 1, 1), (2, 1, 3), (2, 2, 2)]
     tp, pp, dp = draw(st.sampled_from([group for group in groups if math.prod(group) <= largest]))
-    return Wanted(tp * pp * dp, model, tenant, gpu_type, tp=tp, pp=pp)
+    return Wanted(tp * pp * dp, model, tenant, gpu_type, speeds, tp=tp, pp=pp)
 
 
 def streams(largest: int) -> st.SearchStrategy[list[tuple[str, Wanted | int]]]:
@@ -153,7 +172,7 @@ class Stream:
         running = list(self.state.running.values())
         if not running:
             return
-        chosen = running[what % len(running)].job
+        chosen = running[what % len(running)].submitted
         if kind == "release":
             self.state.release(chosen.id)
             return
@@ -182,5 +201,71 @@ def test_no_stream_of_events_breaks_the_books(name: str, cluster: str) -> None:
         for kind, what in events:
             stream.play(kind, what)
             check(stream.state)
+
+    run()
+
+
+Fault = type[MachineFailed] | type[MachineDrained] | type[MachineRepaired]
+
+
+class Story(NamedTuple):
+    """What happens in a replay."""
+
+    jobs: list[Job]
+    faults: list[tuple[float, Event]]
+    network: str
+
+
+@st.composite
+def stories(draw: st.DrawFn, largest: int, machines: int) -> Story:
+    """Jobs that come and end while machines fail, are drained and come back, or do not."""
+    came: list[Job] = []
+    now_s = 0.0
+    for number, wanted in enumerate(draw(st.lists(jobs(largest), min_size=4, max_size=12))):
+        now_s += draw(st.sampled_from([0.0, 10.0, 200.0]))
+        duration_s = draw(st.sampled_from([0.0, 50.0, 900.0]))
+        job = Job(f"j{number}", submit_s=now_s, duration_s=duration_s, **wanted._asdict())
+        if job.dp == job.gpus and draw(st.booleans()):
+            job = replace(job, least_gpus=-(-job.gpus // 2), most_gpus=job.gpus + 2)
+        came.append(job)
+    times = st.sampled_from([0.0, 0.0, 15.0, 300.0, 700.0])
+    kinds: st.SearchStrategy[Fault] = st.sampled_from((MachineFailed, MachineDrained, MachineRepaired))
+    happened = draw(st.lists(st.tuples(times, kinds, st.integers(0, machines - 1)), max_size=5))
+    faults: list[tuple[float, Event]] = [(at_s, kind(machine)) for at_s, kind, machine in happened]
+    return Story(came, faults, draw(st.sampled_from(["instant", "steady", "steady"])))
+
+
+class Watched(Replay):
+    """A replay whose books are checked after every decision."""
+
+    def _carry_out(self, actions: Sequence[Action], now_s: float) -> None:
+        check(self.state)
+        super()._carry_out(actions, now_s)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_replay_ends_with_an_error_or_loses_a_job(name: str, cluster: str) -> None:
+    tree = CLUSTERS[cluster]
+
+    @settings(max_examples=REPLAYS, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(stories(SLOW_LARGEST if name == "exact" else LARGEST, len(tree.machines)))
+    def run(story: Story) -> None:
+        model = NETWORKS[story.network]
+        _, chosen, _ = choose(name, None, None, 0, model.alone)
+        replay = Watched(
+            tree, chosen, network=model.on(tree), machine_events=story.faults, period_s=period_of(name)
+        )
+        record = replay.run(story.jobs)
+        check(replay.state)
+        assert not replay.state.running
+        status = dict(zip(record.jobs["job_id"], record.jobs["status"], strict=True))
+        assert status.keys() == {job.id for job in story.jobs}
+        empty = ClusterState(tree).snapshot()
+        for job in story.jobs:
+            if empty.offer(job).gpus < (job.least_gpus or job.gpus):
+                assert status[job.id] != DONE
+            elif not story.faults and isinstance(chosen, Queued) and make(name).place(job, empty) is not None:
+                assert status[job.id] == DONE
 
     run()

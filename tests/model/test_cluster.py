@@ -23,6 +23,18 @@ def test_a_rack_uplink_carries_what_its_machines_send() -> None:
     assert cluster.uplink_gbps == (100.0,) * 8 + (400.0, 400.0, math.inf)
 
 
+def test_links_are_described_in_one_line() -> None:
+    even = Cluster.fat_tree(16, 16, 4, oversubscription=4, pat_gbps=1000)
+    assert even.describe_links() == "100 Gbps for each machine, switches oversubscribed 4:1, PAT 1,000 Gbps"
+    rack = Switch("rack", (Machine("a", 1), Machine("b", 1)), (25.0, 100.0), pat_gbps=40.0)
+    other = Switch("other", (Machine("c", 1), Machine("d", 1)), (100.0, 100.0), pat_gbps=80.0)
+    mixed = Cluster.of(Switch("top", (rack, other), (125.0, 80.0)))
+    told = "25 to 100 Gbps for each machine, switches oversubscribed 1 to 2.5:1, PAT 40 to 80 Gbps"
+    assert mixed.describe_links() == told
+    flat = Cluster.of(Switch("top", (Machine("a", 1), Machine("b", 1)), (10.0, 10.0)))
+    assert flat.describe_links() == "10 Gbps for each machine"
+
+
 def test_oversubscription_narrows_the_rack_uplinks() -> None:
     cluster = Cluster.fat_tree(2, 4, 8, link_gbps=100, oversubscription=8)
     assert cluster.uplink_gbps[8:10] == (50.0, 50.0)

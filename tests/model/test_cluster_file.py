@@ -204,7 +204,7 @@ def test_an_unknown_field_suggests_the_nearest(tmp_path: Path, text: str, said: 
         ("racks:\n - 5", "2: racks[0]: must be a mapping of fields, not 5"),
         ("name: x\nswitches: {}", "2: switches: must be a list with an entry for each switch, not a mapping"),
         ("machines:", "1: machines: must be a list with an entry for each machine, not nothing"),
-        ("[]", "1: must be a mapping of fields, not a list"),
+        ("[]", "1: must be a mapping of fields, not an empty list"),
         ("hello", "1: must be a mapping of fields, not 'hello'"),
         ("name: x", "1: has no machines: give `machines`, `racks` or `switches`"),
         ("name: x\nracks:\n- name: r", "3: racks[0]: has no machines"),

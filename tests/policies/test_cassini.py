@@ -100,7 +100,8 @@ def test_jobs_that_share_no_link_are_not_shifted() -> None:
     assert shifts(plan) == {}
     start = plan.actions[0]
     assert isinstance(start, Start)
-    assert "shares no link" in start.placement.explain()
+    assert start.placement.explain().splitlines()[-1] == "candidate 1 of 1: shares no link"
+    assert "score" not in start.placement.explain()
     assert start.placement.facts["shift_ms"] is None
 
 

@@ -185,6 +185,23 @@ def test_says_how_far_it_can_be_off_where_it_proves_nothing(monkeypatch: pytest.
     assert 0 <= shares.gap < 0.05
 
 
+def test_a_bound_on_the_mean_says_nothing_about_fair_shares() -> None:
+    shortest, fairer = curve(EXAMPLE, [1.0, 0.5])
+    assert shortest.proved
+    assert shortest.gap == pytest.approx(0.0, abs=1e-9)
+    assert fairer.proved
+    assert fairer.mean_jct_s >= shortest.mean_jct_s
+    assert (fairer.bound_s, fairer.gap) == (None, None)
+
+
+def test_shares_that_another_beta_found_keep_the_bound_on_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cranny.policies.has.direct.prove", lambda *args: (args[-2], False, None))
+    solver = Solver(draw(30, 4, seed=0))
+    own, other = solver.solve(1.0), solver.solve(0.5)
+    taken = solver.best(1.0, replace(own, workers=other.workers), [replace(own, bound_s=None)])
+    assert taken.bound_s == own.bound_s
+
+
 def test_proves_nothing_about_fairness_without_the_lowest_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     def prove_all_but_the_mean(*args: Any) -> tuple[float, bool, None]:
         return args[-2], args[1].beta < 1, None
@@ -203,5 +220,5 @@ def test_machines_too_large_to_list_still_get_a_bound() -> None:
 
 
 def test_refuses_a_beta_out_of_range() -> None:
-    with pytest.raises(InputError, match="beta must be from 0 to 1"):
+    with pytest.raises(InputError, match="beta must be a number from 0 to 1"):
         has_exact(EXAMPLE, 1.5)

@@ -10,9 +10,12 @@ from tests.reference import netpack as book
 
 import cranny
 from cranny.core.check import check
+from cranny.core.protocol import Placer
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
-from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.core.wishes import Wish, Wishful
+from cranny.model.cluster import Cluster, Machine, Switch, mask_of
+from cranny.model.event import Event, MachineDrained, MachineFailed, MachineRepaired
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Start
@@ -33,7 +36,8 @@ def servers(draw: st.DrawFn) -> tuple[Servers, list[tuple[int, int]]]:
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     count = sum(sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    free = rng.integers(0, 5, count)
+    up = rng.random(count) < 0.8
+    free = np.where(up, rng.integers(0, 5, count), 0)
     # Nobody is free where no flow is: then no two machines are alike.
     flows = rng.integers(1, 4, count).astype(float)
     left = rng.uniform(0.0, 99.0, count)
@@ -42,7 +46,7 @@ def servers(draw: st.DrawFn) -> tuple[Servers, list[tuple[int, int]]]:
     rack_flows = rng.integers(0, 6, len(sizes)).astype(float)
     ends = np.cumsum(sizes).tolist()
     spans = [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    built = Servers(free, np.full(count, 100.0), left, flows, rack, rack_gbps, rack_flows)
+    built = Servers(free, up, np.full(count, 100.0), left, flows, rack, rack_gbps, rack_flows)
     return built, [*spans, (0, count)]
 
 
@@ -65,6 +69,7 @@ def test_finds_what_the_table_over_all_servers_finds(
     assert found.machines.tolist() == list(known.machines)
     assert built.free[found.machines].sum() >= gpus
     assert (found.server == NONE) == (known.server is None)
+    assert found.server == NONE or built.up[found.server]
 
 
 def test_a_job_that_fits_one_machine_exactly_goes_there() -> None:
@@ -88,6 +93,44 @@ def test_machines_whose_links_are_taken_are_avoided() -> None:
     assert placement is not None
     assert set(placement.counts) == {2, 3}
     assert not {0, 1} & {placement.server}
+
+
+@pytest.mark.parametrize("policy", [NetPack, NetPackLean])
+@pytest.mark.parametrize("name", ["fail", "drain", "exclude"])
+def test_no_parameter_server_goes_to_a_machine_that_takes_no_jobs(policy: type[NetPack], name: str) -> None:
+    state = ClusterState(Cluster.single_rack(5, 4))
+    state.place(job("a", 8), Placement((0, 0, 0, 0, 1, 1, 1, 1)))
+    state.place(job("b", 4), Placement((2, 2, 3, 3)))  # whose links are taken too, unlike that of machine 4
+    state.place(job("c", 4), Placement((4,) * 4))
+    placement = policy().place(job("d", 4), state.snapshot())
+    assert placement is not None
+    assert (placement.server == 4) == (policy is NetPack)
+    placer: Placer = policy()
+    if name == "exclude":
+        placer = Wishful(placer, lambda _: Wish(mask_of([4])))
+    else:
+        getattr(state, name)(4)
+    placement = placer.place(job("d", 4), state.snapshot())
+    assert placement is not None
+    assert placement.server in {0, 1, 2, 3}
+    state.place(job("d", 4), placement)
+    check(state)
+
+
+@pytest.mark.parametrize("name", ["netpack", "netpack-lean", "netpack+cassini"])
+def test_jobs_with_parameter_servers_end_while_machines_fail_and_drain(name: str) -> None:
+    cluster = Cluster.single_rack(6, 4, link_gbps=50.0)
+    jobs = [
+        Job(f"j{number}", 2 + number * 5 % 7, UNIT, "ina", submit_s=10.0 * number, duration_s=60.0 + 23 * number)
+        for number in range(20)
+    ]
+    events: list[tuple[float, Event]] = [
+        (0.0, MachineDrained(3)),
+        (100.0, MachineFailed(0)),
+        (200.0, MachineRepaired(3)),
+    ]
+    result = cranny.simulate(cluster, jobs, name, "steady", machine_events=events)
+    assert set(result.jobs["status"]) == {"done"}
 
 
 def test_a_job_stays_within_a_rack_if_racks_are_oversubscribed() -> None:
@@ -131,6 +174,13 @@ def test_switch_memory_goes_to_jobs_that_merge_more_flows() -> None:
     assert facts["switch_without_memory"] == "rack"
     text = next(start.placement.explain() for start in starts if start.job.id == "small")
     assert "in-network aggregation is off: the switch of rack has no memory left for it" in text
+
+
+def test_a_switch_that_never_had_memory_is_not_said_to_have_none_left() -> None:
+    placement = NetPack().place(job("a", 3), ClusterState(Cluster.fat_tree(2, 2, 2)).snapshot())
+    assert placement is not None
+    assert placement.facts["switch_without_memory"] == "rack0"
+    assert "off: the switch of rack0 has no memory to aggregate with" in placement.explain()
 
 
 def test_an_explanation_tells_values_server_and_aggregation() -> None:

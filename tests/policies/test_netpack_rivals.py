@@ -68,6 +68,21 @@ def test_there_are_no_candidates_if_gpus_are_short() -> None:
     assert candidates(nobody, typed().snapshot()).machines.size == 0
 
 
+@pytest.mark.parametrize("name", [*RIVALS, "netpack", "netpack-lean", "netpack+cassini"])
+def test_jobs_get_only_gpus_of_types_that_can_run_them(name: str) -> None:
+    state = typed()
+    for speeds, machines in (({"h200": 1.0}, {1, 2}), ({"t4": 0.5}, {0}), ({"t4": 0.5, "h200": 1.0}, {0, 1, 2})):
+        wanted = Job(id="a", gpus=5, model=UNIT, collective="ina", speeds=speeds)
+        placement = policy(name).place(wanted, state.snapshot())
+        assert placement is not None
+        assert set(placement.machines) <= machines
+        state.place(wanted, placement)
+        check(state)
+        state.release(wanted.id)
+    never = Job(id="a", gpus=1, gpu_type="t4", speeds={"h200": 1.0})
+    assert policy(name).place(never, state.snapshot()) is None
+
+
 def test_earlier_keys_outweigh_later_ones_and_equals_go_by_number() -> None:
     found = candidates(job(9), state_with([1, 4, 2, 4]).snapshot())
     assert ordered(found, [1, 1, 0, 1], -found.free) == [(2, 2), (1, 4), (3, 4), (0, 1)]

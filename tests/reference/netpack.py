@@ -67,7 +67,8 @@ def best(servers: Servers, spans: list[tuple[int, int]], gpus: int, most_free: i
         for (_, g), (value, machines) in table.items():
             if g < gpus or min(int(servers.free[machine]) for machine in machines) <= g - gpus:
                 continue  # too few GPUs, or a server too many
-            for server in range(first, past) if rules.has_server else [None]:
+            up = [machine for machine in range(first, past) if servers.up[machine]]
+            for server in up if rules.has_server else [None]:
                 total = value + sign * share(servers, machines, server)
                 if server is not None:
                     inside = server in machines

@@ -1,6 +1,7 @@
 import math
 from collections.abc import Sequence
 
+import pytest
 from tests.report.synthetic import FakeResult
 from tests.report.test_table import changed, renamed
 
@@ -39,8 +40,7 @@ def test_titan_is_not_praised_when_another_is_better(results: Sequence[FakeResul
     three = runs(results[0], titan=(158.0, 100.0), best_fit=(155.6, 99.9), consolidate_idle=(329.3, 120.0))
     assert plain(finding(three)) == (
         "Best-fit keeps the fewest machines on, 155.6; Titan keeps 158, 1.5 % more, though 52 % fewer than "
-        "consolidate-idle (329.3); Titan's mean completion time is as short as that of best-fit, the "
-        "shortest of the others."
+        "consolidate-idle (329.3); Titan and best-fit have the shortest mean completion time, about the same."
     )
 
 
@@ -57,6 +57,48 @@ def test_equal_policies_are_called_equal(results: Sequence[FakeResult]) -> None:
 def test_without_titan_the_fewest_machines_lead(results: Sequence[FakeResult]) -> None:
     pair = runs(results[0], a=(200.0, 50.0), b=(100.0, 50.0))
     assert plain(finding(pair)).startswith("B keeps 100 machines on where a keeps 200: 50 % fewer")
+
+
+def test_equal_completion_times_are_said_once(results: Sequence[FakeResult]) -> None:
+    three = runs(results[0], titan=(100.0, 50.0), a=(150.0, 50.0), b=(200.0, 50.0))
+    assert plain(finding(three)).endswith("; mean completion times are about the same.")
+
+
+def shared(base: FakeResult, network: str, **values: tuple[float, float]) -> list[FakeResult]:
+    return [
+        renamed(changed(base, mean_jct_s=jct_s, mean_comm_slowdown=slowdown), policy=name, network=network)
+        for name, (jct_s, slowdown) in values.items()
+    ]
+
+
+@pytest.mark.parametrize("network", ["steady", "phases"])
+def test_where_links_are_shared_completion_time_and_slowdown_lead(
+    results: Sequence[FakeResult], network: str
+) -> None:
+    three = shared(
+        results[0], network, titan=(4 * 3600.0, 1.6), netpack=(3 * 3600.0, 1.2), random=(6 * 3600.0, 2.4)
+    )
+    assert plain(finding(three)) == (
+        "Netpack has the shortest mean completion time, 3.00 h: 25 % shorter than Titan (4.00 h) and 50 % shorter "
+        "than random (6.00 h); netpack has the least slowdown, 1.200: 25 % less than Titan (1.600) and 50 % less "
+        "than random (2.40)."
+    )
+
+
+def test_ties_are_said_plainly_where_links_are_shared(results: Sequence[FakeResult]) -> None:
+    three = shared(results[0], "phases", themis=(50_000.0, 1.2), cassini=(49_990.0, 1.2), ideal=(80_000.0, 1.2))
+    assert plain(finding(three)) == (
+        "Cassini and themis have the shortest mean completion time, about 13.9 h: 38 % shorter than ideal "
+        "(22.2 h); all 3 policies have about the same slowdown, 1.200."
+    )
+
+
+def test_a_single_run_in_phases_tells_of_its_iterations(results: Sequence[FakeResult]) -> None:
+    (one,) = shared(results[0], "phases", themis=(7300.0, 1.25))
+    assert plain(finding([changed(one, mean_iteration_s=0.2913)])) == (
+        "Themis completes a job in 2.03 h on average; jobs run 1.250 times as long as on one machine, and an "
+        "iteration takes 291 ms on average."
+    )
 
 
 def test_a_single_run_is_described(results: Sequence[FakeResult]) -> None:

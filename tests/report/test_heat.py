@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from cranny.core.flows import fixed, parameter_server
-from cranny.core.load import Load, Talker
+from cranny.core.load import FULL, Load, Talker
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.report.heat import LEVELS, blocks, gbps, level, percent
 from cranny.report.heat_svg import HEIGHT, WIDTH, heat_svg, layout
@@ -55,6 +57,33 @@ def shown(load: Load, width: int = 80, *, plain: bool = False) -> str:
 )
 def test_a_share_has_a_colour(share: float, name: str) -> None:
     assert LEVELS[level(share)] == name
+    assert LEVELS[level(share, holds_back=True)] == ("full, holds jobs back" if name == "full" else name)
+
+
+def test_a_link_that_one_job_fills_looks_calmer_than_one_that_holds_jobs_back(load: Load) -> None:
+    alone = Load.of(SMALL, [talker("a", 0, 1)])
+    assert alone.full.tolist() == [0, 1]
+    assert not alone.holds_back.any()
+    (filled, _), _ = (block.machines for block in blocks(alone))
+    assert LEVELS[filled.level] == "full"
+    assert filled.about.endswith("1 job, 1 flow; holds nobody back")
+    assert [link["holds_back"] for link in alone.facts()["links"]] == [0] * 6
+    assert "!" not in shown(alone).replace("! full, holds jobs back", "")
+    assert '<path class="h7"' not in heat_svg(blocks(alone), "map")
+    # Both racks' uplinks hold b and c; the machine's link holds a, which is the fastest on it.
+    assert load.holds_back.tolist() == [1, 0, 0, 0, 2, 2, 0]
+    assert '<path class="h7"' in heat_svg(blocks(load), "map")
+
+
+@given(st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=8))
+def test_every_listed_link_is_one_that_holds_jobs_back(links: list[set[int]]) -> None:
+    racks = {4, 5}  # whose uplinks have 50 Gbps
+    talkers = [talker(str(name), *used, alone_gbps=50 if used & racks else 100) for name, used in enumerate(links)]
+    load = Load.of(SMALL, talkers)
+    assert all(load.holds_back[each.link] for each in worst(load, 100))
+    assert (load.share[load.holds_back > 0] >= FULL).all()
+    assert (load.link_jobs[load.holds_back > 0] > 1).all()
+    assert (load.holds_back.sum() > 0) == any(job.held_back for job in load.jobs)
 
 
 def test_what_is_not_quite_full_does_not_read_as_full() -> None:
@@ -72,12 +101,16 @@ def test_a_block_has_the_links_and_the_memory_of_a_rack(load: Load) -> None:
     first, second = blocks(load)
     assert first.name == "rack0"
     assert [cell.share for cell in first.machines] == pytest.approx([1.0, 0.5])
-    assert first.machines[0].about == "uplink of machine rack0-machine0: 100 %, 100 of 100 Gbps, 3 jobs, 3 flows"
+    assert (
+        first.machines[0].about
+        == "uplink of machine rack0-machine0: 100 %, 100 of 100 Gbps, 3 jobs, 3 flows; holds 1 job back"
+    )
     assert first.uplink is not None
-    assert first.uplink.about == "uplink of switch rack0: 100 %, 50 of 50 Gbps, 2 jobs, 2 flows"
+    assert first.uplink.about == "uplink of switch rack0: 100 %, 50 of 50 Gbps, 2 jobs, 2 flows; holds 2 jobs back"
     assert second.memory is not None
     assert second.memory.about == "switch memory: 100 %, 30 of 30 Gbps PAT, 2 jobs"
-    assert first.about.splitlines()[:2] == ["rack0", "machines' uplinks: 75 % on average, 100 % at most, 1 full"]
+    told = "machines' uplinks: 75 % on average, 100 % at most, 1 full, 1 of them holds jobs back"
+    assert first.about.splitlines()[:2] == ["rack0", told]
 
 
 def test_many_machines_share_cells_and_many_racks_share_blocks() -> None:
@@ -149,11 +182,9 @@ def test_pointing_at_a_cell_names_it(load: Load) -> None:
 
 def test_a_terminal_shows_a_letter_a_machine(load: Load) -> None:
     lines = [text.split() for text in shown(load).splitlines()]
-    assert ["rack0", "█▃", "█", "100", "%", "█", "100", "%"] in lines
-    assert ["rack1", "█·", "█", "100", "%", "█", "100", "%"] in [
-        [word.replace("▃", "█") for word in text] for text in lines
-    ]
-    assert ["rack0", "#+", "#", "100", "%", "#", "100", "%"] in [
+    assert ["rack0", "!▃", "!", "100", "%", "█", "100", "%"] in lines
+    assert ["rack1", "▃·", "!", "100", "%", "█", "100", "%"] in lines
+    assert ["rack0", "!+", "!", "100", "%", "#", "100", "%"] in [
         text.split() for text in shown(load, plain=True).splitlines()
     ]
     assert shown(load, plain=True).replace("─", "").isascii()
@@ -170,7 +201,8 @@ def test_a_terminal_is_never_too_narrow(racks: int, machines: int, width: int) -
 
 def test_words_say_who_is_held_back(load: Load) -> None:
     assert summary(load).startswith(
-        "3 running jobs use links; 3 of 6 links are full. Sharing holds 3 jobs back: on average to "
+        "3 running jobs use links; 3 of 6 links are full, and all of these hold jobs back. "
+        "Sharing slows 3 jobs: on average to "
     )
     first = worst(load, 1)
     jobs = "b at 25 Gbps (alone 50), c at 25 Gbps (alone 50)"

@@ -1,16 +1,18 @@
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.report.synthetic import FakeResult
+from tests.report.synthetic import FakeResult, make_results
 from tests.report.test_page import EVIL, poisoned
 from tests.report.test_table import renamed
 
 from cranny.core.flows import parameter_server
 from cranny.core.load import Load, Talker
 from cranny.model.cluster import Cluster
+from cranny.report.network import write_page as write_network
 from cranny.report.page import write_report
 from cranny.report.sheet import Sheet, sheet_html
 
@@ -129,6 +131,16 @@ def test_the_slider_moves_the_map_through_time(visit: Visit) -> None:
     assert page.locator("#map-time").input_value() == "58"
 
 
+def test_the_map_counts_one_gpu_and_one_job_as_people_do(visit: Visit) -> None:
+    readout, slider = visit.page.locator("#map-readout"), visit.page.locator("#map-time")
+    texts = []
+    for at in range(int(slider.get_attribute("max") or 0) + 1):
+        slider.evaluate("(s, at) => { s.value = at; s.dispatchEvent(new Event('input')); }", at)
+        texts.append(readout.inner_text())
+    assert not [text for text in texts if re.search(r"(?<![\d.,])1 (GPUs|jobs)\b|[^\d]1 job that hold ", text)]
+    assert any(re.search(r"(?<![\d.,])1 (GPU|job)\b", text) for text in texts)
+
+
 def test_the_map_shows_another_policy(visit: Visit) -> None:
     visit.page.locator(".choices label", has_text="best-fit").click()
     assert visit.page.locator("#map-readout").inner_text().startswith("best-fit: ")
@@ -241,3 +253,32 @@ def test_the_network_is_a_heat_map_that_answers(
     assert len(set(colours)) == len(colours) > 1
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.leave()
+
+
+def test_narrow_racks_have_room_for_their_names(browser: "Browser", tmp_path: Path) -> None:
+    path = write_report(make_results(("titan",), jobs=60, racks=12, per_rack=8, gpus=1), tmp_path / "report.html")
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.add_init_script(
+        "window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...at)"
+        " { window.written.push(text); write.call(this, text, ...at); };"
+    )
+    page.goto(path.as_uri())
+    page.wait_for_selector("#map[data-ready=yes]")
+    assert set(page.evaluate("window.written")) == {f"rack {rack:02d}" for rack in range(12)}
+    page.close()
+
+
+def test_bottlenecks_stand_below_each_other_on_a_phone(browser: "Browser", tmp_path: Path) -> None:
+    cluster = Cluster.fat_tree(2, 4, 4, oversubscription=4)
+    flows = parameter_server(cluster, [0, 1, 4], server=1)
+    load = Load.of(cluster, [Talker("job-1", flows, 50.0), Talker("job-2", flows, 50.0)])
+    path = write_network(load, tmp_path / "network.html", title="title", kicker="kicker", command="command")
+    for width, stacked in ((390, True), (1400, False)):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(path.as_uri())
+        assert page.locator(".links thead").is_visible() is not stacked
+        name, held = (box_of(page.locator(f".links td:{place}-child").first) for place in ("first", "last"))
+        assert (held["y"] >= name["y"] + name["height"]) is stacked
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.close()

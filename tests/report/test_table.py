@@ -17,6 +17,7 @@ SUMMARY_KEYS = {
     "moves",
     *("mean_cross_traffic_gb", "mean_profit_rate", "total_profit", "cost_per_gpu_hour", "makespan_s"),
     *("gpu_utilisation", "mean_comm_slowdown"),
+    *("mean_iteration_s", "p99_iteration_s", "mean_above_gbit", "adjustments_per_min"),
 }
 
 
@@ -94,6 +95,23 @@ def test_the_terminal_table_fits_80_characters_and_marks_the_best(results: Seque
     assert any(line.strip().startswith("titan") for line in lines)
     assert "* best of its column" in "".join(lines)
     assert sum(line.count("*") for line in lines) > 4
+
+
+def test_runs_in_phases_show_iterations_on_a_terminal_of_80_characters(results: Sequence[FakeResult]) -> None:
+    measures = {"mean_iteration_s": 0.316, "p99_iteration_s": 0.665, "mean_above_gbit": 1.53}
+    runs = [renamed(changed(each, **measures), network="phases") for each in results]
+    keys = [column.key for column in shown_columns(runs, brief=True)]
+    assert set(keys) >= {*measures, "mean_jct_s", "mean_comm_slowdown"}
+    console = Console(width=80, no_color=True, record=True, file=io.StringIO())
+    console.print(rich_table(runs))
+    shown = console.export_text()
+    assert "…" not in shown
+    for value in ("316", "665", "1.53"):
+        assert value in shown
+
+
+def test_runs_without_phases_have_no_column_of_iterations(results: Sequence[FakeResult]) -> None:
+    assert not any("iteration" in column.key for column in shown_columns(results))
 
 
 def test_runs_of_one_policy_are_named_by_what_differs(results: Sequence[FakeResult]) -> None:

@@ -141,7 +141,7 @@ def test_every_step_of_the_gap_is_told_for_both_hosts() -> None:
     told = gap_claim(found, faster(found))
     assert told is not None
     steps = [work for work in WORKLOADS if work.figure == GAP]
-    assert all(f"{work.title}, {host}: mean 1.5x" in told.text for work in steps for host in ("themis", "pollux"))
+    assert all(f"{work.title}, {host}: mean 1.50x" in told.text for work in steps for host in ("themis", "pollux"))
     assert (
         gap_claim(replace(found, workloads=WORKLOADS[:1]), faster(replace(found, workloads=WORKLOADS[:1]))) is None
     )

@@ -102,7 +102,7 @@ def test_a_comparison_says_where_netpack_stands(jct_h: float, word: str, mark: s
     table = tables(study(lambda cell: jct_h if cell.scheme == "tetris" else 1.0, ("7",)))[0]
     assert table.at("Poisson")["tetris"].standing == word
     row = next(row for row in sheet(table).rows if row[0] == "tetris")
-    assert row[1] == f"{jct_h:.3g}x{mark}"
+    assert row[1] == f"{jct_h:.2f}x{mark}"
 
 
 def test_a_sheet_has_netpack_first_every_policy_and_the_mean_reduction() -> None:
@@ -152,7 +152,7 @@ def test_a_reason_for_losing_is_given_only_where_netpack_loses(*, behind: bool, 
 
 def test_the_printed_sign_and_the_queue_are_told_by_their_numbers() -> None:
     worse = study(lambda cell: 3.0 if cell.scheme == PRINTED else twice(cell), ("sign",))
-    assert "1:1 3x" in claim(worse, "Eq. 1").text
+    assert "1:1 3.00x" in claim(worse, "Eq. 1").text
     assert "draws jobs to crowded links" in claim(worse, "Eq. 1").text
     alike = study(lambda _: 1.0, ("sign",))
     assert "makes no clear difference" in claim(alike, "Eq. 1").text

@@ -284,6 +284,7 @@ def test_a_policy_with_a_period_decides_at_its_time(root: httpx.Client, site: Si
     root.put("/api/v1/policy", json={"name": "titan", "period_s": 3600})
     assert submit(root)["status"] == "waiting"
     root.put("/api/v1/policy", json={"name": "titan", "period_s": 0.2})
+    problem(root.put("/api/v1/policy", json={"name": "titan", "period_s": 0.0001}), 422)
     site.running.until("job-1", "running")
     submit(root)
     site.running.until("job-2", "running")

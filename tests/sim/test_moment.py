@@ -29,7 +29,7 @@ def spread() -> Policy:
 def test_a_view_shows_the_jobs_that_run_then() -> None:
     jobs = [pair("a"), pair("b", 100.0, 50.0), pair("c", 300.0)]
     running = {
-        at_s: set(view_at(PAIR, spread, jobs, network("steady"), at_s).running)
+        at_s: set(view_at(PAIR, spread, jobs, network("steady"), at_s).view.running)
         for at_s in (0.0, 99.0, 100.0, 250.0, 299.0, 300.0, 500.0)
     }
     assert running == {
@@ -46,7 +46,7 @@ def test_a_view_shows_the_jobs_that_run_then() -> None:
 @pytest.mark.parametrize("name", ["steady", "isolated", "instant"])
 def test_without_a_time_it_is_when_most_bytes_cross(name: str) -> None:
     jobs = [pair("a"), pair("b", 50.0, 10.0), pair("c", 55.0, 10.0), pair("d", 900.0)]
-    view = view_at(PAIR, spread, jobs, network(name))
+    view = view_at(PAIR, spread, jobs, network(name)).view
     assert view.now_s == 55.0
     assert set(view.running) == {"a", "b", "c"}
 
@@ -57,7 +57,7 @@ def test_jobs_that_wait_are_in_the_view() -> None:
     def policy() -> Policy:
         return choose("best-fit", None, None, 0, network("steady").alone)[1]
 
-    assert view_at(CLUSTER, policy, trace.jobs(0), network("steady")).waiting
+    assert view_at(CLUSTER, policy, trace.jobs(0), network("steady")).view.waiting
 
 
 @pytest.mark.parametrize("collective", ["ina", "ring"])
@@ -71,7 +71,7 @@ def test_a_result_tells_the_load_that_the_replay_had(name: str, collective: str)
 
     times = result.timeline["time_s"]
     for at_s in (times[20], times[75], times[149] + 0.5):
-        view = view_at(CLUSTER, policy, trace.jobs(0, collective), network("steady"), at_s)
+        view = view_at(CLUSTER, policy, trace.jobs(0, collective), network("steady"), at_s).view
         known = Load.of(CLUSTER, talkers(CLUSTER, view.running.values()))
         load = result.load_at(at_s)
         assert load is not None

@@ -349,6 +349,15 @@ def test_jobs_that_want_more_of_a_type_than_there_is_are_left_out() -> None:
     }
 
 
+def test_a_job_that_no_type_can_run_says_nothing_of_one_of_its_size_that_any_can() -> None:
+    machines = (Machine("old", 4, "t4"), Machine("new", 4, "h200"))
+    cluster = Cluster.of(Switch("top", machines, (100.0, 100.0)))
+    picky = Job("b", 6, ROUND, submit_s=1.0, duration_s=10.0, speeds={"t4": 1.0})
+    jobs = [job("a", 8, 0.0, 100.0), picky, job("c", 6, 2.0, 10.0, "halving-doubling")]
+    found = statuses(simulate(cluster, jobs, "titan"))
+    assert {name: status for name, (status, _) in found.items()} == {"a": "done", "b": "left out", "c": "done"}
+
+
 def test_a_job_that_the_policy_can_never_place_is_left_out_and_blocks_nobody() -> None:
     slow = Cluster.single_rack(2, 4, link_gbps=0.1)  # K/2 would take 50 s, and a phase may take one
     jobs = [job("a", 4, 0, 100), job("never", 8, 1, 100), job("b", 4, 2, 100), job("c", 4, 500, 1)]

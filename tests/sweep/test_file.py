@@ -149,7 +149,7 @@ def test_a_load_needs_time_between_jobs(tmp_path: Path) -> None:
     [
         ({"policies": "[titn]"}, "study.yaml:3: policies[0].name: unknown policy 'titn'; did you mean 'titan'?"),
         ({"policies": "titan"}, "study.yaml:3: policies: must be a list of policies, not 'titan'"),
-        ({"policies": "[]"}, "study.yaml:3: policies: must be a list of policies, not a list"),
+        ({"policies": "[]"}, "study.yaml:3: policies: must be a list of policies, not an empty list"),
         ({"policies": "[7]"}, "policies[0]: must be the name of a policy, or its name, order and options, not 7"),
         ({"policies": "[titan, titan]"}, "study.yaml:3: policies[1]: titan is given twice"),
         ({"policies": "[{name: titan, ordr: las}]"}, "policies[0]: unknown field 'ordr'; did you mean 'order'?"),

@@ -1,5 +1,7 @@
 """`cranny interleave`: how well jobs share links, and the shifts at which they share them best."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,9 +9,12 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json
+from cranny.cli.simulate import command_line
 from cranny.model.errors import InputError
+from cranny.model.number import positive
 
 if TYPE_CHECKING:
+    from cranny.core.circles.affinity import SharedLink
     from cranny.core.circles.interleave import Interleaving
 
 PICTURES = (".svg", ".html", ".htm")
@@ -23,7 +28,12 @@ def interleave(
         Path | None, typer.Option("--out", "-o", help="Draw circles and demand to this .svg or .html file.")
     ] = None,
     precision: Annotated[float, typer.Option("--precision", help="Degrees by which circles are turned.")] = 5.0,
-    quantum_ms: Annotated[float, typer.Option("--quantum-ms", help="Iteration times are rounded to this.")] = 1.0,
+    quantum_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--quantum-ms", help="Iteration times are rounded to this, if that changes little; 1 if not given."
+        ),
+    ] = None,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -41,37 +51,51 @@ def interleave(
         if picture.is_dir():
             raise InputError(f"--out: {picture}: is a folder, not a file")
         options.check_folder(picture.parent, "--out")
-    search = Search(precision_deg=precision, quantum_s=quantum_ms / 1e3)
     links = read_links(jobs, options.read_profiles(profiles))
+    search = Search(precision_deg=precision)
+    if quantum_ms is not None:
+        search = replace(search, quantum_s=_quantum_s(quantum_ms, links))
     found = solve(links, search)
     if found is None or not found.graph.links:
         raise InputError(f"{jobs}: no link carries more than one job")
     told = _told(found)
     if picture is not None:
-        from cranny.report.circles import write_circles
+        from cranny.report.circles_page import write_circles
 
-        told["picture"] = str(write_circles(found, picture, title=f"Interleaved jobs of {jobs.name}"))
+        title = f"Interleaved jobs of {jobs.name}"
+        told["picture"] = str(write_circles(found, picture, title=title, command=command_line()))
     if as_json:
         print_json(told)
     else:
         _show(told)
 
 
+def _quantum_s(quantum_ms: float, links: "Sequence[SharedLink]") -> float:
+    """Return a quantum in seconds; refuse one to which no iteration time could be rounded."""
+    quantum_s = positive(quantum_ms, "--quantum-ms") / 1e3
+    times_s = [(circle.iteration_s, job) for link in links for job, circle in link.circles.items()]
+    shortest_s, job = min(times_s, default=(quantum_s, ""))
+    if quantum_s > shortest_s:
+        raise InputError(
+            f"--quantum-ms: {quantum_ms:g} ms is longer than an iteration of job {job!r} ({shortest_s * 1e3:g} ms)"
+        )
+    return quantum_s
+
+
 def _told(found: "Interleaving") -> dict[str, Any]:
     """Return all that is known as plain values; scores are of the jobs' demand over time, not of angles."""
-    from cranny.core.circles.curve import curve
+    from cranny.core.circles.interleave import curve_scores
 
+    graph = found.graph
     links: list[dict[str, Any]] = []
-    for link, fit in zip(found.graph.links, found.graph.fits, strict=True):
-        circles = tuple(link.circles.values())
-        shifts_s = [found.shifts_s[job] for job in link.circles]
-        still = (0.0,) * len(circles)
+    scores = curve_scores(graph, {}), curve_scores(graph, found.shifts_s)
+    for link, fit, before, after in zip(graph.links, graph.fits, *scores, strict=True):
         links.append(
             {
                 "name": link.name,
                 "gbps": link.gbps,
-                "before": round(curve(circles, still, fit.unified).score(link.gbps), 6),
-                "score": round(curve(circles, shifts_s, fit.unified).score(link.gbps), 6),
+                "before": round(before, 6),
+                "score": round(after, 6),
                 "bound": round(fit.bound, 6),
                 "search": fit.method,
                 "perimeter_ms": round(fit.unified.perimeter_s * 1e3, 6),
@@ -84,7 +108,8 @@ def _told(found: "Interleaving") -> dict[str, Any]:
                         "up_ms": round(circle.up_s * 1e3, 6),
                         "mean_gbps": round(circle.mean_gbps, 6),
                         "turns": turns,
-                        "rotation_deg": round(found.shifts_s[job] / fit.unified.perimeter_s * 360.0, 6),
+                        # The iteration time cancels: the circle may stretch it.
+                        "rotation_deg": round(found.shifts_s[job] / circle.iteration_s / turns * 360.0, 6),
                     }
                     for (job, circle), turns in zip(link.circles.items(), fit.unified.turns, strict=True)
                 ],
@@ -115,7 +140,7 @@ def _show(told: dict[str, Any]) -> None:
             soft_wrap=True,
         )
         if link["error"] > 5e-4:
-            out.print(f"  iteration times were changed by up to {link['error']:.1%} to share one circle")
+            out.print(f"  iteration times were changed by up to {link['error'] * 100:.1f} % to share one circle")
         table = Table("job", "iteration", "up phases", "mean", "turns", "shift", box=None, header_style="bold")
         for column in table.columns[1:]:
             column.justify = "right"

@@ -13,7 +13,7 @@ from cranny.model.number import counted, not_negative, seconds
 if TYPE_CHECKING:
     from cranny.core.load import Load
     from cranny.core.protocol import Policy
-    from cranny.core.snapshot import Snapshot
+    from cranny.sim.moment import Moment
 
 AtOption = Annotated[
     float | None,
@@ -60,7 +60,7 @@ def network(
     options.split_policies(policy)
     options.check_file(page, "--out")
     at_s = None if at is None else seconds(at, "--at")
-    not_negative(period, "--period")
+    period_s = period_of(policy, not_negative(period, "--period"))
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
     read = options.read_or_generate(
@@ -74,39 +74,50 @@ def network(
         return choose(policy, order, settings, seed, model.alone)[1]
 
     with progress(policy, len(jobs_in)) as tick:
-        view = view_at(built, made, jobs_in, model, at_s, period_s=period or period_of(policy), progress=tick)
-    found = Load.of(built, talkers(built, view.running.values()))
+        moment = view_at(built, made, jobs_in, model, at_s, period_s=period_s, name=read.name, progress=tick)
+    now_s = moment.view.now_s
+    found = Load.of(built, talkers(built, moment.view.running.values()))
     about = f"{policy} on {read.name}"
     if page is not None:
         from cranny.report.network import write_page
 
-        title = f"The network at {view.now_s:,.0f} s"
         write_page(
             found,
             page,
-            title=title,
-            kicker=f"{about} · {built.describe()} · {network} network",
+            title=f"The network at {now_s:,.0f} s",
+            kicker=f"{about} · {built.describe()} · {built.describe_links()} · {network} network",
             command=command_line(),
         )
     if as_json:
-        told = {"at_s": view.now_s, "policy": policy, "network": network, "cluster": built.describe()}
-        print_json({**told, "running": len(view.running), "waiting": len(view.waiting), **found.facts()})
+        told = {"at_s": now_s, "policy": policy, "network": network, "cluster": built.describe()}
+        print_json({**told, **_counts(moment), **found.facts()})
         return
-    show(found, view, about, top)
+    show(found, moment, about, top)
     if page is not None:
         out.print(f"page: {page}", soft_wrap=True, markup=False)
 
 
-def show(load: "Load", view: "Snapshot", about: str, top: int) -> None:
-    """Print the heat map, what it amounts to, and the worst bottlenecks."""
+def _counts(moment: "Moment") -> dict[str, int]:
+    """Count the jobs that are there, and those that never will be."""
+    view = moment.view
+    return {"running": len(view.running), "waiting": len(view.waiting), "left_out": len(moment.left_out)}
+
+
+def show(load: "Load", moment: "Moment", about: str, top: int) -> None:
+    """Print the heat map, what it amounts to, the worst bottlenecks, and who was left out."""
     from cranny.report.heat_table import heat_table
     from cranny.report.heat_words import line, summary, worst
 
-    run = f"{counted(len(view.running), 'job')} run, {len(view.waiting):,} wait"
-    out.print(f"{about} at {view.now_s:,.0f} s: {run}", style="bold", markup=False)
+    running, waiting, left_out = _counts(moment).values()
+    run = f"{counted(running, 'job')} {'runs' if running == 1 else 'run'}"
+    run = f"{run}, {waiting:,} {'waits' if waiting == 1 else 'wait'}"
+    out.print(f"{about} at {moment.view.now_s:,.0f} s: {run}", style="bold", markup=False)
     out.print()
     out.print(heat_table(load, out.width, plain=out.options.ascii_only))
     out.print()
     out.print(summary(load), markup=False)
     for each in worst(load, top):
         out.print(f"- {line(load, each)}", markup=False)
+    if left_out:
+        job, why = moment.left_out[0]
+        out.print(f"{counted(left_out, 'job')} left out, such as {job.id}: {why}", style="yellow", markup=False)

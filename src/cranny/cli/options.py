@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cranny.model.cluster import Cluster, shape
+from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.number import positive, seconds
 from cranny.model.profile import library
@@ -47,7 +48,9 @@ OrderOption = Annotated[
 NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant, steady, phases.")]
 CollectiveOption = Annotated[
     str | None,
-    typer.Option("--collective", help="For jobs that name none (default: halving-doubling)."),
+    typer.Option(
+        "--collective", help=f"For jobs that name none: {', '.join(COLLECTIVES)} (default: halving-doubling)."
+    ),
 ]
 PeriodOption = Annotated[
     float,
@@ -68,6 +71,12 @@ ProfilesOption = Annotated[
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An option of the policy, such as phase_budget_s=0.5."),
+]
+EachSettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="An option of those of the policies that know it, such as elastic=4."
+    ),
 ]
 FormatOption = Annotated[
     str,

@@ -95,6 +95,7 @@ def compare(
     seed: options.SeedOption = 0,
     price: options.PriceOption = 1.0,
     profiles: options.ProfilesOption = None,
+    policy_options: options.EachSettingsOption = None,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
     ] = None,
@@ -123,6 +124,7 @@ def compare(
         "collective": collective,
         "profiles": models,
         "price_per_gpu_hour": price,
+        "options": options.read_settings(policy_options),
         "command": command_line(),
     }
     with progress("comparing", len(names)) as tick:

@@ -11,8 +11,9 @@ where none meet, since nothing is better than that.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from cranny.core.evidence import Seen
@@ -28,7 +29,8 @@ from cranny.model.plan import Action, Move, Plan, Shift, Start, Stop
 
 # Says how good seats are to a job, given its id and its machines: what must stay as it is.
 Worth = Callable[[str, tuple[int, ...]], Hashable]
-Seats = Mapping[str, tuple[int, ...]]  # machines of the workers of each job
+# Machines of the workers of each job; before them that of its parameter server, if it has a seat of its own.
+Seats = Mapping[str, tuple[int, ...]]
 ALIKE = 32  # machines at most with which one may change places; those whose links have the fewest users
 FIFO = "fifo"
 TRIES = 1000  # exchanges that are looked at, at most
@@ -76,23 +78,39 @@ class Board(NamedTuple):
                 users[link] += 1
         return found
 
-    def mark(self, machines: tuple[int, ...]) -> Hashable:
-        """Return the same for seats of a job that differ only in machines which it has to itself."""
+    def mark(self, machines: tuple[int, ...], first: int = 0) -> Hashable:
+        """Return the same for seats of a job that differ only in machines which it has to itself.
+
+        Its workers are from the place `first` on, and before them its parameter server.
+        """
         marks = []
-        for machine, gpus in Counter(machines).items():
+        for machine, gpus in Counter(machines[first:]).items():
             private = self.idle[machine] and gpus == self.cluster.machines[machine].gpus
+            private = private and machine not in machines[:first]
             marks.append((self.cluster.rack_of[machine], -1 if private else machine, gpus))
-        return tuple(sorted(marks))
+        return machines[:first], tuple(sorted(marks))
 
 
-def variations(seats: Seats, board: Board, count: int, worth: Worth) -> list[Seats]:
-    """Return up to `count` seats that are as good as these, which come first; ranks in order stay in order."""
+def variations(seats: Seats, board: Board, count: int, worth: Worth, served: Collection[str] = ()) -> list[Seats]:
+    """Return up to `count` seats that are as good as these, which come first; ranks in order stay in order.
+
+    The first seat of jobs that are `served` is that of their parameter server.
+    """
     found: list[Seats] = []
     heap: list[tuple[int, int, Seats]] = [(-1, 0, seats)]
-    marks = {machines: board.mark(machines) for machines in seats.values()}
-    seen = {tuple(marks[machines] for machines in seats.values())}
+    firsts = {job: int(job in served) for job in seats}  # where a job's ranks begin
+    marks: dict[tuple[tuple[int, ...], int], Hashable] = {}
+
+    def marked(those: Seats) -> tuple[Hashable, ...]:
+        keys = [(machines, firsts[job]) for job, machines in those.items()]
+        for key in keys:
+            if key not in marks:
+                marks[key] = board.mark(*key)
+        return tuple([marks[key] for key in keys])
+
+    seen = {marked(seats)}
     kept = {job: (worth(job, machines), board.shares(machines)) for job, machines in seats.items()}
-    in_order = frozenset(job for job, machines in seats.items() if list(machines) == sorted(machines))
+    in_order = {job: first for job, first in firsts.items() if _rises(seats[job][first:])}
     tries = 0
     while heap and len(found) < count:
         _, _, here = heappop(heap)
@@ -104,10 +122,7 @@ def variations(seats: Seats, board: Board, count: int, worth: Worth) -> list[Sea
             if tries > TRIES:
                 break
             there = _exchanged(here, pairs, in_order)
-            for machines in there.values():
-                if machines not in marks:
-                    marks[machines] = board.mark(machines)
-            mark = tuple([marks[machines] for machines in there.values()])
+            mark = marked(there)
             if mark in seen:
                 continue
             seen.add(mark)
@@ -126,14 +141,23 @@ def _as_good(
     return all(now >= before for now, before in zip(board.shares(machines), kept[1], strict=True))
 
 
-def _exchanged(seats: Seats, pairs: Mapping[int, int], in_order: frozenset[str]) -> Seats:
-    """Let workers on machines of the pairs change places; seats that do not change stay the same tuples."""
+def _rises(ranks: tuple[int, ...]) -> bool:
+    """Say whether ranks are on machines in order."""
+    return all(a <= b for a, b in pairwise(ranks))
+
+
+def _exchanged(seats: Seats, pairs: Mapping[int, int], in_order: Mapping[str, int]) -> Seats:
+    """Let workers on machines of the pairs change places; seats that do not change stay the same tuples.
+
+    `in_order` has the jobs whose ranks are to stay in order, and where these begin.
+    """
     found = dict(seats)
     for job, machines in seats.items():
         if not pairs.keys().isdisjoint(machines):
             moved = [pairs.get(machine, machine) for machine in machines]
             # Neighbours in rank should stay neighbours, or rings would cross racks more often than they must.
-            found[job] = tuple(sorted(moved)) if job in in_order else tuple(moved)
+            first = in_order.get(job, len(moved))
+            found[job] = (*moved[:first], *sorted(moved[first:]))
     return found
 
 
@@ -219,7 +243,8 @@ def varied(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False) ->
         cost = communication(view.cluster, job, ranks, server, placement.aggregate)
         return len(set(machines)), round(cost.comm_s, 12)
 
-    found = variations(seats, Board.of(without, by_links=by_links), count, worth)
+    served = {job_id for job_id, placement in seated.items() if placement.server is not None}
+    found = variations(seats, Board.of(without, by_links=by_links), count, worth, served)
     return [plan, *[_with(plan, each, view) for each in found[1:]]]
 
 

@@ -29,6 +29,8 @@ from cranny.model.job import Job
 from cranny.model.number import not_negative
 from cranny.model.plan import Action, Start, Stop
 
+LEAST_PERIOD_S = 1e-3
+
 
 class Queue(list[Waiting]):
     """Waiting jobs, sorted by the policy's key and then by arrival; policies only read it."""
@@ -77,6 +79,14 @@ class Queue(list[Waiting]):
         return self.pop(at)
 
 
+def period(value: object) -> float:
+    """Return how often a policy is asked, or 0 if at every event."""
+    period_s = not_negative(value, "period_s")
+    if 0 < period_s < LEAST_PERIOD_S:
+        raise InputError(f"period_s must be 0, or at least {LEAST_PERIOD_S:g}, not {value!r}")
+    return period_s
+
+
 class Engine:
     """The queue and the state of a cluster under one policy.
 
@@ -86,7 +96,7 @@ class Engine:
     def __init__(self, state: ClusterState, policy: Policy, period_s: float = 0.0) -> None:
         self.state = state
         self.policy = policy
-        self.period_s = not_negative(period_s, "period_s")
+        self.period_s = period(period_s)
         self.queue = Queue(policy)
         self._queued = policy if isinstance(policy, Queued) else None
 
@@ -131,7 +141,9 @@ class Engine:
         """Return when the policy is to be asked next, if nothing happens before: `tick` is to be called then."""
         if not self.period_s or not (self.queue or (self._queued is None and self.state.running_jobs)):
             return math.inf
-        return (math.floor(now_s / self.period_s) + 1) * self.period_s
+        turn = math.floor(now_s / self.period_s) + 1
+        next_s = turn * self.period_s
+        return next_s if next_s > now_s else (turn + 1) * self.period_s  # rounded, a multiple may be its own next
 
     def tick(self, now_s: float) -> Sequence[Action]:
         """Ask the policy, as is due once in a period."""

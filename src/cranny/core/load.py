@@ -121,6 +121,24 @@ class Load:
         return np.flatnonzero(self.share >= FULL)
 
     @cached_property
+    def holds_back(self) -> Ints:
+        """How many jobs each link holds back, (links,): it is full, and no job on it is faster than they are.
+
+        Several full links may hold a job at the same rate; it counts on each of them.
+        """
+        fastest_gbps = np.zeros(len(self.share))
+        for job in self.jobs:
+            links = list(job.links)
+            fastest_gbps[links] = np.maximum(fastest_gbps[links], job.rate_gbps)
+        held = np.zeros(len(self.share), dtype=np.int64)
+        for job in self.jobs:
+            if job.held_back:
+                links = list(job.links)
+                slowed = (self.share[links] >= FULL) & (job.rate_gbps >= HELD_BACK * fastest_gbps[links])
+                held[links] += slowed
+        return held
+
+    @cached_property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
         """Links that hold jobs at their rates, those first that cost their jobs most Gbps."""
         held: dict[int, list[JobRate]] = {}
@@ -148,6 +166,7 @@ class Load:
                     "share": float(self.share[link]),
                     "flows": float(self.link_flows[link]),
                     "jobs": int(self.link_jobs[link]),
+                    "holds_back": int(self.holds_back[link]),
                 }
                 for link in range(len(cluster.uplink_gbps))
                 if link != cluster.root

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -54,17 +53,13 @@ def capacities(cluster: Cluster) -> Capacities:
 
 def candidates(job: Job, view: Snapshot) -> Candidates:
     """Find the machines that hold the whole job or, if there are none, all with a GPU for it."""
-    free = view.free
-    machines = np.arange(len(free))
-    if job.gpu_type is not None:
-        machines = np.array(list(members(view.cluster.machines_with.get(job.gpu_type, 0))), dtype=np.int64)
-        free = free[machines]
+    free = view.usable(job, view.free)
     least = job.gpus
     whole = bool(free.max(initial=0) >= least)
     if not whole:
         least = 1 if free.sum() >= job.gpus else job.gpus
-    chosen = np.flatnonzero(free >= least)
-    return Candidates(machines[chosen], free[chosen], whole)
+    machines = np.flatnonzero(free >= least)
+    return Candidates(machines, free[machines], whole)
 
 
 def ordered(found: Candidates, *keys: npt.ArrayLike) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """A read-only view of a cluster at one moment: all that a policy may look at."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,10 +8,12 @@ import numpy.typing as npt
 
 from cranny.core.books import Books, Running
 from cranny.core.evidence import Seen
-from cranny.core.machine_set import FreeMachines
+from cranny.core.machine_set import FreeMachines, within
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+
+_ALL = -1  # machines, as a set
 
 
 class Waiting(NamedTuple):
@@ -93,13 +95,34 @@ class Snapshot:
         """Say whether no GPU of a machine is held."""
         return self._books.is_idle(machine)
 
+    @property
+    def up(self) -> npt.NDArray[np.bool_]:
+        """Whether each machine takes jobs, (machines,)."""
+        return self._whether_in(~self._books.down)
+
     def offer(self, job: Job) -> FreeMachines:
         """Return the machines that may be given to a job: those with a type of GPU that it names, if it does."""
-        if job.gpu_type is not None:
-            return self.machines.only(self.cluster.machines_with.get(job.gpu_type, 0))
-        if job.speeds is None:
-            return self.machines
-        return self.machines.only(sum(self.cluster.machines_with.get(each, 0) for each in job.speeds))
+        fit = self._fit(job)
+        return self.machines if fit == _ALL else self.machines.only(fit)
+
+    def usable(self, job: Job, free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return those of some GPUs, (machines,), that are of a type which a job can have."""
+        fit = self._fit(job)
+        return free if fit == _ALL else np.where(self._whether_in(fit), free, 0)
+
+    def _fit(self, job: Job) -> int:
+        """Return the machines whose type of GPU suits a job, as a set."""
+        if job.gpu_type is None and job.speeds is None:
+            return _ALL
+        machines_with = self.cluster.machines_with
+        fit = _ALL if job.gpu_type is None else machines_with.get(job.gpu_type, 0)
+        return fit if job.speeds is None else fit & sum(machines_with.get(each, 0) for each in job.speeds)
+
+    def _whether_in(self, machines: int) -> npt.NDArray[np.bool_]:
+        """Return whether each machine is in a set, (machines,)."""
+        count = len(self.cluster.machines)
+        packed = within(machines, 0, count).to_bytes(-(-count // 8), "little")
+        return np.unpackbits(np.frombuffer(packed, np.uint8), count=count, bitorder="little").view(np.bool_)
 
     def link_free_gbps(self, link: int) -> float:
         """Return what running jobs leave of a link."""
@@ -162,6 +185,13 @@ class Snapshot:
         if job_id not in books.running:
             raise PlacementError(f"job {job_id!r} is not running")
         books.turn(books.running[job_id], -1)
+        return Snapshot(books, self.version, self.now_s, self.waiting)
+
+    def unseen(self, job_ids: Iterable[str]) -> "Snapshot":
+        """Return the view in which some running jobs do not show, while all that they hold stays taken."""
+        books = self._books.copy()
+        for job_id in job_ids:
+            del books.running[job_id]
         return Snapshot(books, self.version, self.now_s, self.waiting)
 
     def only(self, machines: int) -> "Snapshot":

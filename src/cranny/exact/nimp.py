@@ -18,7 +18,6 @@ Departure: C is bytes and P is a bandwidth, so C <= P has no meaning as printed.
 sends from s to s' must pass within `phase_budget_s`", one second by default. An exchange sends both ways.
 """
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -30,8 +29,9 @@ from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import traffic
 from cranny.exact.problem import Hop, Pair, Problem, could_cross, problem
 from cranny.model.collective import PLACED
-from cranny.model.errors import CrannyError, InputError
-from cranny.model.job import Job, whole
+from cranny.model.errors import CrannyError
+from cranny.model.job import Job
+from cranny.model.number import positive, whole
 from cranny.model.placement import Placement
 
 # Up to this many ranks all sets of ranks are tried to bound what one machine can keep inside.
@@ -64,13 +64,10 @@ class Exact:
         max_ranks: int = 16,
         time_limit_s: float = 60.0,
     ) -> None:
-        for value, what in ((phase_budget_s, "phase_budget_s"), (time_limit_s, "time_limit_s")):
-            if not 0 < value < math.inf:
-                raise InputError(f"exact: {what} must be a positive number, not {value!r}")
-        self.phase_budget_s = phase_budget_s
+        self.phase_budget_s = positive(phase_budget_s, "exact: phase_budget_s")
         self.max_machines = whole(max_machines, "exact: max_machines")
         self.max_ranks = whole(max_ranks, "exact: max_ranks")
-        self.time_limit_s = time_limit_s
+        self.time_limit_s = positive(time_limit_s, "exact: time_limit_s")
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the best placement, or None if none keeps to all constraints."""

@@ -7,7 +7,7 @@ machines; the switches follow and the root comes last. Link i is the uplink of n
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
@@ -201,6 +201,27 @@ class Cluster:
         racks = counted(len(self.rack_names), "rack")
         name = "" if self.name == UNNAMED else f"{self.name}: "
         return f"{name}{racks}, {parts}, {counted(self.gpus, 'GPU')}"
+
+    def describe_links(self) -> str:
+        """Say in one line how fast links are, how far switches are oversubscribed, and what they can aggregate."""
+        below_gbps = dict.fromkeys(range(len(self.machines), self.root), 0.0)
+        for node in range(self.root):
+            if self.parent[node] != self.root:
+                below_gbps[self.parent[node]] += self.uplink_gbps[node]
+        parts = [f"{_span(self.uplink_gbps[: len(self.machines)])} Gbps for each machine"]
+        if below_gbps:
+            ratios = [below / self.uplink_gbps[switch] for switch, below in below_gbps.items()]
+            parts.append(f"switches oversubscribed {_span(ratios)}:1")
+        pats = [pat for pat in self.pat_gbps if pat]
+        if pats:
+            parts.append(f"PAT {_span(pats)} Gbps")
+        return ", ".join(parts)
+
+
+def _span(values: Sequence[float]) -> str:
+    """Write some numbers as the least and the greatest of them, or as one where all are alike."""
+    low, high = f"{min(values):,.6g}", f"{max(values):,.6g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def mask_of(machines: Iterable[int]) -> int:

@@ -37,6 +37,14 @@ def not_negative(value: object, what: str) -> float:
     return number
 
 
+def between(value: object, what: str, least: int, most: int, *, below: bool = False) -> float:
+    """Return `value` as a number in range, or say what is wrong with it; `below`: the end is not part of it."""
+    number = _real(value)
+    if not least <= number <= most or (below and number == most):
+        raise InputError(f"{what} must be a number from {least} to {'less than ' * below}{most}, not {value!r}")
+    return number
+
+
 def seconds(value: object, what: str) -> float:
     """Return `value` as a finite, non-negative number of seconds, or say what is wrong with it."""
     number = _real(value)
@@ -53,6 +61,13 @@ def _real(value: object) -> float:
         return float(value)
     except (OverflowError, TypeError, ValueError):
         return math.nan
+
+
+def yes_or_no(value: object, what: str) -> bool:
+    """Return `value` if it is true or false, or say that it is neither."""
+    if not isinstance(value, bool):
+        raise InputError(f"{what} must be true or false, not {value!r}")
+    return value
 
 
 def counted(number: int, noun: str) -> str:

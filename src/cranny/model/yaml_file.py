@@ -107,7 +107,7 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return "a mapping of fields"
     if isinstance(value, list):
-        return "a list"
+        return "a list" if value else "an empty list"
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ class Entry:
     order: str = "fifo"  # the queue order that its paper uses
     host: str = ""  # the policy that it works on top of
     period_s: float = 0.0  # how often it decides in its paper; 0: at every event
+    least_period_s: float = 0.0  # what a simulation takes for the shortest: a policy of rounds decides in each
 
 
 TABLE: dict[str, Entry] = {
@@ -113,7 +113,8 @@ TABLE: dict[str, Entry] = {
     ),
     "has": Entry(
         "cranny.policies.has:Has",
-        "resizes jobs on mixed GPUs: most throughput for each split of the workers, then the lowest mean JCT",
+        "resizes jobs on mixed GPUs: most throughput for each split of the workers, then the lowest mean JCT; "
+        "up to 5 million splits",
         "HAS, TPDS'24",
     ),
     "jps": Entry(
@@ -146,6 +147,7 @@ TABLE: dict[str, Entry] = {
         "rounds of six minutes, one GPU type a job and round, max-min fair over time",
         "Gavel, OSDI'20",
         period_s=360.0,
+        least_period_s=10.0,
     ),
     "themis": Entry(
         "cranny.policies.themis:Themis",
@@ -227,16 +229,38 @@ def policy_class(name: str) -> "type[Placer]":
     return found
 
 
+def options_of(name: str) -> set[str]:
+    """Return the options that a policy can be given, with those of its host and of what it builds upon."""
+    found = _parameters(policy_class(name))
+    if host := TABLE[name].host:
+        found |= _parameters(policy_class(host))
+    return found - {"host"}
+
+
+def _parameters(chosen: "type[Placer]") -> set[str]:
+    """Return the parameters of a class; one that takes any hands those that it does not name to its base."""
+    found: set[str] = set()
+    for kind in chosen.__mro__:
+        parameters = signature(kind).parameters.values()
+        found.update(each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD)
+        if all(each.kind is not Parameter.VAR_KEYWORD for each in parameters):
+            break
+    return found
+
+
 def policy(name: str, **options: Any) -> "Placer":
     """Make a policy by name; options go to its constructor, and those that it does not know to its host's."""
-    made: Callable[..., Placer] = policy_class(name)
+    made = policy_class(name)
+    known = options_of(name)
+    for option in options:
+        if option not in known:
+            settable = known - {"rng"}  # which a run sets by its seed
+            what = unknown("option", option, settable) if settable else "it has no options"
+            raise InputError(f"policy {name!r}: {what}")
     host = TABLE[name].host
-    try:
-        if host:
-            own = signature(made).parameters
-            under = policy_class(host)(**{option: value for option, value in options.items() if option not in own})
-            made, options = partial(made, under), {option: options[option] for option in options if option in own}
-        chosen = made(**options)
-    except TypeError as error:
-        raise InputError(f"policy {name!r}: {error}") from None
-    return chosen
+    if not host:
+        return made(**options)
+    own = _parameters(made)
+    under = policy_class(host)(**{option: value for option, value in options.items() if option not in own})
+    above: Callable[..., Placer] = made
+    return above(under, **{option: value for option, value in options.items() if option in own})

@@ -209,12 +209,18 @@ class Interleaved(NamedTuple):
     def text(self, placement: Placement) -> str:
         """Return the reasons as a person would say them."""
         lines = [] if self.inner is None else [self.inner.text(placement)]
-        lines.append(f"candidate {self.number + 1} of {self.candidates}: its links score {self.chosen.score:.2f}")
+        shift_s = self.chosen.shifts_s.get(self.job_id)
+        fit = f"its links score {self.chosen.score:.2f}"
+        if shift_s is None:
+            fit = "shares no link" + (
+                f"; those of others score {self.chosen.score:.2f}" if self.chosen.scores else ""
+            )
+        lines.append(f"candidate {self.number + 1} of {self.candidates}: {fit}")
         for link, score in self._links():
             others = ", ".join(job_id for job_id in link.circles if job_id != self.job_id)
             lines.append(f"shares the uplink of {link.name} with {others}: score {score:.2f}")
-        shift_s = self.chosen.shifts_s.get(self.job_id)
-        lines.append("shares no link" if shift_s is None else f"shift: {shift_s * 1e3:.0f} ms")
+        if shift_s is not None:
+            lines.append(f"shift: {shift_s * 1e3:.0f} ms")
         return "\n".join(lines)
 
     def _links(self) -> list[tuple[SharedLink, float]]:

@@ -36,6 +36,7 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.errors import InputError
 from cranny.model.job import Job
+from cranny.model.number import between
 from cranny.model.placement import Placement
 
 Kind = tuple[int, str]  # GPUs of a machine and their type
@@ -52,11 +53,12 @@ class HiveD:
     """
 
     def __init__(self, vcs: Mapping[str, float] | None = None) -> None:
+        if not isinstance(vcs, Mapping | None):
+            raise InputError(f'hived: vcs must be tenants and their shares, such as {{"a": 0.5}}, not {vcs!r}')
         self.vcs = None if vcs is None else dict(vcs)
         if self.vcs is not None:
             for tenant, share in self.vcs.items():
-                if not 0 <= share <= 1:
-                    raise InputError(f"hived: the share of {tenant!r} must be from 0 to 1, not {share!r}")
+                between(share, f"hived: the share of {tenant!r}", 0, 1)
             if sum(self.vcs.values()) > 1 + TOLERANCE:
                 raise InputError(f"hived: the shares add up to {sum(self.vcs.values()):g}, more than 1")
 

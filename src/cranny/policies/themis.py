@@ -47,12 +47,13 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.model.number import positive
+from cranny.model.number import between, positive
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 
 HOUR_S = 3600.0
 REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs
+MOST_SLOWDOWN = 1000
 NOTHING = 0.5  # workers with which a job without any is taken to go on
 
 
@@ -91,12 +92,10 @@ class Themis:
         ties: int | None = None,
     ) -> None:
         self.lease_s = positive(lease_s, "themis: lease_s")
-        if isinstance(fairness, bool) or not 0 <= fairness < 1:
-            raise InputError(f"themis: fairness must be from 0 to less than 1, not {fairness!r}")
-        self.fairness = fairness
-        if len(slowdowns) != 3 or min(slowdowns) < 1:
-            raise InputError(f"themis: slowdowns must be three numbers of at least 1, not {slowdowns!r}")
-        self.slowdowns = tuple(slowdowns)
+        self.fairness = between(fairness, "themis: fairness", 0, 1, below=True)
+        if not isinstance(slowdowns, Sequence) or len(slowdowns) != 3:
+            raise InputError(f"themis: slowdowns must be three numbers, not {slowdowns!r}")
+        self.slowdowns = tuple(between(each, "themis: each of slowdowns", 1, MOST_SLOWDOWN) for each in slowdowns)
         self._seat = partial(nearby, ties=drawn_by(ties, "themis: ties"))
         self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
 

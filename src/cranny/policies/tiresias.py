@@ -23,8 +23,8 @@ from cranny.core.machine_set import lowest, members
 from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
-from cranny.model.errors import InputError
 from cranny.model.job import Job
+from cranny.model.number import not_negative
 from cranny.model.placement import Placement
 
 
@@ -34,9 +34,8 @@ class Tiresias:
     fragments_before_idle = False
 
     def __init__(self, skew_limit: float = 1.5) -> None:
-        if isinstance(skew_limit, bool) or not 0 <= skew_limit <= math.inf:
-            raise InputError(f"tiresias: skew_limit must be zero or more, not {skew_limit!r}")
-        self.skew_limit = skew_limit
+        never = skew_limit == math.inf  # consolidates nobody
+        self.skew_limit = skew_limit if never else not_negative(skew_limit, "tiresias: skew_limit")
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Compare S_J with PACKLIMIT and place the job accordingly."""

@@ -63,13 +63,17 @@ def line_chart(
     label: str,
     frame: Frame | None = None,
     strong_below: bool = False,
+    under: str = "",
 ) -> str:
-    """Draw lines over a shared axis; strong ones last, so that they lie on top, unless `strong_below`."""
+    """Draw lines over a shared axis; strong ones last, so that they lie on top, unless `strong_below`.
+
+    `under` is drawn over the grid and below all lines.
+    """
     frame = frame if frame is not None else Frame()
     ordered = sorted(lines, key=lambda line: line.strong is not strong_below)
     bands = [_band(line, x_axis, y_axis, frame) for line in ordered]
     strokes = [_stroke(line, x_axis, y_axis, frame) for line in ordered]
-    body = [*_grid(x_axis, y_axis, frame), *bands, *strokes]
+    body = [*_grid(x_axis, y_axis, frame), under, *bands, *strokes]
     return f"{_open(frame, label, x_axis, y_axis)}{''.join(body)}</svg>"
 
 

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cranny.report.looks import STRONG_POLICY
-from cranny.report.table import column, format_value, number, with_unit
+from cranny.report.table import Column, column, format_value, number, share_links, with_unit
 from cranny.report.view import RunView, labels, policy_of
 
 EQUAL = 0.005  # Differences under half a percent are called equal.
 USED = column("mean_used_machines")
 JCT = column("mean_jct_s")
 FRAGMENTATION = column("mean_fragmentation")
+SLOWDOWN = column("mean_comm_slowdown")
+ITERATION = column("mean_iteration_s")
 DONE = column("jobs_done")
 
 
@@ -24,10 +26,16 @@ class Run:
 
 
 def finding(results: Sequence[RunView]) -> str:
-    """Say in one sentence what these runs show, about Titan or else the run with the fewest machines on."""
+    """Say in one sentence what these runs show.
+
+    Where jobs share links, that is who completes them soonest and slows them least; else it is about machines, of
+    Titan or else of the run with the fewest machines on.
+    """
     names = labels(results)
     if len(results) == 1:
         return _alone(results[0], names[0])
+    if share_links(results):
+        return _shared(results, names)
     runs = [
         (Run(name, used, number(result, JCT)), policy_of(result))
         for result, name in zip(results, names, strict=True)
@@ -96,8 +104,63 @@ def _time_clause(subject: Run, rivals: Sequence[Run]) -> str:
     if len(rivals) == 1:
         return ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
     owner = "its" if _only_subject(subject, rivals) else f"{_proper(subject.name)}'s"
-    compared = f"as short as that of {name}" if same else f"{share} {direction} than that of {name}"
-    return f"; {owner} mean completion time is {compared}, the shortest of the others"
+    if same:
+        ties = [run.name for run in rivals if run.jct_s is not None and _same(subject.jct_s, run.jct_s)]
+        if len(ties) == len(rivals):
+            return "; mean completion times are about the same"
+        return (
+            f"; {_listed([_proper(subject.name), *ties])} have the shortest mean completion time, about the same"
+        )
+    return f"; {owner} mean completion time is {share} {direction} than that of {name}, the shortest of the others"
+
+
+def _shared(results: Sequence[RunView], names: Sequence[str]) -> str:
+    """Compare runs whose jobs share links: by how long jobs take, and how much links slow them."""
+    told = []
+    for measure, words in (
+        (JCT, ("mean completion time", "shortest", "shorter")),
+        (SLOWDOWN, ("slowdown", "least", "less")),
+    ):
+        values = [(number(result, measure), name) for result, name in zip(results, names, strict=True)]
+        told.append(_ranked([(value, name) for value, name in values if value is not None], measure, words))
+    text = "; ".join(filter(None, told))
+    return (
+        f"{text[0].upper()}{text[1:]}."
+        if text
+        else "There is nothing to compare: fewer than two runs ended a job."
+    )
+
+
+def _ranked(found: Sequence[tuple[float, str]], measure: Column, words: tuple[str, str, str]) -> str:
+    """Say who has the least of something, who ties with it, and by how much the next and the last are behind."""
+    if len(found) < 2:
+        return ""
+    what, least, less = words
+    ranks = sorted(found, key=lambda each: each[0])
+    top = ranks[0][0]
+    first = [_proper(name) for value, name in ranks if _same(value, top)]
+    if len(first) == len(ranks):
+        every = "both policies" if len(ranks) == 2 else f"all {len(ranks)} policies"
+        return f"{every} have about the same {what}, {_written(measure, top)}"
+    others = ranks[len(first) :]
+    named = others[:1] if _same(others[0][0], others[-1][0]) else [others[0], others[-1]]
+    gaps = [
+        f"{_percent(1.0 - top / value)} {less} than {_proper(name)} ({_written(measure, value)})"
+        for value, name in named
+    ]
+    if len(first) > 1:
+        return f"{_listed(first)} have the {least} {what}, about {_written(measure, top)}: {' and '.join(gaps)}"
+    return f"{first[0]} has the {least} {what}, {_written(measure, top)}: {' and '.join(gaps)}"
+
+
+def _written(column: Column, value: float) -> str:
+    """Write a value with its unit; a ratio without."""
+    return format_value(column, value) if column.kind == "ratio" else with_unit(column, value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Write names as a list."""
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _only_subject(subject: Run, rivals: Sequence[Run]) -> bool:
@@ -110,6 +173,16 @@ def _alone(result: RunView, name: str) -> str:
     used, jct_s = number(result, USED), number(result, JCT)
     if used is None:
         return f"{_proper(name)} placed no job."
+    slowdown = number(result, SLOWDOWN)
+    if share_links([result]) and jct_s is not None and slowdown is not None:
+        text = (
+            f"{_proper(name)} completes a job in {with_unit(JCT, jct_s)} on average; jobs run "
+            f"{format_value(SLOWDOWN, slowdown)} times as long as on one machine"
+        )
+        iteration_s = number(result, ITERATION)
+        if iteration_s is not None:
+            text += f", and an iteration takes {with_unit(ITERATION, iteration_s)} on average"
+        return f"{text[0].upper()}{text[1:]}."
     parts = [f"{_proper(name)} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
     fragmentation = number(result, FRAGMENTATION)
     if fragmentation is not None:

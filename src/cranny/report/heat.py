@@ -12,9 +12,10 @@ from cranny.model.number import counted
 MAX_CELLS = 12_000  # for machines; beyond it a cell stands for several
 MAX_BLOCKS = 2_000  # for racks; beyond it a block stands for several
 NOTHING = 5e-4  # share that reads as 0 %
-STEPS = (0.2, 0.4, 0.6, 0.8)  # shares at which a cell takes the next colour; the last colour is for full
+STEPS = (0.2, 0.4, 0.6, 0.8)  # shares at which a cell takes the next colour; the last two are for full
 SIDES = ("uplink", "memory")  # what a rack has beside its machines
-LEVELS = ("unused", "to 20 %", "to 40 %", "to 60 %", "to 80 %", "below full", "full")
+LEVELS = ("unused", "to 20 %", "to 40 %", "to 60 %", "to 80 %", "below full", "full", "full, holds jobs back")
+HOLDS = len(LEVELS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,12 @@ class Cell:
 
     share: float
     about: str
+    holds_back: int = 0  # links that hold jobs back
 
     @property
     def level(self) -> int:
         """The colour, as an index into `LEVELS`."""
-        return level(self.share)
+        return level(self.share, holds_back=self.holds_back > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,9 @@ class Block:
         """Everything about the block, a line each."""
         shares = [cell.share for cell in self.machines]
         full = sum(share >= FULL for share in shares)
+        holding = sum(cell.holds_back for cell in self.machines)
         lines = [
-            f"machines' uplinks: {_spread(np.array(shares))}{f', {full} full' if full else ''}",
+            f"machines' uplinks: {_spread(np.array(shares))}{f', {_full(full, holding)}' if full else ''}",
             *(cell.about for cell in (self.uplink, self.memory) if cell is not None),
         ]
         return "\n".join([self.name, *lines])
@@ -60,12 +63,12 @@ def sides(made: Sequence[Block]) -> tuple[str, ...]:
     return tuple(name for name in SIDES if any(block.side(name) for block in made))
 
 
-def level(share: float) -> int:
-    """Return the colour of a share, as an index into `LEVELS`."""
+def level(share: float, *, holds_back: bool = False) -> int:
+    """Return the colour of a share, as an index into `LEVELS`; what is full may hold jobs back or not."""
     if share < NOTHING:
         return 0
     if share >= FULL:
-        return len(LEVELS) - 1
+        return HOLDS if holds_back else HOLDS - 1
     return 1 + sum(share > step for step in STEPS)
 
 
@@ -115,7 +118,14 @@ def _block(load: Load, racks: Sequence[int], machines: Sequence[int], in_cell: i
 
 def _cells(load: Load, links: Sequence[int], in_cell: int) -> tuple[Cell, ...]:
     groups = (links[first : first + in_cell] for first in range(0, len(links), in_cell))
-    return tuple(Cell(float(load.share[list(group)].mean()), _about(load, group)) for group in groups)
+    return tuple(
+        Cell(
+            float(load.share[list(group)].mean()),
+            _about(load, group),
+            int(np.count_nonzero(load.holds_back[list(group)])),
+        )
+        for group in groups
+    )
 
 
 def _about(load: Load, links: Sequence[int]) -> str:
@@ -125,11 +135,23 @@ def _about(load: Load, links: Sequence[int]) -> str:
         shares = load.share[list(links)]
         full = int((shares >= FULL).sum())
         names = f"{cluster.link_name(links[0])} and {len(links) - 1} more"
-        return f"{names}: {_spread(shares)}, {full} full"
+        holding = int(np.count_nonzero(load.holds_back[list(links)]))
+        return f"{names}: {_spread(shares)}, {_full(full, holding)}"
     (link,) = links
     carried = f"{gbps(load.link_gbps[link])} of {gbps(cluster.uplink_gbps[link])} Gbps"
     users = f"{counted(int(load.link_jobs[link]), 'job')}, {flows(float(load.link_flows[link]))}"
-    return f"{cluster.link_name(link)}: {percent(float(load.share[link]))}, {carried}, {users}"
+    told = f"{cluster.link_name(link)}: {percent(float(load.share[link]))}, {carried}, {users}"
+    if load.share[link] < FULL:
+        return told
+    held = int(load.holds_back[link])
+    return f"{told}; holds {counted(held, 'job') if held else 'nobody'} back"
+
+
+def _full(full: int, holding: int) -> str:
+    """Say how many of some links are full, and how many of these hold jobs back."""
+    if not holding:
+        return f"{full:,} full"
+    return f"{full:,} full, {holding:,} of them {'holds' if holding == 1 else 'hold'} jobs back"
 
 
 def _spread(shares: Floats) -> str:

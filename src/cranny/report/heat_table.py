@@ -18,9 +18,9 @@ MOST_RACKS = 1_000  # more than this share letters
 ROOM = 34  # letters that the rest of a row takes
 GRID_EDGES = 6
 # Marks rise with the load, so that they read without colours too; the second row is for terminals without Unicode.
-MARKS = "·▁▂▃▅▆█"
-PLAIN_MARKS = ".-=+*%#"
-STYLES = ("dim", "blue", "cyan", "green", "yellow", "bright_red", "bold red")
+MARKS = "·▁▂▃▅▆█!"
+PLAIN_MARKS = ".-=+*%#!"
+STYLES = ("dim", "blue", "blue", "cyan", "cyan", "bright_cyan", "bright_cyan", "bold white on red")
 
 
 def heat_table(load: Load, width: int, *, plain: bool = False) -> "Group":
@@ -81,7 +81,9 @@ def _grids(made: Sequence[Block], across: int, marks: str) -> "list[Text | Table
     from rich.text import Text
 
     parts: dict[str, Sequence[Cell | None]] = {
-        "machines' fullest uplinks": [max(block.machines, key=lambda cell: cell.share) for block in made],
+        "machines' fullest uplinks": [
+            max(block.machines, key=lambda cell: (cell.level, cell.share)) for block in made
+        ],
         "racks' uplinks": [block.uplink for block in made],
         "switch memory": [block.memory for block in made],
     }

@@ -16,12 +16,15 @@ def summary(load: Load) -> str:
     links = len(load.cluster.parent) - 1
     back = [job for job in load.jobs if job.held_back]
     talking = "1 running job uses" if len(load.jobs) == 1 else f"{len(load.jobs):,} running jobs use"
-    told = f"{talking} links; {len(load.full):,} of {counted(links, 'link')} are full."
+    told = f"{talking} links; {len(load.full):,} of {counted(links, 'link')} are full"
     if not back:
-        return f"{told} Every job is as fast as it would be alone."
+        return f"{told}. Every job is as fast as it would be alone."
     share = sum(job.rate_gbps / job.alone_gbps for job in back) / len(back)
     slower = f"on average to {percent(share)} of their rate alone"
-    return f"{told} Sharing holds {counted(len(back), 'job')} back: {slower}."
+    holding = int((load.holds_back > 0).sum())
+    some = "all" if holding == len(load.full) > 1 else f"{holding:,}"
+    told = f"{told}, and {some} of these {'holds' if holding == 1 else 'hold'} jobs back."
+    return f"{told} Sharing slows {counted(len(back), 'job')}: {slower}."
 
 
 def worst(load: Load, top: int) -> Sequence[Bottleneck]:

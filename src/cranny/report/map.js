@@ -1,8 +1,9 @@
 "use strict";
 // The map of the cluster: one small square a GPU, or one a machine where the cluster is large.
 (() => {
-  const { element, number, clock, showTip, hideTip, runs } = window.cranny;
+  const { element, number, counted, clock, showTip, hideTip, runs } = window.cranny;
   const MAX_HEIGHT = 600;
+  const MAX_LABEL = 120; // longer names of racks are cut
   const card = document.getElementById("map");
   const canvas = document.getElementById("map-canvas");
   const slider = document.getElementById("map-time");
@@ -40,25 +41,29 @@
     const racks = cluster.racks.map(() => []);
     cluster.rack_of.forEach((rack, machine) => racks[rack].push(machine));
     const most = Math.max(...cluster.gpus, 1), across = Math.min(most, 16), down = Math.ceil(most / across);
+    const pen = canvas.getContext("2d");
+    pen.font = labelFont();
+    const label = Math.min(Math.max(...cluster.racks.map((name) => Math.ceil(pen.measureText(name).width))), MAX_LABEL);
     for (let cell = 24; cell >= 4; cell -= 1) {
-      const made = flow(racks, width, across * cell, down * cell, cell >= 8 ? 2 : 1, cell >= 6);
+      const made = flow(racks, width, across * cell, down * cell, cell >= 8 ? 2 : 1, cell >= 6 ? label : 0);
       if (made.height <= MAX_HEIGHT) return { ...made, width, cell, across, gpus: true };
     }
     let made;
     for (let cell = 16; cell >= 2; cell -= 1) {
-      made = { ...flow(racks, width, cell, cell, cell >= 5 ? 1 : 0, false), width, cell, gpus: false };
+      made = { ...flow(racks, width, cell, cell, cell >= 5 ? 1 : 0, 0), width, cell, gpus: false };
       if (made.height <= MAX_HEIGHT) break;
     }
     return made;
   }
 
+  // Racks are as wide as their names at least (`named`; 0 for none), so that narrow racks can be told apart.
   function flow(racks, width, wide, high, gap, named) {
-    const label = named && racks.length > 1 ? 15 : 0, between = racks.length > 1 ? Math.max(gap * 5, 3) : 0;
+    const label = named && racks.length > 1 ? 15 : 0, least = label ? named : 0, between = racks.length > 1 ? Math.max(gap * 5, 3) : 0;
     const blocks = racks.map((machines) => {
       const fit = Math.max(1, Math.floor((width + gap) / (wide + gap)));
       const columns = Math.min(Math.ceil(machines.length / 8), fit) || 1;
       const rows = Math.ceil(machines.length / columns);
-      return { machines, rows, width: columns * (wide + gap) - gap, height: rows * (high + gap) - gap + label };
+      return { machines, rows, width: Math.max(columns * (wide + gap) - gap, least), height: rows * (high + gap) - gap + label };
     });
     // Even rows of racks: as many in each row as in the others, with the spare width shared between them.
     const widest = Math.max(...blocks.map((block) => block.width), 1);
@@ -98,12 +103,14 @@
     return `hsl(${hue} ${shades.colour} calc(${shades.light} + ${(tone - 1) * 9}%))`;
   }
 
+  const labelFont = () => `10.5px ${getComputedStyle(document.body).fontFamily}`;
+
   function shades() {
     const style = getComputedStyle(document.documentElement);
     const read = (name) => style.getPropertyValue(name).trim();
     return {
       ink: read("--ink"), soft: read("--soft"), card: read("--card"), hole: read("--hole"), blank: read("--blank"),
-      light: read("--job-light"), colour: read("--job-colour"), font: getComputedStyle(document.body).fontFamily,
+      light: read("--job-light"), colour: read("--job-colour"),
     };
   }
 
@@ -142,7 +149,7 @@
   function draw() {
     const colours = shades(), { cell, across } = layout;
     const pen = prepare(canvas, canvas.clientWidth, Math.ceil(layout.height) + 1);
-    pen.font = `10.5px ${colours.font}`;
+    pen.font = labelFont();
     pen.fillStyle = colours.soft;
     for (const name of layout.names) {
       let text = now.cluster.racks[name.rack];
@@ -191,9 +198,9 @@
     const on = now.cluster.gpus.reduce((sum, gpus, machine) => sum + (now.held[machine] > 0 ? gpus : 0), 0);
     const share = on ? ` (${number((on - held) / on * 100, 1)} % of the GPUs there)` : "";
     document.getElementById("map-readout").textContent =
-      `${runs[run].label}: ${number(used, 0)} of ${number(now.held.length, 0)} machines used by ` +
-      `${number(now.spread.size, 0)} jobs that hold ${number(held, 0)} GPUs; ` +
-      `${number(on - held, 0)} GPUs idle on used machines${share}.`;
+      `${runs[run].label}: ${number(used, 0)} of ${counted(now.held.length, "machine")} used by ` +
+      `${counted(now.spread.size, "job")} that ${now.spread.size === 1 ? "holds" : "hold"} ${counted(held, "GPU")}; ` +
+      `${counted(on - held, "GPU")} idle on used machines${share}.`;
     document.getElementById("map-clock").textContent = clock(map.times_s[time]);
     slider.setAttribute("aria-valuetext", clock(map.times_s[time]));
   }
@@ -237,7 +244,7 @@
     const model = map.models[map.jobs.model[job]];
     const parts = [element("div", "top", /^job/i.test(map.jobs.id[job]) ? map.jobs.id[job] : `job ${map.jobs.id[job]}`)];
     if (model) parts.push(element("div", "", model));
-    parts.push(element("div", "", `${place.gpus} GPU${place.gpus > 1 ? "s" : ""} on ${machines} machine${machines > 1 ? "s" : ""}`));
+    parts.push(element("div", "", `${counted(place.gpus, "GPU")} on ${counted(machines, "machine")}`));
     return parts;
   }
 
@@ -253,7 +260,7 @@
       const type = cluster.gpu_types[cluster.gpu_type[machine]];
       const rack = cluster.racks[cluster.rack_of[machine]];
       const where = element("div", "note", `${cluster.machines[machine]}${rack ? `, ${rack}` : ""}${type ? `, ${type}` : ""}`);
-      const state = element("div", "", `${now.held[machine]} of ${slots.length} GPUs held`);
+      const state = element("div", "", `${now.held[machine]} of ${counted(slots.length, "GPU")} held`);
       let parts;
       if (layout.gpus) {
         const slot = Math.floor((y - at.y) / layout.cell) * layout.across + Math.floor((x - at.x) / layout.cell);

@@ -24,9 +24,13 @@ def json_for_script(value: object) -> str:
     return plain
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "plain") -> str:
-    """Make a table of cells that are already HTML."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "plain", stack: bool = False) -> str:
+    """Make a table of cells that are already HTML; with `stack` each names its column, for narrow screens."""
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    starts = [f'<td data-head="{name}">' if stack else "<td>" for name in head]
+    body = "".join(
+        f"<tr>{''.join(f'{start}{cell}</td>' for start, cell in zip(starts, row, strict=True))}</tr>"
+        for row in rows
+    )
     inside = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="scroll"><table class="{kind}">{inside}</table></div>'

@@ -18,7 +18,8 @@ from cranny.version import VERSION
 
 HINT = (
     "One row a rack: the uplinks of its machines, then its own uplink and, where switches aggregate, their "
-    "memory. Jobs on several machines stream all the time and share links max-min fairly. Point at a cell for "
+    "memory. Jobs on several machines stream all the time and share links max-min fairly. Red are links that make "
+    "jobs slower than they would be alone; what is merely full may be filled by one job. Point at a cell for "
     "names and numbers."
 )
 TOP = 20  # bottlenecks on a page of its own
@@ -86,7 +87,9 @@ def links_html(load: Load, top: int) -> str:
         ]
         for each in shown
     ]
-    return table(["full link", "carries", "in", "of", "costs its jobs", "holds"], rows, kind="plain links")
+    return table(
+        ["full link", "carries", "in", "of", "costs its jobs", "holds"], rows, kind="plain links", stack=True
+    )
 
 
 def _racks_html(load: Load) -> str:
@@ -101,8 +104,11 @@ def _racks_html(load: Load) -> str:
                 percent(float(shares.mean())),
                 percent(float(shares.max())),
                 f"{(shares >= FULL).sum()} of {len(shares)}",
+                f"{sum(cell.holds_back for cell in block.machines):,}",
                 *sides,
             ]
         )
-    head: Sequence[str] = ["rack", "machines' uplinks, mean", "highest", "full", "rack's uplink", "switch memory"]
+    head: Sequence[str] = [
+        "rack", "machines' uplinks, mean", "highest", "full", "hold jobs back", "rack's uplink", "switch memory"
+    ]  # fmt: skip
     return table(head, rows, kind="plain figures")

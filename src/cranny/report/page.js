@@ -17,6 +17,10 @@
     return value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
   }
 
+  function counted(count, noun) {
+    return `${number(count, 0)} ${noun}${count === 1 ? "" : "s"}`;
+  }
+
   function duration(seconds) {
     const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
     for (const [unit, size] of units) {
@@ -239,5 +243,5 @@
       point(figure, scale.value(now + way * (event.shiftKey ? 25 : 2.6)), null);
     });
   }
-  window.cranny = { element, number, clock, showTip, hideTip, runs: data.runs };
+  window.cranny = { element, number, counted, clock, showTip, hideTip, runs: data.runs };
 })();

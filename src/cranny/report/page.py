@@ -9,6 +9,8 @@ from string import Template
 
 from cranny.report import reproduce
 from cranny.report.charts import Line, cdf_chart, line_chart
+from cranny.report.circles_page import ring_colours
+from cranny.report.circles_page import section as circles_section
 from cranny.report.finding import caution, finding
 from cranny.report.looks import Look, colour_variables, looks
 from cranny.report.markup import file_text, json_for_script, text
@@ -18,6 +20,7 @@ from cranny.report.sampling import Slices, arrival_span_s, cdf, finished, share_
 from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
 from cranny.report.table import Column, best, format_value, number, scale_for, shown_columns
 from cranny.report.view import RunView
+from cranny.sim.meetings import Meeting
 
 # name, title, what it is, factor and suffix of the values, decimals (None: as the value needs)
 TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
@@ -82,8 +85,8 @@ def render(
         caution=f'<p class="caution">{text(warning)}</p>' if warning else "",
         lead=lead,
         script_hash=_hash(script),
-        style=file_text("page.css") + file_text("heat.css"),
-        colours=colour_variables(drawn),
+        style=file_text("page.css") + file_text("heat.css") + file_text("circles.css"),
+        colours=f"{colour_variables(drawn)}\n{ring_colours()}",
         table_hint=_table_hint(results),
         table=summary_table(results, drawn),
         legend=_legend(drawn),
@@ -92,7 +95,7 @@ def render(
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
         map_choices=_map_choices(results, drawn),
-        network=_network(results, drawn, packed.shown_s),
+        network=_network(results, drawn, packed.shown_s) + circles_section(_meetings(results, drawn)),
         settings=reproduce.settings_html(results),
         commands=_under("Commands", reproduce.commands_html(results)),
         notes=_under("Assumptions and notes", reproduce.notes_html(results)),
@@ -206,7 +209,7 @@ def _cdf_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str,
         label = f"Distribution of the {title.lower()}, one line for each policy"
         # Where most jobs do not wait at all, the frame shows those that do.
         low = share_axis(min(share_up_to(x, y, x_axis.low) for x, y in points if x)).low
-        note = f"{about}; the axis starts at {low * 100:.0f}%" if low else about
+        note = f"{about}; the axis starts at {low * 100:.0f} %" if low else about
         figures.append(_figure(name, title, note, cdf_chart(lines, x_axis, label=label, low=low)))
         data[name] = {
             "lines": [
@@ -260,6 +263,15 @@ def _network(results: Sequence[RunView], drawn: Sequence[Look], at_s: float) -> 
         look.label: load for result, look in zip(results, drawn, strict=True) if (load := result.load_at(at_s))
     }
     return section(loads, at_s - arrival_span_s(results)[0])
+
+
+def _meetings(results: Sequence[RunView], drawn: Sequence[Look]) -> dict[str, tuple[Meeting, ...]]:
+    """Return the costliest meetings of the runs in phases; others know of none."""
+    return {
+        look.label: getattr(result, "meetings", ())
+        for result, look in zip(results, drawn, strict=True)
+        if result.settings.get("network") == "phases"
+    }
 
 
 def _table_hint(results: Sequence[RunView]) -> str:

@@ -13,6 +13,7 @@ from cranny.sim.models import NETWORKS
 NAMES = {
     "trace": "trace",
     "cluster": "cluster",
+    "links": "its links",
     "policy": "policy",
     "order": "queue order",
     "network": "network model",

@@ -8,14 +8,35 @@ from typing import TYPE_CHECKING, Literal
 from cranny.report.looks import STRONG_POLICY
 from cranny.report.scales import TIME_UNITS
 from cranny.report.view import RunView, labels, policy_of
+from cranny.sim.models import NETWORKS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Kind = Literal["count", "mean", "percent", "time", "hours", "gb", "money", "ratio"]
+Kind = Literal["count", "mean", "percent", "time", "ms", "hours", "gb", "money", "ratio"]
 MARK = "*"  # plain, so that it shows on every terminal
 MISSING = "–"  # noqa: RUF001 - a dash, because a minus would read as a sign
-BREAKS = {"mean_fragmentation": "frag- mented", "machine_hours": "machine- hours"}  # where a head breaks
+BREAKS = {  # where a head breaks
+    "mean_fragmentation": "frag- mented",
+    "machine_hours": "machine- hours",
+    "mean_comm_slowdown": "slow- down",
+    "mean_iteration_s": "itera- tion, mean",
+    "p99_iteration_s": "itera- tion, p99",
+}
+# What a terminal shows of runs whose jobs share links.
+BRIEF_IF_SHARED = frozenset(
+    {
+        *(
+            "mean_used_machines",
+            "mean_jct_s",
+            "p99_jct_s",
+            "mean_wait_s",
+            "mean_comm_slowdown",
+            "mean_iteration_s",
+        ),
+        *("p99_iteration_s", "mean_above_gbit", "jobs_done", "jobs_left_out"),
+    }
+)
 SIZES_GB = (("PB", 1e6), ("TB", 1e3), ("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6))
 
 
@@ -100,6 +121,23 @@ COLUMNS: tuple[Column, ...] = (
         "Running time over the running time with all workers on one machine, averaged over the jobs.",
     ),
     Column(
+        "mean_iteration_s", "iteration, mean", "ms", "lower", "ms", "Iterations",
+        "Time that a training iteration takes, averaged over all iterations of all jobs.",
+    ),
+    Column(
+        "p99_iteration_s", "iteration, p99", "ms", "lower", "ms", "Iterations",
+        "99 of 100 iterations took no longer than this.",
+    ),
+    Column(
+        "mean_above_gbit", "above capacity", "Gbit", "lower", "mean", "Iterations",
+        "Gigabits that a job asked of its links in an iteration and did not get at once, on average: a stand-in "
+        "for packets with congestion marks.",
+    ),
+    Column(
+        "adjustments_per_min", "adjustments a minute", "", "lower", "mean", "Iterations",
+        "How often a job was delayed to bring it back to its beat, for each minute of a running job.", quiet=True,
+    ),
+    Column(
         "mean_profit_rate", "profit rate", "$/h", "higher", "money", "Money",
         "Price of the running jobs for each hour of each used machine, averaged over the arrivals. "
         "$ stands for the currency of the price per GPU-hour.", brief=True,
@@ -146,14 +184,22 @@ def number(result: RunView, column: Column) -> float | None:
 def shown_columns(results: Sequence[RunView], *, brief: bool = False) -> tuple[Column, ...]:
     """Return the columns with something to say about these runs."""
     shown = []
+    shared = share_links(results)
     for column in COLUMNS:
         values = [value for result in results if (value := number(result, column)) is not None]
         if not values or (column.quiet and not any(values)):
             continue
         # With little room, job counts are worth a column only where they differ.
-        if not brief or (column.brief and (column.kind != "count" or len(set(values)) > 1)):
+        wanted = column.key in BRIEF_IF_SHARED if shared else column.brief
+        if not brief or (wanted and (column.kind != "count" or len(set(values)) > 1)):
             shown.append(column)
     return tuple(shown)
+
+
+def share_links(results: Sequence[RunView]) -> bool:
+    """Say whether jobs that share a link slow each other in some of these runs."""
+    models = (NETWORKS.get(str(result.settings.get("network"))) for result in results)
+    return any(model is not None and model.shared is not None for model in models)
 
 
 def scale_for(column: Column, values: Iterable[float | None]) -> Scale:
@@ -163,6 +209,8 @@ def scale_for(column: Column, values: Iterable[float | None]) -> Scale:
         return Scale(column.unit, 1.0, 0)
     if column.kind == "percent":
         return Scale("%", 0.01, 1)
+    if column.kind == "ms":
+        return Scale("ms", 1e-3, 0 if greatest >= 0.1 else 1)
     unit, size = column.unit, 1.0
     if column.kind == "time":
         # Up to two days read well in hours, up to two hours in minutes.

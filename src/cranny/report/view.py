@@ -11,7 +11,7 @@ from cranny.core.load import Load
 from cranny.model.errors import InputError
 
 # What may tell two runs of one policy apart, in the order in which we try it.
-TELLING = ("network", "order", "cluster", "trace", "seed", "price_per_gpu_hour")
+TELLING = ("network", "order", "cluster", "links", "trace", "seed", "price_per_gpu_hour")
 
 
 class MachineView(Protocol):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cranny.model.number import counted
 from cranny.repro.page import Told
 
 Holds = Literal["holds", "holds in part", "does not hold", "beyond the paper", "not tested"]
@@ -27,5 +28,13 @@ class Claim:
 def sum_up(paper: str, claims: Sequence[Claim]) -> str:
     """Sum claims up in one sentence."""
     judged = [each.holds for each in claims if each.holds in KINDS]
-    counts = ", ".join(f"{word} {judged.count(word)}" for word in KINDS if word in judged)
-    return f"{len(judged)} claims of the paper ({paper}) are tested here: {counts}."
+    counts = [f"{judged.count(word)} {_of(judged.count(word), word)}" for word in KINDS if word in judged]
+    tested = (
+        f"{counted(len(judged), 'claim')} of the paper ({paper}) {'is' if len(judged) == 1 else 'are'} tested here"
+    )
+    return f"{tested}: {', '.join(counts)}." if counts else f"{tested}."
+
+
+def _of(number: int, word: str) -> str:
+    """Return the verb of an outcome for one claim or for several."""
+    return word if number == 1 else word.replace("holds", "hold").replace("does", "do")

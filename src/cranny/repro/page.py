@@ -19,7 +19,14 @@ STYLE = """
 .tag { float: right; margin-left: 16px; padding: 1px 10px; border: 1px solid; border-radius: 99px; }
 .tag { color: var(--soft); font-size: 13px; }
 .tag.good { color: #008a60; } .tag.part { color: #b07800; } .tag.bad { color: #c8392f; }
-figure img { display: block; width: 100%; max-width: 980px; height: auto; background: #fff; border-radius: 6px; }
+figure.card { margin-bottom: 16px; padding: 14px 16px; }
+/* narrower than this their letters cannot be read: small screens scroll sideways within the card */
+figure img { display: block; width: 100%; min-width: 760px; max-width: 980px; height: auto; background: #fff; }
+@media (prefers-color-scheme: dark) {
+  .tag.good { color: #27b88c; } .tag.part { color: #f0b93a; } .tag.bad { color: #ff7f6b; }
+  /* white becomes the colour of the card, and colours keep their hue */
+  figure img { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; }
+}
 .facts { margin: 0; padding-left: 20px; } .facts li { max-width: 78em; }
 """
 
@@ -81,7 +88,8 @@ def _section(number: int, section: Section) -> str:
 
 def _picture(path: Path) -> str:
     data = base64.b64encode(path.read_bytes()).decode("ascii")
-    return f'<figure class="card"><img alt="{text(path.stem)}" src="data:image/svg+xml;base64,{data}"></figure>'
+    image = f'<img alt="{text(path.stem)}" src="data:image/svg+xml;base64,{data}">'
+    return f'<figure class="card"><div class="scroll">{image}</div></figure>'
 
 
 PAGE = """<!doctype html>

@@ -3,34 +3,38 @@
 from cranny.report.estimate import Estimate
 from cranny.report.table import MISSING
 
-NO_SPREAD = 1e-9  # of the mean: seeds that come out alike
-
 
 def plain(value: float | None) -> str:
     """Write a number with about four digits."""
-    if value is None:
-        return MISSING
-    size = abs(value)
-    places = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
-    return f"{value:,.{places}f}"
+    return MISSING if value is None else f"{value:,.{_places(value)}f}"
 
 
 def spread(found: Estimate) -> str:
-    """Write a mean, and the half width of its confidence interval unless all seeds came out alike."""
-    if found.half is None or found.half <= NO_SPREAD * abs(found.mean):
-        return plain(found.mean)
-    return f"{plain(found.mean)} ± {plain(found.half)}"
+    """Write a mean, and the half width of its confidence interval if that shows with the same decimals."""
+    return plain(found.mean) + _half(found, _places(found.mean))
+
+
+def _places(value: float) -> int:
+    """Return the decimals of a number with about four digits."""
+    size = abs(value)
+    return 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
+
+
+def _half(found: Estimate, places: int) -> str:
+    """Write the half width of a confidence interval; nothing if so many decimals make it zero."""
+    if found.half is None or round(found.half, places) == 0:
+        return ""
+    return f" ± {found.half:,.{places}f}"
 
 
 def times(ratio: Estimate | float | None) -> str:
-    """Write a ratio, and the half width of its confidence interval if it has one."""
+    """Write a ratio; that of several seeds with two decimals, and its error if that shows with them."""
     if ratio is None:
         return MISSING
     if not isinstance(ratio, Estimate):
         return f"{ratio:.3g}x"
-    if ratio.half is None or ratio.half <= NO_SPREAD:
-        return f"{ratio.mean:.3g}x"
-    return f"{ratio.mean:.3g}x ± {ratio.half:.2g}"
+    places = 0 if ratio.mean >= 100 else 1 if ratio.mean >= 10 else 2
+    return f"{ratio.mean:,.{places}f}x{_half(ratio, places)}"
 
 
 def percent(share: float) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from cranny import api
 from cranny.api import with_seed
+from cranny.core.engine import period
 from cranny.core.protocol import Policy
 from cranny.core.queue import ORDERS, Queued
 from cranny.core.snapshot import Snapshot, Waiting
@@ -12,7 +13,6 @@ from cranny.core.traffic import isolated
 from cranny.core.wishes import Wishful
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import Job
-from cranny.model.number import not_negative
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.policies import TABLE
@@ -77,7 +77,7 @@ def settle(setting: Mapping[str, Any]) -> dict[str, Any]:
     name = setting["name"]
     options = dict(setting.get("options") or {})
     with_seed(name, SEED, options)  # refuses unknown names and options
-    period_s = not_negative(setting.get("period_s") or api.period_of(name), "period_s")
+    period_s = period(setting.get("period_s") or api.period_of(name))
     if period_s > MAX_PERIOD_S:
         raise InputError(f"period_s must be at most {MAX_PERIOD_S:.0f}")
     order = setting.get("order") or TABLE[name].order

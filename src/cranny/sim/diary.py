@@ -1,30 +1,21 @@
 """A diary of running jobs: how long their iterations took, from each change of the network to the next."""
 
-from typing import NamedTuple
-
 from cranny.core.phases.course import Course
-
-
-class Stretch(NamedTuple):
-    """A stretch of time in which a job had the same course."""
-
-    job_id: str
-    start_s: float
-    end_s: float
-    course: Course
-    alone_s: float  # of an iteration there with nobody in the way
-
-    @property
-    def iterations(self) -> float:
-        """How many iterations the job did in it, also parts of one."""
-        return (self.end_s - self.start_s) / self.course.mean_s
+from cranny.sim.iterations import Iterations, Stretch
+from cranny.sim.meetings import Meetings
 
 
 class Diary:
-    """The courses of all jobs over time. A network says what changed, and whoever knows the time says when."""
+    """The courses of all jobs over time. A network says what changed, and whoever knows the time says when.
 
-    def __init__(self) -> None:
-        self.stretches: list[Stretch] = []  # those that have ended
+    Every stretch that ends is added to `iterations`; all of them are there to be read later only with `keep`.
+    """
+
+    def __init__(self, *, keep: bool = True) -> None:
+        self.stretches: list[Stretch] = []
+        self.iterations = Iterations()
+        self.meetings = Meetings()
+        self._keep = keep
         self._open: dict[str, tuple[float, Course, float]] = {}
         self._changes: dict[str, tuple[Course, float] | None] = {}
 
@@ -42,7 +33,11 @@ class Diary:
             before = self._open.pop(job_id, None)
             if before is not None and now_s > before[0]:
                 since_s, course, alone_s = before
-                self.stretches.append(Stretch(job_id, since_s, now_s, course, alone_s))
+                ended = Stretch(job_id, since_s, now_s, course, alone_s)
+                self.iterations.add(ended)
+                if self._keep:
+                    self.stretches.append(ended)
             if change is not None:
                 self._open[job_id] = now_s, *change
         self._changes.clear()
+        self.meetings.note(now_s)

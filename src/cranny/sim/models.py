@@ -35,9 +35,10 @@ def _steady(cluster: Cluster) -> Network:
 
 
 def _phases(cluster: Cluster) -> Network:
+    from cranny.sim.diary import Diary
     from cranny.sim.phases import Phases
 
-    return Phases(cluster)
+    return Phases(cluster, diary=Diary(keep=False))
 
 
 # `isolated` is Titan's simulation: durations in the log stand for training on one machine, so a job has

@@ -26,6 +26,7 @@ from cranny.core.phases.play import TOLERANCE, settle
 from cranny.model.circle import Arc, Circle
 from cranny.model.cluster import Cluster
 from cranny.sim.diary import Diary
+from cranny.sim.meetings import Guest
 from cranny.sim.network import Slowdowns
 
 STARTS = 72  # times within an iteration at which jobs without a shift may start: 5 degrees, so that groups recur
@@ -81,6 +82,8 @@ class Phases:
             if self.diary is not None:
                 self.diary.change(job.id, _alone(job.profile.iteration_s), job.profile.iteration_s)
             return ((job.id, 1.0),)
+        # A shift of 0 stands for none here, although the first job of every graph is shifted by 0. It is not lost:
+        # a plan's shifts come after its starts at the same moment, and `shift` takes a 0 for a shift.
         shifted = running.shift_s > 0
         since_s = running.shift_s if shifted else running.started_s
         self._talking[job.id] = _Talking(found, since_s, shifted, job.profile.iteration_s)
@@ -99,6 +102,8 @@ class Phases:
         for link in talking.circles:
             if self._clash(link):
                 others.update(dict.fromkeys(self._on[link]))
+                if self.diary is not None:
+                    self.diary.meetings.part(link)
             del self._on[link][job_id]
         others.pop(job_id, None)
         del self._told[job_id], self.courses[job_id]
@@ -134,7 +139,18 @@ class Phases:
                 if self._told.get(job_id) != slowdown:
                     self._told[job_id] = slowdown
                     slowdowns.append((job_id, slowdown))
+            if self.diary is not None:
+                for link in links:
+                    self._note_meeting(self.diary, link)
         return slowdowns
+
+    def _note_meeting(self, diary: Diary, link: int) -> None:
+        """Note who meets on a link on which jobs clash, and what they ask for in vain now."""
+        guests = [(job_id, self._talking[job_id]) for job_id in self._on[link]]
+        above_gbps = sum([self.courses[job_id].above_gbps for job_id, _ in guests])
+        diary.meetings.meet(
+            link, tuple([Guest(job_id, each.circles[link], each.since_s) for job_id, each in guests]), above_gbps
+        )
 
     def _group(self, first: str) -> tuple[list[str], set[int]]:
         """Return the jobs that a job may feel, however far away, and the links on which they clash."""

@@ -26,7 +26,8 @@ class Possible:
 
     def why_not(self, job: Job, placer: Placer) -> str | None:
         """Say why a job could never run; None if it could."""
-        alike = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, job.tenant)
+        types = None if job.speeds is None else frozenset(job.speeds)
+        alike = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, types, job.tenant)
         if alike not in self._known:
             self._known[alike] = placer.place(job, self._empty) is not None
         return None if self._known[alike] else never(placer.why_wait(job, self._empty))

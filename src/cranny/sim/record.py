@@ -1,10 +1,14 @@
 """What a replay wrote down, in columns: the same whether it was compiled or not."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from cranny.model.errors import InputError
+from cranny.sim.meetings import Meeting
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -63,3 +67,13 @@ class Record(NamedTuple):
     noted: Floats  # (notes, NOTED)
     stretches: Stretches
     streams: pl.DataFrame | None = None  # what jobs streamed, where they share links; see `sim.streams`
+    iterations: Mapping[str, float] | None = None  # of jobs in phases; see `sim.iterations`
+    meetings: tuple[Meeting, ...] = ()  # the costliest ones of jobs in phases
+
+
+def some_can_run(record: Record, trace_name: str) -> None:
+    """Refuse a replay in which every job was left out, with the reason of the first."""
+    if (record.jobs["status"] == LEFT_OUT).all():
+        reasons = record.jobs["reason"].drop_nulls()
+        why = f"no job of {trace_name} can run: {reasons[0]}" if len(reasons) else f"{trace_name}: no jobs"
+        raise InputError(why)

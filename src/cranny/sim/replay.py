@@ -86,7 +86,12 @@ class Replay:
         self.log.unfinished += self._work.values()
         record = self.log.record(self.metrics.noted)
         streams: Streams | None = getattr(self._network, "streams", None)  # of a network that jobs share
-        return record if streams is None else record._replace(streams=streams.frame())
+        if streams is not None:
+            record = record._replace(streams=streams.frame())
+        if self._diary is not None:
+            meetings = self._diary.meetings.costliest(self.state.cluster)
+            record = record._replace(iterations=self._diary.iterations.summary(), meetings=meetings)
+        return record
 
     def _until(self, limit_s: float) -> None:
         """Let everything happen that happens up to `limit_s`."""

@@ -11,6 +11,7 @@ import polars as pl
 from cranny.core.load import Load
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
+from cranny.sim.meetings import Meeting
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
 from cranny.sim.record import DONE, LEFT_OUT, UNFINISHED, Floats, Record
 from cranny.sim.streams import load_at
@@ -41,6 +42,7 @@ class Result:
     timeline: pl.DataFrame
     runs: pl.DataFrame
     streams: pl.DataFrame = field(default_factory=pl.DataFrame)  # empty where jobs shared no links
+    meetings: tuple[Meeting, ...] = ()  # the costliest ones on links, if jobs communicated in phases
 
     @classmethod
     def of(cls, cluster: Cluster, record: Record, settings: Mapping[str, Any], price_per_gpu_hour: float) -> Self:
@@ -48,8 +50,9 @@ class Result:
         columns = measured(record, cluster.share_unit, price_per_gpu_hour)
         timeline = pl.DataFrame({name: columns[name] for name in TIMELINE}).filter(columns["arrival"] > 0)
         summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
+        summary.update(record.iterations or {})
         streams = pl.DataFrame() if record.streams is None else record.streams
-        return cls(cluster, dict(settings), summary, record.jobs, timeline, record.runs, streams)
+        return cls(cluster, dict(settings), summary, record.jobs, timeline, record.runs, streams, record.meetings)
 
     def load_at(self, at_s: float) -> Load | None:
         """Return what links and switches carried at a time; None if jobs shared no links."""
@@ -65,6 +68,7 @@ class Result:
         told = {
             "settings": dict(self.settings),
             "summary": dict(self.summary),
+            "meetings": [meeting.told() for meeting in self.meetings],
             "cluster": {
                 "name": cluster.name,
                 "machines": [[m.name, m.gpus, m.gpu_type] for m in cluster.machines],
@@ -96,7 +100,8 @@ class Result:
                 spans=tuple((first, past) for first, past in known["spans"]),
                 pat_gbps=tuple(known["pat_gbps"]),
             )
-            return cls(cluster, told["settings"], told["summary"], **frames)
+            meetings = tuple(Meeting.of(each) for each in told.get("meetings", ()))
+            return cls(cluster, told["settings"], told["summary"], **frames, meetings=meetings)
         except OSError as error:
             raise InputError(f"{at(folder)}: not a saved result: {error.strerror or error}") from None
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:

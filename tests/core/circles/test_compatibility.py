@@ -130,8 +130,42 @@ def test_iteration_times_without_a_small_multiple_are_stretched_and_the_error_is
 
 
 def test_a_finer_quantum_makes_the_error_smaller() -> None:
-    assert unify((0.0144, 0.0288)).error > 0.02
-    assert unify((0.0144, 0.0288), Search(quantum_s=1e-4)).error == pytest.approx(0.0, abs=1e-9)
+    assert unify((0.2504, 0.2504)).error == pytest.approx(0.4 / 250.4, rel=1e-6)
+    assert unify((0.2504, 0.2504), Search(quantum_s=1e-4)).error == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("quantum_s", [1e-3, 1e-2, 1e6])
+@pytest.mark.parametrize(
+    ("times_s", "turns"), [((0.0014, 0.0014), (1, 1)), ((0.0003, 0.0004), (4, 3)), ((0.0144, 0.0288), (2, 1))]
+)
+def test_times_of_a_few_quanta_are_not_rounded_but_fitted(
+    times_s: tuple[float, ...], turns: tuple[int, ...], quantum_s: float
+) -> None:
+    unified = unify(times_s, Search(quantum_s=quantum_s))
+    assert unified.turns == turns
+    assert unified.error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_two_half_up_jobs_of_a_fraction_of_a_quantum_are_shifted_by_half_an_iteration() -> None:
+    job = up(0.0014, 0.5)
+    found = compatibility((job, job), C)
+    assert found.score == 1.0
+    assert sorted(found.shifts_s) == pytest.approx([0.0, 0.0007])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(0.0002, 0.3), min_size=2, max_size=4),
+    st.sampled_from([1e-4, 1e-3, 0.02]),
+)
+def test_shifts_are_less_than_one_real_iteration_and_score_on_curves_what_they_score_on_angles(
+    times_s: list[float], quantum_s: float
+) -> None:
+    jobs = tuple(up(time_s, 0.5, 0.1) for time_s in times_s)
+    found = compatibility(jobs, C, Search(precision_deg=5.0, quantum_s=quantum_s, budget=10**6))
+    assert all(0.0 <= shift_s < time_s for shift_s, time_s in zip(found.shifts_s, times_s, strict=True))
+    # Angles see means: an edge within an angle may hide some excess of the curve, never add to it.
+    assert curve(jobs, found.shifts_s, found.unified).score(C) <= found.score + 1e-6
 
 
 @settings(max_examples=100, deadline=None)
@@ -174,7 +208,7 @@ def test_times_that_are_no_whole_numbers_of_angles_are_searched_as_by_the_book()
 @settings(max_examples=60, deadline=None)
 @given(circle(st.integers(20, 400)), st.integers(1, 9), st.integers(9, 300))
 def test_angles_hold_all_that_a_job_sends(job: Circle, turns: int, angles: int) -> None:
-    unified = Unified(turns * job.iteration_s, (turns,), angles, 0.0)
+    unified = Unified(turns * job.iteration_s, (turns,), angles, (job.iteration_s,))
     (row,) = demands([job], unified)
     assert row.mean() == pytest.approx(job.mean_gbps, abs=1e-9)
     for angle in range(0, angles, 5):

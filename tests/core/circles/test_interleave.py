@@ -125,6 +125,19 @@ def test_shifts_lie_within_an_iteration() -> None:
                 assert 0.0 <= found.shifts_s[job] < circle.iteration_s
 
 
+def test_links_whose_circles_stretch_iterations_differently_still_get_what_they_want() -> None:
+    links = [
+        link("l1", a=up(0.1013, 0.5), b=up(0.1029, 0.5, 0.2)),
+        link("l2", b=up(0.1029, 0.5), c=up(0.1531, 0.5, 0.1)),
+    ]
+    found = interleave(links)
+    assert found is not None
+    assert found.error > 0.004
+    assert found.scores == pytest.approx([fit.score for fit in found.fits], abs=1e-9)
+    for each in links:
+        assert all(0.0 <= found.shifts_s[job] < circle.iteration_s for job, circle in each.circles.items())
+
+
 def test_two_links_with_the_same_jobs_are_a_loop_which_the_paper_drops_and_we_settle_at_no_loss() -> None:
     links = [link("l1", a=HALF, b=HALF), link("l2", a=HALF, b=HALF)]
     assert has_loop(links)

@@ -12,7 +12,7 @@ def problem(workers: list[list[int]], throughput: list[list[float | None]]) -> P
 
 
 def test_refuses_more_jobs_than_workers_and_names_who_gets_none() -> None:
-    with pytest.raises(InputError, match=r"2 jobs cannot share 1 workers: nothing is left for 'b'"):
+    with pytest.raises(InputError, match=r"2 jobs cannot share 1 worker: nothing is left for 'b'"):
         problem([[1, 0]], [[1.0, 2.0], [1.0, 2.0]])
 
 

@@ -98,10 +98,10 @@ class AffinityGraph:
         )
 
     @cached_property
-    def periods_s(self) -> tuple[dict[str, float], ...]:
-        """The iteration time of each job on the unified circle of each of its links."""
+    def stretches(self) -> tuple[dict[str, float], ...]:
+        """How many times longer a job's iteration is on the unified circle of each of its links."""
         return tuple(
-            dict(zip(link.circles, fit.unified.periods_s, strict=True))
+            dict(zip(link.circles, fit.unified.stretches, strict=True))
             for link, fit in zip(self.links, self.fits, strict=True)
         )
 
@@ -120,13 +120,13 @@ class AffinityGraph:
             while queue:  # line 11
                 job = queue.popleft()
                 for link in across[job]:  # line 14
-                    weights = self.weights_s[link]
-                    for other in weights:  # line 15
+                    weights, stretches = self.weights_s[link], self.stretches[link]
+                    for other, circle in self.links[link].circles.items():  # line 15
                         if other not in shifts_s:
-                            shift_s = shifts_s[job] - weights[job] + weights[other]  # line 23
-                            # Departure: modulo the iteration time on the unified circle, which rounding may have
-                            # changed; on every link under the cap it is the same.
-                            shifts_s[other] = modulo(shift_s, self.periods_s[link][other])
+                            # Line 23. Departure: where the unified circle stretches iterations, by how much this
+                            # link is turned is a time on its circle, and not quite the same for both jobs.
+                            turned_s = (shifts_s[job] - weights[job]) * stretches[job] / stretches[other]
+                            shifts_s[other] = modulo(turned_s + weights[other], circle.iteration_s)
                             queue.append(other)
         return shifts_s
 

@@ -45,7 +45,9 @@ class Compatibility:
     @property
     def rotations_deg(self) -> tuple[float, ...]:
         """Delta_j: the shifts as angles of the unified circle."""
-        return tuple(shift_s / self.unified.perimeter_s * DEGREES for shift_s in self.shifts_s)
+        unified = self.unified
+        on_circle = zip(self.shifts_s, unified.stretches, strict=True)
+        return tuple(shift_s * stretch / unified.perimeter_s * DEGREES for shift_s, stretch in on_circle)
 
 
 @lru_cache(maxsize=65536)
@@ -65,7 +67,7 @@ def compatibility(circles: tuple[Circle, ...], gbps: float, search: Search = DEF
     whole = unified.angles * capacity
     shifts_s = [0.0] * len(circles)
     for job, turn in zip(order, turns, strict=True):
-        shifts_s[job] = turn * unified.angle_s
+        shifts_s[job] = turn * unified.angles_s[job]
     method = "exact" if excess <= lower + _CLOSE * whole else "bounded"
     score = 1.0 - excess / whole
     return Compatibility(score, tuple(shifts_s), max(1.0 - lower / whole, score), method, unified)

@@ -40,7 +40,7 @@ def curve(circles: Sequence[Circle], shifts_s: Sequence[float], unified: Unified
     at_s: list[Floats] = [np.zeros(1)]
     change: list[Floats] = [np.zeros(1)]
     for circle, shift_s, turns in zip(circles, shifts_s, unified.turns, strict=True):
-        once = circle.stretched(whole / turns).rotated(shift_s)
+        once = circle.rotated(shift_s).stretched(whole / turns)
         rounds = np.arange(turns, dtype=np.float64) * once.iteration_s
         for start, end, gbps in once.arcs:
             at_s += [rounds + start, rounds + end]

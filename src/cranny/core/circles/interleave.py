@@ -16,6 +16,7 @@ import numpy as np
 
 from cranny.core.circles.affinity import AffinityGraph, SharedLink, has_loop, modulo
 from cranny.core.circles.compatibility import Compatibility
+from cranny.core.circles.curve import curve
 from cranny.core.circles.unified import QUICK, Search, doubled
 
 if TYPE_CHECKING:
@@ -121,6 +122,16 @@ def scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> tuple[float, 
     return tuple(found.tolist())
 
 
+def curve_scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> list[float]:
+    """Return the same of the jobs' demand over time, without angles."""
+    return [
+        curve(tuple(link.circles.values()), [shifts_s.get(job, 0.0) for job in link.circles], fit.unified).score(
+            link.gbps
+        )
+        for link, fit in zip(graph.links, graph.fits, strict=True)
+    ]
+
+
 def _settled(graph: AffinityGraph) -> tuple[dict[str, float], tuple[float, ...]]:
     """Return shifts for a graph with loops, and the score of each link: the forest's, improved job by job."""
     from cranny.core.circles.tied import link_scores, settle
@@ -147,15 +158,17 @@ def _forest(graph: AffinityGraph) -> dict[str, float]:
         return job, shift_s
 
     order = sorted(range(len(graph.links)), key=lambda link: (-graph.links[link].load, link))
-    for link in order:
-        weights = graph.weights_s[link]
+    for number in order:
+        weights = graph.weights_s[number]
         first = next(iter(weights))
         for job in weights:
             (top, at_s), (other, there_s) = root(first), root(job)
             if top != other:
                 above[other] = (top, at_s - weights[first] + weights[job] - there_s)
     return {
-        job: modulo(root(job)[1], period_s) for periods in graph.periods_s for job, period_s in periods.items()
+        job: modulo(root(job)[1], circle.iteration_s)
+        for link in graph.links
+        for job, circle in link.circles.items()
     }
 
 
@@ -171,9 +184,9 @@ def _tied(graph: AffinityGraph) -> "tuple[Tied, tuple[str, ...]]":
             for link, fit in zip(graph.links, graph.fits, strict=True)
         ],
         [rotations for fit in graph.fits for rotations in fit.unified.rotations],
-        [period_s for fit in graph.fits for period_s in fit.unified.periods_s],
+        [time_s for fit in graph.fits for time_s in fit.unified.iterations_s],
+        [angle_s for fit in graph.fits for angle_s in fit.unified.angles_s],
         job_of,
-        [fit.unified.angle_s for fit in graph.fits],
         [link.gbps for link in graph.links],
     )
     return tied, tuple(numbers)

@@ -22,13 +22,13 @@ class Tied(NamedTuple):
     rows: Floats  # demand at the angles of the edge's link, twice in a row, edge after edge
     row_at: Ints  # (edges,) where an edge's begins
     rotations: Ints  # (edges,)
-    period_s: Floats  # (edges,) iteration time of the edge's job on the unified circle of its link
+    iteration_s: Floats  # (edges,) of the edge's job
+    angle_s: Floats  # (edges,) an angle of the edge's link, in the time of its job
     link_of: Ints  # (edges,)
     job_of: Ints  # (edges,)
     edges_of: Ints  # (edges,) job after job
     edge_at: Ints  # (jobs + 1,) where a job's begin
     angles: Ints  # (links,)
-    angle_s: Floats  # (links,)
     gbps: Floats  # (links,)
     totals: Floats  # demand of all jobs, link after link
     total_at: Ints  # (links,)
@@ -40,9 +40,9 @@ class Tied(NamedTuple):
         cls,
         rows: Sequence[Floats],
         rotations: Sequence[int],
-        period_s: Sequence[float],
-        job_of: Sequence[int],
+        iteration_s: Sequence[float],
         angle_s: Sequence[float],
+        job_of: Sequence[int],
         gbps: Sequence[float],
     ) -> "Tied":
         """Lay out links with the doubled demand of their jobs; the rest is per edge, or per link."""
@@ -54,13 +54,13 @@ class Tied(NamedTuple):
             rows=np.concatenate([each.ravel() for each in rows]),
             row_at=_starts(2 * angles[link_of]),
             rotations=turns,
-            period_s=np.array(period_s),
+            iteration_s=np.array(iteration_s),
+            angle_s=np.array(angle_s),
             link_of=link_of,
             job_of=owners,
             edges_of=np.argsort(owners, kind="stable"),
             edge_at=np.append(_starts(np.bincount(owners, minlength=jobs)), edges),
             angles=angles,
-            angle_s=np.array(angle_s),
             gbps=np.array(gbps),
             totals=np.zeros(int(angles.sum())),
             total_at=_starts(angles),
@@ -77,8 +77,8 @@ def _starts(lengths: Ints) -> Ints:
 @compiled
 def turn_of(tied: Tied, edge: int, shift_s: float) -> int:
     """Return the rotation that a shift is on an edge's link."""
-    within_s = shift_s % tied.period_s[edge]
-    turns = math.floor(within_s / tied.angle_s[tied.link_of[edge]] + _HALF_UP)
+    within_s = shift_s % tied.iteration_s[edge]
+    turns = math.floor(within_s / tied.angle_s[edge] + _HALF_UP)
     return turns if turns < tied.rotations[edge] else 0
 
 
@@ -145,7 +145,7 @@ def best_shift(tied: Tied, job: int, shift_s: float, close: float) -> float:
     for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
         edge = tied.edges_of[i]
         for turn in range(tied.rotations[edge]):
-            candidate = turn * tied.angle_s[tied.link_of[edge]]
+            candidate = turn * tied.angle_s[edge]
             found = lost(tied, job, candidate)
             if found < least:
                 best, least = candidate, found

@@ -4,9 +4,10 @@ CASSINI (NSDI'24), section 3, takes the least common multiple of the iteration t
 ones, so times are first rounded to a quantum (1 ms), and the perimeter is capped.
 
 Departure: the paper does not say what to do with a large multiple. Under the cap we take the multiple of the
-rounded times. Above it we take the first perimeter of some iterations of the longest job on which no iteration is
-stretched by more than 1 %, or else the one that stretches least. Either way `error` says by how much the iteration
-time of some job was changed.
+rounded times, unless rounding changes one of them by more than 1 %, as it may with iterations of a few quanta.
+Else we take the first perimeter of some iterations of the longest job on which no iteration is stretched by more
+than 1 %, or the one that stretches least. Either way `error` says by how much the iteration time of some job was
+changed. A shift is the share of an iteration by which a circle is turned, in the job's real iteration time.
 
 Departure: the paper cuts the unified circle into equal angles, 5 degrees each. We take as many angles or more, so
 that an iteration has 24, and short iterations do not slip between two angles. Where twice as many are enough for
@@ -63,7 +64,12 @@ class Unified:
     perimeter_s: float
     turns: tuple[int, ...]
     angles: int
-    error: float  # the largest relative change of an iteration time
+    iterations_s: tuple[float, ...]  # as they really are
+
+    @property
+    def error(self) -> float:
+        """The largest relative change of an iteration time."""
+        return _error(self.perimeter_s, self.turns, self.iterations_s)
 
     @property
     def angle_s(self) -> float:
@@ -74,6 +80,18 @@ class Unified:
     def periods_s(self) -> tuple[float, ...]:
         """The iteration time of each job on this circle."""
         return tuple([self.perimeter_s / turns for turns in self.turns])
+
+    @property
+    def stretches(self) -> tuple[float, ...]:
+        """How many times longer an iteration of each job is on this circle than it really is."""
+        pairs = zip(self.periods_s, self.iterations_s, strict=True)
+        return tuple([period_s / time_s for period_s, time_s in pairs])
+
+    @property
+    def angles_s(self) -> tuple[float, ...]:
+        """Seconds of one angle in the real time of each job: what a rotation by one angle shifts it."""
+        pairs = zip(self.turns, self.iterations_s, strict=True)
+        return tuple([time_s * turns / self.angles for turns, time_s in pairs])
 
     @property
     def rotations(self) -> tuple[int, ...]:
@@ -88,12 +106,20 @@ def unify(iterations_s: tuple[float, ...], search: Search = DEFAULT) -> Unified:
     multiple = math.lcm(*quanta)
     turns = tuple([multiple // each for each in quanta])
     perimeter_s = multiple * search.quantum_s
-    if multiple > search.turns * max(quanta):
-        perimeter_s, turns = _capped(iterations_s, search.turns)
-    error = max(
+    error = _error(perimeter_s, turns, iterations_s)
+    long = multiple > search.turns * max(quanta)
+    if long or error > TOLERANCE:
+        other_s, others = _capped(iterations_s, search.turns)
+        if long or _error(other_s, others, iterations_s) < error:
+            perimeter_s, turns = other_s, others
+    return Unified(perimeter_s, turns, _angles(turns, search), iterations_s)
+
+
+def _error(perimeter_s: float, turns: Sequence[int], iterations_s: Sequence[float]) -> float:
+    """Return the largest relative change of an iteration time on a perimeter."""
+    return max(
         [abs(perimeter_s / (each * time_s) - 1.0) for each, time_s in zip(turns, iterations_s, strict=True)]
     )
-    return Unified(perimeter_s, turns, _angles(turns, search), error)
 
 
 def _capped(iterations_s: Sequence[float], most: int) -> tuple[float, tuple[int, ...]]:

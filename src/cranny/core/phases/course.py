@@ -36,6 +36,11 @@ class Course:
         return self.above_gbit / self.iterations if self.iterations else math.nan
 
     @property
+    def above_gbps(self) -> float:
+        """Gigabits offered above capacity in a second."""
+        return self.above_gbit / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
     def adjustments_per_min(self) -> float:
         """How often the agent brought the job back to its beat."""
         return self.adjustments * MINUTE_S / self.elapsed_s if self.elapsed_s else math.nan

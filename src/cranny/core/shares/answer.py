@@ -26,8 +26,9 @@ class Shares:
     problem: Problem
     workers: Ints  # (jobs, machines, types)
     equal_split: bool = False  # every worker of a job gets as many samples, whatever its type
-    bound_s: float | None = None  # no shares have a lower (weighted) mean completion time than this
-    proved: bool = False  # nothing is better than these shares
+    # No shares have a lower (weighted) mean completion time; None where that is unknown or not what was wanted.
+    bound_s: float | None = None
+    proved: bool = False  # nothing is better than these shares, in what was wanted
 
     def __post_init__(self) -> None:
         self.workers.setflags(write=False)
@@ -74,7 +75,7 @@ class Shares:
 
     @property
     def gap(self) -> float | None:
-        """Return by how much, relatively, something better could be at most."""
+        """Return how far, relatively, the mean completion time can be above the lowest; None without a bound."""
         return None if self.bound_s is None else max(self.weighted_jct_s / self.bound_s - 1, 0.0)
 
     def batches(self, job: int) -> tuple[Batch, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cranny.model.errors import InputError
-from cranny.model.number import not_negative, positive, whole
+from cranny.model.number import counted, not_negative, positive, whole
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -79,8 +79,9 @@ class Problem:
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"job {twice!r} is there twice")
         if self.size < len(names):
+            jobs, workers = counted(len(names), "job"), counted(self.size, "worker")
             unserved = ", ".join(repr(name) for name in names[self.size :][:5])
-            raise InputError(f"{len(names)} jobs cannot share {self.size} workers: nothing is left for {unserved}")
+            raise InputError(f"{jobs} cannot share {workers}: nothing is left for {unserved}")
         object.__setattr__(self, "first", _frozen(self._one_each()))
 
     @property

@@ -24,7 +24,7 @@ from cranny.core.shares.answer import Shares
 from cranny.core.shares.kernel import Task, settle, task
 from cranny.core.shares.problem import Problem
 from cranny.core.shares.seats import seat
-from cranny.model.errors import InputError
+from cranny.model.number import between
 from cranny.policies.has.branch import prove
 from cranny.policies.has.climb import Aim, Search, adopt, begin, climb, greedy, standing, width
 from cranny.policies.has.las import las
@@ -63,8 +63,7 @@ class Solver:
 
     def solve(self, beta: float) -> Shares:
         """Share for a weight between mean completion time (1) and fairness (0)."""
-        if not 0 <= beta <= 1:
-            raise InputError(f"beta must be from 0 to 1, not {beta!r}")
+        between(beta, "beta", 0, 1)
         search, proved = self._shortest, self._proved
         aim, value = Aim(float(beta), self.ideal), self.ideal
         if beta < 1:
@@ -72,8 +71,9 @@ class Solver:
             value, search, proved = self._finish(search, aim, value)
             proved &= self._proved  # otherwise the mean could be lower than Eq. 34 is told, and the score higher
         workers = seat(self.problem, search.hold, search.where)
-        late = self.ideal > self.task.penalty  # then the bound is one on late jobs, not on times
-        shares = Shares(self.problem, workers, bound_s=None if late else self.bound, proved=proved)
+        # The bound is one on the mean, or on how many are late; with beta below 1 the mean is not the aim.
+        told = beta == 1 and self.ideal <= self.task.penalty
+        shares = Shares(self.problem, workers, bound_s=self.bound if told else None, proved=proved)
         if beta < 1 and self.score(beta, shares) < -value - SAME:
             # Eq. 34 would rather have a job spread over machines, only to make it slower. We do not.
             return replace(shares, proved=False)
@@ -86,7 +86,7 @@ class Solver:
     def best(self, beta: float, own: Shares, others: Iterable[Shares]) -> Shares:
         """Return the best of these for a beta: where nothing was proved, it may be what others found."""
         best = max([own, *others], key=partial(self.score, beta))
-        return own if own.proved or best is own else replace(best, proved=False)
+        return own if own.proved or best is own else replace(best, proved=False, bound_s=own.bound_s)
 
     def _climb(self, search: Search, aim: Aim) -> float:
         value: float = climb(self.task, search, aim, width(*self.task.rates.shape))

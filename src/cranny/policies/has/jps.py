@@ -10,8 +10,7 @@ import numpy as np
 from cranny.core.shares.answer import Shares
 from cranny.core.shares.problem import Floats, Problem
 from cranny.core.shares.seats import seat
-from cranny.model.errors import InputError
-from cranny.model.number import whole
+from cranny.model.number import between, whole
 from cranny.policies.has.categories import category, size
 from cranny.policies.has.examine import Examiner, best
 
@@ -29,9 +28,8 @@ def jps(
 ) -> Shares:
     """Share by JPS."""
     whole(samples, "samples")
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if not 0 <= value <= 1:
-            raise InputError(f"{name} must be from 0 to 1, not {value!r}")
+    between(alpha, "alpha", 0, 1)
+    between(beta, "beta", 0, 1)
     order = np.argsort(heaviness(problem), kind="stable")  # line 1
     sorted_problem = replace(
         problem,

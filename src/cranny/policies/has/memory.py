@@ -21,8 +21,8 @@ from cranny.core.books import Running
 from cranny.core.shares.estimate import Estimates
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import isolated
-from cranny.model.errors import InputError
 from cranny.model.job import Job
+from cranny.model.number import between
 from cranny.model.placement import Placement
 
 UNKNOWN_S = 3600.0  # what a job without a duration has left at least
@@ -45,9 +45,7 @@ class Memory:
     """Progress and throughputs of the jobs that are there."""
 
     def __init__(self, probe_error: float = 0.0, rng: np.random.Generator | None = None) -> None:
-        if not 0 <= probe_error < 1:
-            raise InputError(f"probe_error must be from 0 to below 1, not {probe_error!r}")
-        self._error = probe_error
+        self._error = between(probe_error, "probe_error", 0, 1, below=True)
         self._rng = rng if rng is not None else np.random.default_rng(0)
         self._done_s: dict[str, float] = {}  # of the job's duration
         self._paces: dict[str, _Pace] = {}

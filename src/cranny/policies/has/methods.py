@@ -6,6 +6,7 @@ import numpy as np
 
 from cranny.core.shares.answer import Shares
 from cranny.core.shares.problem import Problem
+from cranny.model.number import between, whole
 from cranny.policies.has.policy import Sharing
 
 
@@ -37,7 +38,11 @@ class Jps(Sharing):
     ) -> None:
         """Set up with N, alpha and beta of the paper; the other options are those of all these policies."""
         super().__init__(rng=rng, **options)
-        self._settings: dict[str, Any] = {"samples": samples, "alpha": alpha, "beta": beta}
+        self._settings: dict[str, Any] = {
+            "samples": whole(samples, "jps: samples"),
+            "alpha": between(alpha, "jps: alpha", 0, 1),
+            "beta": between(beta, "jps: beta", 0, 1),
+        }
 
     def solve(self, problem: Problem) -> Shares:
         """Algorithm 3.
@@ -63,7 +68,7 @@ class HasExact(Sharing):
     def __init__(self, *, beta: float = 1.0, rng: np.random.Generator | None = None, **options: Any) -> None:
         """Set up with a weight between mean JCT (1) and fairness (0); the other options are those of all."""
         super().__init__(rng=rng, **options)
-        self._beta = beta
+        self._beta = between(beta, "has-exact: beta", 0, 1)
 
     def solve(self, problem: Problem) -> Shares:
         """Climb, bound, branch."""

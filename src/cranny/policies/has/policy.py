@@ -24,9 +24,8 @@ from cranny.core.books import Running
 from cranny.core.shares.answer import Shares
 from cranny.core.shares.problem import Floats, Ints, Problem
 from cranny.core.snapshot import Snapshot, Waiting
-from cranny.model.errors import InputError
 from cranny.model.job import MAX_GPUS, Job
-from cranny.model.number import not_negative, positive
+from cranny.model.number import between, not_negative, positive
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Plan, Start, Stop
 from cranny.policies.has.actions import in_order, placed
@@ -81,14 +80,13 @@ class Sharing(ABC):
         those that they ask for; `restart_s` is what moving costs jobs that do not say. `between_gbps` is what the
         method takes for the rate between machines. `probe_error` makes first estimates wrong by up to this share.
         """
-        if elastic is not None and not 1 <= elastic <= MAX_GPUS:
-            raise InputError(f"elastic must be from 1 to {MAX_GPUS}, not {elastic!r}")
-        self._elastic = elastic
-        self._restart_s = None if restart_s is None else not_negative(restart_s, "restart_s")
-        self._margin = not_negative(margin, "margin")
-        self._between_gbps = between_gbps if between_gbps is None else positive(between_gbps, "between_gbps")
+        own = self.method
+        self._elastic = None if elastic is None else between(elastic, f"{own}: elastic", 1, MAX_GPUS)
+        self._restart_s = None if restart_s is None else not_negative(restart_s, f"{own}: restart_s")
+        self._margin = not_negative(margin, f"{own}: margin")
+        self._between_gbps = None if between_gbps is None else positive(between_gbps, f"{own}: between_gbps")
         self.rng = rng if rng is not None else np.random.default_rng(0)
-        self.memory = Memory(probe_error, self.rng)
+        self.memory = Memory(between(probe_error, f"{own}: probe_error", 0, 1, below=True), self.rng)
         self._settled: Reset | None = None  # what was true after the last decision
 
     @abstractmethod

@@ -15,14 +15,13 @@ import numpy as np
 from cranny.core.shares.problem import Floats, Ints
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
+from cranny.model.number import counted, positive
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Plan, Start, Stop
 from cranny.policies.has.actions import in_order, placed
 from cranny.policies.has.limits import packed
 from cranny.policies.has.memory import Memory, speed_on
 from cranny.policies.has.scene import Scene
-
-NOTE = "share by gavel: {} {} in this round"
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +44,7 @@ class Gavel:
     order = "fifo"
 
     def __init__(self, *, between_gbps: float | None = None) -> None:
-        self._between_gbps = between_gbps
+        self._between_gbps = None if between_gbps is None else positive(between_gbps, "gavel: between_gbps")
         self._decided_s = -1.0
         self._turns: Turns | None = None
 
@@ -67,7 +66,7 @@ class Gavel:
         kind = max(able, key=lambda each: able[each], default="")
         if not able.get(kind):
             return None
-        return placed(view, job, packed(free[kind], job.gpus), NOTE.format(job.gpus, kind))
+        return placed(view, job, packed(free[kind], job.gpus), _note(job, kind))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that no type has enough GPUs, or that others are farther behind."""
@@ -145,7 +144,7 @@ def _seats(view: Snapshot, turns: Turns, runs: Mapping[str, int], stopped: Itera
         kind = runs[job.id]
         workers = packed(np.where(kind_of == kind, left, 0), job.gpus)
         left -= workers
-        where = placed(view, job, workers, NOTE.format(job.gpus, turns.scene.problem.gpu_types[kind]))
+        where = placed(view, job, workers, _note(job, turns.scene.problem.gpu_types[kind]))
         if job.id in running:
             moves[job.id] = where
         else:
@@ -153,10 +152,20 @@ def _seats(view: Snapshot, turns: Turns, runs: Mapping[str, int], stopped: Itera
     return in_order(view, moves, starts, stopped)
 
 
+def _note(job: Job, gpu_type: str) -> str:
+    """Say what a job has; the type of its GPUs may have no name."""
+    gpus = f"{job.gpus:,} {gpu_type}" if gpu_type else counted(job.gpus, "GPU")
+    return f"share by gavel: {gpus} in this round"
+
+
 def _capacity(view: Snapshot) -> Ints:
-    """Return the GPUs of machines that are up, (machines,)."""
-    machines = enumerate(view.cluster.machines)
-    return np.array([machine.gpus if view.is_up(at) else 0 for at, machine in machines])
+    """Return the GPUs of machines that are up, free or held by jobs that the view shows, (machines,)."""
+    capacity = view.free.copy()
+    for running in view.running.values():
+        for machine, gpus in running.held.items():
+            if view.is_up(machine):
+                capacity[machine] += gpus.bit_count()
+    return capacity
 
 
 def _by_type(view: Snapshot, gpus: Ints) -> dict[str, Ints]:

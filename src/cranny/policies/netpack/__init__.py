@@ -43,12 +43,14 @@ from cranny.core.batch import Batches
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
+from cranny.model.number import yes_or_no
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
 from cranny.policies.netpack.evidence import Reasons, Seen
 
 if TYPE_CHECKING:
-    from cranny.policies.netpack.outlook import Ints, Outlook
+    from cranny.policies.netpack.kernel import Bools, Ints
+    from cranny.policies.netpack.outlook import Outlook
 
 
 class NetPack:
@@ -58,7 +60,7 @@ class NetPack:
     lean = False
 
     def __init__(self, *, printed: bool = False) -> None:
-        self.printed = printed
+        self.printed = yes_or_no(printed, "netpack: printed")
         self._batches = Batches()
         self._outlook: Outlook | None = None
 
@@ -93,11 +95,11 @@ class NetPack:
         if self._outlook is None or self._outlook.cluster is not view.cluster:
             self._outlook = Outlook(view.cluster)
         outlook = self._outlook
-        free = outlook.follow(view)
+        free, up = outlook.follow(view), view.up
         memory_gbps = outlook.estimate.rates.left_pat_gbps().tolist()  # what jobs that run leave
         placed: list[Start] = []
         for waiting in batch:
-            placement = self._place(waiting.job, free, outlook)
+            placement = self._place(waiting.job, view.usable(waiting.job, free), up, outlook)
             if placement is None:
                 continue
             placed.append(Start(waiting.job, placement, waiting.attained_gpu_s))
@@ -106,17 +108,16 @@ class NetPack:
                 free[machine] -= 1
         return _aggregate(placed, outlook, memory_gbps)
 
-    def _place(self, job: Job, free: "Ints", outlook: "Outlook") -> Placement | None:
+    def _place(self, job: Job, free: "Ints", up: "Bools", outlook: "Outlook") -> Placement | None:
         """Lines 4 to 9: on one machine if one is large enough, else where workers and server are worth most."""
         from cranny.policies.netpack import kernel
 
-        free = outlook.free_for(job, free)
         tightest = int(kernel.tightest(free, job.gpus))
         if tightest != kernel.NONE:
             return Placement.made((tightest,) * job.gpus, (), None, Reasons(job, outlook.cluster))
         if free.sum() < job.gpus:
             return None
-        servers = outlook.servers(free)
+        servers = outlook.servers(free, up)
         rules = kernel.Rules(self.lean, self.printed, job.collective == "ina")
         found = kernel.best(servers, outlook.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
         left_gbps, flows = servers.left_gbps, servers.flows
@@ -164,8 +165,7 @@ def _aggregate(placed: list[Start], outlook: "Outlook", memory_gbps: list[float]
         full = [rack for rack in switches if memory_gbps[rack] <= 0.0]
         why = placement.evidence
         if isinstance(why, Reasons):
-            name = outlook.cluster.rack_names[full[0]] if full else ""
-            why = why._replace(efficiency=efficiency[job.id], full_switch=name)
+            why = why._replace(efficiency=efficiency[job.id], full_switch=full[0] if full else None)
         decided[job.id] = Placement(placement.machines, (), None, why, placement.server, aggregate=not full)
         if full:
             outlook.estimate.add(job, decided[job.id])

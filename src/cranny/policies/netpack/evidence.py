@@ -28,7 +28,7 @@ class Reasons(NamedTuple):
     server_worth: float = 0.0
     share_gbps: float = 0.0
     efficiency: float = 0.0  # AE
-    full_switch: str = ""  # rack whose switch had no memory left for the job
+    full_switch: int | None = None  # rack whose switch had no memory left for the job
 
     def facts(self, placement: Placement) -> Mapping[str, object]:
         """Return the reasons as plain values."""
@@ -56,7 +56,7 @@ class Reasons(NamedTuple):
                 "alone_ms_beside_rank_0": self._alone_ms(placement, placement.machines[0]),
                 "aggregation": placement.aggregate,
                 "aggregation_efficiency": self.efficiency,
-                "switch_without_memory": self.full_switch or None,
+                "switch_without_memory": self._switch,
             }
         return facts
 
@@ -93,12 +93,19 @@ class Reasons(NamedTuple):
         efficiency = f"efficiency {self.efficiency:.0f}: its rate in Gbps times the flows that switches merge"
         if placement.aggregate:
             return f"in-network aggregation is on ({efficiency})"
-        what = (
-            f"the switch of {self.full_switch} has no memory left for it"
-            if self.full_switch
-            else "nothing to merge"
-        )
+        if self.full_switch is None:
+            what = "nothing to merge"
+        else:
+            has_some = self.cluster.pat_gbps[self.cluster.rack_nodes[self.full_switch]]
+            what = (
+                f"the switch of {self._switch} has no memory {'left for it' if has_some else 'to aggregate with'}"
+            )
         return f"in-network aggregation is off: {what} ({efficiency})"
+
+    @property
+    def _switch(self) -> str | None:
+        """The name of the rack whose switch had no memory left."""
+        return None if self.full_switch is None else self.cluster.rack_names[self.full_switch]
 
     def _alone_ms(self, placement: Placement, server: int) -> float:
         """Return how long an iteration communicates with the server on some machine, the network being empty."""

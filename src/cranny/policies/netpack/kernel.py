@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from cranny.core.compiled import allocating
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -27,6 +28,7 @@ class Servers(NamedTuple):
     """What is left of each server, (servers,) each, and of each rack's uplink, (racks,) each."""
 
     free: Ints  # GPUs that the job may have
+    up: Bools  # whether it takes jobs: a parameter server needs no GPU, but a machine that does
     link_gbps: Floats  # C
     left_gbps: Floats  # bw
     flows: Floats
@@ -238,7 +240,7 @@ def _with_server(
     chosen = Choice(machines, NONE, 0.0, 0.0, 0.0, NEVER)
     for inside in (True, False):
         for machine in range(first, past):
-            if beside[machine - first] != inside:
+            if beside[machine - first] != inside or not servers.up[machine]:
                 continue
             # A worker's stream to a server on its own machine takes nothing more from anybody.
             of_server = (

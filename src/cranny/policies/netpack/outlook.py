@@ -6,8 +6,7 @@ import numpy.typing as npt
 from cranny.core.snapshot import Snapshot
 from cranny.core.steady.estimate import Estimate
 from cranny.model.cluster import Cluster
-from cranny.model.job import Job
-from cranny.policies.netpack.kernel import Servers
+from cranny.policies.netpack.kernel import Bools, Servers
 
 Ints = npt.NDArray[np.int64]
 
@@ -23,7 +22,6 @@ class Outlook:
         self._rack = np.array(cluster.rack_of)
         self._uplinks = np.array(cluster.rack_nodes)
         self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in cluster.rack_nodes])
-        self._types = np.array([machine.gpu_type for machine in cluster.machines])
         # Machines among which plans are looked for, (spans, 2): those of each rack, and all.
         self.spans = np.array([*cluster.rack_spans, (0, machines)])
 
@@ -32,16 +30,13 @@ class Outlook:
         self.estimate.follow(view)
         return view.free.copy()
 
-    def free_for(self, job: Job, free: Ints) -> Ints:
-        """Return the free GPUs that a job may have."""
-        return free if job.gpu_type is None else np.where(self._types == job.gpu_type, free, 0)
-
-    def servers(self, free: Ints) -> Servers:
+    def servers(self, free: Ints, up: Bools) -> Servers:
         """Return what is left of every server, and of every rack's uplink."""
         rates, machines = self.estimate.rates, len(free)
         left_gbps, flows = rates.left_gbps(), rates.link_flows()
         return Servers(
             free,
+            up,
             self._link_gbps,
             left_gbps[:machines],
             flows[:machines],

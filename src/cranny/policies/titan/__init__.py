@@ -47,8 +47,8 @@ class Titan:
     fragments_before_idle = True
 
     def __init__(self, phase_budget_s: float = 1.0, search_nodes: int = 20_000) -> None:
-        self.bandwidth = Bandwidth(positive(phase_budget_s, "phase_budget_s"))
-        self.search_nodes = whole(search_nodes, "search_nodes", least=0)
+        self.bandwidth = Bandwidth(positive(phase_budget_s, "titan: phase_budget_s"))
+        self.search_nodes = whole(search_nodes, "titan: search_nodes", least=0)
         # The job that waits for bandwidth, where, and how often it was refused in a row.
         self._waiting: tuple[Job, Cluster, int] | None = None
 

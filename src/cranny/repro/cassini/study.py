@@ -247,7 +247,7 @@ def run_cell(cell: Cell) -> Kept:
     marks = {}
     for model, job_ids in models.items():
         mine = found.of(job_ids)
-        if mine.stretches:
+        if mine.count:
             marks[model] = mine.above_gbit * mine.count, mine.count
     courses: tuple[tuple[str, float, float, float], ...] = ()
     if cell.seed == 0 and cell.scheme in SHOWN:

@@ -204,8 +204,8 @@ def gain_sheet(made: Sequence[Faster]) -> Sheet:
         [
             f"{_short(each.workload)}: {each.host}",
             _both(each.paper),
-            _brief(each.mean),
-            _brief(each.p99),
+            times(each.mean),
+            times(each.p99),
             cost(each.before.mean),
             cost(each.after.mean),
         ]
@@ -226,12 +226,6 @@ def _both(paper: Gain | None) -> str:
     if paper is None or paper.mean is None or paper.p99 is None:
         return MISSING
     return f"{times(paper.mean)}, {times(paper.p99)}"
-
-
-def _brief(gain: Estimate) -> str:
-    """Write a gain with two decimals, and the half width of its confidence interval if that shows."""
-    spread_shows = gain.half is not None and gain.half >= 0.005
-    return f"{gain.mean:.2f}x ± {gain.half:.2f}" if spread_shows else f"{gain.mean:.2f}x"
 
 
 def cost(over_alone: float) -> str:

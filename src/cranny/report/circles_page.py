@@ -1,0 +1,154 @@
+"""Circles on a page: a card for each link, as a page of its own and in the report."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+from cranny.core.circles.affinity import SharedLink
+from cranny.core.circles.interleave import Interleaving, curve_scores
+from cranny.core.circles.unified import unify
+from cranny.model.number import counted
+from cranny.report.charts import Frame
+from cranny.report.circles import (
+    ALARM,
+    COLOURS,
+    KEY,
+    ROOM,
+    Paint,
+    Side,
+    axes,
+    demand,
+    ms,
+    ring_hue,
+    rings,
+    searched,
+    sides,
+    write_picture,
+)
+from cranny.report.markup import file_text, table, text
+from cranny.report.scales import duration_text
+from cranny.sim.meetings import MOST, Meeting
+from cranny.version import VERSION
+
+CHART = Frame(width=420.0, height=170.0, left=44.0, right=12.0, top=24.0, bottom=26.0)
+
+
+def write_circles(found: Interleaving, path: str | Path, *, title: str, command: str) -> Path:
+    """Write circles before and after their shifts: an SVG file, or a page if the name ends in .html."""
+    path = Path(path)
+    if path.suffix.lower() not in {".html", ".htm"}:
+        return write_picture(found, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(found, title, command), encoding="utf-8", newline="\n")
+    return path
+
+
+def render(found: Interleaving, title: str, command: str) -> str:
+    """Return the page as text."""
+    links, fits = found.graph.links, found.graph.fits
+    numbers = {job: number for number, job in enumerate(found.shifts_s)}
+    cards = [
+        card(link, searched(fit), sides(link, fit, found.shifts_s), numbers)
+        for link, fit in zip(links, fits, strict=True)
+    ]
+    before, after = (
+        sum(scores) / len(links)
+        for scores in (curve_scores(found.graph, {}), curve_scores(found.graph, found.shifts_s))
+    )
+    many = "Mean score of" if len(links) > 1 else "Score of"
+    return Template(file_text("circles.html")).substitute(
+        title=text(title),
+        kicker=text(f"{counted(len(numbers), 'job')} · {counted(len(links), 'shared link')}"),
+        lead=text(
+            f"{many} {counted(len(links), 'shared link')}: {before:.2f} before, {after:.2f} after. "
+            "It is 1 where jobs never ask for more than a link has."
+        ),
+        style=file_text("page.css") + file_text("circles.css"),
+        colours=ring_colours(),
+        key=text(KEY),
+        cards="".join(cards),
+        command=text(command),
+        footer=text(f"Made by cranny {VERSION}"),
+    )
+
+
+def section(meetings: Mapping[str, Sequence[Meeting]]) -> str:
+    """Make the report's section about the costliest links of runs in phases, by their names; nothing without any.
+
+    One run shows several links, several runs show one each.
+    """
+    met = {name: found[: MOST if len(meetings) == 1 else 1] for name, found in meetings.items() if found}
+    if not met:
+        return ""
+    cards = "".join(
+        _meeting(each, name if len(meetings) > 1 else "") for name, found in met.items() for each in found
+    )
+    hint = f"Where jobs that shared a link asked for most in vain, as their iterations started. {KEY}"
+    return (
+        '<section id="circles" aria-labelledby="circles-head"><h2 id="circles-head">Costliest shared links</h2>'
+        f'<p class="hint">{text(hint)}</p><div class="stack">{cards}</div></section>'
+    )
+
+
+def _meeting(meeting: Meeting, run: str) -> str:
+    """Draw jobs that met on a link."""
+    link = SharedLink(
+        f"{run}: {meeting.link}" if run else meeting.link,
+        meeting.gbps,
+        {guest.job_id: guest.circle for guest in meeting.guests},
+    )
+    unified = unify(tuple(circle.iteration_s for circle in link.circles.values()))
+    about = (
+        f"{counted(len(link.circles), 'job')} for {duration_text(meeting.seconds)}; "
+        f"{meeting.above_gbit / meeting.seconds:,.3g} Gbps asked for in vain on average"
+    )
+    side = Side.of("As they started", link, unified, meeting.shifts_s)
+    return card(link, about, [side], {job: number for number, job in enumerate(link.circles)})
+
+
+def ring_colours() -> str:
+    """Return the CSS that names the colours of rings, for light and for dark pages."""
+    hues = [("alarm", ALARM), *((f"ring-{number}", ring_hue(number)) for number in range(COLOURS))]
+    light = "".join(f"--{name}:{hue.light};" for name, hue in hues)
+    dark = "".join(f"--{name}:{hue.dark};" for name, hue in hues)
+    return f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def card(link: SharedLink, about: str, shown: Sequence[Side], numbers: Mapping[str, int]) -> str:
+    """Draw one link: each side's circles and demand, and who is who; jobs have the colours of their numbers."""
+    paint = Paint(tuple(f"var(--ring-{numbers[job] % COLOURS})" for job in link.circles), "var(--alarm)")
+    x_axis, y_axis = axes(shown)
+    kind = "side" if len(shown) > 1 else "side alone"
+    drawn = "".join(
+        f'<div class="{kind}">{_rings(side, paint)}{demand(side, paint, x_axis, y_axis, CHART)}</div>'
+        for side in shown
+    )
+    return (
+        f'<figure class="card circles"><figcaption><strong>{text(link.name)}, {link.gbps:g} Gbps</strong>'
+        f'<span>{text(about)}</span></figcaption><div class="sides">{drawn}</div>{_who(shown[-1], paint)}</figure>'
+    )
+
+
+def _rings(side: Side, paint: Paint) -> str:
+    """Draw the circles of one side as a picture of its own."""
+    size = 2 * ROOM
+    label = text(f"{side.name}: circles of {counted(len(side.link.circles), 'job')}, score {side.score:.2f}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart rings" viewBox="0 0 {size:g} {size:g}" role="img" '
+        f'aria-label="{label}">{rings(side, paint, ROOM, ROOM)}</svg>'
+    )
+
+
+def _who(side: Side, paint: Paint) -> str:
+    """Name the jobs, with their times and shifts."""
+    rows = [
+        [
+            f'<span class="who"><span class="spot" style="background:{colour}"></span>{text(job)}</span>',
+            *(ms(shift_s), ms(circle.iteration_s), ms(circle.up_s), f"{circle.mean_gbps:.3g} Gbps"),
+        ]
+        for (job, circle), shift_s, colour in zip(
+            side.link.circles.items(), side.shifts_s, paint.jobs, strict=True
+        )
+    ]
+    head = ["job", "shift", "iteration", "up phases", "mean"]
+    return f'<div class="prose">{table(head, rows, kind="plain figures")}</div>'

@@ -1,0 +1,51 @@
+"""Numbers and pages of a reproduction: values and errors have the same decimals, and pictures fit any screen."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cranny.report.estimate import Estimate
+from cranny.report.sheet import Sheet
+from cranny.report.table import MISSING
+from cranny.repro.page import Section, Told, write_page
+from cranny.repro.wording import spread, times
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "told"),
+    [
+        (1.36, 1.1, "1.36x ± 1.10"),
+        (1.00002, 3.9e-5, "1.00x"),
+        (1.234, 0.0341, "1.23x ± 0.03"),
+        (12.34, 0.3, "12.3x ± 0.3"),
+        (123.4, 2.0, "123x ± 2"),
+        (2.0, None, "2.00x"),
+    ],
+)
+def test_a_ratio_has_the_decimals_of_its_error(mean: float, half: float | None, told: str) -> None:
+    assert times(Estimate(mean, half)) == told
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "told"),
+    [(2.55, 0.186, "2.55 ± 0.19"), (1234.5, 0.4, "1,234"), (123.4, 0.26, "123.4 ± 0.3"), (0.5, None, "0.500")],
+)
+def test_a_mean_has_the_decimals_of_its_error(mean: float, half: float | None, told: str) -> None:
+    assert spread(Estimate(mean, half)) == told
+
+
+def test_a_number_of_a_paper_keeps_its_own_digits() -> None:
+    assert [times(ratio) for ratio in (1.6, 2.0, 0.9961, None)] == ["1.6x", "2x", "0.996x", MISSING]
+
+
+def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> None:
+    picture = tmp_path / "fig.svg"
+    picture.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
+    section = Section("Fig. 1", [Sheet("a table", "", ("", "ours"), [["a", "1"]])], [picture])
+    told = [Told("a claim", "holds", "good", "words")]
+    page = write_page(tmp_path / "page.html", "title", "lead", told, [section], ["a fact"])
+    text = page.read_text(encoding="utf-8")
+    assert re.search(r'<figure class="card"><div class="scroll"><img alt="fig" src="data:image/svg', text)
+    dark = text.split("figure img")[-1]
+    assert "invert(1)" in dark[:100]
