@@ -14,7 +14,7 @@ from cranny.core.locality import level
 from cranny.core.protocol import Host
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
-from cranny.model.cluster import Cluster
+from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 from cranny.model.event import Finished, Submitted
 from cranny.model.job import Job
@@ -90,6 +90,15 @@ def test_only_the_jobs_farthest_from_fairness_bid_at_first() -> None:
     assert isinstance(start, Start)
     assert start.job is long_ago
     assert len(start.placement.machines) == 4
+
+
+def test_a_job_does_not_win_more_than_there_is_of_its_type() -> None:
+    machines = (Machine("old", 4, "T4"), Machine("new", 4, "V100"))
+    mixed = Cluster.of(Switch("rack", machines, (100.0,) * 2))
+    picky, plain = job("picky", 6, gpu_type="T4", submit_s=0.0), job("plain", 8, submit_s=50.0)
+    (start,) = asked(Themis(), ClusterState(mixed), 60.0, picky, plain)
+    assert isinstance(start, Start)
+    assert start.job is plain
 
 
 def test_a_job_shrinks_on_its_own_machines_at_the_end_of_its_lease() -> None:

@@ -214,10 +214,15 @@ class Themis:
         return sold
 
     def _bids(self, bidder: Bidder, view: Snapshot) -> list[tuple[float, int]]:
-        """Return the steps by which a job would grow: the gain in log(1 / rho), and the GPUs."""
-        steps, held = [], 0
+        """Return the steps by which a job would grow: the gain in log(1 / rho), and the GPUs.
+
+        A job does not bid for more than there are of the GPUs that can run it: it would win what it cannot use.
+        """
+        steps, held, room = [], 0, view.offer(bidder.job).gpus
         worth = -math.log(self._rho(bidder, 0, view))
         for size in bidder.sizes:
+            if size > room:
+                break
             now = -math.log(self._rho(bidder, size, view))
             if now > worth:  # not if more workers only add communication
                 steps.append((now - worth, size - held))
