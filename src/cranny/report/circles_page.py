@@ -25,10 +25,10 @@ from cranny.report.circles import (
     sides,
     write_picture,
 )
+from cranny.report.frame import frame, write
 from cranny.report.markup import file_text, table, text
 from cranny.report.scales import duration_text
 from cranny.sim.meetings import MOST, Meeting
-from cranny.version import VERSION
 
 CHART = Frame(width=420.0, height=170.0, left=44.0, right=12.0, top=24.0, bottom=26.0)
 
@@ -38,9 +38,7 @@ def write_circles(found: Interleaving, path: str | Path, *, title: str, command:
     path = Path(path)
     if path.suffix.lower() not in {".html", ".htm"}:
         return write_picture(found, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(found, title, command), encoding="utf-8", newline="\n")
-    return path
+    return write(render(found, title, command), path)
 
 
 def render(found: Interleaving, title: str, command: str) -> str:
@@ -56,19 +54,14 @@ def render(found: Interleaving, title: str, command: str) -> str:
         for scores in (curve_scores(found.graph, {}), curve_scores(found.graph, found.shifts_s))
     )
     many = "Mean score of" if len(links) > 1 else "Score of"
-    return Template(file_text("circles.html")).substitute(
-        title=text(title),
-        kicker=text(f"{counted(len(numbers), 'job')} · {counted(len(links), 'shared link')}"),
-        lead=text(
-            f"{many} {counted(len(links), 'shared link')}: {before:.2f} before, {after:.2f} after. "
-            "It is 1 where jobs never ask for more than a link has."
-        ),
-        style=file_text("page.css") + file_text("circles.css"),
-        colours=ring_colours(),
-        key=text(KEY),
-        cards="".join(cards),
-        command=text(command),
-        footer=text(f"Made by cranny {VERSION}"),
+    shared = counted(len(links), "shared link")
+    return frame(
+        title,
+        f"{many} {shared}: {before:.2f} before, {after:.2f} after. "
+        "It is 1 where jobs never ask for more than a link has.",
+        Template(file_text("circles.html")).substitute(key=text(KEY), cards="".join(cards), command=text(command)),
+        style=file_text("circles.css") + ring_colours(),
+        kicker=f"{counted(len(numbers), 'job')} · {shared}",
     )
 
 

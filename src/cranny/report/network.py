@@ -8,13 +8,13 @@ import numpy as np
 
 from cranny.core.load import FULL, Load
 from cranny.model.number import counted
+from cranny.report.frame import frame, write
 from cranny.report.heat import blocks, flows, gbps, percent
 from cranny.report.heat_svg import heat_svg, legend
 from cranny.report.heat_words import held, summary, worst
 from cranny.report.markup import file_text, table, text
 from cranny.report.scales import duration_text
 from cranny.report.table import MISSING
-from cranny.version import VERSION
 
 HINT = (
     "One row a rack: the uplinks of its machines, then its own uplink and, where switches aggregate, their "
@@ -33,23 +33,15 @@ def heat_map(load: Load) -> str:
 
 def write_page(load: Load, path: str | Path, *, title: str, kicker: str, command: str) -> Path:
     """Write the network at a moment to one HTML file that loads nothing from anywhere."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    page = Template(file_text("network.html")).substitute(
-        title=text(title),
-        kicker=text(kicker),
-        style=file_text("page.css") + file_text("heat.css"),
-        summary=text(summary(load)),
+    main = Template(file_text("network.html")).substitute(
         hint=text(HINT),
         map=heat_map(load),
         legend=legend(),
         links=links_html(load, TOP),
         racks=_racks_html(load),
         command=text(command),
-        footer=text(f"Made by cranny {VERSION}"),
     )
-    path.write_text(page, encoding="utf-8", newline="\n")
-    return path
+    return write(frame(title, summary(load), main, style=file_text("heat.css"), kicker=kicker), path)
 
 
 def section(loads: Mapping[str, Load], since_s: float) -> str:

@@ -12,6 +12,7 @@ from cranny.report.charts import Line, cdf_chart, line_chart
 from cranny.report.circles_page import ring_colours
 from cranny.report.circles_page import section as circles_section
 from cranny.report.finding import caution, finding
+from cranny.report.frame import frame, write
 from cranny.report.looks import Look, colour_variables, looks
 from cranny.report.markup import file_text, json_for_script, text
 from cranny.report.network import section
@@ -42,6 +43,11 @@ CDF_CHARTS = (
     ("jct_s", "Job completion time", "from submission to finish"),
     ("wait_s", "Waiting time", "from submission to start"),
 )
+SCRIPTS = """<div id="tip" role="status" hidden></div>
+<script type="application/json" id="page-data">{data}</script>
+<script type="text/plain" id="map-data">{map_data}</script>
+<script>{script}</script>
+"""
 Lines = list[list[float | int | None]]
 
 
@@ -54,11 +60,7 @@ def write_report(
     lead: str = "",
 ) -> Path:
     """Write the comparison of some runs to one HTML file; the map first shows the time `map_at_s`."""
-    path = Path(path)
-    page = render(results, title=title, map_at_s=map_at_s, lead=lead)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8", newline="\n")
-    return path
+    return write(render(results, title=title, map_at_s=map_at_s, lead=lead), path)
 
 
 def render(
@@ -77,16 +79,8 @@ def render(
         "time": time_data,
         "cdf": cdf_data,
     }
-    warning = caution(results)
-    return Template(file_text("page.html")).substitute(
-        title=text(title if title is not None else _title(results)),
-        kicker=text(_kicker(results)),
-        finding=text(finding(results)),
-        caution=f'<p class="caution">{text(warning)}</p>' if warning else "",
+    main = Template(file_text("page.html")).substitute(
         lead=lead,
-        script_hash=_hash(script),
-        style=file_text("page.css") + file_text("heat.css") + file_text("circles.css"),
-        colours=f"{colour_variables(drawn)}\n{ring_colours()}",
         table_hint=_table_hint(results),
         table=summary_table(results, drawn),
         legend=_legend(drawn),
@@ -102,10 +96,18 @@ def render(
         left_out=reproduce.left_out_html(results),
         meanings=reproduce.meanings_html(),
         checks=reproduce.checks_html(results),
-        footer=text(f"Made by cranny {results[0].settings.get('version') or ''}".strip()),
-        data=json_for_script(data),
-        map_data=packed.packed,
-        script=script,
+    )
+    colours = f"{colour_variables(drawn)}\n{ring_colours()}"
+    return frame(
+        title if title is not None else _title(results),
+        finding(results),
+        main,
+        style=file_text("heat.css") + file_text("circles.css") + colours,
+        kicker=_kicker(results),
+        caution=caution(results),
+        allowed=f"script-src '{_hash(script)}'",
+        scripts=SCRIPTS.format(data=json_for_script(data), map_data=packed.packed, script=script),
+        version=str(results[0].settings.get("version") or ""),
     )
 
 

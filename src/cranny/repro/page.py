@@ -3,13 +3,12 @@
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from string import Template
 
+from cranny.report.frame import frame, write
 from cranny.report.markup import text
 from cranny.report.sheet import Sheet, sheet_html
-from cranny.version import VERSION
 
 STYLE = """
 .claims { display: grid; gap: 14px; margin-top: 12px; }
@@ -28,6 +27,13 @@ figure img { display: block; width: 100%; min-width: 760px; max-width: 980px; he
   figure img { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; }
 }
 .facts { margin: 0; padding-left: 20px; } .facts li { max-width: 78em; }
+"""
+
+MAIN = """<section aria-labelledby="claims"><h2 id="claims">What holds and what does not</h2>
+<div class="claims">$claims</div></section>
+$sections
+<section aria-labelledby="facts"><h2 id="facts">How this was done</h2>
+<div class="card prose"><ul class="facts">$facts</ul></div></section>
 """
 
 
@@ -54,19 +60,12 @@ def write_page(
     path: Path, title: str, lead: str, told: Iterable[Told], sections: Iterable[Section], facts: Iterable[str]
 ) -> Path:
     """Write the page to one file."""
-    style = resources.files("cranny.report").joinpath("page.css").read_text(encoding="utf-8")
-    page = Template(PAGE).substitute(
-        title=text(title),
-        style=style + STYLE,
-        lead=text(lead),
+    main = Template(MAIN).substitute(
         claims="".join(map(_claim, told)),
         sections="".join(_section(number, each) for number, each in enumerate(sections)),
         facts="".join(f"<li>{text(fact)}</li>" for fact in facts),
-        version=text(VERSION),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8", newline="\n")
-    return path
+    return write(frame(title, lead, main, style=STYLE, allowed="img-src data:"), path)
 
 
 def _claim(told: Told) -> str:
@@ -90,30 +89,3 @@ def _picture(path: Path) -> str:
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     image = f'<img alt="{text(path.stem)}" src="data:image/svg+xml;base64,{data}">'
     return f'<figure class="card"><div class="scroll">{image}</div></figure>'
-
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<title>$title</title>
-<style>
-$style
-</style>
-</head>
-<body>
-<header><h1>$title</h1><p class="finding">$lead</p></header>
-<main>
-<section aria-labelledby="claims"><h2 id="claims">What holds and what does not</h2>
-<div class="claims">$claims</div></section>
-$sections
-<section aria-labelledby="facts"><h2 id="facts">How this was done</h2>
-<div class="card prose"><ul class="facts">$facts</ul></div></section>
-</main>
-<footer>Made by cranny $version</footer>
-</body>
-</html>
-"""
