@@ -1,4 +1,9 @@
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +42,33 @@ def test_a_process_makes_way_for_a_new_one_if_it_should() -> None:
 
 def test_no_calls_are_no_results() -> None:
     assert run_each(double, [], 2) == []
+
+
+SLEEPING = """
+import time
+from cranny.processes import run_each
+if __name__ == "__main__":
+    print("go", flush=True)
+    try:
+        run_each(time.sleep, [(5,)] * 4, 2)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.2, 1.0])  # while processes start, and when they work
+def test_ctrl_c_ends_all_processes_without_a_word(after_s: float, tmp_path: Path) -> None:
+    script = tmp_path / "sleeping.py"
+    script.write_text(SLEEPING, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "go\n"
+        time.sleep(after_s)
+        os.killpg(started.pid, signal.SIGINT)
+        assert started.communicate(timeout=20) == ("interrupted\n", "")

@@ -1,8 +1,10 @@
 """Calls side by side in processes of this machine."""
 
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,7 +21,7 @@ def run_each(
     """Call `work` with each of the arguments; return the results in their order.
 
     `progress` is told how many calls have ended. A process ends after `calls_per_process` calls, for those that
-    leave much memory behind. When one call fails, those that have not begun are dropped.
+    leave much memory behind. When one call fails, the others are dropped.
     """
     workers = min(len(calls), processes)
     if workers <= 1:
@@ -29,16 +31,51 @@ def run_each(
             if progress is not None:
                 progress(done)
         return results
+    with pool(workers, calls_per_process=calls_per_process) as ready:
+        with starting():
+            futures = [ready.submit(work, *arguments) for arguments in calls]
+        for done, future in enumerate(as_completed(futures), 1):
+            future.result()  # raises at once what the call raised
+            if progress is not None:
+                progress(done)
+        return [future.result() for future in futures]
+
+
+@contextmanager
+def pool(
+    processes: int,
+    begin: Callable[..., None] | None = None,
+    arguments: tuple[Any, ...] = (),
+    *,
+    calls_per_process: int | None = None,
+) -> Iterator[ProcessPoolExecutor]:
+    """Make processes, each of which calls `begin` first; on any error they end with what they were at."""
+    others = set(active_children())
     # Spawned, not forked: polars runs threads, which do not survive a fork.
-    with ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=calls_per_process) as pool:
-        futures = [pool.submit(work, *arguments) for arguments in calls]
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), _begin, (begin, arguments), max_tasks_per_child=calls_per_process
+    ) as made:
         try:
-            for done, future in enumerate(as_completed(futures), 1):
-                future.result()  # raises at once what the call raised
-                if progress is not None:
-                    progress(done)
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
+            yield made
+        except BaseException:  # interrupted, or nobody wants the rest
+            for child in set(active_children()) - others:
+                child.terminate()
             raise
+
+
+def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    """Make a process ready: Ctrl-C ends it without a word, since the one that started it tells the user."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if begin is not None:
+        begin(*arguments)
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Hold Ctrl-C back from processes of a pool that start here, until they are ready for it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

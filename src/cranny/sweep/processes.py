@@ -1,12 +1,11 @@
 """Running cells in processes of this machine."""
 
-import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
 
+from cranny.processes import pool, starting
 from cranny.sweep.cell import Cell, Inputs, Outcome
 
 Work = Callable[[Cell, Inputs], Outcome]
@@ -38,32 +37,26 @@ def _until_one_dies(
     work: Work, waiting: deque[Cell], inputs: Inputs, processes: int
 ) -> Generator[tuple[Cell, Outcome], None, list[Cell]]:
     """Run waiting cells until none is left or a process dies; return those that were under way then."""
-    others = set(active_children())
     under_way: dict[Future[Outcome], Cell] = {}
-    # Spawned, not forked: polars runs threads, which do not survive a fork.
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (inputs,)) as pool:
-        try:
+    try:
+        with pool(processes, _hold, (inputs,)) as ready:
             while waiting or under_way:
                 # No more at once than there are processes, so that few are under suspicion if one dies.
-                while waiting and len(under_way) < processes:
-                    under_way[pool.submit(_run, work, waiting[0])] = waiting[0]
-                    waiting.popleft()
+                with starting():
+                    while waiting and len(under_way) < processes:
+                        under_way[ready.submit(_run, work, waiting[0])] = waiting[0]
+                        waiting.popleft()
                 ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
                 for future in ended:
                     outcome = future.result()
                     yield under_way.pop(future), outcome
-        except BrokenProcessPool:
-            return list(under_way.values())
-        except BaseException:  # interrupted, or nobody wants the rest: do not wait for what is under way
-            for child in set(active_children()) - others:
-                child.terminate()
-            raise
+    except BrokenProcessPool:
+        return list(under_way.values())
     return []
 
 
-def _begin(inputs: Inputs) -> None:
-    """Make a process ready for cells; Ctrl-C ends it without a word, since the sweep tells the user."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _hold(inputs: Inputs) -> None:
+    """Give a process what its cells need."""
     _held[:] = [inputs]
 
 
