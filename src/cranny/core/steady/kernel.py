@@ -100,8 +100,9 @@ def solve(net: Net, jobs: Ints) -> None:
         own.first_held = NONE
         own.edits = NOT_DRAWN
         own.level = np.inf if own.gbps else 0.0
-        if own.first_use != NONE:
-            _feel(net, resource, 0.0)
+    for resource in range(len(net.resources)):
+        if net.resources[resource].first_use != NONE and net.resources[resource].queued_at == NOT_QUEUED:
+            _look(net, resource, 0.0)
     _settle(net, ALL)
 
 
@@ -127,11 +128,17 @@ def _settle(net: Net, looks: int) -> bool:
         looks -= 1
         resource, floor = net.heap[0].resource, net.heap[0].key
         _unqueue(net, resource)
-        if resource < net.links:
-            _look_at_link(net, resource, floor)
-        else:
-            _look_at_switch(net, resource, floor)
+        _look(net, resource, floor)
     return True
+
+
+@inlined
+def _look(net: Net, resource: int, floor: float) -> None:
+    """Look at a resource that does not wait."""
+    if resource < net.links:
+        _look_at_link(net, resource, floor)
+    else:
+        _look_at_switch(net, resource, floor)
 
 
 @compiled
@@ -181,9 +188,7 @@ def _look_at_switch(net: Net, switch: int, floor: float) -> None:
     if floor < due and not same(floor, due):
         _queue(net, switch, due)
         return
-    _count_again(net, switch, -1)
-    net.resources[switch].level = new
-    _count_again(net, switch, 1)
+    _count_again(net, switch, new)
     on_switch = net.resources[switch].first_use
     while on_switch != NONE:
         job = net.uses[on_switch].job
@@ -197,18 +202,27 @@ def _look_at_switch(net: Net, switch: int, floor: float) -> None:
 
 
 @compiled
-def _count_again(net: Net, switch: int, sign: int) -> None:
-    """Add to lines, or take off, what uses make of them that the level of a switch changes."""
-    on_switch = net.resources[switch].first_use
+def _count_again(net: Net, switch: int, new: float) -> None:
+    """Set the level of a switch, and change the lines of all uses that go on beyond it."""
+    own = net.resources[switch]
+    old = own.level
+    on_switch = own.first_use
     while on_switch != NONE:
         job = net.uses[on_switch].job
         use = net.jobs[job].first_of
         while use != NONE:
             if net.uses[use].root == switch or net.uses[use].leaf == switch:
                 resource = net.uses[use].resource
-                count(net, use, bound(net, job, resource), net.jobs[job].held_by != resource, sign)
+                rate = bound(net, job, resource)
+                if rate > min(old, new):
+                    loose = net.jobs[job].held_by != resource
+                    own.level = old
+                    count(net, use, rate, loose, -1)
+                    own.level = new
+                    count(net, use, rate, loose, 1)
             use = net.uses[use].next_of
         on_switch = net.uses[on_switch].next_on
+    own.level = new
 
 
 @compiled
