@@ -67,11 +67,6 @@ def test_what_comes_to_the_same_is_replayed_once() -> None:
     assert cell(fifo, "tetris", 0) == Cell(fifo, "tetris", 0)
 
 
-def test_large_clusters_get_fewer_seeds() -> None:
-    seeds = {cell.seed for cell in plan([EXPERIMENTS["9"]], 10)}
-    assert len(seeds) == EXPERIMENTS["9"].most_seeds < 10
-
-
 def test_a_quick_run_has_few_jobs_and_no_large_cluster() -> None:
     setups = {cell.setup for cell in plan(chosen(EXPERIMENTS, quick=True), 1)}
     assert max(setup.jobs for setup in setups) <= 100

@@ -36,10 +36,6 @@ def facts(study: Study | None, seconds: Mapping[int, float], watched: Sequence[W
             "deviations of ten runs). Ratios to NetPack are taken seed by seed. A policy is level with "
             "NetPack if the interval of the ratio contains 1."
         )
-        fewer = [each for each in study.experiments if each.most_seeds < study.seeds]
-        if fewer:
-            names = ", ".join(f"Fig. {each.key} {each.most_seeds}" for each in fewer)
-            seeds += f" For the sake of time fewer where clusters are large: {names}."
         told += [SETUPS, LOADS, _real(study), QUEUE, EFFICIENCY, seeds]
     if seconds:
         told.append("Fig. 10 is the measurement of `cranny bench netpack`, in CPU seconds of one core.")
