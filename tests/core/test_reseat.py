@@ -1,6 +1,6 @@
 from cranny.core.check import check
 from cranny.core.locality import level, nearby
-from cranny.core.reseat import emptied, plans, reseat, usable
+from cranny.core.reseat import emptied, plans, reseat
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -42,7 +42,7 @@ def test_a_job_uses_only_gpus_of_its_types() -> None:
     machines = (Machine("old", 2, "t4"), Machine("new", 2, "h200"))
     state = ClusterState(Cluster.of(Switch("top", machines, (9.0, 9.0))))
     view = state.snapshot()
-    assert usable(Job(id="a", gpus=1), [2, 2], view) == [2, 2]
-    assert usable(Job(id="a", gpus=1, gpu_type="h200"), [2, 2], view) == [0, 2]
-    assert usable(Job(id="a", gpus=1, speeds={"t4": 1.0}), [2, 2], view) == [2, 0]
+    assert view.usable(Job(id="a", gpus=1), view.free).tolist() == [2, 2]
+    assert view.usable(Job(id="a", gpus=1, gpu_type="h200"), view.free).tolist() == [0, 2]
+    assert view.usable(Job(id="a", gpus=1, speeds={"t4": 1.0}), view.free).tolist() == [2, 0]
     assert reseat({"a": 3}, {}, {"a": Waiting(Job(id="a", gpus=3, gpu_type="t4"))}, view, nearby) == {}

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from cranny.core.books import Running, attained_gpu_s
 from cranny.core.candidates import Board, Seats, placed, variations
 from cranny.core.snapshot import Snapshot, Waiting
@@ -11,15 +13,6 @@ from cranny.model.plan import Action, Move, Plan, Start, Stop
 
 # Chooses machines for a number of workers, given the free GPUs of each; None if there are too few.
 Seat = Callable[[int, Sequence[int], Cluster], tuple[int, ...] | None]
-
-
-def usable(job: Job, free: Sequence[int], view: Snapshot) -> list[int]:
-    """Return the free GPUs of each machine that a job can use."""
-    if job.gpu_type is None and job.speeds is None:
-        return list(free)
-    offer = view.offer(job)
-    offered = sum(offer.in_use) | sum(offer.idle)  # each machine is in one of these sets
-    return [gpus if offered >> machine & 1 else 0 for machine, gpus in enumerate(free)]
 
 
 def emptied(view: Snapshot, job_ids: Iterable[str]) -> Snapshot:
@@ -45,7 +38,7 @@ def reseat(
     seats: dict[str, tuple[int, ...]] = {}
 
     def take(job_id: str, job: Job, offered: Sequence[int]) -> None:
-        found = seat(sizes[job_id], usable(job, offered, base), base.cluster)
+        found = seat(sizes[job_id], base.usable(job, np.array(offered)).tolist(), base.cluster)
         if found is not None:
             seats[job_id] = found
             for machine in found:

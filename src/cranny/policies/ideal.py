@@ -8,7 +8,6 @@ waiting times are not, and the paper has none.
 
 from cranny.core.locality import closest
 from cranny.core.protocol import lacks_gpus
-from cranny.core.reseat import usable
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -19,7 +18,7 @@ class Ideal:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take one machine, else the lowest switch below which enough machines have unused links up to it."""
-        cluster, free = view.cluster, usable(job, view.free.tolist(), view)
+        cluster, free = view.cluster, view.usable(job, view.free).tolist()
         holding = [(gpus, machine) for machine, gpus in enumerate(free) if gpus >= job.gpus]
         if holding:
             return view.placement(job, (min(holding)[1],) * job.gpus)

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 from cranny.core.books import Running, attained_gpu_s
 from cranny.core.locality import drawn_by
 from cranny.core.protocol import lacks_gpus
-from cranny.core.reseat import emptied, plans, reseat, usable
+from cranny.core.reseat import emptied, plans, reseat
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster
@@ -88,7 +88,7 @@ class Pollux:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job, with all of its workers."""
-        found = self._seat(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
+        found = self._seat(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
         return None if found is None else view.placement(job, found)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:

@@ -42,7 +42,7 @@ from typing import NamedTuple
 from cranny.core.books import attained_gpu_s
 from cranny.core.locality import drawn_by, level, nearby
 from cranny.core.protocol import lacks_gpus
-from cranny.core.reseat import emptied, plans, reseat, usable
+from cranny.core.reseat import emptied, plans, reseat
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
@@ -109,7 +109,7 @@ class Themis:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job as if it were alone in an auction."""
-        found = self._seat(job.gpus, usable(job, view.free.tolist(), view), view.cluster)
+        found = self._seat(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
         return None if found is None else view.placement(job, found)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
