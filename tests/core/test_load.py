@@ -48,7 +48,7 @@ def test_a_bottleneck_names_the_jobs_that_it_holds_and_those_beside() -> None:
 def test_the_link_that_costs_most_comes_first() -> None:
     load = Load.of(SMALL, [talker("a", 0, 1), talker("b", 0, 1), *(talker(f"c{i}", 2, 3) for i in range(4))])
     assert [each.lost_gbps for each in load.bottlenecks] == pytest.approx([300.0, 100.0])
-    assert load.bottlenecks[0].link in (2, 3)
+    assert load.bottlenecks[0].link == 2  # the first of two that hold the same jobs alike
 
 
 def test_a_job_alone_is_not_held_back() -> None:

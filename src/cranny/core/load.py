@@ -31,8 +31,13 @@ class JobRate(NamedTuple):
     job_id: str
     rate_gbps: float
     alone_gbps: float
-    bottleneck: int | None  # full link that holds it at its rate; None if its own limit does
     links: tuple[int, ...]  # that it uses
+    held_by: tuple[int, ...]  # full links where no job is faster; empty if its own limit sets its rate
+
+    @property
+    def bottleneck(self) -> int | None:
+        """The link that holds it at its rate, the first where several do; None if its own limit does."""
+        return self.held_by[0] if self.held_by else None
 
     @property
     def lost_gbps(self) -> float:
@@ -77,24 +82,26 @@ class Load:
         talkers = tuple(talkers)
         rates = Rates.of(cluster)
         numbers = rates.add_all([each.flows for each in talkers], [each.alone_gbps for each in talkers])
-        count = len(cluster.uplink_gbps)
-        used = [np.unique(each.flows.resource[each.flows.resource < count]) for each in talkers]
-        jobs = tuple(
-            JobRate(
-                each.job_id,
-                rates.rate_gbps(number),
-                each.alone_gbps,
-                rates.bottleneck(number),
-                tuple(links.tolist()),
-            )
-            for each, number, links in zip(talkers, numbers, used, strict=True)
-        )
-        pat_gbps = np.array([cluster.pat_gbps[rack] or 0.0 for rack in cluster.rack_nodes], dtype=np.float64)
         capacity = np.array(cluster.uplink_gbps)
+        count = len(capacity)
+        link_gbps = np.subtract(capacity, rates.left_gbps(), out=np.zeros(count), where=np.isfinite(capacity))
+        used = [np.unique(each.flows.resource[each.flows.resource < count]) for each in talkers]
+        fastest_gbps = np.zeros(count)
+        for number, links in zip(numbers, used, strict=True):
+            fastest_gbps[links] = np.maximum(fastest_gbps[links], rates.rate_gbps(number))
+
+        def rate(talker: Talker, number: int, links: Ints) -> JobRate:
+            gbps = rates.rate_gbps(number)
+            full = link_gbps[links] >= FULL * capacity[links]
+            holding = links[full & (gbps >= HELD_BACK * fastest_gbps[links])]
+            held_by = () if rates.bottleneck(number) is None else tuple(holding.tolist())
+            return JobRate(talker.job_id, gbps, talker.alone_gbps, tuple(links.tolist()), held_by)
+
+        pat_gbps = np.array([cluster.pat_gbps[rack] or 0.0 for rack in cluster.rack_nodes], dtype=np.float64)
         return cls(
             cluster,
-            jobs,
-            link_gbps=np.subtract(capacity, rates.left_gbps(), out=np.zeros(count), where=np.isfinite(capacity)),
+            tuple(map(rate, talkers, numbers, used)),
+            link_gbps=link_gbps,
             link_flows=rates.link_flows(),
             link_jobs=np.bincount(np.concatenate([*used, np.empty(0, np.int64)]), minlength=count),
             pat_gbps=pat_gbps,
@@ -126,16 +133,10 @@ class Load:
 
         Several full links may hold a job at the same rate; it counts on each of them.
         """
-        fastest_gbps = np.zeros(len(self.share))
-        for job in self.jobs:
-            links = list(job.links)
-            fastest_gbps[links] = np.maximum(fastest_gbps[links], job.rate_gbps)
         held = np.zeros(len(self.share), dtype=np.int64)
         for job in self.jobs:
             if job.held_back:
-                links = list(job.links)
-                slowed = (self.share[links] >= FULL) & (job.rate_gbps >= HELD_BACK * fastest_gbps[links])
-                held[links] += slowed
+                held[list(job.held_by)] += 1
         return held
 
     @cached_property
@@ -143,7 +144,7 @@ class Load:
         """Links that hold jobs at their rates, those first that cost their jobs most Gbps."""
         held: dict[int, list[JobRate]] = {}
         on: dict[int, list[JobRate]] = {}
-        for job in sorted(self.jobs, key=lambda job: (job.rate_gbps, job.job_id)):
+        for job in sorted(self.jobs, key=lambda job: (round(job.rate_gbps, 6), job.job_id)):
             if job.bottleneck is not None:
                 held.setdefault(job.bottleneck, []).append(job)
             for link in job.links:
