@@ -30,6 +30,7 @@ from cranny.service.rest import build
 from cranny.service.store import Store
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+COMPILE_S = 180.0  # a policy may have to be compiled first, while other tests keep the machine busy
 
 
 def until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
@@ -94,7 +95,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         service.start()
         started.append(service)
         if ready:
-            until(lambda: service.ready)
+            until(lambda: service.ready, COMPILE_S)
         return Running(service, known)
 
     yield make

@@ -5,12 +5,14 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
 from tests.service.conftest import CLUSTER, Serve, Start, until
 from tests.service.test_failures import same_as_the_log
 from tests.service.test_hands import Clock as TurnedClock
@@ -18,6 +20,7 @@ from tests.service.test_hands import launch
 
 from cranny.backends.fake import Course, Fake, World
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch
+from cranny.cli import remote
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError
@@ -25,9 +28,11 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies import TABLE
 from cranny.policies.best_fit import BestFit
-from cranny.service import loop as loop_module
+from cranny.service import asking
 from cranny.service import store as store_module
+from cranny.service import warm as warm_module
 from cranny.service.auth import Keeper
+from cranny.service.choice import settle
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.desk import MOST_LOST, Desk
 from cranny.service.hands import Gone, Hands, Launched, Report
@@ -193,16 +198,28 @@ def test_while_others_write_nothing_is_undone_and_readers_do_not_wait(
     assert site.running.submit() == "job-1"
 
 
-def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done, seen = threading.Event(), []
+@dataclass
+class Slow:
+    """How policies get ready here: not before they may."""
 
-    def slowly(setting: dict[str, Any], *_: object) -> None:
-        assert done.wait(10)
-        seen.append(setting["name"])
+    may: threading.Event = field(default_factory=threading.Event)
+    seen: list[str] = field(default_factory=list)
 
-    monkeypatch.setattr(loop_module, "warm", slowly)
+    def __call__(self, setting: dict[str, Any], *_: object) -> None:
+        assert self.may.wait(20)
+        self.seen.append(setting["name"])
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    made = Slow()
+    monkeypatch.setattr(warm_module, "warm", made)
+    monkeypatch.setattr(warm_module, "_known", {})
+    yield made
+    made.may.set()
+
+
+def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(serve: Serve, slow: Slow) -> None:
     site = serve(policy={"name": "best-fit"}, ready=False)
     service = site.running.service
     with site.client() as root:
@@ -211,17 +228,67 @@ def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(
         asked = service.submit("ann", JOB)
         assert root.get("/api/v1/jobs").json()["total"] == 0  # nobody else waits
         assert not asked.done()
-        done.set()
+        slow.may.set()
         assert asked.result(10)[1]
         assert root.get("/readyz").is_success
         assert root.put("/api/v1/policy", json={"name": "titan"}).json()["name"] == "titan"
-    assert seen == ["best-fit", "titan"]
+    assert slow.seen == ["best-fit", "titan"]
+
+
+def test_who_asks_while_a_policy_gets_ready_is_told_in_time_and_nothing_is_done(
+    serve: Serve, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "BEGIN_S", 0.1)
+    site = serve(policy={"name": "best-fit"}, ready=False)
+    with site.client() as root:
+        answer = root.post("/api/v1/jobs", json=JOB)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["detail"] == "the policy is being prepared; nothing has been done, try again"
+        slow.may.set()
+        until(lambda: site.running.service.ready)
+        assert site.running.submit() == "job-1"  # what was taken back is not done later
+        slow.may.clear()
+        for _ in range(3):
+            answer = root.put("/api/v1/policy", json={"name": "titan"})
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert answer.json()["detail"] == "policy titan is being prepared, nothing has changed yet; try again"
+        assert root.get("/api/v1/policy").json()["name"] == "best-fit"
+        slow.may.set()
+        until(lambda: root.put("/api/v1/policy", json={"name": "titan"}).is_success)
+    assert slow.seen == ["best-fit", "titan"]  # however often it was asked for
+
+
+def test_a_command_waits_for_a_policy_that_gets_ready(
+    serve: Serve, slow: Slow, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(asking, "BEGIN_S", 0.1)
+    monkeypatch.setattr(remote, "PAUSE_S", 0.02)
+    site = serve(policy={"name": "best-fit"}, ready=False)
+    monkeypatch.setenv("CRANNY_SERVER", site.url)
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+    (tmp_path / "job.yaml").write_text("command: [a]\ngpus: 1\n")
+    wait = remote._Patience.wait
+
+    def wait_once(patience: Any, error: remote.AwayError) -> None:
+        wait(patience, error)
+        slow.may.set()
+
+    monkeypatch.setattr(remote._Patience, "wait", wait_once)
+    ran = run("submit", str(tmp_path / "job.yaml"))
+    assert ran.code == 0
+    assert ran.out in {"job-1 starting on rack0-machine0\n", "job-1 running on rack0-machine0\n"}
+    assert ran.err.splitlines() == [
+        "cranny: the policy is being prepared; nothing has been done, try again",
+        "cranny: trying again for 600 s",
+    ]
+    with site.client() as root:
+        assert root.get("/api/v1/jobs").json()["total"] == 1
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_every_policy_can_be_got_ready(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        warm({"name": name}, CLUSTER)
+        warm(settle({"name": name}), CLUSTER)
     assert not caplog.records
 
 

@@ -26,11 +26,16 @@ TokenOption = Annotated[
 WRONG = frozenset({400, 404, 422})  # what the user wrote cannot be used
 AWAY = frozenset({502, 503, 504})  # nobody is there to answer, or not yet
 AWAY_S = 60.0  # how long a server may be away while somebody waits for what it says next
+BUSY_S = 600.0  # how long it may ask for patience, such as while it compiles a policy for the first time
 PAUSE_S = 0.5
 
 
 class AwayError(CrannyError):
     """The server does not answer now, but may again."""
+
+
+class NotYetError(AwayError):
+    """The server asks to be asked again; it has done nothing."""
 
 
 class Remote:
@@ -58,7 +63,7 @@ class Remote:
 
     def get_in_time(self, path: str, **query: Any) -> Any:
         """Ask for something, and if the server is away ask again for a while."""
-        patience = _Patience()
+        patience = _Patience(AWAY_S)
         while True:
             try:
                 answer = self.get(path, **query)
@@ -69,15 +74,20 @@ class Remote:
                 return answer
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        """Have something done."""
-        return self._answer(method, path, json=body, headers=headers)
+        """Have something done, as soon as the server can."""
+        patience = _Patience(BUSY_S)
+        while True:
+            try:
+                return self._answer(method, path, json=body, headers=headers)
+            except NotYetError as error:
+                patience.wait(error)
 
     def changes(self, after: int) -> Iterator[tuple[str, Any]]:
         """Yield the events after a number as they come: their kind and data.
 
         If the server goes away, it is asked again for a while, for what came after the last event we know.
         """
-        patience = _Patience()
+        patience = _Patience(AWAY_S)
         while True:
             try:
                 for number, kind, data in self._stream("/api/v1/events", after):
@@ -154,25 +164,26 @@ class Remote:
         if status == HTTPStatus.UNAUTHORIZED and self._told[1] is None and not os.environ.get("CRANNY_TOKEN"):
             return AwayError(detail)  # the token that a server writes down for its owner ends with the server
         if status in AWAY:
-            return AwayError(detail)
+            return NotYetError(detail) if "Retry-After" in response.headers else AwayError(detail)
         return InputError(detail) if status in WRONG else CrannyError(detail)
 
 
 class _Patience:
     """Waits for a server that is away, up to a point, and says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
         self._until_s: float | None = None
 
     def wait(self, error: AwayError) -> None:
         """Wait a little, or raise if the server was away for too long."""
         now_s = time.monotonic()
         if self._until_s is None:
-            self._until_s = now_s + AWAY_S
+            self._until_s = now_s + self._most_s
             err.print(f"cranny: {error}", markup=False, soft_wrap=True)
-            err.print(f"cranny: trying again for {AWAY_S:g} s", markup=False)
+            err.print(f"cranny: trying again for {self._most_s:g} s", markup=False)
         elif now_s >= self._until_s:
-            raise CrannyError(f"gave up after {AWAY_S:g} s: {error}") from None
+            raise CrannyError(f"gave up after {self._most_s:g} s: {error}") from None
         time.sleep(PAUSE_S)
 
     def back(self) -> None:

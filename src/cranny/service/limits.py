@@ -48,7 +48,7 @@ class ConflictError(RefusedError):
 
 
 class BusyError(RefusedError):
-    """Others ask too much at this moment."""
+    """It cannot be done at this moment; nothing was, and it may be asked for again."""
 
     status = 503
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,7 @@ from cranny.service.ledger import Attempt, Record
 from cranny.service.limits import Limits
 from cranny.service.store import Append, Row, Store, StoreError
 from cranny.service.trial import Stand
-from cranny.service.warm import warm
+from cranny.service.warm import preparing
 
 ROUND_S = 0.05  # what is asked for in this time is stored together; others want to look meanwhile
 RETRY_S = 1.0  # between two tries to store what the world reported; from then on twice as long each time
@@ -172,9 +172,12 @@ class Service:
         return self.ask(lambda now_s: self.desk.submit(user, value, key, now_s))
 
     def set_policy(self, setting: dict[str, Any], by: str) -> Future[Any]:
-        """Let another policy decide from now on; whoever calls this waits until it is ready to."""
-        warm(setting, self.desk.cluster)
+        """Let another policy decide from now on; see `prepare`."""
         return self.ask(lambda now_s: self.desk.set_policy(setting, by, now_s))
+
+    def prepare(self, setting: dict[str, Any]) -> "Future[None]":
+        """Get a policy ready to decide, so that nobody waits for that when it is set."""
+        return preparing(setting, self.desk.cluster)
 
     def stand(self) -> Stand:
         """Return how things stand, to try something on."""
@@ -205,10 +208,9 @@ class Service:
 
     def _get_warm(self) -> None:
         """Wait until the policy is ready to decide, unless the service ends before."""
-        getting = threading.Thread(target=warm, args=(self.desk.ledger.policy, self.desk.cluster), daemon=True)
-        getting.start()
-        while getting.is_alive() and self._open:
-            getting.join(ROUND_S)
+        ready = self.prepare(self.desk.ledger.policy)
+        while self._open and not wait([ready], ROUND_S).done:
+            pass
         self._warm = True
 
     def _coming(self, call: Call) -> Iterator[Call]:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cranny.model.errors import CrannyError, InputError, PlacementError
 from cranny.service.desk import PolicyError
-from cranny.service.limits import ConflictError, RefusedError
+from cranny.service.limits import BusyError, ConflictError, RefusedError
 from cranny.service.spec import problems
 from cranny.service.store import StoreError
 
@@ -28,7 +28,12 @@ BODY_S = 60.0  # in which a body must be there
 _log = logging.getLogger("cranny.service")
 
 
-def problem(status: int, detail: str, errors: list[dict[str, str]] | None = None) -> JSONResponse:
+def problem(
+    status: int,
+    detail: str,
+    errors: list[dict[str, str]] | None = None,
+    headers: dict[str, str] | None = None,
+) -> JSONResponse:
     """Make the answer that says what is wrong."""
     body: dict[str, Any] = {
         "type": "about:blank",
@@ -38,7 +43,8 @@ def problem(status: int, detail: str, errors: list[dict[str, str]] | None = None
     }
     if errors:
         body["errors"] = errors
-    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers = {"WWW-Authenticate": "Bearer", **(headers or {})}
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
@@ -58,7 +64,8 @@ def add_handlers(app: FastAPI) -> None:
 
     async def refused(_request: Request, error: Exception) -> JSONResponse:
         known = error if isinstance(error, CrannyError) else CrannyError("cannot be done")
-        return problem(status_of(known), str(known))
+        headers = {"Retry-After": "1"} if isinstance(known, BusyError) else None
+        return problem(status_of(known), str(known), headers=headers)
 
     async def invalid(_request: Request, error: Exception) -> JSONResponse:
         raw = error.errors() if isinstance(error, RequestValidationError) else []

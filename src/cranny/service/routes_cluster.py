@@ -15,6 +15,7 @@ from cranny.model.profile import library
 from cranny.policies import TABLE
 from cranny.service import views
 from cranny.service.access import AnAdmin, Anyone, Serving, still_known
+from cranny.service.asking import answered, prepared
 from cranny.service.changes import Bell, changes
 from cranny.service.ledger import STATUSES, placement_of
 from cranny.service.loop import Service
@@ -116,7 +117,7 @@ async def resume(name: str, service: Serving, caller: AnAdmin) -> Any:
 async def _turn(service: Service, name: str, by: str, *, up: bool) -> Any:
     machine = service.desk.machine(name)
     change = service.desk.resume if up else service.desk.drain
-    await asyncio.wrap_future(service.ask(lambda now_s: change(machine, by, now_s)))
+    await answered(service, service.ask(lambda now_s: change(machine, by, now_s)))
     return await asyncio.to_thread(_node, service, machine)
 
 
@@ -143,8 +144,9 @@ def _policy(service: Service) -> Any:
 @router.put("/policy")
 async def set_policy(body: PolicyFields, service: Serving, caller: AnAdmin) -> Any:
     """Let another policy decide from now on."""
-    asked = await asyncio.to_thread(service.set_policy, body.model_dump(), caller.user)
-    await asyncio.wrap_future(asked)
+    setting = body.model_dump()
+    await prepared(setting["name"], service.prepare(setting))
+    await answered(service, service.set_policy(setting, caller.user))
     return await asyncio.to_thread(policy, service, caller)
 
 

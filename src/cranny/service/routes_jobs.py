@@ -15,6 +15,7 @@ from cranny.model.fields import Fields
 from cranny.model.plan import Start, Stop
 from cranny.service import views
 from cranny.service.access import AnAdmin, Anyone, AUser, Serving, caller_of, may_see
+from cranny.service.asking import answered
 from cranny.service.auth import Caller
 from cranny.service.changes import follow_log
 from cranny.service.circles import shared_circles
@@ -48,7 +49,7 @@ class Observation(Fields):
 async def submit(spec: Spec, service: Serving, caller: AUser, response: Response, key: Key = None) -> Any:
     """Submit a job; with the same key and body again, the job of the first time is returned."""
     value = spec.model_dump(mode="json", exclude_unset=True)
-    record, new = await asyncio.wrap_future(service.submit(caller.user, value, key))
+    record, new = await answered(service, service.submit(caller.user, value, key))
     if not new:
         response.status_code = 200
     return await asyncio.to_thread(_line, service, record)
@@ -146,7 +147,7 @@ async def cancel(job_id: str, service: Serving, caller: AUser) -> Any:
     """Cancel a job; one that runs is over when its processes are."""
     await asyncio.to_thread(_find, service, caller, job_id)
     asked = service.ask(lambda now_s: service.desk.cancel(job_id, caller.user, now_s))
-    record: Record = await asyncio.wrap_future(asked)
+    record: Record = await answered(service, asked)
     return await asyncio.to_thread(_line, service, record)
 
 
@@ -216,7 +217,7 @@ async def observed(job_id: str, body: Observation, service: Serving, caller: AnA
     await asyncio.to_thread(_find, service, caller, job_id)
     told = body.model_dump(exclude_none=True)
     asked = service.ask(lambda now_s: service.desk.observe(job_id, told, now_s))
-    record: Record = await asyncio.wrap_future(asked)
+    record: Record = await answered(service, asked)
     return await asyncio.to_thread(_line, service, record)
 
 
