@@ -21,8 +21,8 @@ def test_counts_begin_at_zero_and_end_over_the_highest_value() -> None:
 
 
 def test_shares_are_written_as_percent() -> None:
-    axis = count_axis([0.1, 0.58], factor=100.0, suffix="%")
-    assert [text for _, text in axis.ticks] == ["0%", "20%", "40%", "60%"]
+    axis = count_axis([0.1, 0.58], factor=100.0, suffix=" %")
+    assert [text for _, text in axis.ticks] == ["0 %", "20 %", "40 %", "60 %"]
 
 
 def test_ticks_of_two_and_a_half_keep_their_decimal() -> None:
@@ -73,7 +73,7 @@ def test_a_log_axis_is_never_empty(values: list[float]) -> None:
 def test_an_axis_of_shares_begins_where_something_happens() -> None:
     assert share_axis(0.3).low == 0.0
     assert share_axis(0.93).low == 0.9
-    assert [text for _, text in share_axis(0.96).ticks] == ["95%", "96%", "97%", "98%", "99%", "100%"]
+    assert [text for _, text in share_axis(0.96).ticks] == ["95 %", "96 %", "97 %", "98 %", "99 %", "100 %"]
     assert share_axis(1.0).low == 0.0
 
 

@@ -70,6 +70,11 @@ def yes_or_no(value: object, what: str) -> bool:
     return value
 
 
+def percent(share: float, places: int = 0) -> str:
+    """Return a share of one as people write it."""
+    return f"{100 * share:.{places}f} %".replace("-0 %", "0 %")
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number of things as people write it."""
     return f"{number:,} {noun}" + "s" * (number != 1)

@@ -17,6 +17,7 @@ from cranny.core.circles.curve import Curve, curve
 from cranny.core.circles.interleave import Interleaving
 from cranny.core.circles.unified import Unified
 from cranny.model.circle import DEGREES
+from cranny.model.number import percent
 from cranny.report.charts import Frame, Line, line_chart
 from cranny.report.looks import HUES, Hue
 from cranny.report.markup import file_text
@@ -174,7 +175,7 @@ def searched(fit: Compatibility) -> str:
     """Say which unified circle the jobs share, and how their rotations were found."""
     unified = fit.unified
     how = "best of all rotations" if fit.method == "exact" else f"no rotation scores above {fit.bound:.2f}"
-    stretched = f"; iteration times changed by up to {unified.error:.1%}" if unified.error > 0.0005 else ""
+    stretched = f"; iteration times changed by up to {percent(unified.error, 1)}" if unified.error > 0.0005 else ""
     return f"Unified circle of {ms(unified.perimeter_s)}; {unified.angles} angles; {how}{stretched}"
 
 

@@ -26,7 +26,7 @@ from cranny.sim.meetings import Meeting
 # name, title, what it is, factor and suffix of the values, decimals (None: as the value needs)
 TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
     ("used_machines", "Used machines", "machines with at least one GPU held", 1.0, "", 0),
-    ("fragmentation", "Fragmentation", "idle share of the GPUs on used machines", 100.0, "%", 1),
+    ("fragmentation", "Fragmentation", "idle share of the GPUs on used machines", 100.0, " %", 1),
     (
         "cross_traffic_gb",
         "Cross-machine traffic",
@@ -175,12 +175,11 @@ def _time_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str
             Line(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high)
             for run, (look, each) in enumerate(zip(drawn, cut, strict=True))
         ]
-        y_axis = count_axis(_extent(cut, drawn), factor=factor, suffix=suffix.strip() if suffix == "%" else "")
+        y_axis = count_axis(_extent(cut, drawn), factor=factor, suffix=suffix if suffix == " %" else "")
         chart = line_chart(lines, x_axis, y_axis, label=f"{title} over time, one line for each policy")
         figures.append(_figure(name, title, about, chart))
         shown: Lines = [[significant(value) for value in each.mean] for each in cut]
-        shown_suffix = " %" if suffix == "%" else suffix
-        data[name] = {"lines": shown, "format": {"factor": factor, "suffix": shown_suffix, "places": places}}
+        data[name] = {"lines": shown, "format": {"factor": factor, "suffix": suffix, "places": places}}
     return "".join(figures), data
 
 

@@ -108,7 +108,7 @@ def share_axis(low: float) -> Axis:
     return Axis(
         start,
         1.0,
-        tuple((start + index * step, f"{(start + index * step) * 100:.4g}%") for index in range(count + 1)),
+        tuple((start + index * step, f"{(start + index * step) * 100:.4g} %") for index in range(count + 1)),
     )
 
 

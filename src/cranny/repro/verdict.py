@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from cranny.model.number import percent
+
 CLOSE = 0.10
 NEAR = 0.25
 ALIKE = 0.05  # values of a paper that differ by less make no order: it calls them similar itself
@@ -34,7 +36,7 @@ class Ratio:
         """Say how near the two are."""
         for limit in (CLOSE, NEAR):
             if self.off <= limit:
-                return f"within {limit:.0%}".replace("%", " %")
+                return f"within {percent(limit)}"
         return f"off {1 + self.off:,.2g}x" if math.isfinite(self.off) else "not comparable"
 
 

@@ -37,11 +37,6 @@ def times(ratio: Estimate | float | None) -> str:
     return f"{ratio.mean:,.{places}f}x{_half(ratio, places)}"
 
 
-def percent(share: float) -> str:
-    """Write a share in whole percent."""
-    return f"{100 * share:.0f} %".replace("-0 %", "0 %")
-
-
 def sentence(text: str) -> str:
     """Return text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]

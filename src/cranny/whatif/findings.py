@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cranny.model.number import counted
+from cranny.model.number import counted, percent
 from cranny.report.scales import duration_text
 from cranny.whatif.answer import Answer, Case
 from cranny.whatif.room import HOLD_S
@@ -44,7 +44,7 @@ def _less(now_s: float, then_s: float) -> str:
         return ""
     if now_s >= 2 * then_s:
         return f", {now_s / then_s:,.1f} times as long"
-    return f", {abs(1 - now_s / then_s):.0%} {'less' if now_s < then_s else 'more'}"
+    return f", {percent(abs(1 - now_s / then_s))} {'less' if now_s < then_s else 'more'}"
 
 
 def _machines(answer: Answer) -> Iterator[str]:
@@ -79,21 +79,19 @@ def _largest(answer: Answer) -> Iterator[str]:
         key=lambda each: -each[0],
     )
     (most, best), (least, worst) = shares[0], shares[-1]
-    rival = f", with {worst.name} {least:.0%}" if f"{most:.0%}" != f"{least:.0%}" else ""
+    rival = f", with {worst.name} {percent(least)}" if percent(most) != percent(least) else ""
     yield (
-        f"A job of {size} GPUs could have started on idle machines alone {most:.0%} of the time with "
+        f"A job of {size} GPUs could have started on idle machines alone {percent(most)} of the time with "
         f"{best.name}{rival}{_anywhere(answer.cases[0], best, size)}."
     )
 
 
 def _anywhere(was: Case, best: Case, size: int) -> str:
     """Add how often so many GPUs were free at all."""
-    told = (
-        f"; so many GPUs were free somewhere {best.room.free_gpus.share_from(size):.0%} of it" if best.room else ""
-    )
-    return (
-        f"{told} (in the log {was.room.free_gpus.share_from(size):.0%})" if told and was.room is not None else told
-    )
+    if best.room is None:
+        return ""
+    told = f"; so many GPUs were free somewhere {percent(best.room.free_gpus.share_from(size))} of it"
+    return told if was.room is None else f"{told} (in the log {percent(was.room.free_gpus.share_from(size))})"
 
 
 def _search(answer: Answer) -> Iterator[str]:

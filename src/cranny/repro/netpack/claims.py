@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isclose
 
+from cranny.model.number import percent
 from cranny.repro.claim import Claim, Holds
 from cranny.repro.netpack.study import IN_ORDER, PRINTED
 from cranny.repro.netpack.tables import Entry, Table
 from cranny.repro.netpack.values import COMB, NETPACK, PAPER, PAPER_NAMES, RIVALS
 from cranny.repro.netpack.watch import Watched
 from cranny.repro.verdict import NEAR, Ratio
-from cranny.repro.wording import percent, times
+from cranny.repro.wording import times
 
 BLIND = (
     "A reason to be behind: when NetPack chooses machines and the place of the parameter server (Eq. 1), it "

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+from cranny.model.number import percent
 from cranny.report.estimate import Estimate, estimate
 from cranny.report.sheet import Sheet
 from cranny.report.table import MISSING
 from cranny.repro.netpack.study import Experiment, Panel, Study
 from cranny.repro.netpack.values import COMB, NETPACK, PAPER_NAMES, RIVALS
 from cranny.repro.netpack.watch import Watched
-from cranny.repro.wording import percent, plain, spread, times
+from cranny.repro.wording import plain, spread, times
 
 Standing = Literal["ahead", "level", "behind"]
 LOWER = "lower by"
