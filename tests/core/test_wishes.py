@@ -11,7 +11,9 @@ from cranny.core.wishes import SameRack, Wish, Wishful
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.model.profile import ModelProfile
 
+STREAMS = ModelProfile("streams", grad_bytes=1e9, iteration_ms=80.0)  # takes all of a link
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 
 
@@ -53,6 +55,19 @@ def test_a_job_waits_for_one_rack_if_it_must_and_says_so() -> None:
     assert wishful(Wish(same_rack="preferred")).place(job, state.snapshot()) is not None
 
 
+@pytest.mark.parametrize("same_rack", ["required", "preferred"])
+def test_a_parameter_server_shares_the_rack_too(same_rack: SameRack) -> None:
+    state = with_held(0, 0, 4, 4)
+    state.place(Job("a", 4, STREAMS, "ina"), Placement((0, 0, 1, 1)))
+    job = Job("b", 3, STREAMS, "ina")
+    free = wishful(Wish(), "netpack").place(job, state.snapshot())
+    assert free is not None
+    assert (set(free.machines), free.server) == ({0, 1}, 2)  # its workers are in one rack, its server in the other
+    placement = wishful(Wish(same_rack=same_rack), "netpack").place(job, state.snapshot())
+    assert placement is not None
+    assert (set(placement.machines), placement.server in {0, 1}) == ({0, 1}, True)
+
+
 def test_a_job_waits_for_machines_that_it_does_not_exclude_and_says_so() -> None:
     state = with_held(0, 0, 3, 3)
     job = Job(id="a", gpus=4)
@@ -79,21 +94,23 @@ def test_hidden_machines_are_down_in_the_view_only() -> None:
     st.integers(1, 16),
     st.sets(st.integers(0, 3)),
     st.sampled_from(["required", "preferred", None]),
-    st.sampled_from(["titan", "best-fit", "tiresias", "elasticflow", "gpu-balance", "random"]),
+    st.sampled_from(["titan", "best-fit", "tiresias", "elasticflow", "gpu-balance", "random", "netpack"]),
 )
 def test_wishes_are_always_kept(
     held: list[int], gpus: int, excluded: set[int], same_rack: SameRack | None, policy: str
 ) -> None:
     state = with_held(*held)
-    job = Job(id="a", gpus=gpus)
+    job = Job("a", gpus, STREAMS, "ina") if policy == "netpack" else Job(id="a", gpus=gpus)
     placer = wishful(Wish(mask_of(excluded), same_rack), policy)
     placement = placer.place(job, state.snapshot())
     if placement is None:
         assert placer.why_wait(job, state.snapshot())
         return
-    assert not excluded & placement.counts.keys()
+    server = set() if placement.server is None else {placement.server}
+    used = placement.counts.keys() | server
+    assert not excluded & used
     if same_rack == "required":
-        assert len({CLUSTER.rack_of[machine] for machine in placement.counts}) == 1
+        assert len({CLUSTER.rack_of[machine] for machine in used}) == 1
     state.place(job, placement)
     check(state)
 

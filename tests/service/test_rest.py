@@ -142,7 +142,7 @@ def test_users_see_and_cancel_their_own_jobs_only(site: Site) -> None:
         assert [job["id"] for job in ann.get(JOBS).json()["jobs"]] == ["job-1"]
         assert ann.get(JOBS, params={"user": "bob"}).json()["total"] == 1
         assert eve.get(JOBS).json()["total"] == 2
-        for path in ("", "/explain", "/logs", "/logs/follow", "/traffic"):
+        for path in ("", "/explain", "/logs", "/traffic"):
             problem(bob.get(f"{JOBS}/job-1{path}"), 403)
         problem(bob.post(f"{JOBS}/job-1/cancel"), 403)
         problem(eve.post(JOBS, json=JOB), 403)

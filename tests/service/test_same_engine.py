@@ -1,22 +1,26 @@
 """The service decides as the simulator does: the same stream of events gives the same placements."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
-from tests.service.conftest import Start, until
+from tests.service.conftest import Running, Start, until
 
-from cranny.api import choose
+from cranny.api import choose, simulate
 from cranny.backends.fake import Course
 from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.event import Cancelled, Event, Finished, MachineDrained, MachineRepaired, Submitted
+from cranny.model.job import Job
 from cranny.model.plan import Action, Stop
 from cranny.model.plan import Start as Started
+from cranny.service.clock import Clock
 from cranny.service.ledger import Ledger
 from cranny.service.store import Row
 from cranny.sim.models import network
+from cranny.sim.result import Result
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=4, gpus_per_machine=4)
 
@@ -88,3 +92,126 @@ def logged(rows: list[Row]) -> list[Any]:
         for row in rows
         if row.kind in {"placed", "stopped"}
     ]
+
+
+DRAINS: list[tuple[float, Event]] = [(151.5, MachineDrained(2)), (402.5, MachineRepaired(2))]
+RESIZED = {"least_gpus": 1, "most_gpus": 12}
+
+
+def stream(**more: Any) -> list[Job]:
+    """Return jobs as the service would make them, of which no two come or end at the same time.
+
+    The first comes when the service begins, which asks its policy then; some policies count time from there.
+    """
+    return [
+        Job(
+            id=f"job-{number}",
+            gpus=1 + number * 5 % 11,
+            model="vgg16",
+            submit_s=9.25 * (number - 1),
+            duration_s=40.0 + 31.0 * (number % 7) + 0.013 * number,
+            tenant="ann",
+            **more,
+        )
+        for number in range(1, 31)
+    ]
+
+
+# These decide at every event, every 30 s, and in rounds; they place jobs, stop, move, resize and shift them.
+@pytest.mark.parametrize(
+    ("policy", "more", "does"),
+    [
+        ({"name": "titan"}, {}, "placed"),
+        ({"name": "titan", "period_s": 30}, {}, "placed"),
+        ({"name": "best-fit", "order": "backfill"}, {}, "placed"),
+        ({"name": "tiresias"}, {}, "stopped"),
+        ({"name": "gavel", "period_s": 120}, {}, "stopped"),
+        ({"name": "pollux"}, RESIZED, "moved"),
+        ({"name": "themis+cassini"}, {}, "shifted"),
+    ],
+    ids=lambda given: "-".join(map(str, given.values())) if isinstance(given, dict) else given,
+)
+def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
+    start: Start, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], more: dict[str, Any], does: str
+) -> None:
+    jobs = stream(**more)
+    asked = {"order": policy.get("order"), "period_s": policy.get("period_s", 0.0)}
+    result = simulate(CLUSTER, jobs, policy["name"], machine_events=DRAINS, **asked)
+    assert set(result.jobs["status"]) == {"done"}
+    # Time stands still until the test turns the clock, and the backend is asked often.
+    now = [0.0]
+    monkeypatch.setattr("cranny.service.loop.Clock", lambda wall: Clock(wall, steady=lambda: 0.0))
+    monkeypatch.setattr("cranny.service.hands.POLL_S", 0.002)
+    running = start(CLUSTER, policy=policy, clock=lambda: now[0])
+    live_through(running, now, jobs, result)
+    rows = list(running.service.store.read())
+    assert does in {row.kind for row in rows}
+    assert [record.job for record in running.service.desk.ledger.jobs.values()] == jobs
+    assert stretches(rows) == simulated(result)
+
+
+def live_through(running: Running, now: list[float], jobs: list[Job], result: Result) -> None:
+    """Let everything happen to a service that happened in a simulation, at the same times, but for decisions."""
+    service, processes = running.service, running.world.processes
+    period_s = service.desk.engine.period_s
+
+    def submit(job: Job) -> None:
+        sizes: dict[str, Any] = {} if job.least_gpus is None else RESIZED
+        assert running.submit(gpus=job.gpus, model=job.model, duration_s=job.duration_s, **sizes) == job.id
+
+    def end(job_id: str) -> None:
+        key = (job_id, len(service.desk.find(job_id).attempts))
+        until(lambda: key in processes)
+        processes[key].ends_at = 0.0
+        running.until(job_id, "done")
+
+    def change(event: Event) -> None:
+        assert isinstance(event, MachineDrained | MachineRepaired)
+        do = service.desk.drain if isinstance(event, MachineDrained) else service.desk.resume
+        service.ask(partial(do, event.machine, "root")).result(10)
+
+    def look() -> None:
+        service.ask(lambda _: None).result(10)  # the loop finds that it is time to ask the policy
+
+    ends = result.jobs.select("finish_s", "job_id").rows()
+    last_s = max(at_s for at_s, _ in ends)
+    happens: list[tuple[float, Callable[[], None]]] = [(job.submit_s, partial(submit, job)) for job in jobs]
+    happens += [(at_s, partial(end, job_id)) for at_s, job_id in ends]
+    happens += [(at_s, partial(change, event)) for at_s, event in DRAINS]
+    if period_s:
+        happens += [(turn * period_s, look) for turn in range(1, int(last_s / period_s) + 1)]
+    assert len({at_s for at_s, _ in happens}) == len(happens)
+    for at_s, do in sorted(happens, key=lambda each: each[0]):
+        now[0] = at_s
+        do()
+
+
+Stretch = tuple[float, float, str, list[tuple[int, int]]]
+
+
+def simulated(result: Result) -> list[Stretch]:
+    """Return when each job held which GPUs of which machines, as bits, in a simulation."""
+    held: dict[tuple[float, float, str], list[tuple[int, int]]] = {}
+    for job_id, start_s, end_s, machine, gpus in result.runs.rows():
+        held.setdefault((start_s, end_s, job_id), []).append((machine, gpus))
+    return sorted((*key, gpus) for key, gpus in held.items() if key[0] < key[1])
+
+
+def stretches(rows: list[Row]) -> list[Stretch]:
+    """Return the same of the log of a service."""
+    found: list[Stretch] = []
+    holds: dict[str, tuple[float, list[tuple[int, int]]]] = {}
+    for row in rows:
+        job_id = str(row.job)
+        if row.kind in {"ended", "stopped", "moved"}:
+            start_s, held = holds.pop(job_id)
+            if start_s < row.at_s:
+                found.append((start_s, row.at_s, job_id, held))
+        if row.kind in {"placed", "moved"}:
+            where, bits = row.body["placement"], dict[int, int]()
+            if where["gpus"] is not None:  # it is not taken back at once
+                for machine, gpu in zip(where["machines"] + where["spare"], where["gpus"], strict=True):
+                    bits[machine] = bits.get(machine, 0) | 1 << gpu
+            holds[job_id] = (row.at_s, list(bits.items()))
+    assert not holds
+    return sorted(found)

@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any
 
-from tests.service.conftest import Start
+from tests.service.conftest import Serve, Start
 
-from cranny.model.cluster import Cluster
+from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.service.advice import TRIED
-from cranny.service.foresight import expected_end_s, foresee
+from cranny.service.foresight import KINDS, expected_end_s, foresee
 from cranny.service.why import Explanation, largest_startable, plainly, why_here, why_wait
 
 SCATTER = {"name": "consolidate-idle"}
@@ -74,6 +74,67 @@ def test_starts_are_foreseen_in_the_order_of_the_queue(start: Start) -> None:
     starts = foresee(stand, stand.state.snapshot(running.service.now_s()))
     assert [round(starts[job_id] - begin) for job_id in ids] == [100, 150, 150]
     assert after not in starts  # the one before it does not say how long it takes
+
+
+TWO_TYPES = Cluster.of(Switch("top", (Machine("old", 8, "t4"), Machine("new", 8, "h200")), (100.0, 100.0)))
+
+
+def foreseen(running: Any, *ids: str) -> list[int | None]:
+    """Return in how many seconds jobs are expected to start, counted from the first placement."""
+    stand = running.service.stand()
+    begin = running.service.desk.find("job-1").attempts[0].placed_s
+    starts = foresee(stand, stand.state.snapshot(running.service.now_s()))
+    return [round(starts[job_id] - begin) if job_id in starts else None for job_id in ids]
+
+
+def test_only_gpus_of_a_type_that_a_job_can_use_count(start: Start) -> None:
+    running = start(TWO_TYPES)
+    old, new = {"gpu_type": "t4"}, {"gpu_type": "h200"}
+    running.submit(gpus=8, duration_s=100, wishes=old)
+    running.submit(gpus=8, duration_s=300, wishes=new)
+    picky = running.submit(gpus=4, duration_s=50, wishes=new)
+    assert foreseen(running, picky) == [300]  # not 100, when GPUs of the other type come back
+    told = why(running, picky)
+    assert told.reason == "needs 4 GPUs, 0 free; job-2 ends in about 5 min and frees 8"
+    assert told.predicted_start_s is not None
+    # In the order of the queue, and what one takes, the next one of its type must do without.
+    other, same, any_type = (running.submit(gpus=8, duration_s=10, wishes=each) for each in (old, new, {}))
+    assert foreseen(running, other, same, any_type) == [300, 350, 350]
+
+
+def test_excluded_machines_do_not_count(start: Start) -> None:
+    running = start()  # 4 machines of 4 GPUs
+    names = [machine.name for machine in running.service.desk.cluster.machines]
+    for number, duration_s in enumerate((100, 200, 300)):
+        running.submit(gpus=4, duration_s=duration_s, wishes={"exclude": names[:number] + names[number + 1 :]})
+    running.submit(gpus=4, duration_s=400)
+    waiting = running.submit(gpus=8, duration_s=50, wishes={"exclude": names[:2]})
+    after = running.submit(gpus=4, duration_s=50, wishes={"exclude": names[2:]})
+    assert foreseen(running, waiting, after) == [400, 400]
+    never = running.submit(gpus=4, wishes={"exclude": names[1:]})
+    drain(running, 0)
+    assert foreseen(running, waiting, after, never) == [400, 400, None]
+
+
+def test_a_question_about_a_job_counts_with_its_wishes(serve: Serve) -> None:
+    site = serve()
+    names = [machine.name for machine in site.running.service.desk.cluster.machines]
+    for number, duration_s in enumerate((100, 300, 400, 400)):
+        others = names[:number] + names[number + 1 :]
+        site.running.submit(gpus=4, duration_s=duration_s, wishes={"exclude": others})
+    with site.client() as client:
+        told = client.post("/api/v1/plan", json={"command": ["a"], "gpus": 4, "wishes": {"exclude": names[:1]}})
+    begin = site.running.service.desk.find("job-2").attempts[0].placed_s
+    assert round(told.json()["explanation"]["predicted_start_s"] - begin) == 300
+
+
+def test_only_so_many_kinds_of_jobs_are_foreseen(start: Start) -> None:
+    cluster = Cluster.fat_tree(1, KINDS + 10, 1)
+    names = [machine.name for machine in cluster.machines]
+    running = start(cluster)
+    running.submit(gpus=KINDS + 10, duration_s=100)
+    ids = [running.submit(duration_s=10, wishes={"exclude": [name]}) for name in names]
+    assert [start_s is not None for start_s in foreseen(running, *ids)] == [True] * (KINDS - 1) + [False] * 11
 
 
 def test_the_end_of_a_running_job_is_foreseen_where_it_can_be(start: Start) -> None:

@@ -1,4 +1,6 @@
-"""Wishes about where a job runs: machines that it must not have, and whether its workers share a rack.
+"""Wishes about where a job runs: machines that it must not have, and whether all of it shares a rack.
+
+A parameter server belongs to its job: what a job wishes holds for its server too.
 
 Policies know nothing of wishes. A placer is shown a view in which only the machines that a wish allows take jobs.
 """
@@ -66,8 +68,11 @@ class Wishful:
 
 
 def _racks(placement: Placement, cluster: Cluster) -> int:
-    """Count the racks of a placement."""
-    return len({cluster.rack_of[machine] for machine in placement.counts})
+    """Count the racks of a placement, with that of its parameter server."""
+    machines = {*placement.machines, *placement.spare}
+    if placement.server is not None:  # otherwise it is beside a worker
+        machines.add(placement.server)
+    return len({cluster.rack_of[machine] for machine in machines})
 
 
 def _racks_free(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:

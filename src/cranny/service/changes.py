@@ -1,4 +1,4 @@
-"""Server-sent events: what changed, from the log, and what a rank writes."""
+"""Server-sent events: what changed, from the log."""
 
 import asyncio
 import json
@@ -11,14 +11,12 @@ from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import Caller, UnknownCallerError
 from cranny.service.limits import BusyError
-from cranny.service.logs import Reader
 from cranny.service.loop import Service
 from cranny.service.store import Row, StoreError
 
 KEEP_ALIVE_S = 15.0
 AT_ONCE = 500  # events read together
 MOST_LISTENERS = 500
-FOLLOW_S = 0.3  # between two looks at a log
 
 _log = logging.getLogger("cranny.service")
 
@@ -137,25 +135,3 @@ async def changes(
                 await asyncio.wait_for(event.wait(), KEEP_ALIVE_S)
             except TimeoutError:
                 yield ": still here\n\n"
-
-
-async def follow_log(reader: Reader, bell: Bell, known: Callable[[], Caller], offset: int) -> AsyncIterator[str]:
-    """Yield what a rank writes until its job is over, as long as the one who asked is known."""
-
-    def read() -> dict[str, Any]:
-        known()
-        return reader.read(offset)
-
-    while not bell.closed:
-        try:
-            part = await run_in_threadpool(read)
-        except UnknownCallerError:
-            return
-        if part["text"]:
-            offset = part["next_offset"]
-            yield frame({"text": part["text"], "next_offset": offset}, "text")
-            continue
-        if part["ended"]:
-            yield frame({"next_offset": offset}, "end")
-            return
-        await asyncio.sleep(FOLLOW_S)

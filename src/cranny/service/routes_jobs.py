@@ -3,21 +3,17 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import StreamingResponse
-from starlette.requests import Request
 
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.fields import Fields
 from cranny.model.plan import Start, Stop
 from cranny.service import views
-from cranny.service.access import AnAdmin, Anyone, AUser, Serving, caller_of, may_see
+from cranny.service.access import AnAdmin, Anyone, AUser, Serving, may_see
 from cranny.service.asking import answered
 from cranny.service.auth import Caller
-from cranny.service.changes import follow_log
 from cranny.service.circles import shared_circles
 from cranny.service.desk import PolicyError
 from cranny.service.foresight import expected_end_s, foresee
@@ -193,22 +189,6 @@ def logs(
     """Read a part of what a rank wrote; a negative offset counts from the end."""
     _find(service, caller, job_id)
     return Reader(service, job_id, rank, attempt).read(offset, limit)
-
-
-@router.get("/jobs/{job_id}/logs/follow")
-async def follow(
-    request: Request,
-    job_id: str,
-    service: Serving,
-    caller: Anyone,
-    rank: Annotated[int, Query(ge=0)] = 0,
-    offset: Annotated[int, Query(ge=-(2**62), le=2**62)] = 0,
-) -> StreamingResponse:
-    """Follow what a rank writes, as server-sent events, until the job is over."""
-    await asyncio.to_thread(_find, service, caller, job_id)
-    reader = await asyncio.to_thread(Reader, service, job_id, rank)  # refuses before the stream begins
-    stream = follow_log(reader, request.app.state.bell, partial(caller_of, request, None), offset)
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 @router.post("/jobs/{job_id}/observed")

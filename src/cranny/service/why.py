@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 from cranny.core.protocol import Placer, Policy
 from cranny.core.snapshot import Snapshot
-from cranny.core.wishes import Wish
 from cranny.model.job import Job
 from cranny.model.number import counted
 from cranny.service.advice import Advice
-from cranny.service.foresight import end_s, foresee, given_back
+from cranny.service.foresight import Reach, end_s, foresee, given_back
 from cranny.service.ledger import Record, placement_of
 from cranny.service.trial import Stand
 
@@ -55,16 +54,15 @@ class Room:
     def __init__(self, view: Snapshot, recommended: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.view = view
         self.recommended = recommended
-        self._known: dict[tuple[str | None, Wish | None], int] = {}
+        self.reach = Reach(view)
+        self._known: dict[int, int] = {}
 
     def free(self, record: Record) -> int:
         """Count the free GPUs that a job may have."""
-        job, wish, view = record.job, record.wish, self.view
-        key = (job.gpu_type, wish)
-        if key not in self._known:
-            offer = view.offer(job)
-            self._known[key] = (offer.only(wish.allowed(view.cluster)) if wish is not None else offer).gpus
-        return self._known[key]
+        kind = self.reach.kind(record.job, record.wish)
+        if kind not in self._known:
+            self._known[kind] = self.view.machines.only(self.reach.kinds[kind]).gpus
+        return self._known[kind]
 
 
 def quick(record: Record, room: Room, first: str | None, period_s: float) -> tuple[Kind, str]:
@@ -122,7 +120,7 @@ def why_wait(record: Record, stand: Stand, now_s: float, period_s: float) -> Exp
     view = stand.state.snapshot(now_s, stand.queue)
     room = Room(view, stand.ledger.recommended)
     kind, text = _dominant(record, policy, room, period_s)
-    starts = foresee(stand, view)
+    starts = foresee(stand, view, record)
     free = room.free(record)
     evidence = [_place_line(place, len(stand.queue)), _free_line(view)]
     soon = _soonest(record, room, stand)
@@ -194,8 +192,9 @@ def _soonest(record: Record, room: Room, stand: Stand) -> str:
     """Say which running job ends first that frees what is missing, or most of it."""
     view, records = room.view, stand.ledger.jobs
     missing = record.job.gpus - room.free(record)
+    machines = room.reach.machines(record.job, record.wish)
     coming = [
-        (end_s(each, records[job_id]), given_back(each, view), job_id) for job_id, each in view.running.items()
+        (end_s(each, records[job_id]), given_back(each, machines), job_id) for job_id, each in view.running.items()
     ]
     coming = [each for each in coming if each[1]]
     known = sorted(each for each in coming if not math.isinf(each[0]))
