@@ -211,6 +211,8 @@ class Contract:
         found = harness.backend.adopt([runs, ended, never])
         assert sorted(found) == [Ended("ended", 1, 5, "failed"), Ended("never", 1, None, "lost")]
         assert not harness.backend.adopt([runs])  # known by now
+        later = replace(runs, attempt=2, log_dir=harness.folder / "later")
+        assert list(harness.backend.adopt([later])) == [Ended("runs", 2, None, "lost")]  # the first still runs
         with pytest.raises(BackendError, match="'runs' holds it"):
             harness.launch("other", slots=((0, 0),))
         assert not harness.backend.poll()

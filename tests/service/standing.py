@@ -13,7 +13,7 @@ def standing(desk: Desk) -> dict[str, Any]:
     for job_id, record in ledger.jobs.items():
         values = {name: getattr(record, name) for name in record.__slots__ if name not in {"job", "spec"}}
         values["attempts"] = [asdict(attempt) | {"placement": attempt.placement} for attempt in record.attempts]
-        values["leaving"] = record.leaving.number if record.leaving is not None else None
+        values["leaving"] = [attempt.number for attempt in record.leaving]
         records[job_id] = values | {"spec": record.spec.model_dump()}
     return {
         "queue": [(waiting.job.id, waiting.attained_gpu_s) for waiting in engine.queue],

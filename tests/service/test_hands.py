@@ -118,3 +118,21 @@ def test_other_hands_adopt_what_runs_and_end_what_was_ending(world: World, clock
     clock.now_s = 50.0
     until(lambda: Launched("stubborn", 2) in second.reports)
     second.hands.close()
+
+
+def test_the_processes_of_an_attempt_are_found_although_later_ones_were_called_off(
+    world: World, clock: Clock
+) -> None:
+    first = Scene(world, clock)
+    first.hands.launch(launch("stubborn"))
+    until(lambda: first.reports == [Launched("stubborn", 1)])
+    first.hands.close()
+    second = Scene(world, clock)
+    leaving = [launch("stubborn"), launch("stubborn", attempt=2, gpu=1)]
+    second.hands.adopt([launch("stubborn", attempt=3, gpu=2)], leaving)
+    until(lambda: bool(second.reports))
+    assert second.reports == [Gone("stubborn", 2, NEVER)]
+    clock.now_s = 50.0
+    until(lambda: Launched("stubborn", 3) in second.reports)
+    assert [report.attempt for report in second.reports] == [2, 1, 3]
+    second.hands.close()

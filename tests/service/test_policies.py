@@ -1,10 +1,12 @@
 """Any policy serves: those that place one job at a time, and those that plan, resize, stop, move and shift."""
 
+import time
+
 import pytest
 from tests.service.conftest import Start, until
 from tests.service.standing import standing
 
-from cranny.backends.fake import Course
+from cranny.backends.fake import Course, World
 from cranny.model.errors import InputError
 from cranny.service.desk import Desk
 from cranny.service.limits import ConflictError, Limits
@@ -27,6 +29,18 @@ def test_all_jobs_end_under_any_kind_of_policy(start: Start, name: str) -> None:
     again.restore(store)
     assert standing(again) == standing(service.desk)
     store.close()
+
+
+@pytest.mark.parametrize("back_s", [1_999.9, 2_500.0])
+def test_a_policy_with_a_period_is_asked_after_a_restart(start: Start, back_s: float) -> None:
+    world = World()
+    before = start(policy={"name": "titan", "period_s": 1_000.0}, clock=lambda: 1_000.5, world=world)
+    job_id = before.submit()
+    assert before.status(job_id) == "waiting"
+    before.service.close()
+    begin_s = time.monotonic()
+    after = start(clock=lambda: back_s + time.monotonic() - begin_s, world=world)
+    after.until(job_id, "running")
 
 
 def test_a_policy_that_plans_for_all_takes_no_wishes(start: Start) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.service.standing import standing
@@ -15,6 +16,7 @@ from cranny.service.desk import Desk, Mode
 from cranny.service.hands import Gone, Launched
 from cranny.service.ledger import Record
 from cranny.service.limits import Limits
+from cranny.service.spec import parse
 from cranny.service.store import Store
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
@@ -76,8 +78,7 @@ def happen(desk: Desk, what: str, value: Any, now_s: float) -> None:
         desk.launched(Launched(record.id, len(record.attempts)), now_s)
     elif what == "gone":
         record = one_of(desk, value[0])
-        leaving = record.leaving
-        number = leaving.number if leaving is not None else len(record.attempts)
+        number = record.leaving[0].number if record.leaving else len(record.attempts)
         desk.gone(Gone(record.id, number, value[1], 1), now_s)
     else:
         desk.tick(now_s)
@@ -126,5 +127,39 @@ def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
     again = Desk(CLUSTER, "run", Limits(), lambda _: None)
     again.restore(store)
     assert standing(again) == standing(live)
-    assert again.find("job-1").leaving is not None
+    assert again.find("job-1").leaving
     store.close()
+
+
+def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
+    desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
+    desk.open(0.0)
+    desk.set_policy({"name": "titan"}, "root", 0.0)
+    job, _ = desk.submit("ann", {"command": ["true"], "gpus": 1}, None, 0.0)
+    desk.launched(Launched(job.id, 1), 0.0)
+    placed = next(row for row in desk.rows if row.kind == "placed").body
+    for number in (2, 3):  # moved again before the processes of the first attempt have ended
+        desk.log("moved", job.id, {**placed, "attempt": number}, 1.0)
+    assert [attempt.number for attempt in job.leaving] == [1, 2]
+    desk.gone(Gone(job.id, 2, "cancelled"), 2.0)  # it was called off
+    assert [attempt.number for attempt in job.leaving] == [1]
+    desk.gone(Gone(job.id, 1, "cancelled", -15), 3.0)
+    assert not job.leaving
+    assert [attempt.exit_code for attempt in job.attempts] == [-15, None, None]
+
+
+@pytest.mark.parametrize("name", ["random", "titan", "netpack"])
+def test_a_question_changes_nothing_about_what_is_decided(name: str) -> None:
+    def placements(*, ask: bool) -> list[Any]:
+        desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
+        desk.open(0.0)
+        desk.set_policy({"name": name}, "root", 0.0)
+        found = []
+        for number in range(6):
+            for gpus in range(1, 6) if ask else ():
+                desk.check(parse({"command": ["true"], "gpus": gpus}), "what-if", "eve", float(number))
+            record, _ = desk.submit("ann", {"command": ["true"], "gpus": 2}, None, float(number))
+            found.append([attempt.placement.machines for attempt in record.attempts])
+        return found
+
+    assert placements(ask=True) == placements(ask=False)

@@ -110,9 +110,10 @@ class Fake:
         """Take over what an earlier backend started in this world."""
         ended = []
         for what in launches:
-            if what.job_id in self._running:
+            other = self._running.get(what.job_id)
+            if other is not None and other.attempt == what.attempt:
                 continue
-            if _key(what) not in self.world.processes or self._over(what):
+            if other is not None or _key(what) not in self.world.processes or self._over(what):
                 ended.append(self._ended(what))
             else:
                 self._slots.hold(what)

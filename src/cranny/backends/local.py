@@ -115,10 +115,11 @@ class Local:
         """Find supervisors of an earlier service; what has not begun by now never will."""
         ended = []
         for what in launches:
-            if what.job_id in self._running:
+            other = self._running.get(what.job_id)
+            if other is not None and other.what.attempt == what.attempt:
                 continue
             files = Files.of(_absolute(what.log_dir), what.attempt)
-            if io.remove(files.launch) or (found := _supervisor(files)) is None:
+            if other is not None or io.remove(files.launch) or (found := _supervisor(files)) is None:
                 # It never began; or it ended and was reported, and is reported again now.
                 ended.append(_result(what, files) or Ended(what.job_id, what.attempt, None, "lost"))
                 continue

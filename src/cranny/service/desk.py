@@ -62,7 +62,7 @@ class Desk:
         self.rows: list[Row] = []
         self.orders: deque[Order] = deque()
         self._empty = ClusterState(cluster).snapshot()
-        self._possible = Possible(cluster)
+        self._examine_with(settle({"name": "titan"}))
         self._capacity = capacities(cluster)
         self._shadow = Shadow()  # for recommending only
         self._watch = watch  # is shown the desk after every event
@@ -79,6 +79,12 @@ class Desk:
             self.engine = restorer.engine
             self._watch(self)
         self.engine = restorer.engine
+        self._examine_with(self.ledger.policy or settle({"name": "titan"}))
+
+    def _examine_with(self, setting: dict[str, Any]) -> None:
+        """Choose who says whether a job could ever start: not who decides, whom a question may change."""
+        self._examiner = choose(setting, self.ledger)
+        self._possible = Possible(self.cluster)
 
     def open(self, now_s: float) -> None:
         """Note that the service was started; refuse a log of another cluster."""
@@ -121,7 +127,7 @@ class Desk:
         if least > capacity:
             kind = f" {job.gpu_type}" if job.gpu_type else ""
             raise InputError(f"gpus: {too_large(least, capacity, kind)}")
-        policy = self.engine.policy
+        policy = self._examiner
         reason = None
         if not isinstance(policy, ByPriority):
             if wish is not None:
@@ -200,7 +206,7 @@ class Desk:
                 f"policy {chosen['name']!r} plans for all jobs and keeps no wishes; {wishing.id} has some"
             )
         self.engine = engine
-        self._possible = Possible(self.cluster)
+        self._examine_with(chosen)
         self.log("policy", None, {**chosen, "by": by}, now_s)
 
     def tick(self, now_s: float) -> None:
@@ -243,7 +249,7 @@ class Desk:
         attempt = record.attempt
         current = attempt is not None and attempt.number == report.attempt
         if attempt is None or not current or record.status not in {"starting", "running", "stopping"}:
-            if record.leaving is not None and record.leaving.number == report.attempt:
+            if any(each.number == report.attempt for each in record.leaving):
                 code = report.exit_code
                 self.log("vacated", record.id, {"attempt": report.attempt, "exit_code": code}, now_s)
             return

@@ -49,7 +49,7 @@ class Record:
     failures: int = 0  # that count against max_retries
     ended_s: float | None = None
     wanted: bool = True  # False once somebody cancelled it
-    leaving: Attempt | None = None  # stopped or moved by the policy; its processes may still be ending
+    leaving: list[Attempt] = field(default_factory=list)  # stopped or moved; their processes may still be ending
     observed: Placement | None = None  # where somebody else runs it
     observed_s: float | None = None  # since when
 
@@ -174,9 +174,11 @@ class Ledger:
         self._set(record, "waiting")
 
     def _vacated(self, row: Row, record: Record) -> None:
-        if record.leaving is not None and record.leaving.number == row.body["attempt"]:
-            record.leaving.exit_code = row.body["exit_code"]
-            record.leaving = None
+        for attempt in record.leaving:
+            if attempt.number == row.body["attempt"]:
+                attempt.exit_code = row.body["exit_code"]
+                record.leaving.remove(attempt)
+                return
 
     def _cancelled(self, row: Row, record: Record) -> None:
         record.wanted, record.reason, record.ended_s = False, f"cancelled by {row.body['by']}", row.at_s
@@ -188,7 +190,7 @@ class Ledger:
     def _leave(self, row: Row, record: Record, outcome: str) -> None:
         self._close(row, record, outcome)
         if record.attempts[-1].gpus:  # it may have been launched
-            record.leaving = record.attempts[-1]
+            record.leaving.append(record.attempts[-1])
 
     def _close(self, row: Row, record: Record, outcome: str) -> None:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome

@@ -58,7 +58,7 @@ class Reader:
         if record is None or len(record.attempts) < self._number:
             return False
         attempt = record.attempts[self._number - 1]
-        return attempt.ended_s is not None and record.leaving is not attempt
+        return attempt.ended_s is not None and attempt not in record.leaving
 
     def _bytes(self, offset: int, limit: int, *, whole: bool) -> tuple[bytes, int]:
         """Read some bytes and cover secrets, also those that reach over the edges.

@@ -113,6 +113,7 @@ class Service:
         """Bring everything to where the log left off, and note that the service goes on from there."""
         with self.lock:
             self.desk.restore(self.store)
+            self._tick_s = self.desk.engine.next_tick_s(self.desk.ledger.last_s)  # may have passed meanwhile
             now_s = self.now_s()
             self.desk.open(now_s)
             if self._policy is not None or not self.desk.ledger.policy:
@@ -339,8 +340,7 @@ class Service:
     def _order_again(self) -> None:
         """Order all that the log says is under way; the hands know what they have done already."""
         for record in self.desk.ledger.jobs.values():
-            if record.leaving is not None:
-                self.desk.orders.append(Order("stop", record, record.leaving))
+            self.desk.orders.extend(Order("stop", record, attempt) for attempt in record.leaving)
             if record.status == "stopping":
                 self.desk.orders.append(Order("stop", record, record.attempts[-1]))
             if record.status == "starting":
@@ -406,8 +406,7 @@ class Service:
         current: list[Launch] = []
         leaving: list[Launch] = []
         for record in self.desk.ledger.jobs.values():
-            if record.leaving is not None:
-                leaving.append(self.launch_of(record, record.leaving))
+            leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
             if record.status in {"starting", "running", "stopping"}:
                 current.append(self.launch_of(record, record.attempts[-1]))
         hands = self._hands
