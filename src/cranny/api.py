@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -162,11 +163,18 @@ def choose(
         return policy, _in_order(placer, order, slowdown), order
     if options:
         raise InputError("options are for a policy that is given by name; this one is made already")
+    policy = _unused(policy)
     if not isinstance(policy, Queued):
         return type(policy).__name__, _in_order(policy, order or "fifo", slowdown), order or "fifo"
     if order not in (None, policy.order):
         raise InputError(f"the policy has its own order, {policy.order!r}; order={order!r} cannot be kept")
     return type(policy.placer).__name__, policy, policy.order
+
+
+def _unused(policy: Placer | Policy) -> Placer | Policy:
+    """Return a copy of a policy of ours, so that one object serves several runs alike; others see to that."""
+    core = policy.placer if isinstance(policy, Queued) else policy
+    return deepcopy(policy) if type(core).__module__.startswith("cranny.policies.") else policy
 
 
 def period_of(policy: str | Placer | Policy, asked_s: float = 0.0) -> float:

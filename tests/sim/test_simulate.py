@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,19 @@ def test_least_attained_service_stops_a_job_that_had_much() -> None:
     assert sorted(stretches) == [(0.0, 1000.0), (1100.0, 10_100.0)]
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_one_policy_object_serves_several_runs_alike(name: str) -> None:
+    if name == "exact":
+        pytest.importorskip("ortools")
+    made = cranny.policy(name)
+    jobs = [
+        replace(job(f"job-{number}", 3, 50 * number, 2000 + 100 * number), least_gpus=1, most_gpus=8)
+        for number in range(8)
+    ]
+    first, again = (simulate(Cluster.fat_tree(2, 2, 4), jobs, made) for _ in range(2))
+    assert spans(first) == spans(again)
+
+
 def test_a_policy_runs_in_the_order_of_its_paper_unless_told_otherwise() -> None:
     assert simulate(ONE, [job("a", 1, 0, 1)], "tiresias").settings["order"] == "las"
     assert simulate(ONE, [job("a", 1, 0, 1)], "tiresias", order="sjf").settings["order"] == "sjf"
@@ -211,6 +225,17 @@ def test_a_job_restarts_elsewhere_and_loses_what_came_after_its_checkpoint() -> 
     assert spans(result) == {"a": (0.0, 10_400.0)}
     assert result.summary["restarts"] == 1
     assert sorted(result.runs.rows()) == [("a", 0.0, 4000.0, 0, 15), ("a", 4000.0, 10_400.0, 1, 15)]
+
+
+@pytest.mark.parametrize(("second_s", "ends_s"), [(1010.0, 11_610.0), (1590.0, 12_190.0), (3410.0, 12_210.0)])
+def test_a_failure_during_a_restart_costs_the_restart_again_and_no_checkpoint(
+    second_s: float, ends_s: float
+) -> None:
+    # Nothing is saved at 1000 s. The restart takes 600 s; 1810 s later the first checkpoint is 10 s old.
+    three = Cluster.single_rack(3, 4)
+    events: list[tuple[float, Event]] = [(1000.0, MachineFailed(0)), (second_s, MachineFailed(1))]
+    jobs = [replace(job("a", 4, 0, 10_000), restart_s=600.0)]
+    assert spans(simulate(three, jobs, "best-fit", machine_events=events)) == {"a": (0.0, ends_s)}
 
 
 def test_a_job_waits_for_the_repair_when_there_is_no_other_machine() -> None:

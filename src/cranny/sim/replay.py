@@ -227,6 +227,7 @@ class Replay:
         self._pace.leave(work)
         _work_on(work, now_s)
         self._end_stretch(work, now_s)
+        work.left_s = min(work.left_s, work.todo_s)  # more while it restarts, which it must do again
         if lost and self._checkpoint_s:
             done_s = work.todo_s - work.left_s
             work.left_s += done_s % self._checkpoint_s
