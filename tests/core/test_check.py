@@ -4,7 +4,7 @@ import pytest
 
 from cranny.core.check import InvariantError, check
 from cranny.core.state import ClusterState
-from cranny.model.cluster import Cluster
+from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
@@ -63,6 +63,10 @@ def wrong_type(state: ClusterState) -> None:
     rewrite(state, "small", job=Job(id="small", gpus=1, gpu_type="t4"))
 
 
+def no_speed(state: ClusterState) -> None:
+    rewrite(state, "small", job=Job(id="small", gpus=1, speeds={"t4": 1.0}))
+
+
 def wrong_name(state: ClusterState) -> None:
     state._books.running["other"] = state._books.running.pop("small")
 
@@ -110,6 +114,7 @@ FAULTS: list[tuple[Callable[[ClusterState], None], str]] = [
     (other_gpus, "job 'small' holds other GPUs than it was placed on"),
     (rank_missing, "job 'small' does not have each rank placed once"),
     (wrong_type, "job 'small': wrong GPU type"),
+    (no_speed, "job 'small': wrong GPU type"),
     (wrong_name, "job 'small' is filed under 'other'"),
     (forgotten, "machine 1 counts 2 GPUs free"),
     (link, "link 0 carries"),
@@ -125,6 +130,17 @@ FAULTS: list[tuple[Callable[[ClusterState], None], str]] = [
 def test_a_sound_state_passes() -> None:
     check(busy())
     check(ClusterState(Cluster.single_rack(1, 1)))
+
+
+def test_a_job_may_have_every_type_that_it_has_a_speed_on() -> None:
+    machines = (Machine("old", 4, "t4"), Machine("new", 4, "h200"))
+    state = ClusterState(Cluster.of(Switch("rack", machines, (100.0, 100.0))))
+    state.place(Job(id="both", gpus=3, speeds={"t4": 0.5, "h200": 1.0}), Placement((0, 1, 1)))
+    state.place(Job(id="typed", gpus=1, gpu_type="t4", speeds={"t4": 0.5, "h200": 1.0}), Placement((0,)))
+    check(state)
+    rewrite(state, "both", job=Job(id="both", gpus=3, speeds={"h200": 1.0}))  # but one rank is on the old machine
+    with pytest.raises(InvariantError, match="job 'both': wrong GPU type"):
+        check(state)
 
 
 @pytest.mark.parametrize(("fault", "said"), FAULTS, ids=[fault.__name__ for fault, _ in FAULTS])

@@ -1,5 +1,6 @@
 import heapq
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from cranny.core.engine import Engine
 from cranny.core.queue import ORDERS, Queued, las_level, remaining_s, reservation
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
+from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 from cranny.model.event import Cancelled, Finished, Submitted
@@ -222,6 +224,70 @@ def test_a_reservation_counts_only_gpus_that_the_job_may_have() -> None:
     assert reservation(want, state.snapshot()) is None
 
 
+def two_types() -> ClusterState:
+    """A machine of old GPUs and one of new ones, four each."""
+    machines = (Machine("old", 4, "t4"), Machine("new", 4, "h200"))
+    return ClusterState(Cluster.of(Switch("rack", machines, (100.0, 100.0))))
+
+
+def backfilled(state: ClusterState, *jobs: Job) -> list[str]:
+    """Return what backfill starts when these jobs wait."""
+    return told(Queued(BestFit(), "backfill").plan(state.snapshot(0.0, [Waiting(job) for job in jobs])).actions)
+
+
+def test_a_reservation_counts_only_gpus_that_the_job_has_a_speed_on() -> None:
+    state = two_types()
+    state.place(Job(id="old", gpus=4, duration_s=10.0), Placement((0,) * 4))
+    state.place(Job(id="new", gpus=4, duration_s=50.0), Placement((1,) * 4))
+    found = reservation(Job(id="x", gpus=3, speeds={"h200": 1.0}), state.snapshot())
+    assert found is not None
+    assert (found.start_s, found.extra_gpus) == (50.0, 1)
+    assert reservation(Job(id="x", gpus=3, speeds={"v100": 1.0}), state.snapshot()) is None
+
+
+def test_backfill_lets_a_job_pass_that_ends_before_gpus_come_free_that_can_run_the_first() -> None:
+    state = two_types()
+    state.place(Job(id="old", gpus=3, duration_s=10.0), Placement((0,) * 3))
+    state.place(Job(id="new", gpus=3, duration_s=50.0), Placement((1,) * 3))
+    first = Job(id="first", gpus=4, speeds={"h200": 1.0})
+    later = Job(id="later", gpus=1, gpu_type="h200", duration_s=40.0)
+    longer = Job(id="longer", gpus=1, gpu_type="h200", duration_s=60.0)
+    assert backfilled(state, first, longer) == []
+    assert backfilled(state, first, later) == ["+later"]
+
+
+def test_backfill_lets_a_job_pass_on_gpus_that_cannot_run_the_first() -> None:
+    state = two_types()
+    state.place(Job(id="new", gpus=2, duration_s=50.0), Placement((1,) * 2))
+    for wish in ({"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}):
+        first = Job(id="first", gpus=4, **wish)
+        assert backfilled(state, first, Job(id="old", gpus=3, gpu_type="t4", duration_s=900.0)) == ["+old"]
+        assert backfilled(state, first, Job(id="both", gpus=5, duration_s=900.0)) == []  # one on the first's
+        assert backfilled(state, first, Job(id="both", gpus=5, duration_s=40.0)) == ["+both"]
+        assert backfilled(state, first, Job(id="new", gpus=2, gpu_type="h200", duration_s=900.0)) == []
+    three = Job(id="first", gpus=3, speeds={"h200": 1.0})  # leaves one
+    assert backfilled(state, three, Job(id="both", gpus=5, duration_s=900.0)) == ["+both"]
+
+
+def test_backfill_knows_how_fast_gpus_train_a_job() -> None:
+    state = two_types()
+    state.place(Job(id="a", gpus=3, duration_s=60.0), Placement((0,) * 3))
+    state.place(Job(id="b", gpus=4, duration_s=60.0), Placement((1,) * 4))
+    first = Job(id="first", gpus=8)
+    assert backfilled(state, first, Job(id="x", gpus=1, speeds={"t4": 0.5}, duration_s=50.0)) == []  # takes 100 s
+    assert backfilled(state, first, Job(id="x", gpus=1, speeds={"t4": 2.0}, duration_s=100.0)) == ["+x"]
+    two_speeds = Job(id="x", gpus=1, speeds={"t4": 0.5, "h200": 2.0}, duration_s=50.0)
+    assert backfilled(state, first, two_speeds) == []  # it would be in time on the other machine
+
+
+def test_a_reservation_knows_how_fast_gpus_train_the_running_jobs() -> None:
+    state = two_types()
+    state.place(Job(id="a", gpus=4, duration_s=60.0, speeds={"t4": 0.5}), Placement((0,) * 4))
+    found = reservation(Job(id="x", gpus=8), state.snapshot())
+    assert found is not None
+    assert found.start_s == pytest.approx(120.0)
+
+
 def test_an_unknown_order_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"unknown queue order 'filo'; did you mean 'fifo'\?"):
         Queued(BestFit(), "filo")
@@ -237,30 +303,64 @@ def test_an_empty_queue_needs_no_plan() -> None:
 Submission = tuple[int, float, float]  # GPUs, seconds after the last, duration
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 8), st.floats(0, 20), st.floats(0.5, 60)), min_size=1, max_size=25))
-def test_backfill_never_delays_the_first(submissions: list[Submission]) -> None:
-    backfill = engine("backfill", gpus=8)
-    events: list[tuple[float, int, str]] = []
-    jobs: dict[str, Job] = {}
-    now_s = 0.0
-    for number, (gpus, gap_s, duration_s) in enumerate(submissions):
-        now_s += gap_s
-        jobs[str(number)] = Job(id=str(number), gpus=gpus, submit_s=now_s, duration_s=duration_s)
-        events.append((now_s, 0, str(number)))
+def keep_promises(backfill: Engine, jobs: Sequence[Job]) -> None:
+    """Run jobs until all have ended; none may start later than was foreseen when it was first in the queue."""
+    by_id = {job.id: job for job in jobs}
+    events = [(job.submit_s, 0, job.id) for job in jobs]
     heapq.heapify(events)
     promised_s: dict[str, float] = {}
     while events:
         now_s, kind, name = heapq.heappop(events)
-        event = Finished(name) if kind else Submitted(jobs[name])
+        event = Finished(name) if kind else Submitted(by_id[name])
         for action in backfill.handle(event, now_s):
             assert isinstance(action, Start)
-            started = action.job
-            assert now_s <= promised_s.get(started.id, now_s) + 1e-9
-            heapq.heappush(events, (now_s + (started.duration_s or 0.0), 1, started.id))
+            name = action.job.id
+            assert now_s <= promised_s.get(name, now_s) + 1e-9
+            running = backfill.state.running[name]
+            slowdown = isolated(running.job, running.communication) * running.stretch
+            heapq.heappush(events, (now_s + (action.job.duration_s or 0.0) * slowdown, 1, name))
         if backfill.queue:
             first = backfill.queue[0].job
             promise = reservation(first, backfill.state.snapshot(now_s))
             assert promise is not None
             promised_s[first.id] = min(promise.start_s, promised_s.get(first.id, promise.start_s))
     assert not backfill.queue
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 8), st.floats(0, 20), st.floats(0.5, 60)), min_size=1, max_size=25))
+def test_backfill_never_delays_the_first(submissions: list[Submission]) -> None:
+    arrivals = accumulate(gap_s for _, gap_s, _ in submissions)
+    keep_promises(
+        engine("backfill", gpus=8),
+        [
+            Job(id=str(number), gpus=gpus, submit_s=now_s, duration_s=duration_s)
+            for number, ((gpus, _, duration_s), now_s) in enumerate(zip(submissions, arrivals, strict=True))
+        ],
+    )
+
+
+SPEEDS: list[dict[str, float] | None] = [None, {"t4": 0.5}, {"h200": 2.0}, {"t4": 0.5, "h200": 1.0}]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.floats(0, 20), st.floats(0.5, 60), st.sampled_from(SPEEDS)),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_backfill_never_delays_the_first_whatever_types_jobs_can_run_on(
+    submissions: list[tuple[int, float, float, dict[str, float] | None]],
+) -> None:
+    arrivals = accumulate(gap_s for _, gap_s, _, _ in submissions)
+    keep_promises(
+        Engine(two_types(), Queued(BestFit(), "backfill")),
+        [
+            Job(id=str(number), gpus=gpus, submit_s=now_s, duration_s=duration_s, speeds=speeds)
+            for number, ((gpus, _, duration_s, speeds), now_s) in enumerate(
+                zip(submissions, arrivals, strict=True)
+            )
+        ],
+    )

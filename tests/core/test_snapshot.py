@@ -126,6 +126,22 @@ def test_a_job_that_asks_for_a_type_and_names_speeds_gets_what_both_allow(make_s
         wanted = Job(id="a", gpus=1, gpu_type=gpu_type, speeds=speeds)
         assert view.usable(wanted, view.free).tolist() == usable
         assert view.offer(wanted).gpus == sum(usable)
+        drained_too = [machine for machine in range(4) if view.suited(wanted) >> machine & 1]
+        up = [machine for machine in drained_too if view.is_up(machine)]
+        assert up == [machine for machine, gpus in enumerate(usable) if gpus]
+        assert (2 in drained_too) == (1 in drained_too)  # the same type, only down
+
+
+def test_a_job_can_be_seen_as_it_would_run_without_running(make_state: Make) -> None:
+    machines = (Machine("old", 4, "t4"), Machine("new", 4, "h200"))
+    state = make_state(Cluster.of(Switch("top", machines, (100.0, 100.0))))
+    view = state.snapshot(7.0)
+    running = view.as_running(Job(id="a", gpus=2, speeds={"t4": 0.5, "h200": 1.0}), Placement((0, 0)))
+    assert (running.held, running.stretch, running.started_s) == ({0: 0b11}, 2.0, 7.0)
+    assert not view.running
+    assert view.free.tolist() == [4, 4]
+    with pytest.raises(PlacementError, match="cannot run on h200"):
+        view.as_running(Job(id="a", gpus=1, speeds={"t4": 1.0}), Placement((1,)))
 
 
 def test_a_snapshot_knows_which_machines_take_jobs(make_state: Make) -> None:

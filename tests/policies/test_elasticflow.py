@@ -152,6 +152,34 @@ def test_keeps_to_the_type_of_gpu_that_a_job_names() -> None:
     assert "0 free" in ElasticFlow().why_wait(Job(id="b", gpus=1, gpu_type="V100"), state.snapshot())
 
 
+def test_machines_that_cannot_run_a_job_say_nothing_about_its_rounding() -> None:
+    machines = (Machine("a", 8, "A100"), Machine("b", 8, "A100"), Machine("h", 6, "H100"))
+    state = ClusterState(Cluster.of(Switch("rack", machines, (100.0,) * 3)))
+    job = Job(id="a", gpus=5, speeds={"H100": 1.0})  # 8 GPUs in a block are there, but none of its type
+    placement = ElasticFlow().place(job, state.snapshot())
+    assert placement is not None
+    assert (placement.machines, placement.spare) == ((2,) * 5, ())
+    state.place(Job(id="small", gpus=1), Placement((2,)))
+    assert ElasticFlow().place(job, state.snapshot()) is None
+    assert ElasticFlow().why_wait(job, state.snapshot()) == (
+        "needs idle machines with 5 GPUs in all; the 5 free GPUs are scattered"
+    )
+
+
+@settings(max_examples=60)
+@given(
+    machines=st.lists(st.tuples(st.sampled_from([2, 4, 6, 8]), st.sampled_from("ab")), min_size=1, max_size=5),
+    gpus=st.integers(1, 16),
+)
+def test_a_job_with_a_speed_on_one_type_only_is_placed_as_if_it_named_the_type(
+    machines: list[tuple[int, str]], gpus: int
+) -> None:
+    described = tuple(Machine(f"m{i}", size, kind) for i, (size, kind) in enumerate(machines))
+    view = ClusterState(Cluster.of(Switch("rack", described, (100.0,) * len(described)))).snapshot()
+    named = ElasticFlow().place(Job(id="a", gpus=gpus, gpu_type="b"), view)
+    assert ElasticFlow().place(Job(id="a", gpus=gpus, speeds={"b": 2.0}), view) == named
+
+
 @pytest.mark.parametrize(("gpus", "rounded"), [(1, 1), (2, 2), (3, 4), (5, 8), (8, 8), (9, 16)])
 def test_rounds_up_to_a_power_of_two(gpus: int, rounded: int) -> None:
     assert power_of_two_from(gpus) == rounded

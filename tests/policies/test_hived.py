@@ -185,6 +185,34 @@ def test_shares_count_for_each_kind_of_machine() -> None:
     assert machines_of(state, "a") == {0, 2}
 
 
+def test_a_job_takes_several_machines_if_none_that_can_run_it_is_large_enough() -> None:
+    machines = (Machine("a", 8, "A100"), Machine("h0", 4, "H100"), Machine("h1", 4, "H100"))
+    state = ClusterState(Cluster.of(Switch("rack", machines, (100.0,) * 3)))
+    job = Job(id="a", gpus=8, speeds={"H100": 1.0})
+    placement = HiveD().place(job, state.snapshot())
+    assert placement is not None
+    assert dict(placement.counts) == {1: 4, 2: 4}
+    state.place(Job(id="b", gpus=1), Placement((1,)))
+    state.drain(2)
+    state.place(Job(id="c", gpus=4), Placement((0,) * 4))
+    three = Job(id="d", gpus=3, speeds={"H100": 1.0, "none": 1.0})
+    assert HiveD().place(three, state.snapshot()) == Placement((1,) * 3, gpus=(1, 2, 3))
+    assert "needs 8 GPUs, 3 free" in HiveD().why_wait(job, state.snapshot())
+
+
+def test_a_tenant_owns_only_what_can_run_the_job() -> None:
+    machines = (Machine("a0", 8, "A100"), Machine("a1", 8, "A100"), Machine("h", 4, "H100"))
+    state = ClusterState(Cluster.of(Switch("rack", machines, (100.0,) * 3)))
+    policy = HiveD({"a": 0.5, "b": 0.5})
+    job = Job(id="a", gpus=4, tenant="a", speeds={"H100": 1.0})
+    assert policy.place(job, state.snapshot()) is None
+    assert policy.why_wait(job, state.snapshot()) == "tenant 'a' has no cells"  # half of one H100 machine is none
+    whole = HiveD({"a": 1.0})
+    assert whole.place(job, state.snapshot()) == Placement((2,) * 4, gpus=(0, 1, 2, 3))
+    larger = Job(id="b", gpus=5, tenant="a", speeds={"H100": 1.0})
+    assert whole.why_wait(larger, state.snapshot()) == "needs 5 GPUs, tenant 'a' owns 4"
+
+
 @pytest.mark.parametrize("vcs", [{"a": 0.6, "b": 0.6}, {"a": -0.1}, {"a": 1.5}, {"a": float("nan")}])
 def test_refuses_shares_that_are_no_shares(vcs: Mapping[str, float]) -> None:
     with pytest.raises(InputError, match="hived"):

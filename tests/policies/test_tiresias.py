@@ -104,6 +104,29 @@ def test_machines_of_several_sizes_are_counted_from_the_largest() -> None:
     assert Tiresias().place(job(3, SKEWED, "other", "y"), state.snapshot()) is None
 
 
+def test_machines_that_cannot_run_a_job_are_not_counted() -> None:
+    machines = (Machine("large", 8, "a"), Machine("small0", 4, "b"), Machine("small1", 4, "b"))
+    state = ClusterState(Cluster.of(Switch("rack", machines, (100.0,) * 3)))
+    wanted = Job(id="job", gpus=8, model=SKEWED, speeds={"b": 1.0})
+    assert placed(state, wanted) == (1,) * 4 + (2,) * 4
+    state.release("job")
+    state.place(job(2, name="on-1"), Placement((1, 1)))
+    six = Job(id="six", gpus=6, model=SKEWED, speeds={"b": 1.0})
+    assert placed(state, six) == (2,) * 4 + (1,) * 2
+    state.release("six")
+    four = Job(id="four", gpus=4, model=SKEWED, speeds={"b": 1.0})
+    state.place(job(2, name="on-2"), Placement((2, 2)))
+    assert placed(state, four) is None
+    assert "4 GPUs on one machine" in Tiresias().why_wait(four, state.snapshot())
+
+
+def test_the_machines_of_all_types_that_can_run_a_job_count() -> None:
+    machines = (Machine("a", 2, "a"), Machine("b", 4, "b"), Machine("c", 8, "c"))
+    state = ClusterState(Cluster.of(Switch("rack", machines, (100.0,) * 3)))
+    wanted = Job(id="job", gpus=6, model=SKEWED, speeds={"a": 1.0, "b": 2.0})
+    assert placed(state, wanted) == (1,) * 4 + (0,) * 2
+
+
 @pytest.mark.parametrize("limit", [-1.0, float("nan"), True])
 def test_refuses_a_limit_that_is_no_skew(limit: float) -> None:
     with pytest.raises(InputError, match="skew_limit"):

@@ -33,8 +33,10 @@ def check(state: ClusterState) -> None:
             _demand(not held[machine] & gpus, f"a GPU of machine {machine} is given twice")
             _demand(gpus < 1 << cluster.machines[machine].gpus, f"machine {machine} has no such GPU")
             held[machine] |= gpus
-            if job.gpu_type is not None:
-                _demand(cluster.machines[machine].gpu_type == job.gpu_type, f"job {job_id!r}: wrong GPU type")
+            # Not asked of the snapshot: policies go by what it says, so that is checked here, too.
+            kind = cluster.machines[machine].gpu_type
+            can_run = job.gpu_type in (None, kind) and (job.speeds is None or kind in job.speeds)
+            _demand(can_run, f"job {job_id!r}: wrong GPU type")
         for machine in placement.spare:
             idle_gpus_with_job[machine] += 1
         cost = communication(cluster, job, placement.machines, placement.server, placement.aggregate)

@@ -8,8 +8,8 @@ from typing import Any
 from cranny.core.batch import Batches
 from cranny.core.books import Running, attained_gpu_s
 from cranny.core.protocol import Placer
-from cranny.core.snapshot import Snapshot, Waiting
-from cranny.core.traffic import Communication, communication, isolated
+from cranny.core.snapshot import ALL, Snapshot, Waiting
+from cranny.core.traffic import Communication, isolated
 from cranny.model.errors import unknown
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -161,27 +161,29 @@ class Queued:
 
     def _backfill(self, view: Snapshot) -> Plan:
         """Start a later job that ends before the first could start, or leaves enough GPUs for it."""
-        reserved = reservation(view.waiting[0].job, view, self._slowdown)
+        first = view.waiting[0].job
+        reserved = reservation(first, view, self._slowdown)
         if reserved is None:
             return Plan(view.version)
+        wanted = view.suited(first)
         for waiting in view.waiting[1 : 1 + DEPTH]:
-            if not _may_pass(waiting, reserved, view, waiting.job.gpus, 1.0):
+            job = waiting.job
+            best = 1.0 if job.speeds is None else 1.0 / max(job.speeds.values(), default=1.0)
+            if not _may_pass(waiting, reserved, view, _least_taken(job, wanted, view), best):
                 continue  # not even where it runs best
-            placement = self.placer.place(waiting.job, view)
+            placement = self.placer.place(job, view)
             if placement is None:
                 continue
-            held = len(placement.machines) + len(placement.spare)
-            cost = communication(
-                view.cluster, waiting.job, placement.machines, placement.server, placement.aggregate
-            )
-            if _may_pass(waiting, reserved, view, held, self._slowdown(waiting.job, cost)):
-                return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
+            running = view.as_running(job, placement)
+            slowdown = self._slowdown(running.job, running.communication) * running.stretch
+            if _may_pass(waiting, reserved, view, _gpus_on(running, wanted, view), slowdown):
+                return Plan(view.version, (Start(job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """When the first job of the queue can start at the latest, and the GPUs that will then be left over."""
+    """When the first job of the queue can start at the latest, and the GPUs that suit it and will be left over."""
 
     start_s: float
     extra_gpus: int
@@ -190,15 +192,16 @@ class Reservation:
 def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Reservation | None:
     """Count the GPUs that come free as running jobs end, until there are enough; None if that is unknown.
 
-    EASY counts GPUs only, not where they are, as batch schedulers do.
+    EASY counts GPUs only, not where they are, as batch schedulers do. Those that cannot run the job do not count.
     """
     free = view.offer(job).gpus
+    wanted = view.suited(job)
     ends = []
     for running in view.running.values():
         if running.job.duration_s is not None:
-            stretch = slowdown(running.job, running.communication)
-            left_s = remaining_s(running.job, running.attained_gpu_s, stretch)
-            ends.append((running.started_s + left_s, _returned_gpus(running, job, view)))
+            slower = slowdown(running.job, running.communication) * running.stretch
+            left_s = remaining_s(running.job, running.attained_gpu_s, slower)
+            ends.append((running.started_s + left_s, _gpus_on(running, wanted, view)))
     for end_s, gpus in sorted(ends):
         free += gpus
         if free >= job.gpus:
@@ -207,7 +210,7 @@ def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Rese
 
 
 def _may_pass(waiting: Waiting, reserved: Reservation, view: Snapshot, gpus: int, slowdown: float) -> bool:
-    """Say whether a job that holds `gpus` GPUs ends before the first job starts, or fits beside it."""
+    """Say whether a job that takes `gpus` GPUs that suit the first ends before that starts, or fits beside it."""
     end_s = view.now_s + remaining_s(waiting.job, waiting.attained_gpu_s, slowdown)
     return end_s <= reserved.start_s or gpus <= reserved.extra_gpus
 
@@ -219,14 +222,18 @@ def remaining_s(job: Job, attained_gpu_s: float, slowdown: float) -> float:
     return max(0.0, job.duration_s * slowdown - attained_gpu_s / job.gpus)
 
 
-def _returned_gpus(running: Running, job: Job, view: Snapshot) -> int:
-    """Count the GPUs that `job` may have when a running job ends."""
-    machines = view.cluster.machines
+def _gpus_on(running: Running, machines: int, view: Snapshot) -> int:
+    """Count the GPUs that a running job holds on those of some machines that take jobs."""
     return sum(
         gpus.bit_count()
         for machine, gpus in running.held.items()
-        if view.is_up(machine) and job.gpu_type in (None, machines[machine].gpu_type)
+        if machines >> machine & 1 and view.is_up(machine)
     )
+
+
+def _least_taken(job: Job, machines: int, view: Snapshot) -> int:
+    """Return how many GPUs of some machines a job takes when it takes all it can of others."""
+    return job.gpus if machines == ALL else max(0, job.gpus - view.offer(job).only(~machines).gpus)
 
 
 def las_level(attained: float) -> int:

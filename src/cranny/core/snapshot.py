@@ -13,7 +13,7 @@ from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
-_ALL = -1  # machines, as a set
+ALL = -1  # machines, as a set
 
 
 class Waiting(NamedTuple):
@@ -102,21 +102,21 @@ class Snapshot:
 
     def offer(self, job: Job) -> FreeMachines:
         """Return the machines that may be given to a job: those with a type of GPU that it names, if it does."""
-        fit = self._fit(job)
-        return self.machines if fit == _ALL else self.machines.only(fit)
+        suited = self.suited(job)
+        return self.machines if suited == ALL else self.machines.only(suited)
 
     def usable(self, job: Job, free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return those of some GPUs, (machines,), that are of a type which a job can have."""
-        fit = self._fit(job)
-        return free if fit == _ALL else np.where(self._whether_in(fit), free, 0)
+        suited = self.suited(job)
+        return free if suited == ALL else np.where(self._whether_in(suited), free, 0)
 
-    def _fit(self, job: Job) -> int:
-        """Return the machines whose type of GPU suits a job, as a set."""
+    def suited(self, job: Job) -> int:
+        """Return the machines whose type of GPU suits a job, free or not, as a set; `ALL` if any type does."""
         if job.gpu_type is None and job.speeds is None:
-            return _ALL
+            return ALL
         machines_with = self.cluster.machines_with
-        fit = _ALL if job.gpu_type is None else machines_with.get(job.gpu_type, 0)
-        return fit if job.speeds is None else fit & sum(machines_with.get(each, 0) for each in job.speeds)
+        suited = ALL if job.gpu_type is None else machines_with.get(job.gpu_type, 0)
+        return suited if job.speeds is None else suited & sum(machines_with.get(each, 0) for each in job.speeds)
 
     def _whether_in(self, machines: int) -> npt.NDArray[np.bool_]:
         """Return whether each machine is in a set, (machines,)."""
@@ -178,6 +178,10 @@ class Snapshot:
     ) -> Placement:
         """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
         return Placement.made(machines, spare, gpus, Seen(job, self.cluster, self.offer(job), note), server)
+
+    def as_running(self, job: Job, placement: Placement) -> Running:
+        """Return a job as it would run with this placement, or say why it does not fit."""
+        return self._books.fit(job, placement, self.now_s)
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""

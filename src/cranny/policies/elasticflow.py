@@ -39,7 +39,7 @@ class ElasticFlow:
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take a block inside one machine, or, if none is that large, the largest blocks of several."""
         size = power_of_two_from(job.gpus)
-        if not _could_hold(view.cluster, job.gpu_type, size):
+        if not _could_hold(view.cluster, view.suited(job), size):
             return self._unrounded(job, view)
         return self._within_machine(job, view, size) or self._over_machines(job, view, size)
 
@@ -50,7 +50,7 @@ class ElasticFlow:
         short = lacks_gpus(job, view)
         if short is not None:
             return short
-        if not _could_hold(view.cluster, job.gpu_type, size):
+        if not _could_hold(view.cluster, view.suited(job), size):
             return f"needs idle machines with {job.gpus} GPUs in all; the {free} free GPUs are scattered"
         if free < size:
             return f"needs {size} GPUs ({job.gpus} rounded up to a power of two), {free} free"
@@ -73,7 +73,7 @@ class ElasticFlow:
     def _over_machines(self, job: Job, view: Snapshot, size: int) -> Placement | None:
         """Take k machines with their largest blocks free; the machines form a block, too, if possible."""
         offer = view.offer(job)
-        for unit in _blocks(view.cluster, job.gpu_type):
+        for unit in _blocks(view.cluster, view.suited(job)):
             if unit < size:
                 machines = _neighbours(view.cluster, _free_units(view, offer, unit), size // unit)
                 if machines:
@@ -138,16 +138,16 @@ def _tightest_first(offer: FreeMachines, size: int) -> Iterator[int]:
 
 
 @lru_cache(maxsize=16)
-def _blocks(cluster: Cluster, gpu_type: str | None) -> dict[int, int]:
-    """Count the machines by the size u of their largest block, the largest first."""
-    sizes = [machine.gpus for machine in cluster.machines if gpu_type in (None, machine.gpu_type)]
+def _blocks(cluster: Cluster, suited: int) -> dict[int, int]:
+    """Count the machines that suit a job by the size u of their largest block, the largest first."""
+    sizes = [machine.gpus for index, machine in enumerate(cluster.machines) if suited >> index & 1]
     count = Counter(1 << (size.bit_length() - 1) for size in sizes)
     return dict(sorted(count.items(), reverse=True))
 
 
-def _could_hold(cluster: Cluster, gpu_type: str | None, size: int) -> bool:
-    """Say whether a job of this size would ever have its blocks, were the cluster empty."""
-    return any(unit * count >= size for unit, count in _blocks(cluster, gpu_type).items())
+def _could_hold(cluster: Cluster, suited: int, size: int) -> bool:
+    """Say whether a job of this size would ever have its blocks, were the machines that suit it empty."""
+    return any(unit * count >= size for unit, count in _blocks(cluster, suited).items())
 
 
 def _free_units(view: Snapshot, offer: FreeMachines, unit: int) -> int:

@@ -79,7 +79,7 @@ class HiveD:
         if self.vcs is None:
             free = view.offer(job).gpus
             return lacks_gpus(job, view) or f"needs cells of {cells} GPUs; the {free} free GPUs are scattered"
-        owned = self._owned(job, view.cluster)
+        owned = self._owned(job, view)
         gpus = sum(size * count for (size, _), count in owned.items())
         if gpus < job.gpus:
             return f"needs {job.gpus} GPUs, tenant {job.tenant!r} owns {gpus}"
@@ -93,8 +93,8 @@ class HiveD:
         """Return what the job's tenant may use now; None if it owns nothing."""
         offer = view.offer(job)
         if self.vcs is None:
-            return _VirtualCluster(view, offer, {}, _largest(view.cluster, job.gpu_type))
-        owned = self._owned(job, view.cluster)
+            return _VirtualCluster(view, offer, {}, _largest(view.cluster, view.suited(job)))
+        owned = self._owned(job, view)
         if not owned:
             return None
         mine, others = 0, 0  # follow from the running jobs, so this costs a look at each of them
@@ -111,11 +111,16 @@ class HiveD:
                 usable |= kinds[kind] & ~others
         return _VirtualCluster(view, offer.only(usable), left, max(size for size, _ in owned))
 
-    def _owned(self, job: Job, cluster: Cluster) -> dict[Kind, int]:
+    def _owned(self, job: Job, view: Snapshot) -> dict[Kind, int]:
         """Count the machine cells of each kind that the job's tenant owns and the job can use."""
         share = (self.vcs or {}).get(job.tenant, 0.0)
-        owned = {kind: int(share * machines.bit_count() + TOLERANCE) for kind, machines in _kinds(cluster).items()}
-        return {kind: count for kind, count in owned.items() if count and job.gpu_type in (None, kind[1])}
+        suited = view.suited(job)  # all machines of a kind, or none
+        counts = {
+            kind: int(share * machines.bit_count() + TOLERANCE)
+            for kind, machines in _kinds(view.cluster).items()
+            if machines & suited
+        }
+        return {kind: count for kind, count in counts.items() if count}
 
 
 class _VirtualCluster:
@@ -267,9 +272,9 @@ def _kinds(cluster: Cluster) -> dict[Kind, int]:
 
 
 @lru_cache(maxsize=16)
-def _largest(cluster: Cluster, gpu_type: str | None) -> int:
-    """Return the GPUs of the largest machine with this type of GPU."""
-    return max((size for size, other in _kinds(cluster) if gpu_type in (None, other)), default=1)
+def _largest(cluster: Cluster, suited: int) -> int:
+    """Return the GPUs of the largest machine that suits a job."""
+    return max((size for (size, _), machines in _kinds(cluster).items() if machines & suited), default=1)
 
 
 def _outside_idle_racks(cluster: Cluster, machines: int, idle: int) -> int:
