@@ -72,3 +72,21 @@ def test_ctrl_c_ends_all_processes_without_a_word(after_s: float, tmp_path: Path
         time.sleep(after_s)
         os.killpg(started.pid, signal.SIGINT)
         assert started.communicate(timeout=20) == ("interrupted\n", "")
+
+
+UNGUARDED = """
+from cranny.processes import run_each
+print("once", flush=True)
+run_each(abs, [(1,), (2,)], 2)
+"""
+
+
+def test_a_script_without_a_guard_is_told_so_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(UNGUARDED)
+    ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 1
+    said = ran.stderr.splitlines()
+    assert said[0] == "Traceback (most recent call last):"
+    assert sum(line.startswith("Traceback") for line in said) == 1  # of the script itself, and of no process
+    assert said[-1].endswith("has no `if __name__ == '__main__':`")

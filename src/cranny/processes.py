@@ -3,11 +3,18 @@
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, current_process, get_context
 from typing import Any, TypeVar
 
+from cranny.model.errors import CrannyError
+
 T = TypeVar("T")
+
+
+class DiedError(CrannyError):
+    """A process ended before its work did."""
 
 
 def run_each(
@@ -31,14 +38,20 @@ def run_each(
             if progress is not None:
                 progress(done)
         return results
-    with pool(workers, calls_per_process=calls_per_process) as ready:
-        with starting():
-            futures = [ready.submit(work, *arguments) for arguments in calls]
-        for done, future in enumerate(as_completed(futures), 1):
-            future.result()  # raises at once what the call raised
-            if progress is not None:
-                progress(done)
-        return [future.result() for future in futures]
+    try:
+        with pool(workers, calls_per_process=calls_per_process) as ready:
+            with starting():
+                futures = [ready.submit(work, *arguments) for arguments in calls]
+            for done, future in enumerate(as_completed(futures), 1):
+                future.result()  # raises at once what the call raised
+                if progress is not None:
+                    progress(done)
+            return [future.result() for future in futures]
+    except BrokenProcessPool:
+        raise DiedError(
+            "a process died: perhaps for lack of memory, or because the script that calls cranny"
+            " has no `if __name__ == '__main__':`"
+        ) from None
 
 
 @contextmanager
@@ -50,6 +63,8 @@ def pool(
     calls_per_process: int | None = None,
 ) -> Iterator[ProcessPoolExecutor]:
     """Make processes, each of which calls `begin` first; on any error they end with what they were at."""
+    if getattr(current_process(), "_inheriting", False):  # run again by a process that a script without guard made
+        raise SystemExit(1)
     others = set(active_children())
     # Spawned, not forked: polars runs threads, which do not survive a fork.
     with ProcessPoolExecutor(

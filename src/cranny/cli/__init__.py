@@ -6,19 +6,18 @@ import sys
 
 def main() -> None:
     """Run a command; bad input gets one line and exit code 2, other refusals exit code 1."""
-    from concurrent.futures.process import BrokenProcessPool
-
     from cranny.cli.app import app
     from cranny.model.errors import CrannyError, InputError
+    from cranny.processes import DiedError
 
     try:
         app()
     except InputError as error:
         _fail(str(error), 2)
+    except DiedError:
+        _fail("a process died, perhaps for lack of memory; try --processes 1", 1)
     except CrannyError as error:
         _fail(str(error), 1)
-    except BrokenProcessPool:
-        _fail("a process died, perhaps for lack of memory; try --processes 1", 1)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:  # a full disk, a folder that may not be written to

@@ -39,6 +39,7 @@ def submit(
     remote = Remote(server, token_file)
     job = remote.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
     if wait:
+        err.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)  # known, should the wait be broken off
         job = until_over(remote, job["id"])
     if as_json:
         print_json(job)

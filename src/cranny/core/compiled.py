@@ -3,13 +3,50 @@
 Numba takes a second to import. So this module, and every kernel that uses it, is imported where it is used.
 """
 
+import signal
 from collections.abc import Callable
+from threading import current_thread, main_thread
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.event import Listener, register
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Patience(Listener):
+    """Holds Ctrl-C back while code compiles: the compiler would lose it, and then fail in its own words."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None  # that was there before
+        self._depth = 0
+        self._came = False
+
+    def on_start(self, _event: object) -> None:
+        """Note Ctrl-C from now on."""
+        if current_thread() is main_thread():
+            self._depth += 1
+            if self._depth == 1 and callable(signal.getsignal(signal.SIGINT)):
+                self._handler = signal.signal(signal.SIGINT, self._note)
+
+    def on_end(self, _event: object) -> None:
+        """Pass on what was noted, also where code that is called is compiled and its caller is not."""
+        if current_thread() is main_thread():
+            self._depth -= 1
+            handler = self._handler
+            if handler is not None and (self._came or not self._depth):
+                signal.signal(signal.SIGINT, handler)
+                self._handler = None
+                if self._came:
+                    self._came = False
+                    handler(signal.SIGINT, None)
+
+    def _note(self, _signal: int, _frame: object) -> None:
+        self._came = True
+
+
+register("numba:compiler_lock", _Patience())  # type: ignore[no-untyped-call]
 
 # Compiled once for all processes. Without Numba's counting of references, which takes most of the time when arrays
 # come in a tuple: Python holds on to all of them, and nothing in a kernel makes new ones.
