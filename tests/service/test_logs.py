@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Start
+
+from cranny.service.logs import Reader
 
 JOBS = "/api/v1/jobs"
 
@@ -66,3 +68,14 @@ def test_a_link_in_the_place_of_a_log_is_not_followed(serve: Serve, tmp_path: Pa
         (folder / "rank-0.log").unlink()
         os.mkfifo(folder / "rank-0.log")
         assert root.get(f"{JOBS}/job-1/logs").json()["text"] == ""
+
+
+def test_another_database_in_the_same_folder_has_its_own_logs(start: Start, tmp_path: Path) -> None:
+    for number, word in enumerate(("first", "second")):
+        running = start(real=True, database=str(tmp_path / f"{number}.db"))
+        job_id = running.submit(command=["echo", word])
+        assert job_id == "job-1"
+        running.until(job_id, "done", "failed")
+        assert running.status(job_id) == "done"
+        assert Reader(running.service, job_id, 0).read(0)["text"] == f"{word}\n"
+        running.service.close()

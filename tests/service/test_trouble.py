@@ -3,6 +3,8 @@
 import errno
 import logging
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -366,3 +368,48 @@ def test_a_log_of_another_cluster_is_refused_with_what_to_do(start: Start) -> No
     start().service.close()
     with pytest.raises(InputError, match=r"another cluster, 2 racks, 4 machines.*serve that one until its jobs"):
         start(Cluster.fat_tree(racks=2, machines_per_rack=3, gpus_per_machine=4))
+
+
+# Says which compiled functions are new to a process once a policy that was got ready has decided about many jobs.
+NEW = """
+import gc, sys
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from cranny.core.engine import Engine
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.profile import library
+from cranny.service.choice import choose, settle
+from cranny.service.ledger import Ledger
+from cranny.service.store import Row
+from cranny.service.warm import warm
+
+def known():
+    made = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
+    return {(each.py_func.__qualname__, str(kinds)) for each in made for kinds in each.signatures}
+
+cluster = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+chosen = settle({"name": sys.argv[1]})
+warm(chosen, cluster)
+before = known()
+ledger, rng = Ledger(cluster), np.random.default_rng(99)
+engine = Engine(ClusterState(cluster), choose(chosen, ledger))
+for number in range(1, 61):
+    spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "model": str(rng.choice(list(library())))}
+    if rng.random() < 0.3:
+        spec |= {"least_gpus": 1}
+    ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
+    engine.submit(ledger.jobs[f"job-{number}"].job, 10.0 * number)
+    running = list(engine.state.snapshot().running)
+    if running and rng.random() < 0.6:
+        engine.finish(str(rng.choice(running)), 10.0 * number + 1)
+print(sorted(name for name, _ in known() - before))
+"""
+
+
+@pytest.mark.parametrize("name", ["has-exact", "netpack", "themis+cassini"])
+def test_nothing_is_left_to_compile_once_a_policy_is_ready(name: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", NEW, name], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")

@@ -84,14 +84,15 @@ class Local:
             self._slots.release(what)
             raise
 
-    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+    def stop(self, job_id: str, grace_s: float | None = None) -> None:
         """Tell the supervisor of a job to end it."""
         running = self._running.get(job_id)
         if running is None:
             return
         with contextlib.suppress(OSError):  # a full disk: the grace is the usual one then
-            io.write(running.files.stop, grace_s)
+            io.write(running.files.stop, self._grace_s if grace_s is None else grace_s)
         running.supervisor.send(signal.SIGTERM)
+        running.supervisor.send(signal.SIGCONT)  # a job may have stopped it
 
     def poll(self) -> Sequence[Ended]:
         """Return the attempts whose supervisors have ended."""

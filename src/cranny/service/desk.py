@@ -6,6 +6,7 @@ carried out only when the events are stored.
 
 import hashlib
 import json
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
@@ -30,7 +31,7 @@ from cranny.service.shadow import Recommendation, Shadow, ended, started
 from cranny.service.spec import Spec, parse
 from cranny.service.store import Row, Store
 from cranny.sim.possible import Possible, never, too_large
-from cranny.sim.replay import capacities
+from cranny.sim.replay import capacities, capacity_for, types_of
 
 Mode = Literal["run", "recommend"]
 MOST_LOST = (
@@ -90,6 +91,8 @@ class Desk:
         """Note that the service was started; refuse a log of another cluster."""
         digest = hashlib.sha256(repr((self.cluster.machines, self.cluster.parent)).encode()).hexdigest()
         body = {"mode": self.mode, "cluster": digest, "about": self.cluster.describe()}
+        if not self.ledger.seq:  # names what belongs to this log alone, such as the files that its jobs write
+            body["log"] = secrets.token_hex(6)
         self.log("opened", None, body, now_s)
 
     # -- what users ask for ----------------------------------------------------------------------------
@@ -122,11 +125,10 @@ class Desk:
         """Refuse a job that could never start."""
         spec.check_torchrun()
         job, wish = spec.job(job_id, user, now_s), spec.wish(self.cluster)
-        capacity = self._capacity.get(job.gpu_type, 0)
+        capacity = capacity_for(job, self._capacity)
         least = job.least_gpus or job.gpus
         if least > capacity:
-            kind = f" {job.gpu_type}" if job.gpu_type else ""
-            raise InputError(f"gpus: {too_large(least, capacity, kind)}")
+            raise InputError(f"gpus: {too_large(least, capacity, types_of(job))}")
         policy = self._examiner
         reason = None
         if not isinstance(policy, ByPriority):

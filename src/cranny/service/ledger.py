@@ -79,6 +79,7 @@ class Ledger:
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
+        self.log_id = ""  # of logs that were begun before these had one
         self.about = ""  # the cluster in words
         self.mode = ""
         self.seq = 0
@@ -224,6 +225,7 @@ class Ledger:
         self.mode = row.body["mode"]
         self.cluster_digest = row.body["cluster"]
         self.about = row.body.get("about", "")
+        self.log_id = row.body.get("log", self.log_id)
 
     def _policy(self, row: Row) -> None:
         self.policy = row.body

@@ -378,8 +378,8 @@ class Service:
     # -- launching -------------------------------------------------------------------------------------
 
     def log_folder(self, job_id: str, attempt: int) -> Path:
-        """Return where the ranks of an attempt write."""
-        return self.folder / "jobs" / job_id / f"attempt-{attempt}"
+        """Return where the ranks of an attempt write: apart for each log, since all have a job-1."""
+        return self.folder / "jobs" / self.desk.ledger.log_id / job_id / f"attempt-{attempt}"
 
     def launch_of(self, record: Record, attempt: Attempt) -> Launch:
         """Return all that the backend must know to run an attempt."""

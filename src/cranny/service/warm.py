@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
+
 from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
@@ -14,8 +16,11 @@ from cranny.service.choice import choose, settle
 from cranny.service.ledger import Ledger
 from cranny.service.store import Row
 
-SHARED = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
-SHARING = ((5, 5, 5), (6, 6, 3))  # GPUs of jobs that share links there, which sets some policies thinking
+SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+JOBS = 60  # of either kind come and go there
+SEED = 2  # of a mix that leads policies through all their compiled code
+MODELS = ("vgg16", "resnet50", "bert-large")
+KINDS: tuple[dict[str, Any], ...] = ({}, {"least_gpus": 1, "most_gpus": 8})
 
 _log = logging.getLogger("cranny.service")
 _lock = threading.Lock()
@@ -41,29 +46,35 @@ def _prepare(chosen: Mapping[str, Any], cluster: Cluster, ready: "Future[None]")
 
 
 def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
-    """Let a policy decide about a few jobs that nobody is told of.
+    """Let a policy decide about jobs that nobody is told of, so that it takes all its ways once.
 
-    One job on one machine, one on two machines, and one that finds no room take the ways through a policy that
-    most jobs do; those that share links and end take others. A policy that errs is left alone: it says so to
+    One job on one machine, one on two machines, and one that finds no room ask about this cluster. On a small one
+    jobs come and go until they are scattered and share links. A policy that errs is left alone: it says so to
     whoever submits a job.
     """
     largest = max(machine.gpus for machine in cluster.machines)
-    _try(chosen, cluster, ((1, min(largest + 1, cluster.gpus), cluster.gpus),))
-    _try(chosen, SHARED, SHARING)
+    _try(chosen, cluster, [{"gpus": gpus} for gpus in (1, min(largest + 1, cluster.gpus), cluster.gpus)])
+    rng = np.random.default_rng(SEED)
+    for kind in KINDS:
+        sizes, models = rng.integers(1, 9, JOBS).tolist(), rng.choice(MODELS, JOBS).tolist()
+        _try(
+            chosen,
+            SMALL,
+            [{"gpus": gpus, "model": model, **kind} for gpus, model in zip(sizes, models, strict=True)],
+        )
 
 
-def _try(chosen: Mapping[str, Any], cluster: Cluster, waves: Sequence[Sequence[int]]) -> None:
-    """Submit jobs of so many GPUs, wave after wave; those that run end with their wave."""
-    ledger = Ledger(cluster)
+def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, Any]]) -> None:
+    """Submit jobs; now and then one that runs ends."""
+    ledger, rng = Ledger(cluster), np.random.default_rng(SEED)
     engine = Engine(ClusterState(cluster), choose(chosen, ledger))
     try:
-        for wave in waves:
-            for gpus in wave:
-                number = len(ledger.jobs) + 1
-                spec = {"command": ["true"], "gpus": gpus, "duration_s": 60}
-                ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
-                engine.submit(ledger.jobs[f"job-{number}"].job, float(number))
-            for job_id in list(engine.state.snapshot().running):
-                engine.finish(job_id, float(len(ledger.jobs)))
+        for number, each in enumerate(asked, start=1):
+            spec = {"command": ["true"], "duration_s": 60, **each}
+            ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
+            engine.submit(ledger.jobs[f"job-{number}"].job, 10.0 * number)
+            running = list(engine.state.snapshot().running)
+            if running and rng.random() < 0.6:
+                engine.finish(str(rng.choice(running)), 10.0 * number + 1)
     except Exception as error:  # noqa: BLE001 - a policy may raise anything, and serves other jobs all the same
-        _log.info("policy %s, tried on jobs of %s GPUs: %s", chosen["name"], waves, error)
+        _log.info("policy %s, tried on %s: %s", chosen["name"], each, error)
