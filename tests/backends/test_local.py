@@ -11,11 +11,11 @@ from resource import RUSAGE_CHILDREN, getrusage
 from signal import SIGKILL, SIGPIPE, SIGTERM
 
 import pytest
-from tests.backends.contract import CLUSTER, Contract
+from tests.backends.contract import CLUSTER, LONG_S, Contract
 from tests.backends.local_harness import LocalHarness, appears
 
 from cranny.backends import supervise
-from cranny.backends.files import Files, write
+from cranny.backends.files import Files, read, write
 from cranny.backends.local import Local
 from cranny.backends.process import started
 from cranny.backends.protocol import BackendError, Ended, Launch, Rank
@@ -33,6 +33,14 @@ def sh(harness: LocalHarness, text: str, *, ranks: int = 1, cwd: Path | None = N
     what = Launch("a", 1, ("/bin/sh", "-c", text), slots, env, cwd, log_dir, None)
     harness.backend.launch(what)
     return what
+
+
+def test_who_is_stopped_without_a_word_about_grace_has_that_of_the_backend(harness: LocalHarness) -> None:
+    harness.backend = Local(CLUSTER, devices=(), grace_s=0.25)
+    what = harness.begun(harness.launch("a", LONG_S, stubborn=True))
+    harness.backend.stop("a")
+    assert read(Files.of(what.log_dir, 1).stop) == 0.25
+    assert harness.ends() == [Ended("a", 1, -SIGKILL, "cancelled")]
 
 
 def test_ranks_get_the_variables_that_torchrun_users_expect(harness: LocalHarness) -> None:
@@ -124,6 +132,7 @@ def test_runs_in_the_folder_that_the_job_names(harness: LocalHarness, tmp_path: 
         ({"cwd": Path("/nowhere")}, "there is no folder /nowhere"),
         ({"argv": ("no-such-command",)}, "there is no command 'no-such-command'"),
         ({"argv": ("./train.sh",)}, "there is no command './train.sh'"),
+        ({"argv": ("/tmp",)}, "there is no command '/tmp'"),  # noqa: S108 - a folder that every system has
         ({"log_dir": Path("/proc/a")}, "cannot start: /proc/a: "),
         ({"torchrun": True, "env": {"PATH": "/nowhere"}}, "there is no torchrun"),
     ],
@@ -229,6 +238,17 @@ def test_a_rank_starts_with_no_signal_blocked(harness: LocalHarness, tmp_path: P
     state = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     assert int(state["SigBlk"], 16) == 0
     assert not int(state["SigIgn"], 16) & 1 << SIGPIPE - 1  # which Python itself ignores
+
+
+def test_a_supervisor_that_stands_still_can_be_ended(harness: LocalHarness) -> None:
+    sh(harness, "kill -STOP $PPID; sleep 60")
+    (supervisor,) = (each.supervisor.pid for each in harness.backend._running.values())  # type: ignore[attr-defined]
+    until_stopped = time.monotonic() + 20
+    while Path(f"/proc/{supervisor}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < until_stopped
+        time.sleep(0.01)
+    harness.backend.stop("a")
+    assert harness.ends() == [Ended("a", 1, -SIGTERM, "cancelled")]
 
 
 def test_a_reused_number_of_a_process_is_not_mistaken_for_a_supervisor(harness: LocalHarness) -> None:

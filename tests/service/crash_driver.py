@@ -13,10 +13,9 @@ from tests.service.reports import reporting
 from cranny.backends.local import Local
 from cranny.model.cluster import Cluster
 from cranny.model.number import counted
-from cranny.service.desk import Desk
-from cranny.service.limits import Limits
 from cranny.service.loop import Service
 from cranny.service.store import Store
+from cranny.service.warm import preparing
 
 CLUSTER = Cluster.fat_tree(2, 2, 8)
 
@@ -31,7 +30,8 @@ def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) ->
     for number in range(jobs):
         key = f"key-{number}"
         if key not in known:
-            spec = reporting(folder / "reports", 1 + number % 3, sleep_s=0.15)
+            sleep_s = 0.15 if number % 8 else 1.0  # the latter outlive services however slow these are
+            spec = reporting(folder / "reports", 1 + number % 3, sleep_s=sleep_s)
             record, _ = service.submit("ann", spec, key).result(60)
             os.write(accepted, f"{key} {record.id}\n".encode())
     parent = os.getppid()  # should it be gone, nobody would kill us any more
@@ -46,7 +46,7 @@ def main(database: str, folder: Path, jobs: int, kills: int) -> None:
     """Kill the service until it was killed often enough, then let it finish."""
     # What a service loads when it starts is loaded once here, so that its lives are short.
     Store(database).close()
-    Desk(CLUSTER, "run", Limits(), lambda _: None).set_policy({"name": "titan"}, "root", 0.0)
+    preparing({"name": "titan"}, CLUSTER).result()
     rng = random.Random(7)  # noqa: S311 - moments to kill, not secrets
     killed = 0
     while True:

@@ -91,6 +91,7 @@ def test_off_loopback_it_wants_tokens_first(env: dict[str, str], tmp_path: Path)
 
 TRAIN = """
 import os
+import sys
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -110,6 +111,8 @@ total = sum(parameter.sum() for parameter in model.parameters()).item()
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} on machine {os.environ['CRANNY_MACHINE']}: {total:.6f}")
 del optimiser, model  # before the group, or PyTorch may wait for itself
 dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # its threads may still let go of things, which aborts an interpreter that ends (pytorch issue 190489)
 """
 
 

@@ -238,8 +238,7 @@ def _check_command(what: Launch, path: str) -> None:
     command = what.argv[0]
     if what.torchrun and command.endswith(".py"):  # not a program; torchrun's own Python runs it
         return
-    found = os.access(cwd / command, os.X_OK) if "/" in command else shutil.which(command, path=path)
-    if not found:
+    if not shutil.which(cwd / command if "/" in command else command, path=path):
         raise BackendError(f"job {what.job_id!r}: there is no command {command!r}")
 
 

@@ -122,6 +122,8 @@ class Attempt:
     def _become(self, rank: dict[str, Any]) -> None:
         """Turn this process, a fresh copy of the supervisor, into a rank."""
         parent = os.getppid()
+        cwd, command = self._what["cwd"], rank["argv"][0]
+        trying = f"start {command}"
         try:
             os.setsid()
             self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -131,14 +133,16 @@ class Attempt:
             log = os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
             for ours, theirs in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(ours, theirs)
-            if self._what["cwd"] is not None:
-                os.chdir(self._what["cwd"])
+            if cwd is not None:
+                trying = f"enter {cwd}"
+                os.chdir(cwd)
+                trying = f"start {command}"
             for number in (*CANCEL, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):  # caught or ignored by us
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            os.execvpe(rank["argv"][0], rank["argv"], rank["env"])  # noqa: S606 - what the job asked for
+            os.execvpe(command, rank["argv"], rank["env"])  # noqa: S606 - what the job asked for
         except OSError as error:
-            complain(f"cannot start {rank['argv'][0]}: {error.strerror}")
+            complain(f"cannot {trying}: {error.strerror}")
         finally:
             os._exit(CANNOT_START)
 
