@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.reference import packing
 
-from cranny.core.packing import fewest, largest_first
+from cranny.core.packing import fewest, largest_first, machines_when_empty
+from cranny.core.snapshot import ALL
+from cranny.model.cluster import Cluster, Machine, Switch
 
 SIZES = st.lists(st.integers(1, 8), max_size=5)
 
@@ -57,3 +59,11 @@ def test_the_largest_are_taken_first() -> None:
 @pytest.mark.parametrize("gpus", [9, 100])
 def test_says_when_a_job_does_not_fit(gpus: int) -> None:
     assert fewest(gpus, counted([4]), counted([4])) is None
+
+
+def test_an_empty_cluster_has_only_the_machines_that_suit_a_job() -> None:
+    machines = (Machine("large", 8, "A"), Machine("b0", 2, "B"), Machine("b1", 2, "B"), Machine("c", 4, "C"))
+    cluster = Cluster.of(Switch("top", machines, (100.0,) * 4))
+    assert [machines_when_empty(gpus, cluster, ALL) for gpus in (1, 8, 9, 16)] == [1, 1, 2, 4]
+    assert [machines_when_empty(gpus, cluster, 0b0110) for gpus in (1, 3, 4)] == [1, 2, 2]
+    assert [machines_when_empty(gpus, cluster, 0b1110) for gpus in (4, 6, 8)] == [1, 2, 3]

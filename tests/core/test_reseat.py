@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from cranny.core.check import check
 from cranny.core.locality import level, nearby
 from cranny.core.reseat import emptied, plans, reseat
@@ -46,3 +48,51 @@ def test_a_job_uses_only_gpus_of_its_types() -> None:
     assert view.usable(Job(id="a", gpus=1, gpu_type="h200"), view.free).tolist() == [0, 2]
     assert view.usable(Job(id="a", gpus=1, speeds={"t4": 1.0}), view.free).tolist() == [2, 0]
     assert reseat({"a": 3}, {}, {"a": Waiting(Job(id="a", gpus=3, gpu_type="t4"))}, view, nearby) == {}
+
+
+def test_who_can_use_one_type_only_is_seated_before_who_can_use_any() -> None:
+    machines = (Machine("old", 2, "t4"), Machine("new", 4, "h200"))
+    view = ClusterState(Cluster.of(Switch("top", machines, (9.0, 9.0)))).snapshot()
+    waiting = {
+        each.id: Waiting(each) for each in (Job(id="any", gpus=4), Job(id="picky", gpus=2, gpu_type="h200"))
+    }
+    # The larger one would fill the machine which alone suits the other.
+    assert reseat({"any": 4, "picky": 2}, {}, waiting, view, nearby) == {"picky": (1, 1), "any": (0, 0, 1, 1)}
+
+
+def test_a_job_that_shrinks_leaves_the_gpus_that_another_needs() -> None:
+    machines = (Machine("old", 2, "t4"), Machine("new", 2, "h200"))
+    state = ClusterState(Cluster.of(Switch("top", machines, (9.0, 9.0))))
+    state.place(Job(id="shrinks", gpus=4, least_gpus=1), Placement((0, 0, 1, 1)))
+    view = state.snapshot()
+    base = emptied(view, view.running)
+    waiting = {"picky": Waiting(Job(id="picky", gpus=2, gpu_type="t4"))}
+    seats = reseat({"shrinks": 2, "picky": 2}, view.running, waiting, base, nearby)
+    assert seats == {"shrinks": (1, 1), "picky": (0, 0)}
+
+
+def test_a_job_that_got_nothing_stays_where_it_is_if_nobody_took_its_gpus() -> None:
+    state = ClusterState(PAIR)
+    for job_id, machine in (("stays", 0), ("leaves", 1)):
+        state.place(Job(id=job_id, gpus=2), Placement((machine, machine)))
+    view = state.snapshot()
+    base = emptied(view, view.running)
+    new = Waiting(Job(id="new", gpus=2))
+
+    def second(gpus: int, free: Sequence[int], cluster: Cluster) -> tuple[int, ...] | None:  # noqa: ARG001
+        return (1,) * gpus if free[1] >= gpus else None
+
+    assert reseat({"new": 2}, view.running, {"new": new}, base, second) == {"new": (1, 1), "stays": (0, 0)}
+
+
+def test_all_are_seated_if_there_is_a_way_also_where_the_types_of_jobs_overlap() -> None:
+    machines = (Machine("a", 3, "A"), Machine("b", 2, "B"), Machine("c", 4, "C"))
+    view = ClusterState(Cluster.of(Switch("top", machines, (9.0,) * 3))).snapshot()
+    wanted = {"ab": (2, "AB"), "bc": (2, "BC"), "c": (4, "C")}
+    waiting = {
+        job_id: Waiting(Job(id=job_id, gpus=gpus, speeds=dict.fromkeys(types, 1.0)))
+        for job_id, (gpus, types) in wanted.items()
+    }
+    # Its tightest machine is the second, which alone is left to the next.
+    sizes = {job_id: gpus for job_id, (gpus, _) in wanted.items()}
+    assert reseat(sizes, {}, waiting, view, nearby) == {"c": (2,) * 4, "ab": (0, 0), "bc": (1, 1)}

@@ -1,4 +1,5 @@
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from tests.reference.table3 import spreads
 from cranny.core.state import ClusterState
 from cranny.exact.max_min import best, comm_s
 from cranny.exact.table3 import Table3
-from cranny.model.cluster import Cluster
+from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -70,6 +71,15 @@ def test_jobs_on_one_machine_each_cost_nothing() -> None:
 
 def test_returns_none_for_jobs_that_do_not_fit_together() -> None:
     assert best([Job("a", 3, collective="ina"), Job("b", 2, collective="ina")], state_of(2, 2).snapshot()) is None
+
+
+@pytest.mark.parametrize("field", [{"gpu_type": "B"}, {"speeds": {"B": 2.0}}])
+def test_keeps_to_the_gpus_that_can_run_a_job(field: dict[str, Any]) -> None:
+    machines = (Machine("a", 4, "A"), Machine("b0", 2, "B"), Machine("b1", 2, "B"))
+    view = ClusterState(Cluster.of(Switch("top", machines, (100.0,) * 3))).snapshot()
+    found = best([Job("a", 4, collective="ina", **field)], view)
+    assert found is not None
+    assert found.placements[0].counts == {1: 2, 2: 2}
 
 
 def test_refuses_too_many_placements() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,7 @@ from cranny.policies.themis import Themis
 
 FOUR = Cluster.single_rack(1, 4)
 RACKS = Cluster.fat_tree(racks=3, machines_per_rack=2, gpus_per_machine=2)
+MIXED = Cluster.of(Switch("rack", (Machine("a", 4, "A"), Machine("b", 4, "B")), (100.0,) * 2))
 HOUR = 3600.0
 
 
@@ -101,6 +103,26 @@ def test_a_job_does_not_win_more_than_there_is_of_its_type() -> None:
     assert start.job is plain
 
 
+@pytest.mark.parametrize("field", [{"gpu_type": "A"}, {"speeds": {"A": 1.0}}])
+def test_a_job_whose_gpus_nobody_can_use_is_not_stopped_at_the_end_of_its_lease(field: dict[str, object]) -> None:
+    state, themis = ClusterState(MIXED), Themis(lease_s=600.0)
+    state.place(job("z", 4, gpu_type="B", duration_s=5000.0), Placement((1,) * 4), 0.0)
+    x, y = (job(job_id, 4, submit_s=1.0, duration_s=50_000.0, **field) for job_id in "xy")
+    (start,) = asked(themis, state, 700.0, x, y)
+    assert isinstance(start, Start)
+    assert start.job is x
+
+
+def test_gpus_of_a_type_that_bidders_cannot_use_go_to_the_next_who_can() -> None:
+    state, themis = ClusterState(MIXED), Themis(lease_s=600.0, fairness=0.5)
+    state.place(job("z", 4, gpu_type="B"), Placement((1,) * 4), 0.0)
+    far = [job(job_id, 4, gpu_type="A") for job_id in "xy"]
+    next_far = job("w", 4, submit_s=500.0, gpu_type="B")
+    actions = asked(themis, state, 700.0, *far, next_far)
+    assert [action.job_id for action in actions if isinstance(action, Stop)] == ["z"]
+    assert {action.job.id for action in actions if isinstance(action, Start)} == {"x", "w"}
+
+
 def test_a_job_shrinks_on_its_own_machines_at_the_end_of_its_lease() -> None:
     state, themis = ClusterState(RACKS), Themis(fairness=0.0)
     state.place(elastic("a", 2, 8, 8), Placement((0, 0, 1, 1, 2, 2, 3, 3)), 0.0)
@@ -166,6 +188,40 @@ def test_between_divisions_pollux_only_starts_jobs() -> None:
     (start,) = asked(pollux, state, 30.0, job("b", 1))
     assert isinstance(start, Start)
     assert len(asked(pollux, state, 60.0)) == 1  # now it may grow
+
+
+@pytest.mark.parametrize("most", [8, 4, 2])
+@pytest.mark.parametrize("field", [{"gpu_type": "A"}, {"speeds": {"A": 1.0}}])
+def test_an_elastic_job_starts_on_what_is_free_of_its_type_and_grows_with_it(
+    field: dict[str, object], most: int
+) -> None:
+    state, pollux = ClusterState(MIXED), Pollux(interval_s=60.0)
+    engine = Engine(state, pollux)
+    engine.submit(job("k", 2, gpu_type="A"), 0.0)
+    engine.submit(elastic("x", 1, 2, most, duration_s=50_000.0, **field), 0.0)
+    assert state.find("x").placement.machines == (0, 0)
+    engine.finish("k", HOUR)
+    assert state.find("x").placement.machines == (0,) * min(most, 4)
+
+
+def test_jobs_of_one_type_are_not_given_the_same_gpus() -> None:
+    state, pollux = ClusterState(MIXED), Pollux()
+    twins = [elastic(job_id, 1, 4, 8, gpu_type="A") for job_id in "ab"]
+    starts = asked(pollux, state, 0.0, *twins)
+    workers = {start.job.id: start.placement.machines for start in starts if isinstance(start, Start)}
+    assert workers == {"a": (0, 0), "b": (0, 0)}
+
+
+def test_only_a_job_on_gpus_that_another_can_use_shrinks_for_it() -> None:
+    state, pollux = ClusterState(MIXED), Pollux()
+    state.place(elastic("on-a", 1, 4, 4, gpu_type="A"), Placement((0,) * 4), 0.0)
+    state.place(elastic("on-b", 1, 4, 4, speeds={"B": 1.0}), Placement((1,) * 4), 0.0)
+    move, start = asked(pollux, state, HOUR, job("new", 2, gpu_type="B", submit_s=HOUR))
+    assert isinstance(move, Move)
+    assert move.job_id == "on-b"
+    assert move.placement.machines == (1, 1)
+    assert isinstance(start, Start)
+    assert start.placement.machines == (1, 1)
 
 
 # -- both ------------------------------------------------------------------------------------------------------
@@ -262,6 +318,50 @@ def test_jobs_come_and_go_and_nothing_is_lost(name: str) -> None:
                 break
             now_s += after_s
             watch(engine.handle(Finished(list(state.running)[which % len(state.running)]), now_s))
+
+    run()
+
+
+WISHES = st.sampled_from(
+    [{}, {"gpu_type": "A"}, {"gpu_type": "B"}, {"speeds": {"B": 1.0, "C": 2.0}}, {"speeds": {"A": 1.0, "B": 1.0}}]
+)
+
+
+@pytest.mark.parametrize("name", ["themis", "pollux"])
+def test_nobody_waits_for_whom_there_are_gpus_and_nobody_is_stopped_to_start_again(name: str) -> None:
+    kinds = "AABBC"
+    cluster = Cluster.of(
+        Switch("rack", tuple(Machine(f"m{at}", 2, kind) for at, kind in enumerate(kinds)), (100.0,) * len(kinds))
+    )
+
+    @settings(max_examples=60, deadline=None)
+    @given(jobs(), st.lists(WISHES, min_size=7, max_size=7), st.lists(st.integers(0, 9), max_size=4))
+    def run(made: Sequence[Job], wishes: Sequence[dict[str, Any]], ends: Sequence[int]) -> None:
+        state = ClusterState(cluster)
+        engine = Engine(state, policy(name))  # type: ignore[arg-type]
+        typed = [replace(each, **wish) for each, wish in zip(made, wishes, strict=False)]
+        now_s = 0.0
+
+        def handle(event: Submitted | Finished) -> None:
+            actions = engine.handle(event, now_s)
+            check(state)
+            stopped = {action.job_id for action in actions if isinstance(action, Stop)}
+            view = state.snapshot(now_s)
+            for waiting in engine.queue:
+                assert view.offer(waiting.job).gpus < (waiting.job.least_gpus or waiting.job.gpus)
+            before = placed.copy()
+            placed.clear()
+            placed.update({job_id: running.placement.machines for job_id, running in state.running.items()})
+            assert not [job_id for job_id in stopped if placed.get(job_id) == before[job_id]]
+
+        placed: dict[str, tuple[int, ...]] = {}
+        for each in typed:
+            now_s = each.submit_s
+            handle(Submitted(each))
+        for which in ends:
+            if state.running:
+                now_s += 700.0
+                handle(Finished(list(state.running)[which % len(state.running)]))
 
     run()
 

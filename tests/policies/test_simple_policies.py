@@ -167,9 +167,20 @@ def test_keeps_to_the_type_of_gpu_that_is_asked_for(name: str) -> None:
     assert placer(name).why_wait(more, state.snapshot()) == "needs 1 h200 GPU, 0 free"
 
 
-def test_consolidation_counts_machines_of_the_type_that_is_asked_for() -> None:
+@pytest.mark.parametrize("field", [{"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}])
+def test_consolidation_counts_machines_of_the_types_that_can_run_a_job(field: dict[str, Any]) -> None:
     # On machines of 4, a job of 8 needs two, however large the machines of other types are.
-    assert placer("consolidate-idle").place(Job(id="a", gpus=8, gpu_type="h200"), typed().snapshot())
+    state, job = typed(), Job(id="a", gpus=8, **field)
+    placement = placer("consolidate-idle").place(job, state.snapshot())
+    assert placement is not None
+    assert placement.counts == {1: 4, 2: 4}
+    state.place(Job(id="b", gpus=1), Placement((1,)))
+    lacks = "needs 8 h200 GPUs, 7 free" if "gpu_type" in field else "needs 8 GPUs, 7 free"
+    assert placer("consolidate-idle").why_wait(job, state.snapshot()) == lacks
+    state = typed()
+    state.place(Job(id="b", gpus=2), Placement((1, 2)))
+    smaller = Job(id="a", gpus=6, **field)
+    assert "wants 6 GPUs on 2 machines" in placer("consolidate-idle").why_wait(smaller, state.snapshot())
 
 
 def test_consolidation_counts_machines_as_they_are() -> None:
@@ -241,5 +252,7 @@ def test_says_what_to_install_when_the_solver_is_missing(monkeypatch: pytest.Mon
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.delitem(sys.modules, "cranny.exact.nimp", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_ortools)
-    with pytest.raises(CrannyError, match=r"policy 'exact' needs 'ortools'.*pip install 'cranny\[exact\]'"):
+    with pytest.raises(
+        CrannyError, match=r"policy 'exact' needs 'ortools'.*install cranny with its extra 'exact'"
+    ):
         policy("exact").place(Job(id="a", gpus=2), state_with([1, 1]).snapshot())

@@ -1,12 +1,13 @@
 """Why a job waits: one reason, and a step that would help."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tests.service.conftest import Serve, Start
 
 from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.service.advice import TRIED
+from cranny.service.advice import TRIED, Advice
 from cranny.service.foresight import KINDS, expected_end_s, foresee
 from cranny.service.why import Explanation, largest_startable, plainly, why_here, why_wait
 
@@ -100,6 +101,18 @@ def test_only_gpus_of_a_type_that_a_job_can_use_count(start: Start) -> None:
     # In the order of the queue, and what one takes, the next one of its type must do without.
     other, same, any_type = (running.submit(gpus=8, duration_s=10, wishes=each) for each in (old, new, {}))
     assert foreseen(running, other, same, any_type) == [300, 350, 350]
+
+
+def test_advice_names_only_machines_whose_gpus_can_run_the_job(start: Start) -> None:
+    running = start(TWO_TYPES)
+    running.submit(gpus=8, wishes={"gpu_type": "h200"})
+    drain(running, 0)
+    record = running.service.desk.find(running.submit(gpus=16))
+    stand, view = running.service.stand(), running.service.stand().state.snapshot()
+    assert Advice(record, stand, view, 0).room().startswith("resume old")
+    for field in ({"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}):
+        picky = replace(record, job=replace(record.job, **field))
+        assert "resume" not in Advice(picky, stand, view, 0).room()
 
 
 def test_excluded_machines_do_not_count(start: Start) -> None:

@@ -365,11 +365,17 @@ def test_jobs_that_want_more_of_a_type_than_there_is_are_left_out() -> None:
         Job(id="a", gpus=5, gpu_type="t4", duration_s=1.0),
         Job(id="b", gpus=1, gpu_type="tpu", duration_s=1.0),
         Job(id="c", gpus=4, gpu_type="t4", duration_s=1.0),
+        Job(id="d", gpus=6, least_gpus=5, speeds={"t4": 1.0}, duration_s=1.0),
+        Job(id="e", gpus=9, speeds={"t4": 1.0, "h200": 2.0}, duration_s=1.0),
+        Job(id="f", gpus=5, speeds={"t4": 1.0, "h200": 2.0}, gpu_type="t4", duration_s=1.0),
     ]
     result = simulate(cluster, jobs, "best-fit")
     assert statuses(result) == {
         "a": ("left out", "needs 5 t4 GPUs, the cluster has 4"),
         "b": ("left out", "needs 1 tpu GPU, the cluster has 0"),
+        "d": ("left out", "needs 5 t4 GPUs, the cluster has 4"),
+        "e": ("left out", "needs 9 h200 or t4 GPUs, the cluster has 8"),
+        "f": ("left out", "needs 5 t4 GPUs, the cluster has 4"),
         "c": ("done", None),
     }
 

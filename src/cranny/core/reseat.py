@@ -6,6 +6,7 @@ import numpy as np
 
 from cranny.core.books import Running, attained_gpu_s
 from cranny.core.candidates import Board, Seats, placed, variations
+from cranny.core.pool import Pool
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -32,36 +33,92 @@ def reseat(
     """Return machines for jobs that get so many workers; `base` is the cluster without any of them.
 
     A running job whose size is what it was stays where it is, and one that shrinks keeps some of its machines. The
-    others are seated anew, the largest first. Jobs that find no machines are left out.
+    others are seated anew, the largest first. If somebody finds no machines so, because others have those of the
+    types that it can use, all are seated again, those first that can use fewest. Jobs for which there is no way
+    are left out; one that runs stays where it is if nobody took its GPUs.
     """
-    free = base.free.tolist()
-    seats: dict[str, tuple[int, ...]] = {}
+    largest = sorted(sizes, key=lambda job_id: -sizes[job_id])
+    seating = _Seating(sizes, running, waiting, base, seat)
+    keeping = [job_id for job_id in sizes if job_id in running and sizes[job_id] <= sum(seating.own(job_id))]
+    for job_id in [*keeping, *[job_id for job_id in largest if job_id not in keeping]]:
+        seating.sit(job_id, seating.choice(job_id, keep=job_id in keeping))
+    if len(seating.seats) < len(sizes):
+        again = _Seating(sizes, running, waiting, base, seat)
+        usable = {job_id: sum(again.usable(job_id)) for job_id in sizes}
+        for job_id in sorted(largest, key=lambda job_id: (usable[job_id], job_id not in keeping)):
+            again.sit(job_id, again.considerate(job_id, keep=job_id in keeping))
+        if len(again.seats) > len(seating.seats):
+            seating = again
+    for job_id in running:
+        if job_id not in seating.seats and sum(seating.own(job_id)) == len(running[job_id].placement.machines):
+            seating.sit(job_id, running[job_id].placement.machines)
+    return seating.seats
 
-    def take(job_id: str, job: Job, offered: Sequence[int]) -> None:
-        found = seat(sizes[job_id], base.usable(job, np.array(offered)).tolist(), base.cluster)
-        if found is not None:
-            seats[job_id] = found
-            for machine in found:
-                free[machine] -= 1
 
-    def own(job_id: str) -> list[int]:
-        counts = running[job_id].placement.counts
-        return [min(gpus, counts[machine]) for machine, gpus in enumerate(free)]  # none where machines went down
+class _Seating:
+    """Seats jobs one after the other on what is free."""
 
-    keeping = [job_id for job_id in sizes if job_id in running and sizes[job_id] <= sum(own(job_id))]
-    for job_id in keeping:
-        machines = running[job_id].placement.machines
-        if len(machines) == sizes[job_id]:
-            seats[job_id] = machines
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        running: Mapping[str, Running],
+        waiting: Mapping[str, Waiting],
+        base: Snapshot,
+        seat: Seat,
+    ) -> None:
+        self.seats: dict[str, tuple[int, ...]] = {}
+        self._sizes, self._running, self._waiting = sizes, running, waiting
+        self._base, self._seat = base, seat
+        self._free: list[int] = base.free.tolist()
+
+    def own(self, job_id: str) -> list[int]:
+        """Return the free GPUs that a running job had, (machines,); none where machines went down."""
+        counts = self._running[job_id].placement.counts
+        return [min(gpus, counts[machine]) for machine, gpus in enumerate(self._free)]
+
+    def usable(self, job_id: str) -> list[int]:
+        """Return the free GPUs that a job can use, (machines,)."""
+        found: list[int] = self._base.usable(self._job(job_id), np.array(self._free)).tolist()
+        return found
+
+    def choice(self, job_id: str, *, keep: bool) -> tuple[int, ...] | None:
+        """Return machines for a job; it is to keep those that it has as far as it needs them and they are free."""
+        size = self._sizes[job_id]
+        own = self.own(job_id) if keep else []
+        if sum(own) < size:
+            return self._seat(size, self.usable(job_id), self._base.cluster)
+        machines = self._running[job_id].placement.machines
+        return machines if len(machines) == size else self._seat(size, own, self._base.cluster)
+
+    def considerate(self, job_id: str, *, keep: bool) -> tuple[int, ...] | None:
+        """Return machines for a job so that those who come after it find theirs: if it must be, any such ones."""
+        found = self.choice(job_id, keep=keep)
+        after = Pool(self._free.copy())
+        for other, size in self._sizes.items():
+            if other != job_id and other not in self.seats:
+                after.take(self._base.suited(self._job(other)), size)
+        if found is None or not after.without(found).short():
+            return found
+        suited, taken = self._base.suited(self._job(job_id)), list[int]()
+        after.take(suited, self._sizes[job_id])
+        for machine, gpus in enumerate(self.usable(job_id)):
+            for _ in range(min(gpus, self._sizes[job_id] - len(taken))):
+                after.take(suited, -1)
+                if after.without([*taken, machine]).short():
+                    after.take(suited, 1)
+                    break
+                taken.append(machine)
+        return tuple(taken) if len(taken) == self._sizes[job_id] else found
+
+    def sit(self, job_id: str, machines: tuple[int, ...] | None) -> None:
+        """Let a job have machines, if it found some."""
+        if machines is not None:
+            self.seats[job_id] = machines
             for machine in machines:
-                free[machine] -= 1
-        else:
-            take(job_id, running[job_id].submitted, own(job_id))
-    for job_id in sorted(sizes, key=lambda job_id: -sizes[job_id]):
-        if job_id not in seats:
-            job = running[job_id].submitted if job_id in running else waiting[job_id].job
-            take(job_id, job, free)
-    return seats
+                self._free[machine] -= 1
+
+    def _job(self, job_id: str) -> Job:
+        return self._running[job_id].submitted if job_id in self._running else self._waiting[job_id].job
 
 
 def plans(

@@ -100,11 +100,7 @@ def check_batch(jobs: Sequence[Job], view: Snapshot) -> None:
 
 def room(job: Job, view: Snapshot) -> list[int]:
     """Return the GPUs that a job could have on each machine."""
-    machines = view.cluster.machines
-    return [
-        min(job.gpus, view.free_on(i)) if job.gpu_type in (None, machine.gpu_type) else 0
-        for i, machine in enumerate(machines)
-    ]
+    return [min(job.gpus, int(free)) for free in view.usable(job, view.free)]
 
 
 def _shared_s(cluster: Cluster, flows: Sequence[Flows], gigabits: Sequence[float]) -> float:

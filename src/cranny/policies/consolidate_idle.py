@@ -24,7 +24,7 @@ class ConsolidateIdle:
         offer = view.offer(job)
         idle, in_use = list(offer.idle), list(offer.in_use)
         ranks: list[int] = []
-        for _ in range(machines_when_empty(job.gpus, view.cluster, job.gpu_type)):
+        for _ in range(machines_when_empty(job.gpus, view.cluster, view.suited(job))):
             left = job.gpus - len(ranks)
             if not left:
                 break
@@ -49,7 +49,7 @@ class ConsolidateIdle:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that the free GPUs are on too many machines, if that is why."""
-        fewest = machines_when_empty(job.gpus, view.cluster, job.gpu_type)
+        fewest = machines_when_empty(job.gpus, view.cluster, view.suited(job))
         on = counted(fewest, "machine")
         idle = sum(view.offer(job).idle_count)
         return lacks_gpus(job, view) or (

@@ -25,6 +25,9 @@ free GPUs or from the jobs that lose least by giving some.
 Departure: Pollux tunes batch sizes and learns phi from gradients. Our jobs keep their batch, and nobody measures
 phi: it is a parameter, of 10 batches. It matters only for jobs that may have more workers than they asked for.
 
+Departure: jobs may want certain types of GPU. Only such numbers of workers are tried for which there are GPUs, and
+only jobs give some that hold what is short.
+
 Departure: jobs that wait have a small speedup, `WAITING`, not none, of which there is no power mean.
 
 Workers go to one machine if one holds them, else to the machines with the most free GPUs: by what CASSINI says,
@@ -33,15 +36,16 @@ one is drawn by a seed `ties`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cranny.core.books import Running, attained_gpu_s
 from cranny.core.locality import drawn_by
+from cranny.core.pool import Pool
 from cranny.core.protocol import lacks_gpus
 from cranny.core.reseat import emptied, plans, reseat
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -160,8 +164,8 @@ class Pollux:
         """Return how many workers each job should have; running jobs keep theirs unless they may be resized."""
         jobs = {job_id: running.submitted for job_id, running in view.running.items()}
         jobs |= {each.job.id: each.job for each in view.waiting}
-        sizes = {job_id: had.get(job_id, 0) for job_id in jobs}
-        free = int(view.free.sum())
+        room = _Room(view, jobs, had)
+        sizes = room.sizes
 
         def badness(job_id: str, size: int) -> float:
             """Return 1 / SPEEDUP, of which p = -1 wants the least sum."""
@@ -175,19 +179,61 @@ class Pollux:
         while True:
             best: tuple[float, dict[str, int]] | None = None
             for job_id, more in ((each, more) for each in growing for more in _options(jobs[each], sizes[each])):
-                need = more - sizes[job_id]
                 others = [each for each in elastic if each != job_id]
-                given = _give(need - free, others, sizes, jobs, badness)
-                if given is None:
+                step = _give(job_id, more, others, room, badness)
+                if step is None:
                     continue
-                step = given | {job_id: more}
-                gain = sum(badness(each, sizes[each]) - badness(each, size) for each, size in step.items()) / need
+                gain = sum(badness(each, sizes[each]) - badness(each, size) for each, size in step.items())
+                gain /= more - sizes[job_id]
                 if gain > _GAIN and (best is None or gain > best[0] + _GAIN):
                     best = gain, step
             if best is None:
                 return sizes
-            free -= sum(size - sizes[each] for each, size in best[1].items())
-            sizes |= best[1]
+            room.settle(best[1])
+
+
+class _Room:
+    """Knows how many workers jobs have so far, and which numbers they can have together.
+
+    A job whose number changes is seated anew, on what is free and on what such jobs had; the others stay.
+    """
+
+    def __init__(self, view: Snapshot, jobs: Mapping[str, Job], had: Mapping[str, int]) -> None:
+        self.least = {job_id: job.least_gpus or job.gpus for job_id, job in jobs.items()}
+        self.sizes = {job_id: had.get(job_id, 0) for job_id in jobs}
+        self._had = had
+        self._suited = {job_id: view.suited(job) for job_id, job in jobs.items()}
+        self._typed = any(machines != ALL for machines in self._suited.values())
+        self._free = int(view.free.sum())
+        self._pool = Pool(view.free.tolist())
+        self._held = {
+            job_id: {machine: gpus for machine, gpus in running.placement.counts.items() if view.is_up(machine)}
+            for job_id, running in view.running.items()
+            if self._typed
+        }
+
+    def settle(self, step: Mapping[str, int]) -> None:
+        """Give jobs other numbers of workers."""
+        self._free -= sum(size - self.sizes[job_id] for job_id, size in step.items())
+        self.sizes |= step
+
+    def short(self, step: Mapping[str, int]) -> int:
+        """Return machines that after a step had too few GPUs for those who can use no others, as a set."""
+        if not self._typed:
+            return ALL if sum([size - self.sizes[job_id] for job_id, size in step.items()]) > self._free else 0
+        pool = self._pool.copy()
+        for job_id, size in {**self.sizes, **step}.items():
+            if size != self._had.get(job_id, 0):
+                pool.add(self._held.get(job_id, {}))
+                pool.take(self._suited[job_id], size)
+        return pool.short()
+
+    def helps(self, job_id: str, size: int, machines: int) -> bool:
+        """Say whether there would be more GPUs on these machines if a job had fewer workers than so many."""
+        if not self._suited[job_id] & ~machines:
+            return True
+        # It can go elsewhere, so all that it has there is given as soon as it changes.
+        return size == self._had[job_id] and any(machines >> machine & 1 for machine in self._held[job_id])
 
 
 def _options(job: Job, size: int) -> list[int]:
@@ -198,18 +244,23 @@ def _options(job: Job, size: int) -> list[int]:
     )
 
 
-def _give(
-    need: int, givers: Iterable[str], sizes: Mapping[str, int], jobs: Mapping[str, Job], badness: Badness
-) -> dict[str, int] | None:
-    """Take GPUs one by one where that does least harm; return the new sizes, or None if that is not enough."""
-    left = {job_id: sizes[job_id] for job_id in givers}
-    for _ in range(need):
-        able = [job_id for job_id, size in left.items() if size > (jobs[job_id].least_gpus or jobs[job_id].gpus)]
+def _give(job_id: str, more: int, givers: Sequence[str], room: _Room, badness: Badness) -> dict[str, int] | None:
+    """Let a job have more workers, and take GPUs one by one where that does least harm until there are enough.
+
+    Return the new sizes; None if there are never enough.
+    """
+    left = {each: room.sizes[each] for each in givers}
+    step = {job_id: more}
+    while machines := room.short(step):
+        able = [each for each, size in left.items() if size > room.least[each]]
+        if machines != ALL:
+            able = [each for each in able if room.helps(each, left[each], machines)]
         if not able:
             return None
-        harm = {job_id: badness(job_id, left[job_id] - 1) - badness(job_id, left[job_id]) for job_id in able}
-        left[min(able, key=lambda job_id: harm[job_id])] -= 1
-    return {job_id: size for job_id, size in left.items() if size != sizes[job_id]}
+        harm = {each: badness(each, left[each] - 1) - badness(each, left[each]) for each in able}
+        giver = min(able, key=lambda each: harm[each])
+        step[giver] = left[giver] = left[giver] - 1
+    return {each: left[each] for each in givers if each in step} | {job_id: more}
 
 
 def seat(

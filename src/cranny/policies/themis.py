@@ -23,6 +23,9 @@ of its workers only, so a large one may wait until enough leases end at once.
 
 Departure: no winner pays with a part of its GPUs. Hidden payments keep bidders honest; ours are.
 
+Departure: jobs may want certain types of GPU. Nobody wins more of a type than others leave of it, and a loser
+whose GPUs nobody can use goes on.
+
 Departure: what is left over is auctioned among the other jobs, and not drawn by lot: the same answer each time.
 
 Departure: a lease that ends is noticed at the next event; CASSINI's testbed has a timer. With a `period_s` of the
@@ -41,6 +44,7 @@ from typing import NamedTuple
 
 from cranny.core.books import attained_gpu_s
 from cranny.core.locality import drawn_by, level, nearby
+from cranny.core.pool import Pool
 from cranny.core.protocol import lacks_gpus
 from cranny.core.reseat import emptied, plans, reseat
 from cranny.core.snapshot import Snapshot, Waiting
@@ -180,38 +184,39 @@ class Themis:
         rho = {job_id: self._rho(bidder, 0, base) for job_id, bidder in bidders.items()}
         order = sorted(bidders, key=lambda job_id: -rho[job_id])
         visible = max(1, math.ceil(len(order) * (1.0 - self.fairness) - 1e-9))
-        pool = int(base.free.sum())
+        pool = Pool(base.free.tolist())
         sizes: dict[str, int] = {}
         for part in (order[:visible], order[visible:]):
-            pool -= self._sell(part, bidders, pool, sizes, base)
+            self._sell(part, bidders, pool, sizes, base)
         return sizes
 
     def _sell(
         self,
         order: Iterable[str],
         bidders: Mapping[str, Bidder],
-        pool: int,
+        pool: Pool,
         sizes: dict[str, int],
         base: Snapshot,
-    ) -> int:
-        """Raise the product of 1 / rho as far as GPUs go, the largest gain for a GPU first; return GPUs sold."""
-        sold = 0
+    ) -> None:
+        """Raise the product of 1 / rho as far as GPUs go, the largest gain for a GPU first."""
         bids = {job_id: self._bids(bidders[job_id], base) for job_id in order}
+        suited = {job_id: base.suited(bidders[job_id].job) for job_id in bids}
+        kinds = set(suited.values())
         while bids:
+            left = {machines: pool.left(machines) for machines in kinds}
             # The next step of each job that can still afford one.
             steps = [
                 (gain / cost, job_id, cost)
                 for job_id, (gain, cost) in ((job_id, each[0]) for job_id, each in bids.items() if each)
-                if cost <= pool - sold
+                if cost <= left[suited[job_id]]
             ]
             if not steps:
                 break
             best = max(step[0] for step in steps)
             _, job_id, cost = next(step for step in steps if step[0] == best)
             sizes[job_id] = sizes.get(job_id, 0) + cost
-            sold += cost
+            pool.take(suited[job_id], cost)
             bids[job_id] = bids[job_id][1:]
-        return sold
 
     def _bids(self, bidder: Bidder, view: Snapshot) -> list[tuple[float, int]]:
         """Return the steps by which a job would grow: the gain in log(1 / rho), and the GPUs.

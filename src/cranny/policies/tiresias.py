@@ -18,13 +18,11 @@ with a linear classifier. We know the gradient buckets of each model, and take a
 """
 
 import math
-from functools import lru_cache
 
 from cranny.core.machine_set import lowest, members
-from cranny.core.packing import largest_first
+from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
-from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.number import not_negative
 from cranny.model.placement import Placement
@@ -58,16 +56,9 @@ class Tiresias:
         short = lacks_gpus(job, view)
         if short is not None or job.profile.skew <= self.skew_limit:
             return short or "nothing holds it up"
-        count = _machines_when_empty(job.gpus, view.cluster, view.suited(job))
+        count = machines_when_empty(job.gpus, view.cluster, view.suited(job))
         where = "one machine" if count == 1 else f"{count} machines"
         return f"must be consolidated: {job.gpus} GPUs on {where}; the free GPUs are on more"
-
-
-@lru_cache(maxsize=4096)
-def _machines_when_empty(gpus: int, cluster: Cluster, suited: int) -> int:
-    """Return how many of the machines that suit a job it takes when they are empty."""
-    sizes = [machine.gpus for index, machine in enumerate(cluster.machines) if suited >> index & 1]
-    return len(largest_first(gpus, [sizes.count(size) for size in range(max(sizes, default=0) + 1)]))
 
 
 def _consolidated(job: Job, view: Snapshot) -> list[int]:
@@ -75,7 +66,7 @@ def _consolidated(job: Job, view: Snapshot) -> list[int]:
     offer = view.offer(job)
     groups = [in_use | idle for in_use, idle in zip(offer.in_use, offer.idle, strict=True)]
     ranks: list[int] = []
-    for _ in range(_machines_when_empty(job.gpus, view.cluster, view.suited(job))):
+    for _ in range(machines_when_empty(job.gpus, view.cluster, view.suited(job))):
         left = job.gpus - len(ranks)
         tightest = (free for free in range(left, len(groups)) if groups[free])
         roomiest = (free for free in range(min(left, len(groups)) - 1, 0, -1) if groups[free])

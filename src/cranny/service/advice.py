@@ -87,8 +87,8 @@ class Advice:
         return f"{_resume([machines[number].name for number in chosen])}; {left}"
 
     def _may_have(self, machine: int) -> bool:
-        job, wish, described = self._record.job, self._record.wish, self._view.cluster.machines[machine]
-        fits = job.gpu_type in (None, described.gpu_type)
+        wish = self._record.wish
+        fits = bool(self._view.suited(self._record.job) >> machine & 1)
         return fits and (wish is None or not wish.excluded >> machine & 1)
 
     def _freer(self) -> str:

@@ -6,7 +6,7 @@ that has come free. A policy that is asked periodically is asked last.
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -135,10 +135,10 @@ class Replay:
         duration_s = job.duration_s
         if duration_s is None:
             raise InputError(f"job {job.id!r} has no duration to replay")
-        capacity = self._capacity.get(job.gpu_type, 0)
-        if (job.least_gpus or job.gpus) > capacity:
-            kind = f" {job.gpu_type}" if job.gpu_type else ""
-            self.log.left_out.append((job, too_large(job.gpus, capacity, kind)))
+        capacity = capacity_for(job, self._capacity)
+        least = job.least_gpus or job.gpus
+        if least > capacity:
+            self.log.left_out.append((job, too_large(least, capacity, types_of(job))))
             return
         if job.id in self._work:
             raise InputError(f"job id {job.id!r} occurs twice")
@@ -306,3 +306,15 @@ def capacities(cluster: Cluster) -> dict[str | None, int]:
     for machine in cluster.machines:
         capacity[machine.gpu_type] = capacity.get(machine.gpu_type, 0) + machine.gpus
     return capacity
+
+
+def capacity_for(job: Job, capacity: Mapping[str | None, int]) -> int:
+    """Return how many GPUs of those that `capacities` counted can run a job."""
+    if job.speeds is None:
+        return capacity.get(job.gpu_type, 0)
+    return sum(capacity.get(kind, 0) for kind in job.speeds if job.gpu_type in (None, kind))
+
+
+def types_of(job: Job) -> str:
+    """Name the types of GPU that a job can use; nothing if it can use any."""
+    return job.gpu_type or " or ".join(sorted(job.speeds or ()))
