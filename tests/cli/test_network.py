@@ -54,7 +54,7 @@ def test_a_trace_of_which_nothing_can_run_is_refused_as_by_simulate(run: Run, tm
     file.write_text("job_id,submit_s,gpus,duration_s\na,0,1000,10\n", encoding="utf-8")
     ran = run("network", file, "--cluster", "1x2x4")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "cranny: no job of big can run: needs 1,000 GPUs, the cluster has 8\n"
+    assert ran.err == "cranny: no job of big can run: job 'a' needs 1,000 GPUs, the cluster has 8\n"
     assert run("simulate", file, "--cluster", "1x2x4").err == ran.err
 
 
@@ -73,7 +73,7 @@ def test_one_job_runs_and_one_waits(run: Run, trace_file: Path) -> None:
 def test_rounds_too_short_to_simulate_are_refused(run: Run, trace_file: Path, command: str) -> None:
     ran = run(command, trace_file, "--cluster", "1x2x4", "--policy", "gavel", "--period", 0.001)
     assert ran.code == 2
-    assert ran.err == "cranny: gavel: period_s must be at least 10, not 0.001\n"
+    assert ran.err == "cranny: --period: must be 0, or at least 10 s for gavel, not 0.001\n"
     assert run(command, trace_file, "--cluster", "1x2x4", "--policy", "gavel", "--period", 10).code == 0
     assert run(command, trace_file, "--cluster", "1x2x4", "--policy", "titan", "--period", 0.7).code == 0
 
@@ -95,9 +95,9 @@ def test_the_page_holds_the_map(run: Run, crossing: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--at", -1), "--at must be a number of seconds"),
-        (("--pat-gbps", 0), "--pat-gbps must be a positive number"),
-        (("--period", -5), "--period must be a number, zero or more"),
+        (("--at", -1), "--at: must be a number of seconds"),
+        (("--pat-gbps", 0), "--pat-gbps: must be a positive number"),
+        (("--period", -5), "--period: must be a number, zero or more"),
         (("--network", "stedy"), "unknown network model 'stedy'; did you mean 'steady'?"),
         (("--policy", "randm"), "unknown policy 'randm'"),
         (("--out", "."), "--out: .: is a folder, not a file"),
@@ -148,4 +148,4 @@ def test_a_period_makes_jobs_wait_for_the_next_decision(run: Run, trace_file: Pa
 
 def test_place_knows_switch_memory(run: Run) -> None:
     assert run("place", "--gpus", 2, "--cluster", "1x2x2", "--pat-gbps", 100).code == 0
-    assert "--pat-gbps must be" in run("place", "--gpus", 2, "--cluster", "1x2x2", "--pat-gbps", -1).err
+    assert "--pat-gbps: must be" in run("place", "--gpus", 2, "--cluster", "1x2x2", "--pat-gbps", -1).err

@@ -62,14 +62,13 @@ def test_switches_use_memory_up_to_their_pat() -> None:
     load = Load.of(SMALL, [job])
     assert load.pat_gbps.tolist() == [30.0, 30.0]
     assert load.pat_used_gbps.tolist() == pytest.approx([30.0, 30.0])
-    assert load.pat_share.tolist() == pytest.approx([1.0, 1.0])
     assert load.switch_jobs.tolist() == [1, 1]
 
 
 def test_nothing_runs_and_nothing_is_used() -> None:
     load = Load.of(Cluster.single_rack(2, 4), ())
     assert not load.share.any()
-    assert not load.pat_share.any()
+    assert not load.pat_used_gbps.any()
     assert load.bottlenecks == ()
     assert [link["rack"] for link in load.facts()["links"]] == ["rack0"] * 3
 

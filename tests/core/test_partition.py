@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +111,29 @@ def test_large_jobs_stay_between_the_bound_and_ranks_in_order(
     found = split.__wrapped__(what, caps)
     in_order = [part for part, cap in enumerate(caps) for _ in range(cap)][:96]
     assert lower_bound(what, caps)[0] - 1e-9 <= found.cross_share <= crossing(what, in_order) + 1e-9
+
+
+class AddedBackwards(np.ndarray):
+    """A matrix whose products add from the last to the first, as another library of algebra may."""
+
+    def __matmul__(self, other: Any) -> Any:
+        total = np.zeros((len(self), other.shape[1]))
+        for k in reversed(range(len(other))):
+            total += np.outer(self[:, k], other[k])
+        return total
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tp", "pp", "caps"), [(18, 3, 3, (8, 5, 2, 2, 1, 1)), (12, 2, 3, (5, 4, 3)), (24, 4, 3, (8, 8, 7, 1))]
+)
+def test_a_split_does_not_depend_on_the_order_of_adding(
+    gpus: int, tp: int, pp: int, caps: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = exchange_graph(Job(id="a", gpus=gpus, model="bert-large", tp=tp, pp=pp))
+    usual = split.__wrapped__(what, caps)
+    matrix = weights(what)
+    monkeypatch.setattr(partition, "weights", lambda _: matrix.view(AddedBackwards))
+    assert split.__wrapped__(what, caps) == usual
 
 
 @pytest.mark.parametrize("ranks", range(1, 40))

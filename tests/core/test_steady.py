@@ -209,7 +209,7 @@ def test_no_link_is_over_capacity_and_every_job_has_a_bottleneck(seed: int) -> N
         link = rates.bottleneck(number)
         if link is not None:
             assert left[link] <= NEAR * cluster.uplink_gbps[link]
-            assert rates.rate_gbps(number) == rates.level_gbps(link)
+            assert rates.rate_gbps(number) == net.resources["level"][link]
         else:
             assert rates.rate_gbps(number) == as_float(job.most)
 
@@ -311,7 +311,7 @@ def test_the_share_that_is_merged_is_that_of_figure_14(ratio: float, jobs: int) 
         number = rates.add(parameter_server(cluster, [0, 1], 2), most_gbps=10.0)
     switch = len(cluster.uplink_gbps)
     assert rates.rate_gbps(number) == 10.0
-    assert min(10.0, rates.level_gbps(switch)) / 10.0 == pytest.approx(ratio / jobs)
+    assert min(10.0, rates._net.resources["level"][switch]) / 10.0 == pytest.approx(ratio / jobs)
 
 
 def test_a_switch_without_memory_left_slows_jobs_but_does_not_stop_them() -> None:

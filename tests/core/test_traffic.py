@@ -1,11 +1,15 @@
+import tracemalloc
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import links
 
-from cranny.core.traffic import communication, exchange_graph, parts, renumber, traffic
+from cranny.core.traffic import REMEMBERED, communication, exchange_graph, footprint, parts, renumber, traffic
+from cranny.core.traffic import _remembered_cost as remembered_cost
 from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.model.collective import COLLECTIVES, PLACED
+from cranny.model.collective import COLLECTIVES, PLACED, pattern
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
@@ -124,6 +128,27 @@ def test_the_exchange_graph_holds_all_that_a_job_exchanges() -> None:
 
 def test_machines_are_numbered_in_order_of_first_use() -> None:
     assert renumber((7, 3, 7, 9, 3)) == (0, 1, 0, 2, 1)
+
+
+@pytest.mark.parametrize("machines", [2, 16, 17, 64])
+@pytest.mark.parametrize("collective", ["ring", "halving-doubling", "all-to-all"])
+def test_what_is_remembered_of_costs_stays_small(collective: str, machines: int) -> None:
+    cluster, job = Cluster.fat_tree(64, 8, 8), Job("a", 64, collective=collective)
+    rng = np.random.default_rng(0)
+    pattern(collective, 64).arrays  # noqa: B018 - worked out before memory is measured
+    remembered_cost.cache_clear()
+    count = 40
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            distinct = rng.permutation(512)[:machines]
+            placed = (*distinct, *rng.choice(distinct, 64 - machines))
+            footprint.__wrapped__(cluster, job, tuple(int(machine) for machine in placed))
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        remembered_cost.cache_clear()
+    assert held_bytes / count * REMEMBERED < 200e6
 
 
 def test_refuses_a_map_of_the_wrong_length() -> None:

@@ -117,8 +117,10 @@ def test_switches_without_names_are_numbered(tmp_path: Path) -> None:
 
 
 def test_names_that_look_like_numbers_are_names(tmp_path: Path) -> None:
-    cluster = read(tmp_path, "machines: [{gpus: 1, name: 0012}, {gpus: 1, name: 2024-01-01}]")
-    assert cluster.node_names[:2] == ("0012", "2024-01-01")
+    cluster = read(
+        tmp_path, "machines: [{gpus: 1, name: 0012}, {gpus: 1, name: 2024-01-01}, {gpus: 1, name: 12e4}]"
+    )
+    assert cluster.node_names[:3] == ("0012", "2024-01-01", "12e4")
 
 
 def test_numbers_may_be_written_as_json_does(tmp_path: Path) -> None:

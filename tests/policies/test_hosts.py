@@ -308,7 +308,7 @@ def test_jobs_come_and_go_and_nothing_is_lost(name: str) -> None:
                 if isinstance(action, Move | Stop) and name.startswith("themis"):
                     assert now_s >= started[action.job_id] + 600.0  # the lease
                 if isinstance(action, Start | Move):
-                    started[action.job.id if isinstance(action, Start) else action.job_id] = now_s
+                    started[action.job_id] = now_s
 
         for each in made:
             now_s = max(now_s, each.submit_s)

@@ -1,5 +1,7 @@
 """Moves that pay, and those that are taken back."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -65,6 +67,18 @@ def test_who_wanted_a_stayers_workers_gets_those_it_would_have_had() -> None:
 def test_a_job_that_moves_for_nothing_goes_where_the_method_wants_it() -> None:
     by = weighing([job("a", 800.0), job("new", 500.0)], cluster(("T4", 1), ("V100", 1)), [[0, 1]], 0.0)
     assert fewer_moves(by, np.array([[1, 0], [0, 1]])).tolist() == [[1, 0], [0, 1]]
+
+
+def test_the_first_of_ways_that_cost_the_same_but_for_rounding_is_the_cheapest() -> None:
+    # The jobs are alike, so it is all one which of them has the V100; but sums depend on the order of adding.
+    jobs = [job(name, 1_000.3) for name in "abc"]
+    by = weighing(jobs, cluster(("T4", 5), ("V100", 1)), [[3, 0]] * 3, 0.0)
+    ways = [np.array(rows) for rows in itertools.permutations([[3, 0], [1, 0], [1, 1]])]
+    assert len({by.cost_s(held) for held in ways}) > 1
+    for at in range(len(ways)):
+        assert by.cheapest(ways[at:]) is ways[at]
+    worse = np.array([[1, 0]] * 3)
+    assert by.cheapest([worse, *ways]) is ways[0]
 
 
 @settings(max_examples=100, deadline=None)

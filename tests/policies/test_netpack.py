@@ -1,5 +1,6 @@
 """NetPack: its search against the paper's table by the book, and what its four steps must do."""
 
+import itertools
 from copy import deepcopy
 
 import numpy as np
@@ -96,6 +97,22 @@ def test_machines_whose_links_are_taken_are_avoided() -> None:
 
 
 @pytest.mark.parametrize("policy", [NetPack, NetPackLean])
+@pytest.mark.parametrize("order", list(itertools.permutations((10.1, 20.3, 3.3))))
+def test_machines_with_the_same_streams_are_equal_in_whichever_order_these_came(
+    policy: type[NetPack], order: tuple[float, ...]
+) -> None:
+    # Machines 0, 1 and 2 stream to three slow ones each, at the same rates in another order.
+    slow_gbps = [*order, *reversed(order), *order]
+    machines = tuple(Machine(f"m{at}", 8) for at in range(12))
+    state = ClusterState(Cluster.of(Switch("top", machines, (100.0, 100.0, 100.0, *slow_gbps))))
+    for at in range(9):
+        state.place(job(f"to-{at}", 9, "ring"), Placement((at // 3,) + (3 + at,) * 8))
+    placement = policy().place(job("a", 7, "ring"), state.snapshot())
+    assert placement is not None
+    assert placement.machines == (0,) * 2 + (1,) * 5
+
+
+@pytest.mark.parametrize("policy", [NetPack, NetPackLean])
 @pytest.mark.parametrize("name", ["fail", "drain", "exclude"])
 def test_no_parameter_server_goes_to_a_machine_that_takes_no_jobs(policy: type[NetPack], name: str) -> None:
     state = ClusterState(Cluster.single_rack(5, 4))
@@ -174,6 +191,14 @@ def test_switch_memory_goes_to_jobs_that_merge_more_flows() -> None:
     assert facts["switch_without_memory"] == "rack"
     text = next(start.placement.explain() for start in starts if start.job.id == "small")
     assert "in-network aggregation is off: the switch of rack has no memory left for it" in text
+
+
+def test_memory_that_is_used_up_but_for_rounding_is_used_up() -> None:
+    rack = Switch("rack", tuple(Machine(f"m{i}", 1) for i in range(18)), (0.1,) * 18, pat_gbps=0.8)
+    state = ClusterState(Cluster.of(Switch("core", (rack,), (1000.0,))))
+    plan = NetPack().plan(state.snapshot(0.0, [Waiting(job(f"j{number}", 2)) for number in range(9)]))
+    aggregates = [start.placement.aggregate for start in plan.actions if isinstance(start, Start)]
+    assert aggregates == [True] * 8 + [False]
 
 
 def test_a_switch_that_never_had_memory_is_not_said_to_have_none_left() -> None:

@@ -88,6 +88,26 @@ def test_earlier_keys_outweigh_later_ones_and_equals_go_by_number() -> None:
     assert ordered(found, [1, 1, 0, 1], -found.free) == [(2, 2), (1, 4), (3, 4), (0, 1)]
 
 
+def test_keys_that_differ_by_rounding_alone_are_equal() -> None:
+    found = candidates(job(9), state_with([4, 4, 4]).snapshot())
+    assert ordered(found, [0.1 + 0.2, 0.3, 0.2], [0, 1, 1]) == [(2, 4), (0, 4), (1, 4)]
+    assert ordered(found, [0.3 + 1e-6, 0.3, 0.2], [0, 1, 1]) == [(2, 4), (1, 4), (0, 4)]
+
+
+@pytest.mark.parametrize("name", ["comb", "tetris"])
+def test_machines_with_the_same_jobs_are_equal_in_whichever_order_these_came(name: str) -> None:
+    state = ClusterState(Cluster.single_rack(4, 8))
+    models = ("alexnet", "resnet18", "resnet101")
+    for machine, other, came in ((0, 2, models), (1, 3, models[::-1])):
+        for model in came:
+            state.place(Job(f"{model} on {machine}", 2, model, "ring"), Placement((machine, other)))
+    view = state.snapshot()
+    assert view.link_use_gbps(0) > view.link_use_gbps(1)  # in the last bit
+    placement = policy(name).place(Job("a", 12, "vgg16", "ring"), view)
+    assert placement is not None
+    assert placement.machines == (0,) * 5 + (1,) * 5 + (2,) * 2
+
+
 def test_machines_are_filled_one_after_the_other() -> None:
     view = state_with([4, 4, 4]).snapshot()
     placement = fill(job(6), view, [(2, 4), (0, 4), (1, 4)], "because")

@@ -116,10 +116,10 @@ def test_50000_pending_jobs_slow_neither_the_loop_nor_the_pages_down(serve: Serv
     for turn in range(50):
         job_id = next(iter(desk.engine.state.running))
         attempts = len(desk.find(job_id).attempts)
-        since = time.process_time()
+        since = time.thread_time()
         desk.gone(Gone(job_id, attempts, "finished", 0), 100.0 + turn)
         desk.submit("ann", JOB, None, 100.0 + turn)
-        rounds.append(time.process_time() - since)
+        rounds.append(time.thread_time() - since)
     assert max(rounds) < 0.2
 
     site = serve(desk.cluster)
@@ -151,9 +151,9 @@ def test_a_long_queue_is_shown_quickly(start: Start) -> None:
     from cranny.service.metrics import Gauges
     from cranny.service.why import why_wait
 
-    since = time.process_time()
+    since = time.thread_time()
     text, _ = Gauges(service).page()
     why = why_wait(service.desk.find("job-4000"), service.stand(), service.now_s(), 60.0)
-    assert time.process_time() - since < 0.5
+    assert time.thread_time() - since < 0.5
     assert b'cranny_pending_jobs{reason="behind-others"} 4999.0' in text
     assert why.kind == "behind-others"

@@ -400,7 +400,7 @@ def test_a_job_that_the_policy_can_never_place_is_left_out_and_blocks_nobody() -
 
 
 def test_says_so_when_no_job_can_run() -> None:
-    with pytest.raises(InputError, match="no job of jobs given in Python can run: needs 9 GPUs"):
+    with pytest.raises(InputError, match="no job of jobs given in Python can run: job 'a' needs 9 GPUs"):
         simulate(TWO, [job("a", 9, 0, 1)])
     with pytest.raises(InputError, match="no jobs"):
         simulate(TWO, [])

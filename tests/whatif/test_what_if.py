@@ -10,6 +10,7 @@ from cranny.model.errors import InputError
 from cranny.whatif import what_if
 from cranny.whatif.answer import Answer
 from cranny.whatif.findings import findings
+from cranny.whatif.run import best
 from cranny.whatif.sheets import sheets
 from cranny.workload.trace import Trace
 
@@ -51,6 +52,16 @@ def test_the_log_is_measured_by_its_own_starts() -> None:
     assert was.room.free_gpus.mean == pytest.approx(8 - (4 * 3600 + 2 * 1800 + 8 * 1800) / 7200)
     assert best_fit.waits is not None
     assert best_fit.waits.wait.mean_s == pytest.approx(1800 / 4)
+
+
+def test_of_waits_that_differ_by_rounding_alone_the_fewest_machine_hours_are_best() -> None:
+    def summary(mean_wait_s: float, machine_hours: float) -> dict[str, float]:
+        return {"mean_wait_s": mean_wait_s, "machine_hours": machine_hours}
+
+    alike = {"many": summary(0.3, 20.0), "few": summary(0.1 + 0.2, 10.0)}
+    assert best(alike) == "few"
+    assert best(alike | {"short": summary(0.2, 30.0)}) == "short"
+    assert best(alike | {"few": summary(0.31, 10.0)}) == "many"
 
 
 def test_idle_machines_become_money() -> None:

@@ -85,12 +85,12 @@ class Fake:
         self._running[what.job_id] = what
         self.launches.append(what)
 
-    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+    def stop(self, job_id: str, grace_s: float | None = None) -> None:
         """Pretend to end a job."""
         if job_id in self._running:
             process = self.world.processes[_key(self._running[job_id])]
             if self._clock() < process.ends_at:
-                _end(process, "cancelled", self._clock(), grace_s)
+                _end(process, "cancelled", self._clock(), GRACE_S if grace_s is None else grace_s)
 
     def lose(self, job_id: str) -> None:
         """Let all trace of a running job vanish, as if its machine had failed."""

@@ -72,9 +72,10 @@ class Backend(Protocol):
         """Start an attempt and return at once; raise `BackendError` if it cannot start."""
         ...
 
-    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+    def stop(self, job_id: str, grace_s: float | None = None) -> None:
         """Ask all processes of a job to end, kill what is left after the grace; return at once.
 
+        Without `grace_s` the grace is the backend's own, as for jobs that reach their time limit.
         The attempt is reported as cancelled, unless it had ended before. A job that does not run is left alone.
         """
         ...

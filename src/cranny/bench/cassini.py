@@ -8,12 +8,11 @@ The time is taken from placements to shifts, with nothing remembered of circles 
 costs, which placing works out anyway, may be.
 """
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
-from cranny.bench.measure import Budget, Measured, reference
+from cranny.bench.measure import Budget, Measured, reference, timed_ms
 from cranny.core.circles import shapes
 from cranny.core.circles.affinity import SharedLink, has_loop, shared_links
 from cranny.core.circles.compatibility import compatibility
@@ -50,7 +49,7 @@ def run() -> Measured:
         drawn = _draw(np.random.default_rng(1), 3)
         found = compatibility(drawn, LINK_GBPS, COARSE)
         table = demands(drawn, found.unified).tolist()
-        slow_ms = _timed_ms(lambda: book.best(table, found.unified.rotations, LINK_GBPS))
+        slow_ms = timed_ms(lambda: book.best(table, found.unified.rotations, LINK_GBPS))[0]
         quick_ms = min(_forgetful_ms(lambda: compatibility(drawn, LINK_GBPS, COARSE)) for _ in range(RUNS))
         metrics["times_faster_than_reference"] = slow_ms / quick_ms
         metrics["score_above_reference"] = found.score - book.best(table, found.unified.rotations, LINK_GBPS)[0]
@@ -68,7 +67,7 @@ def _one_link(metrics: dict[str, float], jobs: int) -> None:
     times_ms, exact = [], 0
     for _ in range(CASES):
         drawn = _draw(rng, jobs)
-        times_ms.append(_timed_ms(lambda drawn=drawn: compatibility(drawn, LINK_GBPS)))  # type: ignore[misc]
+        times_ms.append(timed_ms(lambda drawn=drawn: compatibility(drawn, LINK_GBPS))[0])  # type: ignore[misc]
         exact += compatibility(drawn, LINK_GBPS).method == "exact"
     metrics[f"ms_{jobs}_jobs"] = float(np.mean(times_ms))
     metrics[f"p99_ms_{jobs}_jobs"] = float(np.quantile(times_ms, 0.99))
@@ -97,13 +96,7 @@ def _forgetful_ms(work: Callable[[], object]) -> float:
     compatibility.cache_clear()
     unify.cache_clear()
     footprint.cache_clear()
-    return _timed_ms(work)
-
-
-def _timed_ms(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return 1e3 * (time.process_time() - began)
+    return timed_ms(work)[0]
 
 
 def _draw(rng: np.random.Generator, jobs: int) -> tuple[Circle, ...]:

@@ -4,14 +4,11 @@ Clusters and jobs are those of HAS/JPS (TPDS 2024), with throughputs drawn (`wor
 for JPS at 300 workers is 114.61 s (Table V, on a machine that it does not name).
 """
 
-import time
-from collections.abc import Callable
 from statistics import mean
-from typing import TypeVar
 
 import numpy as np
 
-from cranny.bench.measure import Budget, Measured, reference
+from cranny.bench.measure import Budget, Measured, reference, timed_ms
 from cranny.core.shares.answer import Shares
 from cranny.policies.has.direct import has_exact
 from cranny.policies.has.has import has
@@ -24,8 +21,6 @@ REFERENCE_WORKERS = 15
 PAPER_JPS_300_S = 114.61
 # Workers, jobs, and milliseconds that has-exact may take.
 BUDGETS_MS = {(15, 4): 10.0, (30, 4): 50.0, (300, 4): 50.0, (1000, 50): 2000.0}
-
-T = TypeVar("T")
 
 
 def run() -> Measured:
@@ -40,7 +35,7 @@ def run() -> Measured:
             budgets.append(Budget(f"proved_{name}", metrics[f"proved_{name}"], 1.0, at_least=True))
     budgets.append(Budget("worst_jct_over_jps_60_300_4", metrics["worst_jct_over_jps_60_300_4"], 1.0))
     large = draw(300, 4, seed=0)
-    took_ms = min(_timed_ms(lambda: jps(large, np.random.default_rng(0), samples=40))[0] for _ in range(5))
+    took_ms = min(timed_ms(lambda: jps(large, np.random.default_rng(0), samples=40))[0] for _ in range(5))
     metrics["jps_40_ms_300_4"] = took_ms
     metrics["jps_40_times_faster_than_paper"] = 1e3 * PAPER_JPS_300_S / took_ms
     budgets.append(
@@ -49,11 +44,11 @@ def run() -> Measured:
     book = reference("has")
     if book is not None:
         small = draw(REFERENCE_WORKERS, 4, seed=0)
-        slow_ms, slow_s = _timed_ms(lambda: book.has_s(small))
-        quick_ms, quick = min((_timed_ms(lambda: has(small)) for _ in range(5)), key=lambda pair: pair[0])
+        slow_ms, slow_s = timed_ms(lambda: book.has_s(small))
+        quick_ms, quick = min((timed_ms(lambda: has(small)) for _ in range(5)), key=lambda pair: pair[0])
         metrics["has_times_faster_than_reference"] = slow_ms / quick_ms
         metrics["has_jct_over_reference"] = quick.mean_jct_s / slow_s
-        exact_ms = min(_timed_ms(lambda: has_exact(small))[0] for _ in range(5))
+        exact_ms = min(timed_ms(lambda: has_exact(small))[0] for _ in range(5))
         metrics["has_exact_times_faster_than_reference"] = slow_ms / exact_ms
     return Measured("has", metrics, budgets)
 
@@ -63,7 +58,7 @@ def _measure(metrics: dict[str, float], workers: int, jobs: int, name: str) -> f
     took_ms, gaps, proved, over = [], [], [], []
     for seed in range(SEEDS if jobs < 10 else 3):
         problem = draw(workers, jobs, seed)
-        runs = [_timed_ms(lambda problem=problem: has_exact(problem)) for _ in range(3)]  # type: ignore[misc]
+        runs = [timed_ms(lambda problem=problem: has_exact(problem)) for _ in range(3)]  # type: ignore[misc]
         shares: Shares = runs[-1][1]
         took_ms.append(min(ms for ms, _ in runs))
         gaps.append(shares.gap or 0.0)
@@ -81,9 +76,3 @@ def _measure(metrics: dict[str, float], workers: int, jobs: int, name: str) -> f
         metrics[f"jct_over_{rival}_{name}"] = mean(ratios[rival] for ratios in over)
     metrics[f"worst_jct_over_jps_60_{name}"] = max(ratios["jps_60"] for ratios in over)
     return max(took_ms)
-
-
-def _timed_ms(work: Callable[[], T]) -> tuple[float, T]:
-    began = time.process_time()
-    found = work()
-    return 1e3 * (time.process_time() - began), found

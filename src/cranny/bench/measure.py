@@ -1,14 +1,17 @@
-"""What a benchmark case reports, and how to find the slow references that it is compared with."""
+"""What a benchmark case reports, how time is taken, and where the slow references are that it is compared with."""
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.table import Table
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,13 @@ class Measured:
             verdict = "" if budget is None else "[green]ok[/green]" if budget.ok else "[red]MISSED[/red]"
             table.add_row(name, f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}", bound, verdict)
         return table
+
+
+def timed_ms(work: Callable[[], T]) -> tuple[float, T]:
+    """Return what some work takes of the processor, and what it finds."""
+    began = time.process_time()
+    found = work()
+    return 1e3 * (time.process_time() - began), found
 
 
 def reference(name: str) -> ModuleType | None:

@@ -7,13 +7,11 @@ changes the rates of thousands by more than a millionth: no update can be local 
 for each rate that changes.
 """
 
-import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from cranny.bench.measure import Budget, Measured, reference
+from cranny.bench.measure import Budget, Measured, reference, timed_ms
 from cranny.core.flows import parameter_server
 from cranny.core.steady.rates import Rates
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -48,10 +46,10 @@ def run() -> Measured:
     if book is not None:
         cluster, seats = _cluster(REFERENCE_RACKS, *SETTINGS["netpack"]), _draw(REFERENCE_RACKS, REFERENCE_JOBS)
         jobs = [book.Tenant(machines, server) for machines, server in seats]
-        slow_ms = _timed_ms(lambda: book.water_filling(cluster, jobs))
+        slow_ms = timed_ms(lambda: book.water_filling(cluster, jobs))[0]
         rates = Rates.of(cluster)
         rates.add_all(parameter_server(cluster, machines, server) for machines, server in seats)
-        metrics["times_faster_than_reference"] = slow_ms / min(_timed_ms(rates.solve) for _ in range(RUNS))
+        metrics["times_faster_than_reference"] = slow_ms / min(timed_ms(rates.solve)[0] for _ in range(RUNS))
     budgets = [Budget(f"full_ms_{name}", metrics[f"full_ms_{name}"], 50.0) for name in SETTINGS]
     budgets += [Budget(f"update_ms_{name}", metrics[f"update_ms_{name}"], 1.0) for name in ("netpack", "plain")]
     budgets += [
@@ -69,7 +67,7 @@ def _measure(metrics: dict[str, float], name: str, cluster: Cluster, seats: list
     numbers = rates.add_all(flows)
     rates.remove(rates.add(flows[0]))  # compiled before time is taken
     rng, everyone = np.random.default_rng(1), np.array(numbers)
-    metrics[f"full_ms_{name}"] = min(_timed_ms(rates.solve) for _ in range(RUNS))
+    metrics[f"full_ms_{name}"] = min(timed_ms(rates.solve)[0] for _ in range(RUNS))
     updates_ms, changed, felt = [], [], []
     for job in rng.integers(0, len(numbers), UPDATES).tolist():
         for update in (
@@ -77,7 +75,7 @@ def _measure(metrics: dict[str, float], name: str, cluster: Cluster, seats: list
             partial(rates.add, flows[job]),
         ):  # it gets its number back
             before = rates.rates_gbps(everyone)
-            updates_ms.append(_timed_ms(update))
+            updates_ms.append(timed_ms(update)[0])
             changed.append(len(rates.changed()))
             felt.append(np.count_nonzero(abs(rates.rates_gbps(everyone) - before) > FELT * before))
     metrics[f"update_ms_{name}"] = float(np.mean(updates_ms))
@@ -86,12 +84,6 @@ def _measure(metrics: dict[str, float], name: str, cluster: Cluster, seats: list
     metrics[f"jobs_changed_{name}"] = float(np.mean(changed))
     metrics[f"jobs_felt_{name}"] = float(np.mean(felt))
     metrics[f"us_per_change_{name}"] = 1e3 * sum(updates_ms) / sum(changed)
-
-
-def _timed_ms(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return 1e3 * (time.process_time() - began)
 
 
 def _cluster(racks: int, oversubscription: float, pat_gbps: float | None) -> Cluster:

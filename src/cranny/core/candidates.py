@@ -215,7 +215,7 @@ def _matched(group: Sequence[int], rack: int, used: Mapping[int, None], board: B
 def varied(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False) -> list[Plan]:
     """Return a plan, and others that start and move the same jobs on machines that are alike."""
     seated = {
-        _job_id(action): action.placement
+        action.job_id: action.placement
         for action in plan.actions
         if isinstance(action, Start | Move) and action.placement.gpus is None and not action.placement.spare
     }
@@ -263,19 +263,15 @@ def _with(plan: Plan, seats: Seats, view: Snapshot) -> Plan:
     """Return a plan with other seats."""
     actions: list[Action] = []
     for action in plan.actions:
-        if isinstance(action, Stop | Shift) or _job_id(action) not in seats:
+        if isinstance(action, Stop | Shift) or action.job_id not in seats:
             actions.append(action)
             continue
-        machines, old = seats[_job_id(action)], action.placement
+        machines, old = seats[action.job_id], action.placement
         server = None if old.server is None else machines[0]
-        job = _job(plan, _job_id(action), view)
+        job = _job(plan, action.job_id, view)
         placement = placed(job, machines[-len(old.machines) :], view, server=server, aggregate=old.aggregate)
         actions.append(action._replace(placement=placement))
     return Plan(plan.version, tuple(actions))
-
-
-def _job_id(action: Action) -> str:
-    return action.job.id if isinstance(action, Start) else action.job_id
 
 
 def placed(

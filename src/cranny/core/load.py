@@ -116,13 +116,6 @@ class Load:
         return share.clip(0.0, 1.0)
 
     @cached_property
-    def pat_share(self) -> Floats:
-        """How much of each rack's PAT is used, (racks,), from 0 to 1; 0 without one."""
-        return np.divide(
-            self.pat_used_gbps, self.pat_gbps, out=np.zeros_like(self.pat_gbps), where=self.pat_gbps > 0
-        )
-
-    @cached_property
     def full(self) -> Ints:
         """The links that are full."""
         return np.flatnonzero(self.share >= FULL)

@@ -22,7 +22,7 @@ REFINE_RANKS = 64
 REFINE_STEPS = 400
 # Ranks x parts beyond which their sizes are not searched for: many parts leave hardly any choice.
 MOST_CHOICES = 4096
-# Gains below this share of K are rounding, not improvements.
+# Differences below this share of all that is exchanged are rounding, which depends on who adds in which order.
 EPSILON = 1e-12
 
 
@@ -193,13 +193,20 @@ def split(pattern: Pattern, caps: tuple[int, ...]) -> Split:
     if pattern.ranks * len(caps) > MOST_CHOICES:
         return _cut(pattern, _fill(pattern.ranks, caps), caps, 0.0)
     bound, sizes = lower_bound(pattern, caps)
-    best = _cut(pattern, sizes, caps, bound)
+    slack = _slack(weights(pattern))
+    best = _cut(pattern, sizes, caps, bound + slack)
     for other in (_fill(pattern.ranks, caps), _level(pattern.ranks, caps)):
-        if best.cross_share <= bound + EPSILON:
+        if best.cross_share <= bound + slack:
             break
         if other != sizes:
-            best = min(best, _cut(pattern, other, caps, bound), key=lambda found: found.cross_share)
+            found = _cut(pattern, other, caps, bound + slack)
+            best = found if found.cross_share < best.cross_share - slack else best
     return best
+
+
+def _slack(matrix: Floats) -> float:
+    """Return how much two sums of what ranks exchange may differ and still be equal."""
+    return EPSILON * float(matrix.sum())
 
 
 def _fill(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:
@@ -221,8 +228,8 @@ def _level(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], bound: float) -> Split:
-    """Cut the collective's order into pieces of these sizes, largest first, then improve the pieces."""
+def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], enough: float) -> Split:
+    """Cut the collective's order into pieces of these sizes, largest first; improve them if too much crosses."""
     part = np.empty(pattern.ranks, dtype=np.int64)
     start = 0
     ranks = np.array(order(pattern))
@@ -230,7 +237,7 @@ def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], bound:
         part[ranks[start : start + sizes[index]]] = index
         start += sizes[index]
     cross = _crossing(pattern, part)
-    if cross > bound + EPSILON and pattern.ranks <= REFINE_RANKS:
+    if cross > enough and pattern.ranks <= REFINE_RANKS:
         part = _improve(weights(pattern), part, np.array(caps))
         cross = _crossing(pattern, part)
     sizes = tuple(np.bincount(part, minlength=len(caps)).tolist())
@@ -244,8 +251,12 @@ def _crossing(pattern: Pattern, part: Ints) -> float:
 
 
 def _improve(matrix: Floats, part: Ints, caps: Ints) -> Ints:
-    """Swap two ranks, or move one to a part with room, whichever saves most, while anything saves."""
+    """Swap two ranks, or move one to a part with room, whichever saves most, while anything saves.
+
+    Of equals a swap comes first, then the lowest ranks.
+    """
     part = part.copy()
+    slack = _slack(matrix)
     n, parts = len(part), len(caps)
     ranks = np.arange(n)
     for _ in range(REFINE_STEPS):
@@ -262,13 +273,13 @@ def _improve(matrix: Floats, part: Ints, caps: Ints) -> Ints:
         move[:, size >= caps] = -np.inf
         move[size[part] <= 1] = -np.inf
         move[ranks, part] = -np.inf
-        best_swap, best_move = int(swap.argmax()), int(move.argmax())
-        if max(swap.flat[best_swap], move.flat[best_move]) <= EPSILON:
+        by_swap, by_move = swap.max(), move.max()
+        if max(by_swap, by_move) <= slack:
             break
-        if swap.flat[best_swap] >= move.flat[best_move]:
-            i, j = divmod(best_swap, n)
+        if by_swap >= by_move - slack:
+            i, j = divmod(int((swap >= by_swap - slack).argmax()), n)
             part[i], part[j] = part[j], part[i]
         else:
-            i, target = divmod(best_move, parts)
+            i, target = divmod(int((move >= by_move - slack).argmax()), parts)
             part[i] = target
     return part

@@ -20,6 +20,8 @@ from cranny.model.placement import Placement
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+DECIMALS = 9  # in Gbps, or shares: what is smaller tells nothing apart
+
 
 class Candidates(NamedTuple):
     """The machines among which a preference chooses, lowest first; none if the job must wait."""
@@ -67,8 +69,13 @@ def ordered(found: Candidates, *keys: npt.ArrayLike) -> list[tuple[int, int]]:
 
     Returns each machine with its free GPUs.
     """
-    order = np.lexsort([np.asarray(key) for key in reversed(keys)])
+    order = np.lexsort([rounded(np.asarray(key, dtype=np.float64)) for key in reversed(keys)])
     return list(zip(found.machines[order].tolist(), found.free[order].tolist(), strict=True))
+
+
+def rounded(values: Floats) -> Floats:
+    """Make equal what differs by rounding alone: last bits of what jobs use in sum depend on who came first."""
+    return values.round(DECIMALS)
 
 
 def fill(job: Job, view: Snapshot, order: Sequence[tuple[int, int]], note: str) -> Placement | None:

@@ -22,7 +22,11 @@ from cranny.model.job import Job
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+# Jobs on few machines come in few forms; others hardly ever come twice in the same (1 in 50 on more than 16
+# machines), and take much more to remember. Within these limits it is 20 kB at most, so 160 MB in all.
+REMEMBERED = 8192  # costs
 REMEMBERED_RANKS = 64
+REMEMBERED_MACHINES = 16
 
 BITS_PER_BYTE = 8
 GIGA = 1e9
@@ -146,8 +150,9 @@ def tree_shape(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tu
 
 def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
     """Return what a pattern costs when rank i sits on local machine `local[i]`."""
-    # Small jobs come in few forms; a large one hardly ever comes twice in the same, and is large to remember.
-    return _remembered_cost(what, local, shape) if what.ranks <= REMEMBERED_RANKS else _cost(what, local, shape)
+    if what.ranks <= REMEMBERED_RANKS and len(shape.paths) <= REMEMBERED_MACHINES:
+        return _remembered_cost(what, local, shape)
+    return _cost(what, local, shape)
 
 
 def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
@@ -182,7 +187,7 @@ def _added(by_phase: Floats) -> Floats:
     return by_phase.cumsum(axis=0)[-1] if len(by_phase) else np.zeros(by_phase.shape[1:])
 
 
-_remembered_cost = lru_cache(maxsize=65536)(_cost)
+_remembered_cost = lru_cache(maxsize=REMEMBERED)(_cost)
 
 
 def _count(at: Ints, phases: int, links: int) -> Ints:
@@ -213,7 +218,7 @@ def _peaks(
     return tuple(zip((pair // machines).tolist(), (pair % machines).tolist(), most.tolist(), strict=True))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=REMEMBERED)
 def _cross_share(what: Pattern, local: tuple[int, ...]) -> float:
     """Share of K that crosses machines, whatever the links."""
     seat = np.array(local)

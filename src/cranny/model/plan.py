@@ -13,6 +13,11 @@ class Start(NamedTuple):
     placement: Placement
     attained_gpu_s: float = 0.0
 
+    @property
+    def job_id(self) -> str:
+        """The job's name, as other actions have it."""
+        return self.job.id
+
 
 class Stop(NamedTuple):
     """Stop a running job; it waits again. Its work is saved first, unless a failure made it `sudden`."""

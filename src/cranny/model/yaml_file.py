@@ -86,7 +86,9 @@ class Document:
         kind, text = node.tag.removeprefix(_TAG), str(node.value)
         if kind == "null":
             return None
-        if kind in {"str", "timestamp"} or (steps and steps[-1] in self._text_fields):
+        if steps and steps[-1] in self._text_fields:
+            return text
+        if kind in {"str", "timestamp"}:
             plain = not node.style and kind == "str"
             return float(text) if plain and _EXPONENT.fullmatch(text) else text
         if kind not in _SCALARS:

@@ -137,7 +137,7 @@ class Cassini:
 
     def _shifts(self, plan: Plan, chosen: Interleaving, view: Snapshot, *, remember: bool) -> dict[str, float]:
         """Return the shifts that jobs do not have yet."""
-        fresh = {_job_id(action) for action in plan.actions if not isinstance(action, Shift | Stop)}
+        fresh = {action.job_id for action in plan.actions if not isinstance(action, Shift | Stop)}
         new: dict[str, float] = {}
         sent: dict[str, tuple[float, float]] = {}
         for job_id, shift_s in chosen.shifts_s.items():
@@ -149,10 +149,6 @@ class Cassini:
         if remember:
             self._sent = {job_id: had for job_id, had in self._sent.items() if job_id in view.running} | sent
         return new
-
-
-def _job_id(action: Action) -> str:
-    return action.job.id if isinstance(action, Start) else action.job_id
 
 
 def _after(plan: Plan, view: Snapshot) -> dict[str, _Seated]:
@@ -234,6 +230,6 @@ def _explained(action: Action, number: int, candidates: int, chosen: Interleavin
     if isinstance(action, Stop | Shift):
         return action
     old = action.placement
-    why = Interleaved(_job_id(action), old.evidence, number, candidates, chosen)
+    why = Interleaved(action.job_id, old.evidence, number, candidates, chosen)
     placement = Placement(old.machines, old.spare, old.gpus, why, old.server, old.aggregate)
     return action._replace(placement=placement)

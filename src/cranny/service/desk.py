@@ -298,7 +298,7 @@ class Desk:
             self._note(action, actions[at + 1 :], now_s)
 
     def _note(self, action: Action, later: Sequence[Action], now_s: float) -> None:
-        job_id = action.job.id if isinstance(action, Start) else action.job_id
+        job_id = action.job_id
         record = self.ledger.jobs[job_id]
         if isinstance(action, Shift):
             self.log("shifted", job_id, {"shift_s": action.shift_s}, now_s)

@@ -52,7 +52,7 @@ DONE, UNFINISHED, LEFT_OUT = "done", "unfinished", "left out"
 class Stretches(NamedTuple):
     """Stretches of time in which a job held its GPUs, (stretches,) each."""
 
-    gpus: Floats  # that its ranks use
+    gpus: Floats  # that the job asks for, whose duration this is, however many it held
     nominal_s: Floats  # of the job's duration, to be done in the stretch
     slowdown: Floats
     first_note: Ints  # notes of the metrics that were taken in it: from this one
@@ -74,6 +74,7 @@ class Record(NamedTuple):
 def some_can_run(record: Record, trace_name: str) -> None:
     """Refuse a replay in which every job was left out, with the reason of the first."""
     if (record.jobs["status"] == LEFT_OUT).all():
-        reasons = record.jobs["reason"].drop_nulls()
-        why = f"no job of {trace_name} can run: {reasons[0]}" if len(reasons) else f"{trace_name}: no jobs"
-        raise InputError(why)
+        if record.jobs.is_empty():
+            raise InputError(f"{trace_name}: no jobs")
+        job_id, reason = record.jobs.select("job_id", "reason").row(0)
+        raise InputError(f"no job of {trace_name} can run: job {job_id!r} {reason}")

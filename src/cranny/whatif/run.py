@@ -1,6 +1,6 @@
 """Replay a log under several policies and put what an operator asks beside what the log says."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -25,6 +25,7 @@ from cranny.whatif.waits import waits
 from cranny.workload.trace import Trace
 
 ADD_SHARE = 0.05  # of the machines, when nobody says how many more
+DECIMALS = 6  # of seconds and hours: what is smaller is rounding
 # Shows how far some work is: told what is done and in how many parts, it yields what to call after each.
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
@@ -107,11 +108,20 @@ def _compared(results: Sequence[Result], logged: Logged | None) -> dict[str, pl.
 def _searched(cells: Cells, results: Sequence[Result], named: str, more: int, bar: Bar) -> Sequence[Search]:
     """Search with the best policy and the named one."""
     by_name = {str(each.settings["policy"]): each for each in results}
-    best = min(by_name, key=lambda name: [by_name[name].summary[key] for key in ("mean_wait_s", "machine_hours")])
-    base = {name: Outcome.of(by_name[name]) for name in dict.fromkeys([best, named])}
+    first = best({name: each.summary for name, each in by_name.items()})
+    base = {name: Outcome.of(by_name[name]) for name in dict.fromkeys([first, named])}
     machines = len(results[0].cluster.machines)
     with cells, bar("searching", most_replays(machines, len(base))) as tick:
         return search(cells, machines, more, base, tick)
+
+
+def best(summaries: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the policy with the shortest mean wait; of those with the same, the fewest machine-hours."""
+
+    def rank(name: str) -> list[float]:
+        return [round(summaries[name][key], DECIMALS) for key in ("mean_wait_s", "machine_hours")]
+
+    return min(summaries, key=rank)
 
 
 def _with_room(result: Result, room: Room | None) -> Result:

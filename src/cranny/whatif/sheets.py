@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cranny.model.number import counted
+from cranny.model.number import counted, percent
 from cranny.report.scales import duration_text
 from cranny.report.sheet import Sheet
 from cranny.report.table import MISSING
 from cranny.whatif.answer import Answer, Case
 from cranny.whatif.as_it_was import UNKNOWN
 from cranny.whatif.room import HOLD_S
-from cranny.whatif.search import Search
+from cranny.whatif.search import TOLERANCE, TOLERANCE_S, Search
 from cranny.whatif.steps import Steps
 from cranny.whatif.waits import SIZES
 
@@ -84,8 +84,9 @@ def _machines(answer: Answer) -> Sheet:
     hold = duration_text(HOLD_S)
     return Sheet(
         "Machines, and what could have been off",
-        f"Of {len(answer.cluster.machines):,} machines over {answer.days:,.1f} days; hours are machine-hours; "
-        f"off is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour.",
+        f"Of {counted(len(answer.cluster.machines), 'machine')} over {answer.span}; hours are machine-hours; off "
+        f"is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour. Fragmentation is "
+        "a mean over arrivals.",
         (
             "",
             "machines used",
@@ -134,7 +135,8 @@ def _removal(answer: Answer) -> Sheet:
         )
     return Sheet(
         "How many machines could go",
-        "Taken evenly from the racks; every job still runs and the mean wait grows by no more than 5 % or 1 min.",
+        "Taken evenly from the racks; every job still runs and the mean wait grows by no more than "
+        f"{percent(TOLERANCE)} or {duration_text(TOLERANCE_S)}.",
         ("", "machines", "wait now", "wait then", "at most", "tried"),
         rows,
     )
@@ -171,4 +173,4 @@ def _hours(hours: float) -> str:
 
 
 def _percent(share: float | None, places: int = 0) -> str:
-    return MISSING if share is None else f"{100 * share:.{places}f} %"
+    return MISSING if share is None else percent(share, places)

@@ -102,10 +102,6 @@ class Rates:
         changed: Ints = jobs[net.jobs["rate"][jobs] != net.jobs["was"][jobs]]
         return changed
 
-    def level_gbps(self, resource: int) -> float:
-        """Return the rate that a full link holds jobs at, or up to which a switch merges them; else infinite."""
-        return float(self._net.resources["level"][resource])
-
     def left_gbps(self) -> Floats:
         """Return what is left of each link, (links,)."""
         return self._left()[: self._links]

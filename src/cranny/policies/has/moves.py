@@ -44,6 +44,12 @@ class Weighing(NamedTuple):
         """Return what jobs still take, and what their moves must gain."""
         return self.left_s(held) + float((self.restart_s + self.margin_s)[self.moves(held)].sum())
 
+    def cheapest(self, ways: Sequence[Ints]) -> Ints:
+        """Return the first of the ways to share that cost least, those that cost the same but for rounding."""
+        costs_s = [self.cost_s(held) for held in ways]
+        most_s = min(costs_s) * (1 + SAME)
+        return next(held for held, cost_s in zip(ways, costs_s, strict=True) if cost_s <= most_s)
+
 
 def fewer_moves(weighing: Weighing, held: Ints) -> Ints:
     """Take back moves that do not pay, of workers (jobs, machines)."""
@@ -80,7 +86,7 @@ def _like_before(weighing: Weighing, held: Ints) -> Ints:
     left = weighing.room - steady[kept].sum(axis=0)
     if others and kept:
         steady[others] = seat(scene.sharing(others, left), after[others]).sum(axis=2)
-    return min(steady, held, key=weighing.cost_s)
+    return weighing.cheapest([steady, held])
 
 
 def _with_stayer(weighing: Weighing, held: Ints, stayer: int) -> Ints | None:

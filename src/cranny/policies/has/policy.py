@@ -218,7 +218,7 @@ class Sharing(ABC):
         anew = fewer_moves(weighing, within(scene, self.solve, chosen, offer.room))
         stay = self._stay(offer, chosen)
         if stay is None:
-            return min([*self._making_room(offer, chosen), anew], key=weighing.cost_s)
+            return weighing.cheapest([*self._making_room(offer, chosen), anew])
         return anew if weighing.cost_s(anew) < weighing.cost_s(stay) * (1 - SAME) else stay
 
     def _making_room(self, offer: Offer, chosen: list[int]) -> list[Ints]:

@@ -40,6 +40,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from cranny.core.batch import Batches
+from cranny.core.preference import DECIMALS
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
@@ -96,7 +97,7 @@ class NetPack:
             self._outlook = Outlook(view.cluster)
         outlook = self._outlook
         free, up = outlook.follow(view), view.up
-        memory_gbps = outlook.estimate.rates.left_pat_gbps().tolist()  # what jobs that run leave
+        memory_gbps = outlook.memory_gbps()  # what jobs that run leave
         placed: list[Start] = []
         for waiting in batch:
             placement = self._place(waiting.job, view.usable(waiting.job, free), up, outlook)
@@ -156,7 +157,7 @@ def _aggregate(placed: list[Start], outlook: "Outlook", memory_gbps: list[float]
         start.job.id: _efficiency(start, outlook) for start in placed if start.placement.server is not None
     }
     decided: dict[str, Placement] = {}
-    for start in sorted(placed, key=lambda start: -efficiency.get(start.job.id, 0.0)):
+    for start in sorted(placed, key=lambda start: -round(efficiency.get(start.job.id, 0.0), DECIMALS)):
         job, placement = start.job, start.placement
         if job.id not in efficiency:
             continue
@@ -171,7 +172,7 @@ def _aggregate(placed: list[Start], outlook: "Outlook", memory_gbps: list[float]
             outlook.estimate.add(job, decided[job.id])
         else:
             for rack in switches:
-                memory_gbps[rack] -= rate_gbps
+                memory_gbps[rack] = round(memory_gbps[rack] - rate_gbps, DECIMALS)
     return [start._replace(placement=decided.get(start.job.id, start.placement)) for start in placed]
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from cranny.core.preference import rounded
 from cranny.core.snapshot import Snapshot
 from cranny.core.steady.estimate import Estimate
 from cranny.model.cluster import Cluster
@@ -30,10 +31,15 @@ class Outlook:
         self.estimate.follow(view)
         return view.free.copy()
 
+    def memory_gbps(self) -> list[float]:
+        """Return what is left of the PAT of each rack's switch, (racks,)."""
+        left_gbps: list[float] = rounded(self.estimate.rates.left_pat_gbps()).tolist()
+        return left_gbps
+
     def servers(self, free: Ints, up: Bools) -> Servers:
         """Return what is left of every server, and of every rack's uplink."""
         rates, machines = self.estimate.rates, len(free)
-        left_gbps, flows = rates.left_gbps(), rates.link_flows()
+        left_gbps, flows = rounded(rates.left_gbps()), rounded(rates.link_flows())
         return Servers(
             free,
             up,
