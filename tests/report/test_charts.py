@@ -1,3 +1,4 @@
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 from cranny.report.charts import Bars, Frame, Line, bar_chart, cdf_chart, line_chart
@@ -19,10 +20,40 @@ def test_a_line_goes_from_corner_to_corner() -> None:
     assert path.get("style") == "stroke:#123456"
 
 
-def test_gaps_are_left_out_of_a_line() -> None:
-    line = Line(0, "red", (0.0, 1.0, 2.0), (1.0, None, 1.0))
-    chart = line_chart([line], Axis(0.0, 2.0), Axis(0.0, 1.0), label="x")
-    assert chart.count("L") == 1
+def paths(svg: str, kind: str) -> list[str]:
+    return [path.get("d") or "" for path in parse(svg).iter(f"{SVG}path") if path.get("class") == kind]
+
+
+def test_what_is_not_known_is_no_line_but_a_faint_bridge() -> None:
+    frame = Frame(width=100.0, height=60.0, left=10.0, right=10.0, top=5.0, bottom=5.0)
+    line = Line(0, "red", (0.0, 1.0, 2.0, 3.0, 4.0), (0.0, 1.0, None, None, 1.0), low=(0.0,) * 5, high=(1.0,) * 5)
+    chart = line_chart([line], Axis(0.0, 4.0), Axis(0.0, 1.0), label="x", frame=frame)
+    assert paths(chart, "line") == ["M10.0 55.0L30.0 5.0"]
+    assert paths(chart, "dots") == ["M90.0 5.0h0"]
+    assert paths(chart, "bridge") == ["M30.0 5.0L90.0 5.0"]
+
+
+def test_a_line_goes_on_over_short_gaps() -> None:
+    y = (0.0, None, None, 1.0, None, None, None, 1.0)
+    line = Line(0, "red", tuple(map(float, range(8))), y, low=y, high=y, gap=2)
+    chart = line_chart([line], Axis(0.0, 7.0), Axis(0.0, 1.0), label="x")
+    (drawn,) = paths(chart, "line")
+    (bridge,) = paths(chart, "bridge")
+    assert drawn.count("L") == bridge.count("L") == 1
+    assert len(paths(chart, "dots")) == len(paths(chart, "band")) == 1
+
+
+def test_a_line_without_gaps_has_neither_dots_nor_bridges() -> None:
+    chart = line_chart([Line(0, "red", (0.0, 1.0), (0.0, 1.0))], Axis(0.0, 1.0), Axis(0.0, 1.0), label="x")
+    assert len(paths(chart, "line")) == 1
+    assert paths(chart, "dots") == paths(chart, "bridge") == []
+
+
+def test_a_band_ends_where_nothing_is_known() -> None:
+    low, high = (0.0, 0.0, None, 0.0, 0.0), (1.0, 1.0, None, 1.0, 1.0)
+    line = Line(0, "red", (0.0, 1.0, 2.0, 3.0, 4.0), (0.5, 0.5, None, 0.5, 0.5), low=low, high=high)
+    (band,) = paths(line_chart([line], Axis(0.0, 4.0), Axis(0.0, 1.0), label="x"), "band")
+    assert band.count("M") == 2
 
 
 def test_the_strong_line_lies_on_top_but_under_in_distributions() -> None:
@@ -63,3 +94,13 @@ def test_tick_labels_that_would_collide_are_left_out() -> None:
     chart = parse(line_chart([], Axis(0.0, 39.0, ticks), Axis(0.0, 1.0), label="x"))
     shown = [text for text in chart.iter(f"{SVG}text") if text.get("class") == "tick middle"]
     assert 1 < len(shown) < 10
+
+
+def test_labels_that_would_collide_once_letters_are_larger_are_told_apart() -> None:
+    chart = parse(line_chart([], time_axis(0.0, 4 * 3600.0), Axis(0.0, 1.0), label="x"))
+    shown = [text for text in chart.iter(f"{SVG}text") if "tick middle" in (text.get("class") or "")]
+    kept = [text for text in shown if text.get("class") == "tick middle"]
+    assert len(shown) == 8
+    assert 3 <= len(kept) < len(shown)
+    ends = [(float(text.get("x") or 0), 6.5 * len(text.text or "")) for text in kept]
+    assert all(x + half < after - other for (x, half), (after, other) in pairwise(ends))

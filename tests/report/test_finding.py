@@ -117,3 +117,43 @@ def test_different_numbers_of_finished_jobs_are_pointed_out(results: Sequence[Fa
     pair = [changed(results[0], jobs_done=120.0), changed(results[1], jobs_done=80.0)]
     assert "consolidate-idle 80 of 120" in caution(pair)
     assert caution(results) == ""
+
+
+def rounds(base: FakeResult) -> list[FakeResult]:
+    """Three runs of which one decides every 6 min: at the arrivals it holds nothing yet."""
+    values = {"titan": (1.5, 3.3, 100.0), "las": (2.0, 15.2, 90.0), "gavel": (0.0, 2.5, 80.0)}
+    return [
+        renamed(
+            changed(base, mean_used_machines=used, machine_hours=hours, mean_jct_s=jct_s),
+            policy=name,
+            period_s=360.0 if name == "gavel" else 0.0,
+        )
+        for name, (used, hours, jct_s) in values.items()
+    ]
+
+
+def test_with_rounds_machine_hours_are_compared_and_not_what_is_held_at_arrivals(
+    results: Sequence[FakeResult],
+) -> None:
+    three = rounds(results[0])
+    assert plain(finding(three)) == (
+        "Gavel needs the fewest machine-hours, 2.5; Titan needs 3.3, 32 % more, though 78 % fewer than las (15.2)"
+        "; Titan's mean completion time is 25 % longer than that of gavel, the shortest of the others."
+    )
+    assert caution(three) == (
+        "Gavel decides in rounds, not when a job arrives: instead of values at arrivals there are means over time"
+        ", each to its own last end, so compare machine-hours."
+    )
+
+
+def test_a_single_run_in_rounds_is_described_over_time(results: Sequence[FakeResult]) -> None:
+    gavel = rounds(results[0])[2]
+    told = plain(finding([changed(gavel, time_mean_used_machines=1.7, time_mean_fragmentation=0.25)]))
+    assert told.startswith("Gavel keeps 1.7 of 12 machines on, leaves 25 % of their GPUs idle")
+
+
+def test_nothing_is_so_many_percent_more_than_nothing(results: Sequence[FakeResult]) -> None:
+    pair = runs(results[0], titan=(1.5, 100.0), a=(0.0, 0.0))
+    assert plain(finding(pair)) == "Titan keeps 1.5 machines on where a keeps 0: 1.5 more."
+    three = runs(results[0], titan=(1.5, 100.0), a=(0.0, 100.0), b=(2.0, 100.0))
+    assert "Titan keeps 1.5, 1.5 more, though 25 % fewer than b (2)" in plain(finding(three))

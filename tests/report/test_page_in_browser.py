@@ -68,6 +68,30 @@ def box_of(shown: "Locator") -> "FloatRect":
     return box
 
 
+def letter_heights(page: Any, which: str) -> list[float]:
+    """Return the size of letters on the screen, in pixels, of all labels that are shown."""
+    sizes: list[float] = page.evaluate(
+        """which => [...document.querySelectorAll(which)].filter((each) => each.getClientRects().length)
+        .map((each) => parseFloat(getComputedStyle(each).fontSize) * each.getScreenCTM().a)""",
+        which,
+    )
+    assert sizes
+    return sizes
+
+
+def overlaps(page: Any, which: str) -> int:
+    """Count the labels of a chart that run into the one before."""
+    counted: int = page.evaluate(
+        """which => [...document.querySelectorAll("figure[data-chart]")].flatMap((figure) => {
+          const boxes = [...figure.querySelectorAll(which)].map((each) => each.getBoundingClientRect())
+            .filter((box) => box.width);
+          return boxes.slice(1).filter((box, at) => box.left < boxes[at].right);
+        }).length""",
+        which,
+    )
+    return counted
+
+
 def policies(visit: Visit) -> list[str]:
     return [name.strip() for name in visit.page.locator("table.summary tbody .who").all_inner_texts()]
 
@@ -192,6 +216,42 @@ def test_the_page_fits_its_window(
     visit.leave()
 
 
+@pytest.mark.parametrize("width", [1400, 1060, 800, 600, 500, 400, 340])
+def test_the_labels_of_charts_are_large_enough_to_read_in_every_window(
+    browser: "Browser", results: Sequence[FakeResult], tmp_path: Path, width: int
+) -> None:
+    path = write_report(results, tmp_path / "report.html")
+    visit = Visit(browser, path, viewport={"width": width, "height": 900})
+    sizes = letter_heights(visit.page, ".chart .tick")
+    assert 9.9 <= min(sizes) <= max(sizes) < 17
+    assert overlaps(visit.page, ".tick.middle") == 0
+    lefts = visit.page.evaluate(
+        "[...document.querySelectorAll('.tick')].map((each) => each.getBoundingClientRect().left)"
+    )
+    assert min(lefts) >= 0
+    visit.leave()
+
+
+def test_the_crosshair_goes_from_arrival_to_arrival(browser: "Browser", tmp_path: Path) -> None:
+    # Few arrivals: between them nothing is known, so the crosshair must not stop there.
+    visit = Visit(browser, write_report(make_results(("titan", "best-fit"), jobs=5), tmp_path / "report.html"))
+    data = visit.page.evaluate("JSON.parse(document.getElementById('page-data').textContent)")
+    known = [at for at, value in enumerate(data["time"]["used_machines"]["lines"][0]) if value is not None]
+    chart = visit.page.locator("figure[data-chart=used_machines] svg.chart")
+    chart.scroll_into_view_if_needed()
+    chart.press("ArrowLeft")
+    seen = [visit.page.locator("#tip .top").inner_text()]
+    for _ in range(len(known)):
+        chart.press("ArrowLeft")
+        seen.append(visit.page.locator("#tip .top").inner_text())
+    for _ in range(len(known)):
+        chart.press("ArrowRight")
+        seen.append(visit.page.locator("#tip .top").inner_text())
+    assert len(set(seen)) == len(known)
+    assert visit.page.locator("figure[data-chart=used_machines] .dots").count() == 2
+    visit.leave()
+
+
 @pytest.mark.parametrize("width", [1400, 420])
 def test_a_log_stands_beside_the_policies(
     browser: "Browser", results: Sequence[FakeResult], tmp_path: Path, width: int
@@ -266,6 +326,22 @@ def test_narrow_racks_have_room_for_their_names(browser: "Browser", tmp_path: Pa
     page.goto(path.as_uri())
     page.wait_for_selector("#map[data-ready=yes]")
     assert set(page.evaluate("window.written")) == {f"rack {rack:02d}" for rack in range(12)}
+    page.close()
+
+
+def test_a_phone_shows_uplink_and_memory_of_racks_without_scrolling(browser: "Browser", tmp_path: Path) -> None:
+    cluster = Cluster.fat_tree(4, 16, 4, oversubscription=4, pat_gbps=100.0)
+    load = Load.of(cluster, [Talker("job-1", parameter_server(cluster, [0, 1, 16], server=1), 50.0)])
+    path = write_network(load, tmp_path / "network.html", title="title", kicker="kicker", command="command")
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(path.as_uri())
+    for name in ("uplink", "memory"):
+        box = box_of(page.locator("svg.heat text.name", has_text=re.compile(f"^{name}$")))
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 380
+    mask = "getComputedStyle(document.querySelector('.network .scroll')).maskImage"
+    page.wait_for_function(f"{mask}.includes('gradient')")  # there is more beyond the edge
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.wait_for_function(f"{mask} === 'none'")
     page.close()
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cranny.report.sampling import cdf, share_up_to, slice_times_s, slices
+from cranny.report.sampling import cdf, settled, share_up_to, slice_times_s, slices
 
 
 def test_slices_hold_mean_lowest_and_highest() -> None:
@@ -36,5 +36,17 @@ def test_a_pile_of_equal_values_becomes_one_upright_line() -> None:
     assert share[1] == pytest.approx(0.9, abs=0.01)
 
 
+def test_few_values_are_steps_and_no_slopes() -> None:
+    assert cdf(np.array([7.0, 2.0])) == ((2.0, 2.0, 7.0, 7.0), (0.0, 0.5, 0.5, 1.0))
+    assert cdf(np.array([3.0])) == ((3.0, 3.0), (0.0, 1.0))
+
+
 def test_an_empty_distribution_has_no_points() -> None:
     assert cdf(np.array([np.nan])) == ((), ())
+
+
+def test_of_arrivals_at_one_moment_the_last_is_what_held() -> None:
+    timeline = pl.DataFrame({"time_s": [0.0, 0.0, 5.0], "used": [1.0, 2.0, 1.0]})
+    assert settled(timeline)["used"].to_list() == [2.0, 1.0]
+    assert slices(settled(timeline), "used", (0.0, 10.0), 2).mean == (2.0, 1.0)
+    assert settled(pl.DataFrame()).is_empty()

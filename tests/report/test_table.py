@@ -15,6 +15,7 @@ SUMMARY_KEYS = {
     *("jobs_done", "jobs_left_out", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),
     *("mean_jct_s", "p50_jct_s", "p99_jct_s", "mean_wait_s", "p99_wait_s", "machine_hours", "restarts"),
     "moves",
+    *("time_mean_fragmentation", "time_mean_cross_traffic_gb"),
     *("mean_cross_traffic_gb", "mean_profit_rate", "total_profit", "cost_per_gpu_hour", "makespan_s"),
     *("gpu_utilisation", "mean_comm_slowdown"),
     *("mean_iteration_s", "p99_iteration_s", "mean_above_gbit", "adjustments_per_min"),
@@ -58,6 +59,36 @@ def test_nothing_is_best_when_all_are_equal_or_alone(results: Sequence[FakeResul
 def test_no_share_of_held_gpus_is_best(results: Sequence[FakeResult]) -> None:
     runs = [changed(results[0], gpu_utilisation=share) for share in (0.2, 0.9)]
     assert best(runs, column("gpu_utilisation")) == frozenset()
+
+
+def test_no_mean_over_a_policys_own_time_is_best(results: Sequence[FakeResult]) -> None:
+    # The first ends ten times sooner: it has more machines on for a shorter time, and fewer machine-hours.
+    values = [
+        {"time_mean_used_machines": 84.9, "machine_hours": 14.0},
+        {"time_mean_used_machines": 32.5, "machine_hours": 27.0},
+    ]
+    runs = [changed(results[0], **each) for each in values]
+    assert best(runs, column("time_mean_used_machines")) == frozenset()
+    assert best(runs, column("machine_hours")) == {0}
+
+
+def test_with_rounds_means_over_time_stand_for_values_at_arrivals(results: Sequence[FakeResult]) -> None:
+    over_time = {"time_mean_fragmentation": 0.2, "time_mean_cross_traffic_gb": 3.0}
+    runs = [changed(each, **over_time) for each in results[:2]]
+    keys = {column.key for column in shown_columns(runs)}
+    assert "mean_used_machines" in keys
+    assert not keys & set(over_time)
+    gavel = [runs[0], renamed(runs[1], period_s=360.0)]
+    for brief in (False, True):
+        keys = {column.key for column in shown_columns(gavel, brief=brief)}
+        assert keys >= {"time_mean_used_machines", "machine_hours", *over_time}
+        assert not keys & {
+            *("mean_used_machines", "mean_fragmentation", "mean_cross_traffic_gb"),
+            *("mean_profit_rate", "total_profit"),
+        }
+    console = Console(width=80, no_color=True, record=True, file=io.StringIO())
+    console.print(rich_table(gavel))
+    assert "…" not in console.export_text()
 
 
 def test_a_missing_value_is_never_best(results: Sequence[FakeResult]) -> None:

@@ -7,13 +7,21 @@ the page or the picture that holds the chart (`page.css`, `picture.css`).
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cranny.report.scales import Axis, share_axis
+
+LETTER = 7.0  # width of a letter of a label, about
+LARGE_LETTER = 13.0  # on a narrow screen, where the style sheet makes letters larger and hides `roomy` labels
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One run in a chart; `low` and `high` are the edges of a pale band round the line."""
+    """One run in a chart; `low` and `high` are the edges of a pale band round the line.
+
+    Where `y` is None nothing is known: only a faint bridge leads over it, and what stands alone is a dot. A line
+    goes on over up to `gap` such values in a row.
+    """
 
     run: int
     colour: str
@@ -23,6 +31,7 @@ class Line:
     strong: bool = False
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
+    gap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,48 +153,65 @@ def _grid(x_axis: Axis, y_axis: Axis, frame: Frame) -> list[str]:
         parts.append(f'<path class="grid" d="M{frame.left:g} {y:.1f}H{right:g}"/>')
         parts.append(_text(frame.left - 8, y + 4, text, "tick end"))
     parts.append(f'<path class="base" d="M{frame.left:g} {floor:g}H{right:g}"/>')
-    edge = 0.0
+    edge = large_edge = 0.0
     for value, text in x_axis.ticks:
         x = frame.x(x_axis, value)
         parts.append(f'<path class="base" d="M{x:.1f} {floor:g}v4"/>')
-        # A label that would run into the one before it is left out; its stroke stays. Seven units a letter.
-        half = 3.5 * len(text)
-        if x - half >= edge and x + half <= frame.width:
-            parts.append(_text(x, floor + 18, text, "tick middle"))
-            edge = x + half + 6
+        # A label that would run into the one before it is left out; its stroke stays.
+        half, large = LETTER / 2 * len(text), LARGE_LETTER / 2 * len(text)
+        if x - half < edge or x + half > frame.width:
+            continue
+        edge = x + half + 6
+        fits = x - large >= large_edge and x + large <= frame.width + LARGE_LETTER
+        large_edge = x + large + LARGE_LETTER if fits else large_edge
+        parts.append(_text(x, floor + 18, text, "tick middle" if fits else "tick middle roomy"))
     return parts
 
 
 def _stroke(line: Line, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
-    """Draw one line through the points that have a value."""
-    points = [
-        f"{frame.x(x_axis, x):.1f} {frame.y(y_axis, y):.1f}"
-        for x, y in zip(line.x, line.y, strict=True)
-        if y is not None
+    """Draw one line through neighbours that have a value, dots for those without neighbours, bridges over gaps."""
+    pieces = [
+        [f"{frame.x(x_axis, x):.1f} {frame.y(y_axis, y):.1f}" for x, y in piece]
+        for piece in _pieces(list(zip(line.x, line.y, strict=True)), line.gap)
     ]
-    if not points:
-        return ""
-    # A single point gets a stroke of no length, which round ends turn into a dot.
-    path = "M" + "L".join(points if len(points) > 1 else points * 2)
+    strong = " strong" if line.strong else ""
     dash = f";stroke-dasharray:{line.dash}" if line.dash else ""
-    kind = "line strong" if line.strong else "line"
-    return f'<path class="{kind}" data-run="{line.run}" style="stroke:{line.colour}{dash}" d="{path}"/>'
+
+    def path(kind: str, d: str, more: str = "") -> str:
+        style = f"stroke:{line.colour}{more}"
+        return f'<path class="{kind}{strong}" data-run="{line.run}" style="{style}" d="{d}"/>' if d else ""
+
+    gaps = "".join(f"M{one[-1]}L{other[0]}" for one, other in pairwise(pieces))
+    # A stroke of no length becomes a dot by its round ends.
+    dots = "".join(f"M{piece[0]}h0" for piece in pieces if len(piece) == 1)
+    drawn = "".join("M" + "L".join(piece) for piece in pieces if len(piece) > 1)
+    return path("bridge", gaps) + path("line", drawn, dash) + path("dots", dots)
+
+
+def _pieces(points: Sequence[tuple[float, float | None]], gap: int) -> list[list[tuple[float, float]]]:
+    """Part known points where more than `gap` in a row are not known."""
+    pieces: list[list[tuple[float, float]]] = []
+    last = -gap - 2
+    for place, (x, y) in enumerate(points):
+        if y is None:
+            continue
+        if place - last > gap + 1:
+            pieces.append([])
+        pieces[-1].append((x, y))
+        last = place
+    return pieces
 
 
 def _band(line: Line, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
-    """Draw the pale band between the lowest and the highest values."""
-    there = [
-        (frame.x(x_axis, x), frame.y(y_axis, low), frame.y(y_axis, high))
-        for x, low, high in zip(line.x, line.low, line.high, strict=False)
-        if low is not None and high is not None
-    ]
-    if len(there) < 2:
-        return ""
-    upper = [f"{x:.0f} {high:.0f}" for x, _, high in there]
-    lower = [f"{x:.0f} {low:.0f}" for x, low, _ in reversed(there)]
+    """Draw the pale band between the lowest and the highest values, as far as neighbours have some."""
+    edges = [list(zip(line.x, edge, strict=False)) for edge in (line.high, line.low)]
+    d = ""
+    for upper, lower in zip(*(_pieces(edge, line.gap) for edge in edges), strict=True):
+        if len(upper) > 1:
+            corners = [(frame.x(x_axis, x), frame.y(y_axis, y)) for x, y in [*upper, *reversed(lower)]]
+            d += f"M{'L'.join(f'{x:.0f} {y:.0f}' for x, y in corners)}Z"
     kind = "band strong" if line.strong else "band"
-    path = f"M{'L'.join(upper + lower)}Z"
-    return f'<path class="{kind}" data-run="{line.run}" style="fill:{line.colour}" d="{path}"/>'
+    return f'<path class="{kind}" data-run="{line.run}" style="fill:{line.colour}" d="{d}"/>' if d else ""
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:

@@ -113,7 +113,8 @@ def card(link: SharedLink, about: str, shown: Sequence[Side], numbers: Mapping[s
     x_axis, y_axis = axes(shown)
     kind = "side" if len(shown) > 1 else "side alone"
     drawn = "".join(
-        f'<div class="{kind}">{_rings(side, paint)}{demand(side, paint, x_axis, y_axis, CHART)}</div>'
+        f'<div class="{kind}">{_rings(side, paint)}'
+        f'<div class="demand">{demand(side, paint, x_axis, y_axis, CHART)}</div></div>'
         for side in shown
     )
     return (

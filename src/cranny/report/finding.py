@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cranny.report.looks import STRONG_POLICY
-from cranny.report.table import Column, column, format_value, number, share_links, with_unit
+from cranny.report.table import Column, column, format_value, in_rounds, number, share_links, with_unit
 from cranny.report.view import RunView, labels, policy_of
 
 EQUAL = 0.005  # Differences under half a percent are called equal.
 USED = column("mean_used_machines")
 JCT = column("mean_jct_s")
 FRAGMENTATION = column("mean_fragmentation")
+USED_OVER_TIME = column("time_mean_used_machines")
+FRAGMENTED_OVER_TIME = column("time_mean_fragmentation")
+HOURS = column("machine_hours")
 SLOWDOWN = column("mean_comm_slowdown")
 ITERATION = column("mean_iteration_s")
 DONE = column("jobs_done")
@@ -25,21 +28,38 @@ class Run:
     jct_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How to say what policies use: "keeps 3 machines on", or "needs 3 machine-hours"."""
+
+    measure: Column
+    one: str
+    several: str
+    noun: str
+    end: str = ""
+
+
+MACHINES = Words(USED, "keeps", "keep", "machines", " on")
+# These compare also where a policy holds nothing yet when a job arrives, and where runs end at other times.
+MACHINE_HOURS = Words(HOURS, "needs", "need", "machine-hours")
+
+
 def finding(results: Sequence[RunView]) -> str:
     """Say in one sentence what these runs show.
 
     Where jobs share links, that is who completes them soonest and slows them least; else it is about machines, of
-    Titan or else of the run with the fewest machines on.
+    Titan or else of the run with the fewest on; about machine-hours where a policy decides in rounds.
     """
     names = labels(results)
     if len(results) == 1:
         return _alone(results[0], names[0])
     if share_links(results):
         return _shared(results, names)
+    words = MACHINE_HOURS if in_rounds(results) else MACHINES
     runs = [
         (Run(name, used, number(result, JCT)), policy_of(result))
         for result, name in zip(results, names, strict=True)
-        if (used := number(result, USED)) is not None
+        if (used := number(result, words.measure)) is not None
     ]
     if len(runs) < 2:
         return "There is nothing to compare: fewer than two runs placed a job."
@@ -48,12 +68,29 @@ def finding(results: Sequence[RunView]) -> str:
     subject = next((run for run, policy in runs if policy == STRONG_POLICY), fewest)
     rivals = sorted((run for run in everyone if run is not subject), key=lambda run: run.used)
     time = _time_clause(subject, rivals)
-    text = f"{_machines_clause(subject, rivals)}{time}."
+    text = f"{_machines_clause(subject, rivals, words)}{time}."
     return text[0].upper() + text[1:]
 
 
 def caution(results: Sequence[RunView]) -> str:
-    """Warn where the runs finished different numbers of jobs, since averages then cover different jobs."""
+    """Warn where averages cover different jobs, or where values at arrivals would mislead."""
+    return " ".join(filter(None, [_rounds(results), _unlike(results)]))
+
+
+def _rounds(results: Sequence[RunView]) -> str:
+    """Say why there are no values at arrivals."""
+    names = in_rounds(results)
+    if not names:
+        return ""
+    who = _listed(names) if len(names) < len(results) or len(names) == 1 else "All policies"
+    verb = "decides" if len(names) == 1 else "decide"
+    instead = "instead of values at arrivals there are means over time, each to its own last end"
+    text = f"{who} {verb} in rounds, not when a job arrives: {instead}, so compare machine-hours."
+    return text[0].upper() + text[1:]
+
+
+def _unlike(results: Sequence[RunView]) -> str:
+    """Warn where the runs finished different numbers of jobs."""
     done = [number(result, DONE) or 0.0 for result in results]
     most = max(done)
     behind = [
@@ -65,26 +102,27 @@ def caution(results: Sequence[RunView]) -> str:
     return f"Read the averages with care: not every policy finished the same jobs ({fewer})."
 
 
-def _machines_clause(subject: Run, rivals: Sequence[Run]) -> str:
-    """Compare the machines that the subject keeps on with the nearest and the furthest rival."""
+def _machines_clause(subject: Run, rivals: Sequence[Run], words: Words) -> str:
+    """Compare what the subject uses with the nearest and the furthest rival."""
     near, far = rivals[0], rivals[-1]
     me, mine = _proper(subject.name), _machines(subject.used)
+    one, what = words.one, f"{words.noun}{words.end}"
     if _same(subject.used, near.used) and _same(subject.used, far.used):
-        others = "both policies keep" if len(rivals) == 1 else f"all {len(rivals) + 1} policies keep"
-        return f"{others} about {mine} machines on"
+        others = "both policies" if len(rivals) == 1 else f"all {len(rivals) + 1} policies"
+        return f"{others} {words.several} about {mine} {what}"
     if len(rivals) == 1:
-        return f"{me} keeps {mine} machines on where {near.name} keeps {_machines(near.used)}: " + _gap(
+        return f"{me} {one} {mine} {what} where {near.name} {one} {_machines(near.used)}: " + _gap(
             subject.used, near.used
         )
     against_far = f"{_gap(subject.used, far.used)} than {far.name} ({_machines(far.used)})"
     if _same(subject.used, near.used):
-        return f"{me} and {near.name} keep the fewest machines on, about {mine}, {against_far}"
+        return f"{me} and {near.name} {words.several} the fewest {what}, about {mine}, {against_far}"
     if subject.used < near.used:
         against_near = f"{_gap(subject.used, near.used)} than the next, {near.name} ({_machines(near.used)})"
-        fewest = f"{me} keeps {mine} machines on, the fewest of {len(rivals) + 1} policies"
+        fewest = f"{me} {one} {mine} {what}, the fewest of {len(rivals) + 1} policies"
         return f"{fewest}: {against_near}, and {against_far}"
     text = (
-        f"{near.name} keeps the fewest machines on, {_machines(near.used)}; {me} keeps {mine}, "
+        f"{near.name} {one} the fewest {what}, {_machines(near.used)}; {me} {one} {mine}, "
         f"{_gap(subject.used, near.used)}"
     )
     if far.used > subject.used and not _same(subject.used, far.used):
@@ -99,7 +137,9 @@ def _time_clause(subject: Run, rivals: Sequence[Run]) -> str:
         return ""
     shortest_s, name = min(timed)
     same = _same(subject.jct_s, shortest_s)
-    share = _percent(abs(subject.jct_s - shortest_s) / shortest_s if shortest_s else 0.0)
+    if not shortest_s:
+        return ""  # nothing is so many percent longer than nothing
+    share = _percent(abs(subject.jct_s - shortest_s) / shortest_s)
     direction = "longer" if subject.jct_s > shortest_s else "shorter"
     if len(rivals) == 1:
         return ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
@@ -160,6 +200,8 @@ def _written(column: Column, value: float) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     """Write names as a list."""
+    if len(names) == 1:
+        return names[0]
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -170,7 +212,8 @@ def _only_subject(subject: Run, rivals: Sequence[Run]) -> bool:
 
 def _alone(result: RunView, name: str) -> str:
     """Describe a single run."""
-    used, jct_s = number(result, USED), number(result, JCT)
+    rounds = bool(in_rounds([result]))
+    used, jct_s = number(result, USED_OVER_TIME if rounds else USED), number(result, JCT)
     if used is None:
         return f"{_proper(name)} placed no job."
     slowdown = number(result, SLOWDOWN)
@@ -184,7 +227,7 @@ def _alone(result: RunView, name: str) -> str:
             text += f", and an iteration takes {with_unit(ITERATION, iteration_s)} on average"
         return f"{text[0].upper()}{text[1:]}."
     parts = [f"{_proper(name)} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
-    fragmentation = number(result, FRAGMENTATION)
+    fragmentation = number(result, FRAGMENTED_OVER_TIME if rounds else FRAGMENTATION)
     if fragmentation is not None:
         parts.append(f"leaves {_percent(fragmentation)} of their GPUs idle")
     if jct_s is not None:
@@ -194,11 +237,12 @@ def _alone(result: RunView, name: str) -> str:
 
 
 def _gap(mine: float, theirs: float) -> str:
-    """Say how many percent fewer or more."""
-    share = abs(mine - theirs) / theirs if theirs else 0.0
+    """Say how many percent fewer or more; nothing is so many percent more than nothing."""
     if _same(mine, theirs):
         return "as many"
-    return f"{_percent(share)} {'fewer' if mine < theirs else 'more'}"
+    if not theirs:
+        return f"{_machines(mine)} more"
+    return f"{_percent(abs(mine - theirs) / theirs)} {'fewer' if mine < theirs else 'more'}"
 
 
 def _percent(share: float) -> str:
@@ -209,7 +253,7 @@ def _percent(share: float) -> str:
 
 
 def _machines(used: float) -> str:
-    """Write a mean number of machines."""
+    """Write a number of machines, or of machine-hours."""
     text = format_value(USED, used)
     return text.rstrip("0").rstrip(".") if "." in text else text
 

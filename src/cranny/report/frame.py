@@ -1,5 +1,6 @@
 """The frame of all pages: each is one HTML file that says what was found first and loads nothing from anywhere."""
 
+import re
 from pathlib import Path
 from string import Template
 
@@ -22,15 +23,20 @@ def frame(
     """Return a page; `main` and `scripts` are HTML, and `allowed` is what its policy allows beyond styles."""
     return Template(file_text("frame.html")).substitute(
         title=text(title),
-        finding=text(finding),
+        finding=_unbroken(text(finding)),
         main=main,
         style=file_text("page.css") + style,
         kicker=f'<p class="kicker">{text(kicker)}</p>\n' if kicker else "",
-        caution=f'<p class="caution">{text(caution)}</p>\n' if caution else "",
+        caution=f'<p class="caution">{_unbroken(text(caution))}</p>\n' if caution else "",
         allowed=f"; {allowed}" if allowed else "",
         scripts=scripts,
         version=text(version),
     )
+
+
+def _unbroken(words: str) -> str:
+    """Keep numbers and their per cent signs in one line."""
+    return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", words)
 
 
 def write(page: str, path: str | Path) -> Path:

@@ -37,13 +37,19 @@ class Layout:
 
     @property
     def sides_at(self) -> float:
-        """Where a rack's uplink begins."""
-        return self.label + self.across * self.pitch + max(3.0, self.size / 3)
+        """Where a rack's uplink begins: before the machines, so that a narrow screen shows it too."""
+        return self.label
+
+    @property
+    def machines_at(self) -> float:
+        """Where a rack's machines begin."""
+        beside = len(self.sides) * (self.wide + self.gap)
+        return self.sides_at + beside + (max(3.0, self.size / 3) if beside else 0.0)
 
     @property
     def block_width(self) -> float:
         """From one column of racks to the next, without the room between."""
-        return self.sides_at + len(self.sides) * (self.wide + self.gap)
+        return self.machines_at + self.across * self.pitch
 
     @property
     def between(self) -> float:
@@ -134,7 +140,7 @@ def _places(plan: Layout, block: Block, x: float, y: float) -> Iterator[tuple[Ce
     """Yield every cell of a block with its corner and its width."""
     for index, cell in enumerate(block.machines):
         across, down = index % plan.across, index // plan.across
-        yield cell, x + plan.label + across * plan.pitch, y + down * plan.pitch, plan.size
+        yield cell, x + plan.machines_at + across * plan.pitch, y + down * plan.pitch, plan.size
     for index, name in enumerate(plan.sides):
         side = block.side(name)
         if side is not None:
@@ -144,7 +150,7 @@ def _places(plan: Layout, block: Block, x: float, y: float) -> Iterator[tuple[Ce
 def _heads(plan: Layout, x: float) -> list[str]:
     """Write over each column what it is."""
     machines = "machines' uplinks" if plan.across * plan.pitch > 100 else "machines"
-    at = {plan.label: machines}
+    at = {plan.machines_at: machines}
     at |= {plan.sides_at + index * (plan.wide + plan.gap): name for index, name in enumerate(plan.sides)}
     return [_text(x + offset, 12, name, "name") for offset, name in at.items()]
 

@@ -17,9 +17,9 @@ from cranny.report.scales import duration_text
 from cranny.report.table import MISSING
 
 HINT = (
-    "One row a rack: the uplinks of its machines, then its own uplink and, where switches aggregate, their "
-    "memory. Jobs on several machines stream all the time and share links max-min fairly. Red are links that make "
-    "jobs slower than they would be alone; what is merely full may be filled by one job. Point at a cell for "
+    "One row a rack: its own uplink and, where switches aggregate, their memory, then the uplinks of its "
+    "machines. Jobs on several machines stream all the time and share links max-min fairly. Red are links that "
+    "make jobs slower than they would be alone; what is merely full may be filled by one job. Point at a cell for "
     "names and numbers."
 )
 TOP = 20  # bottlenecks on a page of its own

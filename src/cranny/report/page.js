@@ -177,8 +177,16 @@
     return { svg, scale: axes(svg), timed: kind in data.time, spec: data.time[kind] ?? data.cdf[kind] };
   });
 
-  function lastKnown(values, at) {
-    for (let place = at; place >= 0; place -= 1) if (values[place] !== null) return values[place];
+  // The slice nearest to a place in which something is known, or the next one in some direction.
+  function knownPlace(figure, place, way) {
+    const known = (at) => figure.spec.lines.some((line, run) => !hidden.has(run) && (line[at] ?? null) !== null);
+    const count = data.times_s.length;
+    for (let far = 0; far < count; far += 1) {
+      for (const side of way ? [way] : [-1, 1]) {
+        const at = place + side * far;
+        if (at >= 0 && at < count && known(at)) return at;
+      }
+    }
     return null;
   }
 
@@ -195,15 +203,17 @@
   function readings(figure, place, value) {
     return figure.spec.lines.map((line, run) => {
       if (hidden.has(run)) return [run, null];
-      if (figure.timed) return [run, lastKnown(line, place)];
+      if (figure.timed) return [run, line[place]];
       return [run, line.x.length ? shareAt(line, value) : null];
     }).filter(([, reading]) => reading !== null);
   }
 
-  function point(figure, value, client) {
+  function point(figure, value, client, way = 0) {
     const { svg, scale, timed } = figure;
     const step = data.times_s.length > 1 ? data.times_s[1] - data.times_s[0] : 1;
-    const place = Math.min(Math.max(Math.floor(value / step), 0), data.times_s.length - 1);
+    let place = Math.min(Math.max(Math.floor(value / step), 0), data.times_s.length - 1);
+    if (timed) place = knownPlace(figure, place, way);
+    if (place === null) return;
     const at = timed ? data.times_s[place] : value;
     figure.at = at;
     for (const each of figures) {
@@ -240,7 +250,7 @@
       if (!way) return;
       event.preventDefault();
       const now = figure.at === undefined ? width / 2 : scale.x(figure.at);
-      point(figure, scale.value(now + way * (event.shiftKey ? 25 : 2.6)), null);
+      point(figure, scale.value(now + way * (event.shiftKey ? 25 : 2.6)), null, way);
     });
   }
   window.cranny = { element, number, counted, clock, showTip, hideTip, runs: data.runs };

@@ -17,9 +17,19 @@ from cranny.report.looks import Look, colour_variables, looks
 from cranny.report.markup import file_text, json_for_script, text
 from cranny.report.network import section
 from cranny.report.occupancy import occupancy
-from cranny.report.sampling import Slices, arrival_span_s, cdf, finished, share_up_to, slice_times_s, slices
+from cranny.report.sampling import (
+    GAP,
+    Slices,
+    arrival_span_s,
+    cdf,
+    finished,
+    settled,
+    share_up_to,
+    slice_times_s,
+    slices,
+)
 from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
-from cranny.report.table import Column, best, format_value, number, scale_for, shown_columns
+from cranny.report.table import Column, best, format_value, in_rounds, number, scale_for, shown_columns
 from cranny.report.view import RunView
 from cranny.sim.meetings import Meeting
 
@@ -57,16 +67,29 @@ def write_report(
     *,
     title: str | None = None,
     map_at_s: float | None = None,
+    headline: str | None = None,
     lead: str = "",
+    lead_span: str = "",
 ) -> Path:
     """Write the comparison of some runs to one HTML file; the map first shows the time `map_at_s`."""
-    return write(render(results, title=title, map_at_s=map_at_s, lead=lead), path)
+    page = render(results, title=title, map_at_s=map_at_s, headline=headline, lead=lead, lead_span=lead_span)
+    return write(page, path)
 
 
 def render(
-    results: Sequence[RunView], *, title: str | None = None, map_at_s: float | None = None, lead: str = ""
+    results: Sequence[RunView],
+    *,
+    title: str | None = None,
+    map_at_s: float | None = None,
+    headline: str | None = None,
+    lead: str = "",
+    lead_span: str = "",
 ) -> str:
-    """Return the page as text; `lead` is a section, as HTML, that comes before all others."""
+    """Return the page as text.
+
+    `headline` stands for the sentence about machines; `lead` is a section, as HTML, that comes before all others,
+    and `lead_span` says which time that section covers where it differs from that of the summary.
+    """
     drawn = looks(results)
     script = f"\n{file_text('page.js')}{file_text('map.js')}"
     times, time_data = _time_charts(results, drawn)
@@ -81,10 +104,10 @@ def render(
     }
     main = Template(file_text("page.html")).substitute(
         lead=lead,
-        table_hint=_table_hint(results),
+        table_hint=_table_hint(results, lead_span),
         table=summary_table(results, drawn),
         legend=_legend(drawn),
-        time_hint=_time_hint(drawn),
+        time_hint=_time_hint(drawn, in_rounds=bool(in_rounds(results))),
         time_charts=times,
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
@@ -100,7 +123,7 @@ def render(
     colours = f"{colour_variables(drawn)}\n{ring_colours()}"
     return frame(
         title if title is not None else _title(results),
-        finding(results),
+        finding(results) if headline is None else headline,
         main,
         style=file_text("heat.css") + file_text("circles.css") + colours,
         kicker=_kicker(results),
@@ -167,12 +190,13 @@ def _time_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str
     x_axis = time_axis(0.0, span_s[1] - span_s[0])
     figures: list[str] = []
     data: dict[str, object] = {}
+    timelines = [settled(result.timeline) for result in results]
     for name, title, about, factor, suffix, places in TIME_CHARTS:
-        cut = [slices(result.timeline, name, span_s) for result in results]
+        cut = [slices(timeline, name, span_s) for timeline in timelines]
         if not any(value is not None for each in cut for value in each.mean):
             continue
         lines = [
-            Line(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high)
+            Line(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high, GAP)
             for run, (look, each) in enumerate(zip(drawn, cut, strict=True))
         ]
         y_axis = count_axis(_extent(cut, drawn), factor=factor, suffix=suffix if suffix == " %" else "")
@@ -275,17 +299,26 @@ def _meetings(results: Sequence[RunView], drawn: Sequence[Look]) -> dict[str, tu
     }
 
 
-def _table_hint(results: Sequence[RunView]) -> str:
-    """Say how to read the table."""
+def _table_hint(results: Sequence[RunView], lead_span: str) -> str:
+    """Say how to read the table, and over which time its means are."""
     mark = '<span class="mark"></span>marks the best value of a column. ' if len(results) > 1 else ""
-    return f"{mark}Click a column to sort by it; point at its name for what it means."
+    arrivals = (
+        "" if in_rounds(results) else "Used machines, fragmentation, traffic and profit are means over arrivals; "
+    )
+    over_time = "machine-hours, GPUs held and means over time go on to the last end of a job"
+    spans = f"{arrivals}{over_time}{f', {lead_span}' if lead_span else ''}."
+    how = "Click a column to sort by it; point at its name for what it means."
+    return f"{mark}{text(spans[0].upper() + spans[1:])} {how}"
 
 
-def _time_hint(drawn: Sequence[Look]) -> str:
+def _time_hint(drawn: Sequence[Look], *, in_rounds: bool) -> str:
     """Say what lines and bands mean."""
+    not_yet = "; policies that decide in rounds have not placed the job yet then" if in_rounds else ""
     strong = next((f"{look.label} and for " for look in drawn if look.strong), "")
     return text(
-        "Time since the first arrival. Lines are means over short slices of time. The pale band, shown for "
+        f"Time since the first arrival. Values are taken when jobs arrive{not_yet}. Lines are means over short "
+        "slices of time with arrivals, and a dot is such a slice by itself. Faint lines lead over longer "
+        "stretches without arrivals; what happened there is not in the chart. The pale band, shown for "
         f"{strong}the policy whose name you point at, reaches from the lowest to the highest value in a "
         "slice. Press a name to hide or show its policy."
     )

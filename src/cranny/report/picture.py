@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cranny.report.charts import Bars, Frame, Line, bar_chart, line_chart
 from cranny.report.looks import Look, looks
-from cranny.report.sampling import arrival_span_s, slice_times_s, slices
+from cranny.report.sampling import GAP, arrival_span_s, settled, slice_times_s, slices
 from cranny.report.scales import count_axis, time_axis
 from cranny.report.table import best, column, format_value, number, scale_for
 from cranny.report.view import RunView
@@ -59,9 +59,9 @@ def _lines(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
     """Draw the used machines of all runs."""
     span_s = arrival_span_s(results)
     at_s = slice_times_s(span_s, POINTS)
-    means = [slices(result.timeline, "used_machines", span_s, POINTS).mean for result in results]
+    means = [slices(settled(result.timeline), "used_machines", span_s, POINTS).mean for result in results]
     lines = [
-        Line(run, look.hue.light, at_s, mean, look.dash, look.strong)
+        Line(run, look.hue.light, at_s, mean, look.dash, look.strong, gap=GAP)
         for run, (look, mean) in enumerate(zip(drawn, means, strict=True))
     ]
     y_axis = count_axis([value for mean in means for value in mean])

@@ -11,6 +11,7 @@ from cranny.report.view import RunView
 
 FloatArray = NDArray[np.float64]
 SLICES = 240
+GAP = 4  # slices without arrivals that a line still goes on over, not a fiftieth of the chart
 CDF_POINTS = 200
 
 
@@ -60,6 +61,13 @@ def slices(timeline: pl.DataFrame, name: str, span_s: tuple[float, float], count
     return Slices(_optional(means, filled), _optional(lowest, filled), _optional(highest, filled))
 
 
+def settled(timeline: pl.DataFrame) -> pl.DataFrame:
+    """Keep of rows of the same moment the last: the others never held, not even for a second."""
+    if "time_s" not in timeline.columns:
+        return timeline
+    return timeline.unique(subset="time_s", keep="last", maintain_order=True)
+
+
 def slice_times_s(span_s: tuple[float, float], count: int = SLICES) -> tuple[float, ...]:
     """Return the middle of each slice, in seconds since the first arrival."""
     width_s = (span_s[1] - span_s[0]) / count
@@ -68,11 +76,15 @@ def slice_times_s(span_s: tuple[float, float], count: int = SLICES) -> tuple[flo
 
 def cdf(values: FloatArray, count: int = CDF_POINTS) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return a cumulative distribution as values in ascending order and the share of values up to each."""
-    values = values[np.isfinite(values)]
+    values = np.sort(values[np.isfinite(values)])
     if values.size == 0:
         return (), ()
-    share = np.linspace(0.0, 1.0, min(count, max(values.size, 2)))
-    at = np.quantile(values, share, method="inverted_cdf")
+    if values.size <= count:  # each value is a step of its own
+        share = np.repeat(np.arange(values.size + 1) / values.size, 2)[1:-1]
+        at = np.repeat(values, 2)
+    else:
+        share = np.linspace(0.0, 1.0, count)
+        at = np.quantile(values, share, method="inverted_cdf")
     # Of a run of equal values only its ends matter: they draw one upright line.
     keep = np.ones(at.size, dtype=bool)
     keep[1:-1] = (at[1:-1] != at[:-2]) | (at[1:-1] != at[2:])

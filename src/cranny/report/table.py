@@ -18,6 +18,7 @@ MARK = "*"  # plain, so that it shows on every terminal
 MISSING = "–"  # noqa: RUF001 - a dash, because a minus would read as a sign
 BREAKS = {  # where a head breaks
     "mean_fragmentation": "frag- mented",
+    "time_mean_fragmentation": "frag- mented, over time",
     "machine_hours": "machine- hours",
     "mean_comm_slowdown": "slow- down",
     "mean_iteration_s": "itera- tion, mean",
@@ -37,6 +38,17 @@ BRIEF_IF_SHARED = frozenset(
         *("p99_iteration_s", "mean_above_gbit", "jobs_done", "jobs_left_out"),
     }
 )
+# What is counted at arrivals, and its mean over time if there is one. A policy that decides in rounds has not
+# placed the arriving job yet, so what it holds at arrivals says little.
+AT_ARRIVALS = {
+    "mean_used_machines": "time_mean_used_machines",
+    "mean_fragmentation": "time_mean_fragmentation",
+    "mean_cross_traffic_gb": "time_mean_cross_traffic_gb",
+    "mean_profit_rate": None,
+    "total_profit": None,
+}
+IF_ROUNDS = frozenset({"time_mean_fragmentation", "time_mean_cross_traffic_gb"})  # shown for rounds only
+OWN_SPAN = "No value is best: each policy's mean goes from the first arrival to its own last end."
 SIZES_GB = (("PB", 1e6), ("TB", 1e3), ("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6))
 
 
@@ -70,12 +82,16 @@ COLUMNS: tuple[Column, ...] = (
         "Machines with at least one GPU held, counted at each arrival of a job and averaged.", brief=True,
     ),
     Column(
-        "time_mean_used_machines", "used, over time", "", "lower", "mean", "Machines",
-        "Machines with at least one GPU held, averaged over time instead of over arrivals.",
+        "time_mean_used_machines", "used, over time", "", "", "mean", "Machines",
+        f"Machines with at least one GPU held, averaged over time instead of over arrivals. {OWN_SPAN}",
     ),
     Column(
         "mean_fragmentation", "fragmentation", "%", "lower", "percent", "Machines",
         "Share of GPUs that stand idle on used machines, averaged over the arrivals.", brief=True,
+    ),
+    Column(
+        "time_mean_fragmentation", "fragmented, over time", "%", "", "percent", "Machines",
+        f"Share of GPUs that stand idle on used machines, averaged over time. {OWN_SPAN}",
     ),
     Column(
         "machine_hours", "machine-hours", "h", "lower", "hours", "Machines",
@@ -83,8 +99,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "gpu_utilisation", "GPUs held", "%", "", "percent", "Machines",
-        "Share of the cluster's GPU time that jobs held. No value is best: for the same work, jobs slowed "
-        "down by their communication hold GPUs for longer.",
+        "Share of the cluster's GPU time that jobs held, from the first arrival to the policy's own last end. No "
+        "value is best: for the same work, jobs slowed down by their communication hold GPUs for longer.",
     ),
     Column(
         "mean_jct_s", "JCT, mean", "s", "lower", "time", "Time",
@@ -115,6 +131,10 @@ COLUMNS: tuple[Column, ...] = (
         "mean_cross_traffic_gb", "cross traffic", "GB", "lower", "gb", "Network",
         "Gradient bytes that cross between machines, averaged over the arrivals.",
         brief=True,
+    ),
+    Column(
+        "time_mean_cross_traffic_gb", "cross traffic, over time", "GB", "", "gb", "Network",
+        f"Gradient bytes that cross between machines, averaged over time. {OWN_SPAN}",
     ),
     Column(
         "mean_comm_slowdown", "slowdown", "×", "lower", "ratio", "Network",  # noqa: RUF001
@@ -184,16 +204,35 @@ def number(result: RunView, column: Column) -> float | None:
 def shown_columns(results: Sequence[RunView], *, brief: bool = False) -> tuple[Column, ...]:
     """Return the columns with something to say about these runs."""
     shown = []
-    shared = share_links(results)
+    brief_keys = _brief_keys(results)
+    hidden = frozenset(AT_ARRIVALS) if in_rounds(results) else IF_ROUNDS
     for column in COLUMNS:
         values = [value for result in results if (value := number(result, column)) is not None]
-        if not values or (column.quiet and not any(values)):
+        if not values or (column.quiet and not any(values)) or column.key in hidden:
             continue
         # With little room, job counts are worth a column only where they differ.
-        wanted = column.key in BRIEF_IF_SHARED if shared else column.brief
+        wanted = column.key in brief_keys
         if not brief or (wanted and (column.kind != "count" or len(set(values)) > 1)):
             shown.append(column)
     return tuple(shown)
+
+
+def _brief_keys(results: Sequence[RunView]) -> frozenset[str]:
+    """Return the columns for a terminal; with rounds, means over time stand for those at arrivals."""
+    shared = share_links(results)
+    keys = BRIEF_IF_SHARED if shared else frozenset(column.key for column in COLUMNS if column.brief)
+    if not in_rounds(results):
+        return keys
+    return keys | {over_time for key in keys if (over_time := AT_ARRIVALS.get(key)) is not None}
+
+
+def in_rounds(results: Sequence[RunView]) -> tuple[str, ...]:
+    """Name the runs whose policy decides only every so often, and not when a job arrives."""
+    return tuple(
+        name
+        for name, result in zip(labels(results), results, strict=True)
+        if isinstance(period_s := result.settings.get("period_s"), int | float) and period_s > 0
+    )
 
 
 def share_links(results: Sequence[RunView]) -> bool:

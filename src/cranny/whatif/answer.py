@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cranny.model.cluster import Cluster
+from cranny.report.sampling import arrival_span_s
+from cranny.report.scales import duration_text
 from cranny.sim.result import Result
 from cranny.whatif.room import HOUR_S, Machines, Room
 from cranny.whatif.search import Search
@@ -44,6 +46,13 @@ class Answer:
     def days(self) -> float:
         """Length of the window."""
         return (self.window[1] - self.window[0]) / HOUR_S / DAY_H
+
+    @property
+    def span(self) -> str:
+        """The window in words."""
+        last_s = arrival_span_s(self.results)[1]
+        ends = "first submission to the last end" if self.window[1] > last_s else "first to the last submission"
+        return f"the {duration_text(self.window[1] - self.window[0])} from the {ends}"
 
     @property
     def policies(self) -> Sequence[Case]:

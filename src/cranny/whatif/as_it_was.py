@@ -76,7 +76,7 @@ def as_result(logged: Logged, cluster: Cluster, like: Result, arrivals_s: pl.Ser
     )
     return Result(
         cluster,
-        {**like.settings, "policy": AS_IT_WAS, "order": UNKNOWN},
+        {**like.settings, "policy": AS_IT_WAS, "order": UNKNOWN, "period_s": 0.0},
         {
             "jobs_done": jobs.height,
             "mean_jct_s": jct.mean_s,

@@ -1,6 +1,6 @@
 """The answer as a page: the report of the runs, with what operators ask at its top."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cranny.report.markup import text
@@ -12,14 +12,22 @@ from cranny.whatif.sheets import sheets
 
 
 def write_page(answer: Answer, path: str | Path) -> Path:
-    """Write the self-contained page."""
+    """Write the self-contained page, with the first finding, which is about waiting, as its headline."""
     trace = answer.results[0].settings["trace"]
-    return write_report(answer.results, path, title=f"What if: {trace}", lead=_lead(answer))
+    headline, *others = findings(answer)
+    return write_report(
+        answer.results,
+        path,
+        title=f"What if: {trace}",
+        headline=headline,
+        lead=_lead(answer, others),
+        lead_span=f"unlike the tables above, which are over {answer.span}",
+    )
 
 
-def _lead(answer: Answer) -> str:
-    """Make the section with findings, tables and assumptions."""
-    told = [*(f"<strong>{text(line)}</strong>" for line in answer.warnings), *map(text, findings(answer))]
+def _lead(answer: Answer, others: Sequence[str]) -> str:
+    """Make the section with the other findings, tables and assumptions."""
+    told = [*(f"<strong>{text(line)}</strong>" for line in answer.warnings), *map(text, others)]
     tables = "".join(map(sheet_html, sheets(answer)))
     return (
         '<section id="what-if" aria-labelledby="what-if-head"><h2 id="what-if-head">What if</h2>'
