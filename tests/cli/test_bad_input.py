@@ -296,6 +296,13 @@ def test_bad_loads(run: Run, tmp_path: Path, value: str) -> None:
     refused(run(*words, f"--load={value}"), "--load: must be a positive number")
 
 
+def test_a_load_of_nothing(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    refused(run("traces", "generate", "philly", file, "--load", 0.5), "--load: needs --gpus")
+    refused(run("traces", "generate", "philly", file, "--max-gpus=0"), "--max-gpus: must be a whole number from 1")
+    refused(run("traces", "generate", "philly", file, "--gpus=0"), "--gpus: must be a whole number from 1")
+
+
 @pytest.mark.parametrize("value", ["0", "-5", "100000001"])
 def test_bad_numbers_of_jobs(run: Run, tmp_path: Path, value: str) -> None:
     refused(run("simulate", "philly", *SMALL, f"--jobs={value}"), "--jobs: must be a whole number from 1")

@@ -155,10 +155,10 @@ def test_a_link_with_an_unknown_job_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--precision", "0"), "precision must be a positive number"),
-        (("--precision", "400"), "precision must be from"),
-        (("--quantum-ms", "-1"), "--quantum-ms must be a positive number"),
-        (("--quantum-ms", "0"), "--quantum-ms must be a positive number"),
+        (("--precision", "0"), "--precision: must be a positive number"),
+        (("--precision", "400"), "--precision: must be from"),
+        (("--quantum-ms", "-1"), "--quantum-ms: must be a positive number"),
+        (("--quantum-ms", "0"), "--quantum-ms: must be a positive number"),
         (
             ("--quantum-ms", "1e9"),
             "--quantum-ms: 1e+09 ms is longer than an iteration of job 'one' (200 ms)",

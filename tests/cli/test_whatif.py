@@ -89,9 +89,9 @@ def test_the_page_holds_findings_and_the_log_itself(run: Run, sacct: Path, tmp_p
     ("words", "message"),
     [
         (("--policies", "titn"), "unknown policy 'titn'"),
-        (("--price-per-gpu-hour", -1), "price_per_gpu_hour must be a number, zero or more"),
+        (("--price-per-gpu-hour", -1), "--price-per-gpu-hour: must be a number, zero or more"),
         (("--search-with", "hived"), "unknown policy to search with 'hived'"),
-        (("--add", 0), "machines to add must be a whole number from 1"),
+        (("--add", 0), "--add: must be a whole number from 1"),
         (("--format", "sact"), "did you mean 'sacct'?"),
         (("--order", "lifo"), "unknown queue order 'lifo'"),
         (("--strict",), "sacct.txt"),
@@ -103,6 +103,18 @@ def test_bad_input_is_one_line(run: Run, sacct: Path, words: tuple[object, ...],
     assert message in shown.err
     assert len(shown.err.splitlines()) == 1
     assert not shown.out
+
+
+def test_a_preset_is_no_log(run: Run) -> None:
+    shown = run("what-if", "philly", *SMALL)
+    assert shown.code == 2
+    assert shown.err.startswith("cranny: LOG: 'philly' is a preset, and what-if needs a job log")
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_a_log_that_is_not_there_is_said_to_be_missing(run: Run) -> None:
+    shown = run("what-if", "phily", *SMALL)
+    assert (shown.code, shown.err) == (2, "cranny: phily: there is no such file\n")
 
 
 def test_the_cluster_must_be_given(run: Run, sacct: Path) -> None:

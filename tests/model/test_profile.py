@@ -112,7 +112,7 @@ def test_a_file_with_a_slip_says_where(tmp_path: Path, content: object, problem:
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere.json: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"nowhere.json: there is no such file"):
         library().with_file(tmp_path / "nowhere.json")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"binary.json: not a text file in UTF-8"):

@@ -45,9 +45,11 @@ def test_a_job_is_submitted_listed_explained_and_cancelled(site: Site, run: Run,
     assert "it would wait" in run("plan", "-f", job_file).out
     assert run("plan", "-f", job_file, "--json").json["starts"] is False
     ran = run("cancel", "job-2", "job-9")
-    assert ran.code == 1
+    assert ran.code == 2
     assert ran.out == "job-2 cancelled by root\n"
     assert "there is no job 'job-9'" in ran.err
+    assert run("cancel", "job-2").code == run("cancel", "job-2", "job-1").code
+    assert [run(command, "job-9").code for command in ("cancel", "explain", "logs", "watch")] == [2] * 4
     assert run("jobs", "--user", "nobody", "--json").json["total"] == 0
 
 
@@ -71,6 +73,26 @@ def test_jobs_are_listed_with_their_times_in_100_columns(
     assert re.search(r"running +\d+s ago +\d+s ago +rack0-machine0", rows["job-1"])
 
 
+def test_neither_machines_nor_long_names_are_broken_in_80_columns(
+    site: Site, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "a-job-with-a-rather-long-name-and-no-space-anywhere-as-scripts-give-them"
+    site.running.submit(gpus=12, name=name, user="somebody-with-a-long-name")
+    site.running.submit(gpus=2, name="short", user="ann")
+    site.running.submit(gpus=16)
+    for job in ("job-1", "job-2"):
+        site.running.until(job, "running")
+    monkeypatch.setattr(out, "width", 80)
+    lines = run("jobs").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = {line.split()[0]: line for line in lines if line.startswith(" job-")}
+    first = " ".join(line.strip() for line in lines[lines.index(rows["job-1"]) :])
+    assert re.search(r"rack\d-machine\d and 2 more", first)
+    assert re.search(r" a-job-\S*…  some\S*…  ", rows["job-1"])
+    assert re.search(r" short +ann +2 +running .* rack\d-machine\d *$", rows["job-2"])
+    assert len(lines) <= 1 + 3 * 3
+
+
 def test_machines_are_listed_drained_and_resumed(site: Site, run: Run, job_file: str) -> None:
     run("submit", job_file)
     assert "job-1" in run("nodes").out
@@ -79,6 +101,9 @@ def test_machines_are_listed_drained_and_resumed(site: Site, run: Run, job_file:
     assert run("resume", "3").out == "rack1-machine1 up, 4 of 4 GPUs free\n"
     ran = run("drain", "rack1-machine7")
     assert (ran.code, ran.err) == (2, "cranny: unknown machine 'rack1-machine7'; did you mean 'rack1-machine1'?\n")
+    ran = run("drain", "nomachine")
+    wanted = "known: rack0-machine0, rack0-machine1, rack1-machine0, rack1-machine1"
+    assert (ran.code, ran.err) == (2, f"cranny: unknown machine 'nomachine'; {wanted}\n")
     assert site.running.service.desk.ledger.drained == set()
 
 
@@ -95,7 +120,7 @@ def test_the_policy_is_shown_and_set(site: Site, run: Run) -> None:
     ran = run("policy", "set", "titan", "--set", "search_nodes=[1]")
     assert ran.err == "cranny: options.search_nodes: must be true or false, a number, or text, not a list\n"
     ran = run("policy", "set", "titan", "--period", "-1")
-    assert (ran.code, ran.err) == (2, "cranny: period_s: must be 0 seconds or more, not -1.0\n")
+    assert (ran.code, ran.err) == (2, "cranny: --period: must be a number, zero or more, not -1.0\n")
     assert site.running.service.desk.ledger.policy["name"] == "best-fit"
 
 
@@ -119,7 +144,18 @@ def test_tokens_are_made_listed_and_revoked(
     first = run("token", "create", "root", "--role", "admin", "--database", database, "--json").json
     assert run("token", "revoke", first["id"], "--database", database).code == 0
     assert run("token", "revoke", first["id"], "--database", database).code == 2
-    assert run("token", "create", "root", "--role", "king", "--database", database).code == 2
+    ran = run("token", "create", "root", "--role", "king", "--database", database)
+    assert (ran.code, ran.err) == (2, "cranny: --role: must be viewer, user or admin, not 'king'\n")
+
+
+def test_that_there_are_no_tokens_is_said(serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve()
+    monkeypatch.setenv("CRANNY_SERVER", site.url)
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["root"])
+    monkeypatch.setattr("cranny.cli.remote.Remote.get", lambda *_, **__: {"tokens": []})
+    ran = run("token", "list")
+    assert (ran.code, ran.out) == (0, "there are no tokens; make one with `cranny token create USER`\n")
+    assert run("token", "list", "--json").json == {"tokens": []}
 
 
 def test_logs_are_printed_and_changes_watched(
@@ -172,7 +208,15 @@ def test_what_is_wrong_is_said_in_one_line(
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("command: [a]\ngpus: 2\nmodel: nothing-like-it\n")
-    assert run("submit", str(path)).err.startswith("cranny: unknown model 'nothing-like-it'")
+    assert run("submit", str(path)).err.startswith(f"cranny: {path}: model: unknown model 'nothing-like-it'")
+    ran = run("plan", "-f", str(path))
+    assert ran.code == 2
+    assert ran.err.startswith(f"cranny: {path}: ")
+    assert "unknown model 'nothing-like-it'" in ran.err
+    path.write_text("command: [a]\ngpus: 400\n")
+    assert re.match(rf"cranny: {re.escape(str(path))}: gpus: .*400", run("plan", "-f", str(path)).err)
+    assert run("plan", "-f", str(path), "--server", "ftp://x").err.startswith("cranny: --server: ")
+    assert run("plan", "-f", str(path), "--server", "http://[::1").err.startswith("cranny: --server: ")
     path.write_text("command: [a]\n")
     assert run("submit", str(path)).err == f"cranny: {path}:1: gpus: is missing\n"
     assert run("explain", "job-7").err == "cranny: there is no job 'job-7'\n"
@@ -181,9 +225,9 @@ def test_what_is_wrong_is_said_in_one_line(
     assert run("submit", str(path)).err == f"cranny: {path}:1: {wrong}\n"
     statuses = "waiting, starting, running, stopping, done, failed or cancelled"
     ran = run("jobs", "--status", "wating")
-    assert (ran.code, ran.err) == (2, f"cranny: status: must be {statuses}, not 'wating'\n")
+    assert (ran.code, ran.err) == (2, f"cranny: --status: must be {statuses}, not 'wating'\n")
     ran = run("token", "create", "ann", "--role", "boss")
-    assert (ran.code, ran.err) == (2, "cranny: role: must be viewer, user or admin, not 'boss'\n")
+    assert (ran.code, ran.err) == (2, "cranny: --role: must be viewer, user or admin, not 'boss'\n")
     with site.client() as client:
         told = client.get("/api/v1/jobs", params={"limit": 0}).json()["detail"]
         assert told == "limit: must be 1 or more, not '0'"

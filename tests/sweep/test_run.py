@@ -174,7 +174,7 @@ def test_seeds_are_gathered(tmp_path: Path) -> None:
 
 def test_without_ray_the_error_says_what_to_install(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(CrannyError, match=r"needs 'ray': pip install 'cranny\[ray\]'"):
+    with pytest.raises(CrannyError, match=r"needs 'ray': install cranny with its extra 'ray'"):
         list(on_ray(run_cell, sweep.cells, sweep.inputs, "127.0.0.1:6379"))
 
 

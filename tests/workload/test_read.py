@@ -109,7 +109,7 @@ def test_a_name_with_wildcards_is_just_a_name(tmp_path: Path) -> None:
 
 
 def test_rejects_a_missing_file(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.csv") == "none.csv: no such file"
+    assert refusal(tmp_path / "none.csv") == "none.csv: there is no such file"
 
 
 def test_rejects_a_folder(tmp_path: Path) -> None:

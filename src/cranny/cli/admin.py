@@ -8,10 +8,11 @@ from cranny.cli import options
 from cranny.cli.console import err, out, print_json
 from cranny.cli.remote import Remote, ServerOption, TokenOption
 from cranny.cli.serve import DatabaseOption, needs_service
+from cranny.cli.usage import Commands
 from cranny.model.errors import InputError
 
-policy = typer.Typer(help="Show or choose the policy of a server.", no_args_is_help=True)
-token = typer.Typer(help="Make, list and revoke tokens.", no_args_is_help=True)
+policy = Commands(help="Show or choose the policy of a server.")
+token = Commands(help="Make, list and revoke tokens.")
 
 
 @policy.command("show")
@@ -72,11 +73,14 @@ def token_create(
         from cranny.service.store import Store
 
         store = Store(database)
-        row, made = create(store, user, role, wall_clock())
+        with options.named("role"):
+            row, made = create(store, user, role, wall_clock())
         store.close()
         told: Any = {"id": row.id, "user": row.user, "role": row.role, "token": made}
     else:
-        told = Remote(server, token_file).send("POST", "/api/v1/tokens", {"user": user, "role": role})
+        remote = Remote(server, token_file)
+        with options.named("role"):
+            told = remote.send("POST", "/api/v1/tokens", {"user": user, "role": role})
     if as_json:
         print_json(told)
         return
@@ -96,6 +100,8 @@ def token_list(
     if as_json:
         print_json(found)
         return
+    if not found["tokens"]:
+        out.print("there are no tokens; make one with `cranny token create USER`", markup=False)
     for each in found["tokens"]:
         state = "revoked" if each["revoked_s"] is not None else "counts"
         out.print(f"{each['id']}  {each['role']:6}  {state:7}  {each['user']}", markup=False)

@@ -23,12 +23,12 @@ from cranny.cli import (
     traces,
     whatif,
 )
+from cranny.cli.usage import Commands
 from cranny.version import VERSION
 
-app = typer.Typer(
+app = Commands(
     name="cranny",
     help="Decide where the workers of distributed training jobs run, and see what that saves.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -1,6 +1,6 @@
 """`cranny explain`: why a job of a trace or of a server is placed where it is, and why it waits."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,6 +8,12 @@ from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
 from cranny.cli.jobs import explain_live
 from cranny.cli.remote import ServerOption, TokenOption
+from cranny.model.errors import InputError
+
+if TYPE_CHECKING:
+    from cranny.workload.trace import Trace
+
+JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)]
 
 
 def explain(
@@ -18,9 +24,7 @@ def explain(
             help="A trace file, or a preset to generate from: philly, itp, acme. Left out: JOB is of a server.",
         ),
     ],
-    job_id: Annotated[
-        str | None, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)
-    ] = None,
+    job_id: JobArgument = None,
     policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
@@ -55,12 +59,13 @@ def explain(
         return
     from cranny.explain import explain as run
 
-    options.split_policies(policy)
+    options.check_period(period, options.split_policies(policy))
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
     jobs_in = options.read_or_generate(
         trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
     )
+    _check_job(job_id, jobs_in)
     with progress(policy, len(jobs_in)) as tick:
         story = run(
             built,
@@ -80,3 +85,12 @@ def explain(
         print_json(story.facts())
     else:
         out.print(story.text(), soft_wrap=True, markup=False)
+
+
+def _check_job(job_id: str, trace: "Trace") -> None:
+    """Refuse the id of a job that is not there before anything is replayed, and show what ids look like."""
+    ids = trace.frame["job_id"]
+    if len(ids) and job_id not in ids:
+        raise InputError(
+            f"there is no job {job_id!r} in {trace.name}; the first is {ids[0]!r}, the last {ids[-1]!r}"
+        )

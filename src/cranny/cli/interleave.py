@@ -52,7 +52,8 @@ def interleave(
             raise InputError(f"--out: {picture}: is a folder, not a file")
         options.check_folder(picture.parent, "--out")
     links = read_links(jobs, options.read_profiles(profiles))
-    search = Search(precision_deg=precision)
+    with options.named("precision"):
+        search = Search(precision_deg=precision)
     if quantum_ms is not None:
         search = replace(search, quantum_s=_quantum_s(quantum_ms, links))
     found = solve(links, search)
@@ -72,7 +73,7 @@ def interleave(
 
 def _quantum_s(quantum_ms: float, links: "Sequence[SharedLink]") -> float:
     """Return a quantum in seconds; refuse one to which no iteration time could be rounded."""
-    quantum_s = positive(quantum_ms, "--quantum-ms") / 1e3
+    quantum_s = positive(quantum_ms, "--quantum-ms:") / 1e3
     times_s = [(circle.iteration_s, job) for link in links for job, circle in link.circles.items()]
     shortest_s, job = min(times_s, default=(quantum_s, ""))
     if quantum_s > shortest_s:

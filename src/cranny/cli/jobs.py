@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,9 @@ from cranny.model.errors import CrannyError, InputError
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, such as job-17.")]
 MOST_KEY = 200  # characters
+COLUMNS = ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why")
+FLEXIBLE = frozenset({"name", "user", "where or why"})
+LEAST_NAME, LEAST_LAST = 6, 16  # columns of a terminal for a name, and for where or why
 
 
 def submit(
@@ -37,9 +42,10 @@ def submit(
     if key is not None and not (1 <= len(key) <= MOST_KEY and key.isascii() and key.isprintable()):
         raise InputError(f"--key: must be 1 to {MOST_KEY} printable characters of ASCII, not {key[:MOST_KEY]!r}")
     remote = Remote(server, token_file)
-    job = remote.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
-    if wait:
-        err.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)  # known, should the wait be broken off
+    with about(file):
+        job = remote.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
+    if wait:  # the job is named first, should the wait be broken off
+        err.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
         job = until_over(remote, job["id"])
     if as_json:
         print_json(job)
@@ -65,7 +71,9 @@ def jobs(
 
     Example: cranny jobs --status waiting --status running
     """
-    found = Remote(server, token_file).get("/api/v1/jobs", status=status, user=user, limit=limit, newest=True)
+    remote = Remote(server, token_file)
+    with options.named("status", "user"):
+        found = remote.get("/api/v1/jobs", status=status, user=user, limit=limit, newest=True)
     if as_json:
         print_json(found)
         return
@@ -75,25 +83,40 @@ def jobs(
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    """Print a table of jobs, in 100 columns: when each was submitted and started, where it is or why it is not."""
-    from rich.table import Table
+    """Print a table of jobs, in 80 columns: when each was submitted and started, where it is or why it is not.
 
-    table = Table(box=None, header_style="bold")
-    for name in ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why"):
-        brief = name in {"job", "GPUs", "status", "submitted", "start"}
-        table.add_column(name, no_wrap=brief, max_width={"name": 20, "user": 12}.get(name), overflow="fold")
+    Names of people's own are cut short, so that what the last column says is not broken within a word.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
     now = clock.now_s()
-    for job in found:
-        start = clock.ago(job["started_s"], now)
-        if job["status"] == "waiting":  # also one that ran before
-            start = clock.soon(job["predicted_start_s"], now) if job["predicted_start_s"] is not None else ""
-        where = ", ".join(job["machines"][:3]) + (", ..." if len(job["machines"]) > 3 else "")
-        why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
-        table.add_row(
-            *(job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"]),
-            *(clock.ago(job["submitted_s"], now), start, why or where),
-        )
+    rows = [COLUMNS, *(_row(job, now) for job in found)]
+    widths = dict(zip(COLUMNS, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
+    brief = sum(width for name, width in widths.items() if name not in FLEXIBLE) + 2 * len(COLUMNS)
+    word = max(len(word) for *_, last in rows for word in last.split() or [""])
+    spare = out.width - brief - max(word, LEAST_LAST)
+    widths["user"] = min(widths["user"], 12, max(LEAST_NAME, spare // 3))
+    widths["name"] = min(widths["name"], 20, max(LEAST_NAME, spare - widths["user"]))
+    table = Table(box=None, header_style="bold")
+    for name in COLUMNS:
+        last = name == COLUMNS[-1]
+        table.add_column(name, width=None if last else widths[name], no_wrap=not last, overflow="ellipsis")
+    for row in rows[1:]:
+        table.add_row(*map(Text, row))
     out.print(table)
+
+
+def _row(job: dict[str, Any], now_s: float) -> tuple[str, ...]:
+    """Return a job as a row of the table."""
+    start = clock.ago(job["started_s"], now_s)
+    if job["status"] == "waiting":  # also one that ran before
+        start = clock.soon(job["predicted_start_s"], now_s) if job["predicted_start_s"] is not None else ""
+    first, more = job["machines"][:1], len(job["machines"]) - 1
+    where = " and ".join([*first, f"{more} more"] if more > 0 else first)
+    why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
+    own = (job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"])
+    return (*own, clock.ago(job["submitted_s"], now_s), start, why or where)
 
 
 def watch(
@@ -164,20 +187,20 @@ def cancel(
     """
     remote = Remote(server, token_file)
     told = []
-    failed = False
+    code = 0
     for job_id in job_ids:
         try:
             told.append(remote.send("POST", f"{path_of(job_id)}/cancel"))
         except CrannyError as error:
             err.print(f"cranny: {error}", markup=False, soft_wrap=True)
-            failed = True
+            code = max(code, 2 if isinstance(error, InputError) else 1)
     if as_json:
         print_json(told)
     else:
         for job in told:
             out.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
-    if failed:
-        raise typer.Exit(1)
+    if code:
+        raise typer.Exit(code)
 
 
 def plan(
@@ -193,7 +216,9 @@ def plan(
     from cranny.service.spec import read
 
     spec = read(file)
-    told = Remote(server, token_file).send("POST", "/api/v1/plan", spec)
+    remote = Remote(server, token_file)
+    with about(file):
+        told = remote.send("POST", "/api/v1/plan", spec)
     if as_json:
         print_json(told)
         return
@@ -201,6 +226,17 @@ def plan(
     if told["would_stop"]:
         out.print(f"jobs that would give way: {', '.join(told['would_stop'])}", soft_wrap=True, markup=False)
     tell(told["explanation"])
+
+
+@contextmanager
+def about(file: Path) -> Iterator[None]:
+    """Name the job file before what the server finds wrong with it."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith("--"):  # an option of ours is wrong, not the file
+            raise
+        raise InputError(f"{file}: {error}") from None
 
 
 def explain_live(job_id: str, server: str | None, token_file: Path | None, *, as_json: bool) -> None:

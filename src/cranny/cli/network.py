@@ -8,7 +8,7 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
 from cranny.cli.simulate import command_line
-from cranny.model.number import counted, not_negative, seconds
+from cranny.model.number import counted, seconds
 
 if TYPE_CHECKING:
     from cranny.core.load import Load
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 AtOption = Annotated[
     float | None,
     typer.Option(
-        "--at", help="Second of the trace (default: when running jobs move most bytes between machines)."
+        "--at",
+        callback=options.checked(seconds, "--at"),
+        help="Second of the trace (default: when running jobs move most bytes between machines).",
     ),
 ]
-TopOption = Annotated[int, typer.Option("--top", min=0, help="Bottlenecks to list.")]
+TopOption = Annotated[int, typer.Option("--top", min=0, help="Bottlenecks to list on the terminal.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Write a self-contained HTML page to this file.")]
 
 
@@ -57,10 +59,9 @@ def network(
     from cranny.sim.models import network as network_model
     from cranny.sim.moment import view_at
 
-    options.split_policies(policy)
+    options.check_period(period, options.split_policies(policy))
     options.check_file(page, "--out")
-    at_s = None if at is None else seconds(at, "--at")
-    period_s = period_of(policy, not_negative(period, "--period"))
+    period_s = period_of(policy, period)
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
     read = options.read_or_generate(
@@ -74,7 +75,7 @@ def network(
         return choose(policy, order, settings, seed, model.alone)[1]
 
     with progress(policy, len(jobs_in)) as tick:
-        moment = view_at(built, made, jobs_in, model, at_s, period_s=period_s, name=read.name, progress=tick)
+        moment = view_at(built, made, jobs_in, model, at, period_s=period_s, name=read.name, progress=tick)
     now_s = moment.view.now_s
     found = Load.of(built, talkers(built, moment.view.running.values()))
     about = f"{policy} on {read.name}"

@@ -1,6 +1,8 @@
 """Options that several commands share, and how their values are read."""
 
 import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +11,7 @@ import typer
 from cranny.model.cluster import Cluster, shape
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
-from cranny.model.number import positive, seconds
+from cranny.model.number import not_negative, positive, seconds, whole
 from cranny.model.profile import library
 from cranny.policies import TABLE
 
@@ -19,6 +21,24 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICIES = "titan,best-fit,consolidate-idle,fragments-first,tiresias"
 DEFAULT_CLUSTER = "64x8x8"
+CLUSTER_FILES = frozenset({".yaml", ".yml", ".json"})
+MAX_SEED = 2**63 - 1
+
+
+def checked(check: Callable[..., Any], option: str, **bounds: int) -> Callable[[Any], Any]:
+    """Return what checks the value of an option before anything is done, and names it as people type it."""
+
+    def see(value: Any) -> Any:
+        return None if value is None else check(value, f"{option}:", **bounds)
+
+    return see
+
+
+def _jobs(value: int) -> int:
+    from cranny.workload.generate import MAX_JOBS
+
+    return whole(value, "--jobs:", most=MAX_JOBS)
+
 
 TraceArgument = Annotated[
     str,
@@ -28,19 +48,47 @@ ClusterOption = Annotated[
     str,
     typer.Option("--cluster", "-c", help="A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS."),
 ]
-LinkOption = Annotated[float, typer.Option("--link-gbps", help="Uplink of each machine, for RACKSxMACHINESxGPUS.")]
+LinkOption = Annotated[
+    float,
+    typer.Option(
+        "--link-gbps",
+        callback=checked(positive, "--link-gbps"),
+        help="Uplink of each machine, for RACKSxMACHINESxGPUS.",
+    ),
+]
 OversubscriptionOption = Annotated[
-    float, typer.Option("--oversubscription", help="Of each rack's uplink, for RACKSxMACHINESxGPUS.")
+    float,
+    typer.Option(
+        "--oversubscription",
+        callback=checked(positive, "--oversubscription"),
+        help="Of each rack's uplink, for RACKSxMACHINESxGPUS.",
+    ),
 ]
 PatOption = Annotated[
     float | None,
-    typer.Option("--pat-gbps", help="What each rack's switch can aggregate, for RACKSxMACHINESxGPUS."),
+    typer.Option(
+        "--pat-gbps",
+        callback=checked(positive, "--pat-gbps"),
+        help="What each rack's switch can aggregate, for RACKSxMACHINESxGPUS.",
+    ),
 ]
-JobsOption = Annotated[int, typer.Option("--jobs", "-n", help="Jobs to generate from a preset.")]
+JobsOption = Annotated[int, typer.Option("--jobs", "-n", callback=_jobs, help="Jobs to generate from a preset.")]
 LoadOption = Annotated[
-    float, typer.Option("--load", help="Share of the cluster's GPUs that a generated trace asks for.")
+    float,
+    typer.Option(
+        "--load",
+        callback=checked(positive, "--load"),
+        help="Share of the cluster's GPUs that a generated trace asks for.",
+    ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="For everything that is drawn.")]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        callback=checked(whole, "--seed", least=0, most=MAX_SEED),
+        help="For everything that is drawn.",
+    ),
+]
 OrderOption = Annotated[
     str | None,
     typer.Option("--order", help="Queue order: fifo, sjf, las, backfill, knapsack (default: the policy's own)."),
@@ -55,15 +103,25 @@ CollectiveOption = Annotated[
 PeriodOption = Annotated[
     float,
     typer.Option(
-        "--period", help="Seconds from one decision to the next (0: as the policy does, mostly at every event)."
+        "--period",
+        callback=checked(not_negative, "--period"),
+        help="Seconds from one decision to the next (0: as the policy does, mostly at every event).",
     ),
 ]
-PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour is sold for.")]
+PRICE = checked(not_negative, "--price-per-gpu-hour")
+PriceOption = Annotated[
+    float, typer.Option("--price-per-gpu-hour", callback=PRICE, help="What a GPU-hour is sold for.")
+]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", help="Write a self-contained HTML page to this file.")
 ]
 MapAtOption = Annotated[
-    float | None, typer.Option("--map-at", help="Second at which the report's map of the cluster opens.")
+    float | None,
+    typer.Option(
+        "--map-at",
+        callback=checked(seconds, "--map-at"),
+        help="Second at which the report's map of the cluster opens.",
+    ),
 ]
 ProfilesOption = Annotated[
     Path | None, typer.Option("--profiles", help="A JSON file with further models; see docs/profiles.md.")
@@ -103,18 +161,36 @@ def read_cluster(
 ) -> Cluster:
     """Read a cluster file, or build RACKSxMACHINESxGPUS."""
     sizes = shape(spec)
-    if pat_gbps is not None:
-        positive(pat_gbps, "--pat-gbps")
     if sizes is None:
+        if not spec or not (Path(spec).exists() or Path(spec).suffix.lower() in CLUSTER_FILES):
+            raise InputError(f"--cluster: must be a file or RACKSxMACHINESxGPUS, such as 8x8x8, not {spec!r}")
         return Cluster.from_file(spec)
-    return Cluster.fat_tree(*sizes, link_gbps, oversubscription, pat_gbps=pat_gbps)
+    try:
+        return Cluster.fat_tree(*sizes, link_gbps, oversubscription, pat_gbps=pat_gbps)
+    except InputError as error:
+        raise InputError(f"--cluster: {error}") from None
 
 
-def check_report(report: Path | None, map_at_s: float | None) -> None:
-    """Refuse a page that cannot be written before any work is done for it."""
-    if map_at_s is not None:
-        seconds(map_at_s, "--map-at")
-    check_file(report, "--report")
+def check_period(period_s: float, policies: Iterable[str]) -> None:
+    """Refuse a time between decisions that is too short for the simulator, or for one of the policies."""
+    from cranny.core.engine import LEAST_PERIOD_S
+
+    for name in policies:
+        least_s = max(LEAST_PERIOD_S, TABLE[name].least_period_s)
+        if 0 < period_s < least_s:
+            raise InputError(f"--period: must be 0, or at least {least_s:g} s for {name}, not {period_s!r}")
+
+
+@contextmanager
+def named(*fields: str) -> Iterator[None]:
+    """Name fields that others find wrong as the options that they were given by."""
+    try:
+        yield
+    except InputError as error:
+        field, _, problem = str(error).partition(" ")
+        if field.rstrip(":") not in fields:
+            raise
+        raise InputError(f"--{field.rstrip(':')}: {problem}") from None
 
 
 def check_file(file: Path | None, option: str) -> None:

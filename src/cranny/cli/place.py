@@ -8,6 +8,7 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import out, print_json
 from cranny.model.errors import InputError
+from cranny.model.number import whole
 from cranny.policies import TABLE
 
 if TYPE_CHECKING:
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def place(
-    gpus: Annotated[int, typer.Option("--gpus", "-g", help="Workers of the job, one GPU each.")],
+    gpus: Annotated[
+        int,
+        typer.Option(
+            "--gpus", "-g", callback=options.checked(whole, "--gpus"), help="Workers of the job, one GPU each."
+        ),
+    ],
     policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`; or `all`.")] = "titan",
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,

@@ -8,6 +8,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
+from cranny.cli.usage import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ ProcessesOption = Annotated[
     int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
 ]
 
-app = typer.Typer(help="Rebuild the experiments of a paper, its values beside ours.", no_args_is_help=True)
+app = Commands(help="Rebuild the experiments of a paper, its values beside ours.")
 
 
 @app.callback()

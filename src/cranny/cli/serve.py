@@ -164,4 +164,4 @@ def needs_service() -> None:
         name for name in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "httpx") if not find_spec(name)
     ]
     if missing:
-        raise InputError(f"this needs {missing[0]!r}: pip install 'cranny[service]'")
+        raise InputError(f"this needs {missing[0]!r}: install cranny with its extra 'service'")

@@ -46,8 +46,8 @@ def simulate(
     """
     from cranny.api import simulate as run
 
-    options.split_policies(policy)
-    options.check_report(report, map_at)
+    options.check_period(period, options.split_policies(policy))
+    options.check_file(report, "--report")
     options.check_folder(save, "--save")
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
@@ -110,7 +110,8 @@ def compare(
     from cranny.api import compare as run
 
     names = options.split_policies(policies)
-    options.check_report(report, map_at)
+    options.check_period(period, names)
+    options.check_file(report, "--report")
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
     models = options.read_profiles(profiles)
     jobs_in = options.read_or_generate(

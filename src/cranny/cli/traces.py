@@ -8,13 +8,14 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
+from cranny.cli.usage import Commands
 from cranny.model.errors import InputError, unknown
-from cranny.model.number import counted
+from cranny.model.number import counted, positive, whole
 
 if TYPE_CHECKING:
     from cranny.workload.trace import Trace
 
-app = typer.Typer(help="Find, inspect, convert, cut and generate job logs.", no_args_is_help=True)
+app = Commands(help="Find, inspect, convert, cut and generate job logs.")
 
 UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
@@ -35,7 +36,8 @@ def list_(
     from cranny.workload.generate import presets as known
 
     if not folder.is_dir():
-        raise InputError(f"{folder}: {'is a file, not a folder' if folder.exists() else 'no such folder'}")
+        problem = "is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise InputError(f"{folder}: {problem}")
     files = list(trace_files(folder))
     found = []
     with progress("reading", len(files)) as tick:
@@ -296,9 +298,24 @@ def generate(
     file: ToArgument,
     jobs: options.JobsOption = 5000,
     seed: options.SeedOption = 0,
-    load: Annotated[float | None, typer.Option("--load", help="Share of --gpus that the jobs ask for.")] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs of the cluster that --load refers to.")] = None,
-    max_gpus: Annotated[int | None, typer.Option("--max-gpus", help="Largest job.")] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(
+            "--load", callback=options.checked(positive, "--load"), help="Share of --gpus that the jobs ask for."
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--gpus",
+            callback=options.checked(whole, "--gpus", most=2**40),
+            help="GPUs of the cluster that --load refers to.",
+        ),
+    ] = None,
+    max_gpus: Annotated[
+        int | None,
+        typer.Option("--max-gpus", callback=options.checked(whole, "--max-gpus"), help="Largest job."),
+    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Write a trace that looks like a published one.
@@ -307,6 +324,8 @@ def generate(
     """
     from cranny.workload.generate import generate_trace
 
+    if load is not None and gpus is None:
+        raise InputError("--load: needs --gpus: say of how many GPUs the jobs should ask for that share")
     _write(
         generate_trace(preset, jobs=jobs, seed=seed, load=load, gpus=gpus, max_gpus=max_gpus),
         file,

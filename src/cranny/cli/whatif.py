@@ -8,6 +8,9 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
 from cranny.cli.simulate import command_line
+from cranny.model.errors import InputError
+from cranny.model.number import whole
+from cranny.model.switch import MAX_MACHINES
 
 if TYPE_CHECKING:
     from cranny.whatif.answer import Answer
@@ -19,7 +22,9 @@ LogArgument = Annotated[
 PoliciesOption = Annotated[
     str, typer.Option("--policies", "-p", help="Names with commas between; see `cranny policies`.")
 ]
-PriceOption = Annotated[float, typer.Option("--price-per-gpu-hour", help="What a GPU-hour costs you.")]
+PriceOption = Annotated[
+    float, typer.Option("--price-per-gpu-hour", callback=options.PRICE, help="What a GPU-hour costs you.")
+]
 SearchOption = Annotated[
     bool, typer.Option("--search/--no-search", help="Also look for machines that could go, and try more.")
 ]
@@ -63,9 +68,12 @@ def what_if(
     from cranny.whatif.page import write_page
     from cranny.workload.read import read_trace
 
+    _check_log(log)
     names = options.split_policies(policies)
-    options.check_report(report, None)
+    options.check_file(report, "--report")
     built = options.read_cluster(cluster, link_gbps, oversubscription)
+    if add is not None:
+        whole(add, "--add:", most=MAX_MACHINES - len(built.machines))
     models = options.read_profiles(profiles)
     answer = run(
         built,
@@ -89,6 +97,17 @@ def what_if(
         print_json(answer.facts())
     else:
         _show(answer, written)
+
+
+def _check_log(log: Path) -> None:
+    """Refuse the name of a preset, which other commands take for a trace."""
+    from cranny.workload.generate import presets
+
+    if str(log) in presets() and not log.exists():
+        raise InputError(
+            f"LOG: {str(log)!r} is a preset, and what-if needs a job log, such as the output of `sacct -X -P`; "
+            f"see `cranny compare {log}`"
+        )
 
 
 def _show(answer: "Answer", report: Path | None) -> None:

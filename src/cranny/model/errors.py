@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+NEAR = 0.65  # how alike a name must be to be suggested; `jsp` is still like `jps`
+MOST_NAMES = 60  # of those that are known, to list them all
+
 
 class CrannyError(Exception):
     """Anything cranny refuses to do; the message is one clear line."""
@@ -28,7 +31,14 @@ def at(file: object, line: int | None = None, field: str | None = None) -> str:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """Say that `name` is not known and suggest the nearest name that is."""
-    names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    name, names = str(name), sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=NEAR) or [
+        each for each in names if name and each.startswith(name)
+    ]
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif len(names) > MOST_NAMES:
+        hint = f"known: {', '.join(names[:3])} and {len(names) - 3} more"
+    else:
+        hint = f"known: {', '.join(names)}"
     return InputError(f"unknown {kind} {name!r}; {hint}")

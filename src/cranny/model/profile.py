@@ -123,6 +123,8 @@ class ProfileLibrary(Mapping[str, ModelProfile]):
         """Return this library plus the models of a JSON file (which win where names repeat)."""
         try:
             text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise InputError(f"{at(path)}: there is no such file") from None
         except OSError as error:
             raise InputError(f"{at(path)}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:

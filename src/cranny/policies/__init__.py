@@ -225,7 +225,7 @@ def policy_class(name: str) -> "type[Placer]":
     try:
         found: type[Placer] = getattr(import_module(module), named)
     except ModuleNotFoundError as error:
-        raise CrannyError(f"policy {name!r} needs {error.name!r}: pip install 'cranny[exact]'") from None
+        raise CrannyError(f"policy {name!r} needs {error.name!r}: install cranny with its extra 'exact'") from None
     return found
 
 

@@ -188,7 +188,7 @@ def _draw_seats(axis: "Axes", seats: Seats, left: float, bottom: float) -> None:
 def check_can_draw() -> None:
     """Refuse to begin if there is nothing to draw with."""
     if find_spec("matplotlib") is None:
-        raise CrannyError("pictures need 'matplotlib': pip install 'cranny[repro]'")
+        raise CrannyError("pictures need 'matplotlib': install cranny with its extra 'repro'")
 
 
 def canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> "tuple[Figure, list[Axes]]":

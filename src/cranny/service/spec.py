@@ -144,7 +144,7 @@ class Spec(Fields):
             own = self.profile
             model = ModelProfile(own.name, grad_bytes=own.grad_bytes, iteration_ms=own.iteration_ms)
         elif model not in library():
-            raise unknown("model", str(model), library())
+            raise InputError(f"model: {unknown('model', str(model), library())}")
         return Job(
             id=job_id,
             gpus=self.gpus,

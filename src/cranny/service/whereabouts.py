@@ -56,6 +56,8 @@ def _token(token_file: Path | None) -> str | None:
         return os.environ.get("CRANNY_TOKEN")
     try:
         return token_file.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise InputError(f"--token-file: {token_file}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--token-file: {token_file}: cannot be read: {error}") from None
 

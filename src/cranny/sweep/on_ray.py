@@ -26,7 +26,7 @@ def on_ray(
     try:
         import ray
     except ModuleNotFoundError:
-        raise CrannyError("a sweep on Ray needs 'ray': pip install 'cranny[ray]'") from None
+        raise CrannyError("a sweep on Ray needs 'ray': install cranny with its extra 'ray'") from None
     _knock(address)
     with redirect_stdout(sys.stderr):  # Ray tells there of machines that died; our output is for results
         try:
