@@ -21,7 +21,7 @@ from tests.service.test_hands import Clock as TurnedClock
 from tests.service.test_hands import launch
 
 from cranny.backends.fake import Course, Fake, World
-from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch
+from cranny.backends.protocol import BackendError, Ended, Launch
 from cranny.cli import remote
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
@@ -118,7 +118,7 @@ class Poor(Fake):
             raise BackendError("job cannot start") from self.trouble
         super().launch(what)
 
-    def stop(self, job_id: str, grace_s: float = GRACE_S) -> None:
+    def stop(self, job_id: str, grace_s: float | None = None) -> None:
         self._pay()
         super().stop(job_id, grace_s)
 
