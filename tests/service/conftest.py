@@ -161,28 +161,49 @@ def postgres(postgres_server: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
+def postgres_server(postgres_process: "Postgres") -> str:
     """Return the address of a PostgreSQL server of our own, or skip where there is none."""
+    return postgres_process.url
+
+
+class Postgres:
+    """A PostgreSQL server that can be stopped and started."""
+
+    def __init__(self, binaries: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="cranny-postgres-"))  # the path of a socket must be short
+        self._binaries = binaries
+        if os.getuid() == 0:  # PostgreSQL does not run as root
+            shutil.chown(self._folder, "postgres")
+        self.url = f"postgresql://cranny@/postgres?host={self._folder}"
+        self._call("initdb", "-U", "cranny", "--auth=trust", "--no-sync")
+
+    def _call(self, name: str, *options: str) -> None:
+        argv = [str(self._binaries / name), "-D", str(self._folder / "data"), *options]
+        full = ["runuser", "-u", "postgres", "--", *argv] if os.getuid() == 0 else argv
+        subprocess.run(full, check=True, capture_output=True, cwd="/", timeout=60)
+
+    def start(self) -> None:
+        options = f"-c listen_addresses='' -k {self._folder} -c max_connections=50"
+        self._call("pg_ctl", "-w", "-l", str(self._folder / "log"), "-o", options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._call("pg_ctl", "-m", mode, "stop")
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_process() -> Iterator[Postgres]:
+    """Return a PostgreSQL server of our own; whoever stops it starts it again."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
     if initdb is None:
         pytest.skip("PostgreSQL is not installed")
-    binaries = Path(initdb).parent
-    root = os.getuid() == 0
-    folder = Path(tempfile.mkdtemp(prefix="cranny-postgres-"))  # the path of a socket must be short
-    if root:  # PostgreSQL does not run as root
-        shutil.chown(folder, "postgres")
-
-    def call(*argv: str) -> None:
-        full = ["runuser", "-u", "postgres", "--", *argv] if root else list(argv)
-        subprocess.run(full, check=True, capture_output=True, cwd="/", timeout=60)
-
-    data = folder / "data"
-    call(str(binaries / "initdb"), "-D", str(data), "-U", "cranny", "--auth=trust", "--no-sync")
-    options = f"-c listen_addresses='' -k {folder} -c max_connections=50"
-    call(str(binaries / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+    server = Postgres(Path(initdb).parent)
+    server.start()
     try:
-        yield f"postgresql://cranny@/postgres?host={folder}"
+        yield server
     finally:
-        call(str(binaries / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
+        server.stop("immediate")
+        server.remove()

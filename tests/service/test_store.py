@@ -1,15 +1,23 @@
 """The event log in a database."""
 
 import json
+import os
+import signal
+import socket
 import sqlite3
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from cranny.model.errors import InputError
-from cranny.service.store import Row, SessionRow, Store, StoreError, TokenRow, shown_url
+from cranny.service.store import Row, SessionRow, Store, StoreError, TakenError, TokenRow, shown_url
 
 
 def row(seq: int, kind: str = "drained") -> Row:
@@ -39,9 +47,11 @@ def test_events_come_back_as_they_went_in(url: str) -> None:
 def test_a_number_that_is_taken_is_refused_and_nothing_of_the_rest_is_stored(url: str) -> None:
     store = Store(url)
     store.append([row(1)])
-    with pytest.raises(StoreError, match="cannot be written"):
-        store.append([row(2), row(1)])
-    assert [found.seq for found in store.read()] == [1]
+    with store.writing() as append:
+        with pytest.raises(TakenError, match=r"cannot be written: another cranny serve writes it too"):
+            append([row(2), row(1)])
+        append([row(3)])
+    assert [found.seq for found in store.read()] == [1, 3]
     store.close()
 
 
@@ -96,11 +106,216 @@ def test_a_database_of_a_newer_cranny_is_refused(url: str) -> None:
 def test_only_one_postgresql_writer_at_a_time(postgres: str) -> None:
     first, second = Store(postgres), Store(postgres)
     first.take()
-    with pytest.raises(StoreError, match="another cranny serve"):
+    with pytest.raises(TakenError, match="another cranny serve"):
         second.take()
+    first.take()  # it still is
     first.close()
     second.take()
     second.close()
+
+
+def end_sessions(url: str) -> list[int]:
+    """Let PostgreSQL end all sessions that use a database, as when it is restarted; return which."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        ended = connection.execute(
+            "select pid, pg_terminate_backend(pid, 5000) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        return [pid for pid, _ in ended]
+
+
+def test_a_postgresql_writer_whose_session_ended_takes_the_lock_again_before_it_writes(postgres: str) -> None:
+    first, second = Store(postgres), Store(postgres)
+    first.take()
+    first.append([row(1)])
+    assert end_sessions(postgres)
+    first.append([row(2)])
+    with pytest.raises(TakenError, match="another cranny serve is using it"):
+        second.take()
+    assert end_sessions(postgres)
+    first.look()  # though there is nothing to write
+    with pytest.raises(TakenError, match="another cranny serve is using it"):
+        second.take()
+    assert [found.seq for found in second.read()] == [1, 2]
+    first.close()
+    second.close()
+
+
+def test_a_postgresql_writer_that_lost_its_lock_to_another_writes_no_more(postgres: str) -> None:
+    first, second = Store(postgres), Store(postgres)
+    first.take()
+    first.append([row(1)])
+    end_sessions(postgres)
+    second.take()
+    second.append([row(2)])
+    for _ in range(2):
+        with pytest.raises(TakenError, match="another cranny serve is using it"):
+            first.append([row(7)])
+        with pytest.raises(TakenError, match="another cranny serve is using it"):
+            first.look()
+    second.close()  # it came, wrote and went
+    with pytest.raises(TakenError, match=r"another cranny serve writes it too"):
+        first.append([row(2)])
+    assert [found.seq for found in first.read()] == [1, 2]
+    first.close()
+
+
+def test_a_session_that_is_lost_in_the_midst_of_writing_is_not_replaced_unnoticed(postgres: str) -> None:
+    first, second = Store(postgres), Store(postgres)
+    first.take()
+    with first.writing() as append:
+        append([row(1)])
+        end_sessions(postgres)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="cannot be written"):
+                append([row(2)])
+        second.take()
+        with pytest.raises(StoreError, match="cannot be written"):
+            append([row(2)])
+    assert [found.seq for found in second.read()] == [1]
+    first.close()
+    second.close()
+
+
+def test_a_writer_is_not_taken_for_another_when_postgresql_has_not_noticed_that_its_session_is_over(
+    postgres: str,
+) -> None:
+    store = Store(postgres)
+    store.take()
+    with store.writing() as append:
+        append([row(1)])
+    held: Any = store._lock
+    raw = held._held.connection.dbapi_connection
+    pid = raw.info.backend_pid
+    os.kill(pid, signal.SIGSTOP)  # so it cannot notice anything
+    try:
+        with socket.socket(fileno=os.dup(raw.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(StoreError, match="its own earlier connection still has the lock") as refused:
+            store.append([row(2)])
+        assert not isinstance(refused.value, TakenError)
+        assert "earlier connection" in store.problem
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    store.append([row(2)])
+    assert store.problem == ""
+    assert [found.seq for found in store.read()] == [1, 2]
+    store.close()
+
+
+@contextmanager
+def another(path: Path) -> Iterator[None]:
+    """Let another process be the only writer; locks of files are between processes."""
+    begin = f"from cranny.service.store import Store; store = Store({str(path)!r}); store.take()"
+    code = f"{begin}; print('taken', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = process.stdout.readline()
+        if said != "taken\n":
+            raise StoreError(process.stderr.read())
+        yield
+        process.communicate("\n", timeout=20)
+
+
+def test_a_sqlite_writer_whose_lock_file_was_deleted_takes_it_again(tmp_path: Path) -> None:
+    path, lock = tmp_path / "log.db", tmp_path / "log.db.lock"
+    store = Store(str(path))
+    store.take()
+    store.append([row(1)])
+    lock.unlink()
+    store.append([row(2)])
+    with pytest.raises(StoreError, match="another cranny serve is using it"), another(path):
+        pass
+    lock.unlink()
+    with another(path):
+        with pytest.raises(TakenError, match="another cranny serve is using it"):
+            store.append([row(3)])
+        with pytest.raises(TakenError, match="another cranny serve is using it"):
+            store.look()
+    assert [found.seq for found in store.read()] == [1, 2]
+    store.close()
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("way", ["deleted", "replaced"])
+def test_a_sqlite_file_that_was_deleted_or_replaced_is_noticed_until_it_is_back(
+    ending: str, way: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"log.db{ending}"
+    store = Store(str(tmp_path / "log.db"))
+    store.take()
+    store.append([row(1)])
+    path.rename(tmp_path / "kept")
+    if way == "replaced":
+        path.write_bytes((tmp_path / "kept").read_bytes())
+    there = sorted(found.name for found in tmp_path.iterdir())
+    told = f"{path} was deleted or replaced while in use; put the same file back"
+    with pytest.raises(StoreError, match="the event log cannot be written") as refused:
+        store.append([row(2)])
+    assert told in str(refused.value)
+    assert not isinstance(refused.value, TakenError)
+    assert told in store.problem
+    store.look()
+    assert told in store.problem
+    with pytest.raises(StoreError, match="the database cannot be read"):
+        store.last()
+    with pytest.raises(StoreError, match="the database cannot be written"):
+        store.end_session("none")
+    assert sorted(found.name for found in tmp_path.iterdir()) == there  # nothing new was made in its place
+    (tmp_path / "kept").rename(path)
+    store.append([row(2)])
+    assert store.problem == ""
+    store.close()
+    again = Store(str(tmp_path / "log.db"))
+    assert [found.seq for found in again.read()] == [1, 2]
+    again.close()
+
+
+def test_what_went_to_a_deleted_sqlite_file_does_not_count_as_stored(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "log.db"))
+    with store.writing() as append:
+        (tmp_path / "log.db").unlink()  # after the look at it
+        with pytest.raises(StoreError, match="deleted or replaced"):
+            append([row(1)])
+    store.close()
+
+
+def test_a_writer_of_deleted_files_leaves_those_of_the_next_alone_when_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    first = Store(str(path))
+    first.append([row(1)])
+    for found in tmp_path.iterdir():
+        found.unlink()
+    second = Store(str(path))
+    second.append([row(1), row(2)])
+    first.close()
+    second.append([row(3)])
+    second.close()
+    third = Store(str(path))
+    assert [found.seq for found in third.read()] == [1, 2, 3]
+    third.close()
+
+
+def test_others_may_come_and_go_without_the_writer_noticing(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "log.db"))
+    store.take()
+    for number in range(1, 4):
+        other = sqlite3.connect(tmp_path / "log.db")  # as a backup does
+        other.execute("pragma wal_checkpoint(truncate)")
+        other.close()
+        store.engine.dispose()  # even if all connections of the pool are given up
+        store.append([row(number)])
+    assert store.last() == 3
+    store.close()
 
 
 def test_a_sqlite_file_is_for_its_owner_and_in_wal_mode(tmp_path: Path) -> None:

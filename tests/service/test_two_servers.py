@@ -1,19 +1,32 @@
-"""Several servers on one machine: none takes the address of another away, and none is told of before it serves."""
+"""Several servers on one machine: none takes the address of another away, and none is told of before it serves.
+
+On one log there is only one at a time, whatever happens to the database.
+"""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
+import threading
+from collections import Counter
 from pathlib import Path
 
+import httpx
 import pytest
-from tests.service.conftest import until
+from tests.service.conftest import Postgres, Serve, Start, until
 from tests.service.test_serve import Begin, begin, cranny, env  # noqa: F401 - fixtures
 
+from cranny.backends.fake import World
 from cranny.cli import written
 from cranny.cli.tls import check_pair
 from cranny.cli.written import written_down
 from cranny.model.errors import InputError
+from cranny.service import loop
+from cranny.service.store import Store, StoreError, TakenError
 from cranny.service.whereabouts import Known
+
+JOB = {"command": ["true"], "gpus": 1}
 
 
 def test_the_first_server_is_known_again_when_the_second_has_ended(
@@ -97,3 +110,139 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         with pytest.raises(InputError) as refused:
             check_pair(tmp_path / certificate, tmp_path / key)
         assert str(refused.value) == problem
+
+
+def test_a_service_whose_postgresql_was_restarted_goes_on_as_the_only_one(
+    start: Start, postgres: str, postgres_process: Postgres
+) -> None:
+    first = start(database=postgres)
+    job_id = first.submit()
+    first.until(job_id, "running")
+    postgres_process.stop()
+    try:
+        with pytest.raises(StoreError, match="the event log cannot be written") as refused:
+            first.submit()
+        assert not isinstance(refused.value, TakenError)
+        assert "the event log cannot be written" in first.service.why_not_ready
+    finally:
+        postgres_process.start()
+    until(lambda: first.service.ready)  # though nobody asks for anything
+    with pytest.raises(TakenError, match="another cranny serve is using it"):
+        start(database=postgres)
+    assert first.submit() == "job-2"
+    assert Counter(found.kind for found in first.service.store.read())["submitted"] == 2
+
+
+@pytest.mark.parametrize("round_", ["reads", "writes"])
+def test_a_service_that_lost_its_log_to_another_ends_without_writing_or_ordering_anything(
+    round_: str,
+    start: Start,
+    postgres: str,
+    postgres_process: Postgres,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "LOOK_S", 1e6)  # it is noticed at the first try to write
+    world = World()
+    first = start(database=postgres, world=world)
+    told = threading.Event()
+    first.service.ended.append(told.set)
+    first.until(first.submit(), "running")
+    go_on = threading.Event()
+
+    def slow(now_s: float) -> None:
+        go_on.wait(120)
+        if round_ == "writes":
+            first.service.desk.submit("ann", JOB, None, now_s)
+
+    asked = [first.service.ask(slow)]  # it is in the midst of a round all the time
+    until(asked[0].running)
+    asked += [first.service.submit("ann", JOB) for _ in range(3)]
+    postgres_process.stop()
+    postgres_process.start()
+    second = start(database=postgres, world=world)
+    go_on.set()
+    assert told.wait(20)
+    for answer in asked if round_ == "writes" else asked[1:]:
+        with pytest.raises(StoreError):
+            answer.result(10)
+    assert "another cranny serve is using it" in first.service.why_not_ready
+    assert not any(record.exc_info for record in caplog.records)
+    first.service.close()
+    assert second.submit() == "job-2"
+    second.until("job-2", "running")
+    kinds = Counter(found.kind for found in second.service.store.read())
+    assert (kinds["submitted"], kinds["opened"], kinds["launched"]) == (2, 2, 2)
+
+
+def test_a_service_that_meets_events_of_another_ends_instead_of_taking_them_over(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start()
+    told = threading.Event()
+    first.service.ended.append(told.set)
+    other = Store(str(tmp_path / "log.db"))  # without the lock
+    rows = list(other.read())
+    other.append([rows[-1]._replace(seq=rows[-1].seq + 1)])
+    other.close()
+    monkeypatch.setattr(
+        "cranny.service.desk.Desk.restore", lambda *_: pytest.fail("went on from what another wrote")
+    )
+    with pytest.raises(TakenError, match="another cranny serve writes it too"):
+        first.service.submit("ann", JOB).result(10)
+    assert told.wait(10)
+    assert "another cranny serve writes it too" in first.service.trouble
+    first.service.close()
+
+
+def test_cranny_serve_ends_in_one_line_when_another_has_its_log(
+    begin: Begin,  # noqa: F811
+    tmp_path: Path,
+    postgres: str,
+    postgres_process: Postgres,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    options = ("--cluster", "1x1x1", "--database", postgres, "--folder")
+    process, _ = begin(*options, str(tmp_path / "one"))
+    os.kill(process.pid, signal.SIGSTOP)  # it comes too late
+    postgres_process.stop()
+    postgres_process.start()
+    _, second = begin(*options, str(tmp_path / "two"))
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(30) == 1
+    said = capfd.readouterr().err
+    assert "another cranny serve is using it" in said
+    assert "Traceback" not in said
+    until(lambda: httpx.get(f"{second['url']}/readyz").is_success, 180.0)
+
+
+@pytest.mark.parametrize("way", ["deleted", "moved", "replaced"])
+def test_without_the_file_of_its_log_a_service_accepts_nothing_and_says_why(
+    way: str, serve: Serve, tmp_path: Path
+) -> None:
+    site = serve()
+    first = site.running.submit()
+    site.running.until(first, "running")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for path in list(tmp_path.glob("log.db*")):
+        path.unlink() if way == "deleted" else path.rename(kept / path.name)
+    if way == "replaced":
+        Store(str(tmp_path / "log.db")).close()
+    told = f"{tmp_path}/log.db was deleted or replaced while in use"
+    until(lambda: told in site.running.service.why_not_ready)  # before anybody asks for anything
+    with site.client("ann") as ann:
+        assert ann.get("/readyz").status_code == 503
+        assert told in ann.get("/readyz").json()["detail"]
+        answer = ann.post("/api/v1/jobs", json=JOB)
+        assert answer.status_code == 503
+        assert told in answer.json()["detail"]
+    assert list(site.running.service.desk.ledger.jobs) == [first]
+    assert len(site.running.world.processes) == 1
+    if way == "moved":
+        for path in kept.iterdir():
+            path.rename(tmp_path / path.name)
+        until(lambda: site.running.service.ready)
+        assert site.running.submit() == "job-2"
+        return
+    site.running.service.close()

@@ -26,11 +26,12 @@ from cranny.service.hands import Hands, Launched, Report
 from cranny.service.history import History
 from cranny.service.ledger import Attempt, Record
 from cranny.service.limits import Limits
-from cranny.service.store import Append, Row, Store, StoreError
+from cranny.service.store import Append, Row, Store, StoreError, TakenError
 from cranny.service.trial import Stand
 from cranny.service.warm import preparing
 
 ROUND_S = 0.05  # what is asked for in this time is stored together; others want to look meanwhile
+LOOK_S = 2.0  # when there is nothing to do, the log is looked at so often: it may have been lost to another
 RETRY_S = 1.0  # between two tries to store what the world reported; from then on twice as long each time
 MOST_RETRY_S = 60.0
 MOST_TRIES = 30  # to go back to what the log says
@@ -140,7 +141,7 @@ class Service:
         """Why it takes no jobs now; empty if it does."""
         if self.trouble or not self._works:
             return self.trouble or "the loop does not run"
-        return "" if self._warm else "the policy is being prepared"
+        return self.store.problem or ("" if self._warm else "the policy is being prepared")
 
     @property
     def _works(self) -> bool:
@@ -191,11 +192,11 @@ class Service:
         try:
             self._get_warm()
             while True:
-                wait_s = None if math.isinf(self._tick_s) else max(0.0, self._tick_s - self.now_s())
+                wait_s = min(LOOK_S, max(0.0, self._tick_s - self.now_s()))
                 try:
                     call = self._calls.get(timeout=wait_s)
                 except Empty:
-                    self._round(())
+                    self._round(()) if self.now_s() >= self._tick_s else self.store.look()
                     continue
                 if call is None:
                     break
@@ -231,8 +232,9 @@ class Service:
 
     def _fail(self, error: Exception) -> None:
         """End the service: it cannot go on."""
-        _log.error("cranny cannot go on", exc_info=error)
-        self.trouble = f"{type(error).__name__}: {error}"
+        known = isinstance(error, CrannyError)
+        _log.error("cranny cannot go on: %s", error, exc_info=None if known else error)
+        self.trouble = str(error) if known else f"{type(error).__name__}: {error}"
         self._open = False
         self._tell_ended()
 
@@ -260,9 +262,10 @@ class Service:
                 self._tick_s = self.desk.engine.next_tick_s(now_s)
                 stored_s = time.perf_counter()
         except StoreError as error:  # before anything was done
-            _log.error("%s", error)
             self._tick_s = max(self._tick_s, self.now_s() + RETRY_S)
             _answer([(call, None, error) for call in coming])
+            if isinstance(error, TakenError):
+                raise
             return
         _answer(answers)
         self._carry_out()
@@ -295,6 +298,8 @@ class Service:
                 self._back_to_the_log()
             except Exception as worse:
                 _answer([(call, None, told) for call in calls])
+                if isinstance(worse, TakenError):  # another goes on from there
+                    raise
                 raise RuntimeError(f"the state cannot be taken from the log: {worse}") from worse
             if len(calls) == 1 or isinstance(error, StoreError):
                 return [(call, None, told) for call in calls], time.perf_counter()
@@ -325,12 +330,13 @@ class Service:
         """Forget what could not be stored, or done; raise if even that fails again and again."""
         for tries_left in reversed(range(MOST_TRIES)):
             try:
+                self.store.take()  # from here on nothing is added to it, not even late by a session that was lost
                 self.history = History()
                 self.desk.restore(self.store)
             except StoreError as error:
-                _log.error("%s", error)
-                if not tries_left:
+                if not tries_left or isinstance(error, TakenError):
                     raise
+                _log.error("%s", error)
                 time.sleep(RETRY_S)
             else:
                 break

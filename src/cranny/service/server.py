@@ -66,9 +66,7 @@ def serve(service: Service, keeper: Keeper, address: Address, started: Callable[
     service.ended.append(lambda: setattr(server, "should_exit", True))
     server.run(sockets=[listening])
     if service.trouble:
-        raise CrannyError(
-            f"the service has failed ({service.trouble}); start it again, and it goes on where it was"
-        )
+        raise CrannyError(f"the service has failed: {service.trouble}; jobs go on, and so does the next service")
 
 
 class _Server(uvicorn.Server):

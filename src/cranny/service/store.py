@@ -3,17 +3,16 @@
 Beside it are tokens and sessions, which say who may ask, as hashes.
 
 SQLite in WAL mode by default, PostgreSQL by URL. One process writes; it takes a lock, and since it numbers the
-events itself, a second writer could not get in between unnoticed.
+events itself, a second writer cannot get in between unnoticed.
 """
 
-import fcntl
 import json
+import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -33,18 +32,20 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
-    text,
     update,
 )
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
-from cranny.model.errors import CrannyError, InputError
+from cranny.model.errors import InputError
+from cranny.service.hold import WRITE, Files, LockFile, Session, StoreError, TakenError, why, wrapped
+
+__all__ = ["Append", "Row", "SessionRow", "Store", "StoreError", "TakenError", "TokenRow", "shown_url"]
 
 BUSY_MS = 2_000  # how long another process may hold a SQLite database before we give up
-TAKE_S = 1.0  # how long PostgreSQL may take to notice that a service was killed, and give its lock back
 PAGE = 5_000  # events read at a time
-LOCK_KEY = 0x6372616E6E79  # of the advisory lock in PostgreSQL: "cranny"
+
+_log = logging.getLogger("cranny.service")
 
 _META = MetaData()
 _VERSION = Table("cranny_schema", _META, Column("version", Integer, primary_key=True))
@@ -92,10 +93,6 @@ def _second(connection: Connection) -> None:
 MIGRATIONS = (_first, _second)
 
 
-class StoreError(CrannyError):
-    """The event log cannot be read or written."""
-
-
 class Row(NamedTuple):
     """An event of the log."""
 
@@ -134,41 +131,32 @@ class Store:
     """The event log, the tokens and the sessions."""
 
     def __init__(self, url: str) -> None:
-        self._lock: IO[bytes] | Connection | None = None
+        self.problem = ""  # why the log could not be written at the last look; empty if it could
         self.engine = _engine(url)
+        self._taken = False
+        self._met = ""  # what says that somebody else has written, since we are the only writer
         try:
             with self.engine.begin() as connection:
                 _migrate(connection)
+            shown, database = shown_url(str(self.engine.url)), self.engine.url.database or ""
+            in_files = self.engine.dialect.name == "sqlite"
+            # While it is open, SQLite keeps its files, so that they can be known again.
+            self._open = self.engine.connect() if in_files else None
         except SQLAlchemyError as error:
             self.engine.dispose()
-            raise StoreError(f"database {shown_url(url)}: {_why(error)}") from None
+            raise StoreError(f"database {shown_url(url)}: {why(error)}") from None
         except StoreError:
             self.engine.dispose()
             raise
+        self._files = Files(database) if in_files else None
+        self._lock = LockFile(database, shown) if in_files else Session(self.engine, shown)
 
     def take(self) -> None:
-        """Become the only writer, or say that there is another."""
-        busy = StoreError(f"database {shown_url(str(self.engine.url))}: another cranny serve is using it")
-        if self.engine.dialect.name == "sqlite":
-            # Not inherited by the processes of jobs, and gone when this process is, however it ends.
-            lock = Path(f"{self.engine.url.database}.lock").open("ab")  # noqa: SIM115 - kept open
-            try:
-                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                lock.close()
-                raise busy from None
-            self._lock = lock
-            return
-        with _wrapped("the database cannot be read"):
-            connection = self.engine.connect()
-            until_s = time.monotonic() + TAKE_S
-            while not connection.execute(text("select pg_try_advisory_lock(:key)"), {"key": LOCK_KEY}).scalar():
-                if time.monotonic() > until_s:
-                    connection.close()
-                    raise busy
-                time.sleep(TAKE_S / 20)
-            connection.commit()  # the lock belongs to the session, not to the transaction
-        self._lock = connection
+        """Become the only writer, or make sure to be it still; `TakenError` says that there is another."""
+        self._refuse()
+        with wrapped(WRITE):
+            self._lock.take()
+        self._taken = True
 
     def append(self, rows: Sequence[Row]) -> None:
         """Store events, all or none; when this returns they survive a crash."""
@@ -177,20 +165,72 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Append]:
-        """Wait until nobody else writes, and yield what stores events; a locked database is noticed here."""
-        failed = "the event log cannot be written"
+        """Wait until nobody else writes, and yield what stores events.
+
+        A locked database is noticed here, and whether it is still ours.
+        """
         with ExitStack() as stack:
-            with _wrapped(failed):
-                connection = stack.enter_context(self.engine.connect().execution_options(writes=True))
-                connection.begin()
+            connection = self._begin(stack)
 
             def append(rows: Sequence[Row]) -> None:
                 values = [{**r._asdict(), "body": json.dumps(r.body)} for r in rows]
-                with _wrapped(failed):
+                if connection.invalidated:  # a new one would not have the lock
+                    raise StoreError(f"{WRITE}: the connection was lost")
+                try:
                     connection.execute(insert(_EVENTS), values)
                     connection.commit()
+                except SQLAlchemyError as error:
+                    with suppress(SQLAlchemyError):
+                        connection.rollback()
+                    if isinstance(error, IntegrityError):  # there is an event of this number
+                        self._met = f"{WRITE}: another cranny serve writes it too ({why(error)})"
+                        self._refuse()
+                    raise StoreError(f"{WRITE}: {why(error)}") from None
+                self._check(WRITE)  # what went to a file that is gone does not survive
 
             yield append
+
+    def look(self) -> None:
+        """See whether the log could be written now; `problem` says why not, and another writer is an error."""
+        try:
+            with self.writing():
+                pass
+        except TakenError:
+            raise
+        except StoreError:
+            pass
+
+    def _begin(self, stack: ExitStack) -> Connection:
+        """Begin to write, as the only one if we were."""
+        try:
+            with wrapped(WRITE):
+                self._refuse()
+                if self._taken and isinstance(self._lock, Session):
+                    connection = self._lock.begin()
+                    stack.callback(self._lock.rest)
+                else:
+                    if self._taken:
+                        self._lock.take()
+                    self._check(WRITE)
+                    connection = stack.enter_context(self.engine.connect().execution_options(writes=True))
+                    connection.begin()
+        except StoreError as error:
+            if self.problem != str(error) and not isinstance(error, TakenError):  # not again and again
+                _log.error("%s", error)
+            self.problem = str(error)
+            raise
+        self.problem = ""
+        return connection
+
+    def _refuse(self) -> None:
+        """Refuse to go on once somebody else has written: what we believe is no longer what the log says."""
+        if self._met:
+            raise TakenError(self._met)
+
+    def _check(self, failed: str) -> None:
+        """Refuse to go on when the files are not those that were opened."""
+        if self._files is not None:
+            self._files.check(failed)
 
     def last(self) -> int:
         """Return the number of the last event; 0 if there is none."""
@@ -243,18 +283,23 @@ class Store:
 
     def close(self) -> None:
         """Let the database go."""
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.close()
+        if self._open is not None:
+            self._open.close()
         self.engine.dispose()
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with _wrapped("the database cannot be read"), self.engine.connect() as connection:
+        failed = "the database cannot be read"
+        self._check(failed)
+        with wrapped(failed), self.engine.connect() as connection:
             yield connection
 
     def _write(self, *statements: Any) -> int:
         """Change something in one transaction; return how many rows the last statement changed."""
-        with _wrapped("the database cannot be written"), self.engine.begin() as connection:
+        failed = "the database cannot be written"
+        self._check(failed)
+        with wrapped(failed), self.engine.begin() as connection:
             return [int(connection.execute(statement).rowcount) for statement in statements][-1]
 
 
@@ -281,7 +326,8 @@ def _engine(url: str) -> Engine:
     try:
         return create_engine(parsed, pool_pre_ping=True)
     except ModuleNotFoundError as error:
-        raise InputError(f"--database: PostgreSQL needs {error.name!r}: pip install 'cranny[service]'") from None
+        need = f"PostgreSQL needs {error.name!r}: install cranny with its extra 'service'"
+        raise InputError(f"--database: {need}") from None
 
 
 def _wal(connection: Any, _record: object) -> None:
@@ -318,18 +364,3 @@ def shown_url(url: str) -> str:
         return make_url(url).render_as_string(hide_password=True) if "://" in url else url
     except ArgumentError:
         return "(not a URL)"
-
-
-@contextmanager
-def _wrapped(failed: str) -> Iterator[None]:
-    """Say what failed where the database complains."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        raise StoreError(f"{failed}: {_why(error)}") from None
-
-
-def _why(error: SQLAlchemyError) -> str:
-    """Say in one line what a database complains about."""
-    origin = getattr(error, "orig", None) or error
-    return " ".join(str(origin).split())
