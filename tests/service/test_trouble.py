@@ -174,7 +174,7 @@ def test_a_service_whose_hands_die_ends(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:  # as `cranny serve` does, but not in the thread that gets signals
         ending = pool.submit(serve, service, Keeper(service.store, loopback=True), Address(), break_it)
         with pytest.raises(
-            CrannyError, match=r"the service has failed \(ZeroDivisionError: a fault of the backend\)"
+            CrannyError, match=r"the service has failed: ZeroDivisionError: a fault of the backend"
         ):
             ending.result(20)
     assert not service.ready
