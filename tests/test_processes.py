@@ -90,3 +90,25 @@ def test_a_script_without_a_guard_is_told_so_in_one_line(tmp_path: Path) -> None
     assert said[0] == "Traceback (most recent call last):"
     assert sum(line.startswith("Traceback") for line in said) == 1  # of the script itself, and of no process
     assert said[-1].endswith("has no `if __name__ == '__main__':`")
+
+
+def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(SLEEPING.replace("time.sleep, [(5,)]", "time.sleep, [(300,)]"))
+    started = subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, start_new_session=True)
+    until = time.monotonic() + 60
+    group = os.getpgid(started.pid)
+    while time.monotonic() < until and len(members(group)) < 4:  # itself, what tracks resources, and two that work
+        time.sleep(0.1)
+    time.sleep(1.0)  # until they work
+    started.kill()
+    started.communicate()
+    while members(group) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert members(group) == []
+
+
+def members(group: int) -> list[int]:
+    """Return the processes of a group."""
+    found = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]

@@ -1,11 +1,14 @@
 """Calls side by side in processes of this machine."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, current_process, get_context
+from multiprocessing import active_children, current_process, get_context, parent_process
+from multiprocessing.connection import wait
+from threading import Thread
 from typing import Any, TypeVar
 
 from cranny.model.errors import CrannyError
@@ -82,8 +85,17 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
     """Make a process ready: Ctrl-C ends it without a word, since the one that started it tells the user."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    Thread(target=_end_with_parent, daemon=True).start()
     if begin is not None:
         begin(*arguments)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, however that ended: nobody else would."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """GPUs to divide among jobs that can use only some of them, checked by trying every way to hand them out."""
 
 from itertools import product
+from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,3 +62,14 @@ def test_gpus_that_come_free_count_where_they_are_and_a_copy_goes_its_own_way() 
     other.take(0b10, 1)
     assert (other.left(0b01), other.left(0b10), other.left(ALL)) == (3, 1, 4)
     assert (pool.left(0b01), pool.left(0b10), pool.left(ALL)) == (0, 2, 2)
+
+
+def test_many_mixtures_of_types_are_not_looked_at_for_ever() -> None:
+    types = 20
+    pool = Pool([10] * types)
+    for one in range(types):
+        for other in range(one):
+            pool.take(1 << one | 1 << other, 1)
+    begin_s = process_time()
+    assert not pool.short()
+    assert process_time() - begin_s < 20.0  # all of 2**20 sets would take minutes

@@ -96,3 +96,15 @@ def test_all_are_seated_if_there_is_a_way_also_where_the_types_of_jobs_overlap()
     # Its tightest machine is the second, which alone is left to the next.
     sizes = {job_id: gpus for job_id, (gpus, _) in wanted.items()}
     assert reseat(sizes, {}, waiting, view, nearby) == {"c": (2,) * 4, "ab": (0, 0), "bc": (1, 1)}
+
+
+def test_spare_gpus_are_not_taken_for_those_of_ranks() -> None:
+    state = ClusterState(Cluster.single_rack(2, 4))
+    state.place(Job(id="a", gpus=3), Placement((0, 0, 1), spare=(1,)))
+    view = state.snapshot()
+    seats = reseat({}, view.running, {}, emptied(view, ["a"]), nearby)
+    assert seats == {"a": (0, 0, 1)}  # nobody took its GPUs
+    waiting = {"b": Waiting(Job(id="b", gpus=3))}
+    base = emptied(view, ["a"])
+    taken = reseat({"b": 3}, view.running, waiting, base, lambda *_: (0, 0, 0))
+    assert taken == {"b": (0, 0, 0)}  # two of its ranks are gone, whatever is spare elsewhere

@@ -100,7 +100,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield make
     for service in started:
-        if service.ready:
+        if service._works:
             service.close()
         check(service.desk.engine.state)
 

@@ -44,7 +44,7 @@ class House:
         self._app.state.bell.close()
         self._server.should_exit = True
         self._thread.join(10)
-        if self.running.service.ready:
+        if self.running.service._works:
             self.running.service.close()
 
     def somebody_listens(self) -> bool:

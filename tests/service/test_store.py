@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from cranny.model.errors import InputError
 from cranny.service.store import Row, SessionRow, Store, StoreError, TakenError, TokenRow, shown_url
@@ -141,6 +141,25 @@ def test_a_postgresql_writer_whose_session_ended_takes_the_lock_again_before_it_
     assert [found.seq for found in second.read()] == [1, 2]
     first.close()
     second.close()
+
+
+def test_a_postgresql_writer_writes_again_after_a_statement_was_cancelled(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(postgres)
+    store.take()
+    store.append([row(1)])
+    right = Connection.exec_driver_sql
+
+    def too_long(connection: Connection, _statement: str) -> Any:
+        return right(connection, "set local statement_timeout = 1; select pg_sleep(1)")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "exec_driver_sql", too_long)
+        with pytest.raises(StoreError, match="statement timeout"):
+            store.append([row(2)])
+    store.append([row(2)])
+    store.close()
 
 
 def test_a_postgresql_writer_that_lost_its_lock_to_another_writes_no_more(postgres: str) -> None:

@@ -11,6 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from cranny.core.machine_set import members
 from cranny.core.snapshot import ALL
 
+# Sets that are looked at. Only jobs for many mixtures of ten types and more make so many; then somebody may be
+# promised too much, and has to wait after all.
+MOST_SETS = 500
+
 
 class Pool:
     """Free GPUs, and how many of them jobs were promised."""
@@ -42,6 +46,8 @@ class Pool:
     def take(self, machines: int, gpus: int) -> None:
         """Promise GPUs to a job that can use these machines."""
         self._promised[machines] += gpus
+        if not self._promised[machines]:
+            del self._promised[machines]
 
     def left(self, machines: int) -> int:
         """Return how many more GPUs of these machines can be promised; below 0 if there were too many already."""
@@ -55,7 +61,7 @@ class Pool:
     def _unions(self, machines: int) -> set[int]:
         """Return these machines, and together with those of jobs that overlap; others do not matter to them."""
         unions, fresh = {machines}, [machines]
-        while fresh:
+        while fresh and len(unions) < MOST_SETS:
             each = fresh.pop()
             wider = {each | other for other in self._promised if each & other} - unions
             unions |= wider

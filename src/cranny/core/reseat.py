@@ -1,5 +1,6 @@
 """New numbers of workers for some jobs, turned into machines and a plan, with as few moves as can be."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -72,8 +73,8 @@ class _Seating:
         self._free: list[int] = base.free.tolist()
 
     def own(self, job_id: str) -> list[int]:
-        """Return the free GPUs that a running job had, (machines,); none where machines went down."""
-        counts = self._running[job_id].placement.counts
+        """Return the free GPUs that ranks of a running job had, (machines,); none where machines went down."""
+        counts = Counter(self._running[job_id].placement.machines)
         return [min(gpus, counts[machine]) for machine, gpus in enumerate(self._free)]
 
     def usable(self, job_id: str) -> list[int]:

@@ -72,7 +72,7 @@ def yes_or_no(value: object, what: str) -> bool:
 
 def percent(share: float, places: int = 0) -> str:
     """Return a share of one as people write it."""
-    return f"{100 * share:.{places}f} %".replace("-0 %", "0 %")
+    return f"{round(100 * share, places) + 0.0:.{places}f} %"  # never -0
 
 
 def counted(number: int, noun: str) -> str:

@@ -87,6 +87,7 @@ class Session:
                 self._held.exec_driver_sql("select 1")
             except DBAPIError as error:
                 if not error.connection_invalidated:
+                    self.rest()  # or no later transaction could begin
                     raise
             else:
                 return self._held

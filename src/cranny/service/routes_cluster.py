@@ -145,7 +145,7 @@ def _policy(service: Service) -> Any:
 async def set_policy(body: PolicyFields, service: Serving, caller: AnAdmin) -> Any:
     """Let another policy decide from now on."""
     setting = body.model_dump()
-    await prepared(setting["name"], service.prepare(setting))
+    await prepared(setting["name"], await asyncio.to_thread(service.prepare, setting))
     await answered(service, service.set_policy(setting, caller.user))
     return await asyncio.to_thread(policy, service, caller)
 

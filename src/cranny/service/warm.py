@@ -68,13 +68,13 @@ def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, 
     """Submit jobs; now and then one that runs ends."""
     ledger, rng = Ledger(cluster), np.random.default_rng(SEED)
     engine = Engine(ClusterState(cluster), choose(chosen, ledger))
-    try:
-        for number, each in enumerate(asked, start=1):
-            spec = {"command": ["true"], "duration_s": 60, **each}
-            ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
+    for number, each in enumerate(asked, start=1):
+        spec = {"command": ["true"], "duration_s": 60, **each}
+        ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
+        try:
             engine.submit(ledger.jobs[f"job-{number}"].job, 10.0 * number)
             running = list(engine.state.snapshot().running)
             if running and rng.random() < 0.6:
                 engine.finish(str(rng.choice(running)), 10.0 * number + 1)
-    except Exception as error:  # noqa: BLE001 - a policy may raise anything, and serves other jobs all the same
-        _log.info("policy %s, tried on %s: %s", chosen["name"], each, error)
+        except Exception as error:  # noqa: BLE001 - a policy may raise anything, and serves others all the same
+            _log.info("policy %s, tried on %s: %s", chosen["name"], each, error)
