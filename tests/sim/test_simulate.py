@@ -199,7 +199,7 @@ def test_least_attained_service_stops_a_job_that_had_much() -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_one_policy_object_serves_several_runs_alike(name: str) -> None:
     if name == "exact":
-        pytest.importorskip("ortools")
+        pytest.importorskip("ortools", reason="the solver comes with the extra `exact`")
     made = cranny.policy(name)
     jobs = [
         replace(job(f"job-{number}", 3, 50 * number, 2000 + 100 * number), least_gpus=1, most_gpus=8)
