@@ -50,7 +50,7 @@ class Running:
 
     def submit(self, user: str = "ann", key: str | None = None, **spec: Any) -> str:
         value = {"command": ["true"], "gpus": 1, **spec}
-        return str(self.service.submit(user, value, key).result(10)[0].id)
+        return str(self.service.submit(user, value, key).result(60)[0].id)  # a busy disk may take its time
 
     def status(self, job_id: str) -> str:
         with self.service.lock:
