@@ -34,6 +34,10 @@ class Running(NamedTuple):
         """The job as it was submitted."""
         return self.job if self.resized is None else self.resized
 
+    def gpus_on(self, machines: int) -> int:
+        """Count the GPUs that it holds on a set of machines."""
+        return sum(gpus.bit_count() for machine, gpus in self.held.items() if machines >> machine & 1)
+
 
 def attained_gpu_s(running: Running, now_s: float) -> float:
     """Return the GPU-seconds that a job has had, in this run and those before."""

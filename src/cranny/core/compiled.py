@@ -15,7 +15,7 @@ from numba.core.event import Listener, register
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Patience(Listener):
+class _HeldBack(Listener):
     """Holds Ctrl-C back while code compiles: the compiler would lose it, and then fail in its own words."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class _Patience(Listener):
         self._came = True
 
 
-register("numba:compiler_lock", _Patience())  # type: ignore[no-untyped-call]
+register("numba:compiler_lock", _HeldBack())  # type: ignore[no-untyped-call]
 
 # Compiled once for all processes. Without Numba's counting of references, which takes most of the time when arrays
 # come in a tuple: Python holds on to all of them, and nothing in a kernel makes new ones.

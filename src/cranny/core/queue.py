@@ -176,7 +176,7 @@ class Queued:
                 continue
             running = view.as_running(job, placement)
             slowdown = self._slowdown(running.job, running.communication) * running.stretch
-            if _may_pass(waiting, reserved, view, _gpus_on(running, wanted, view), slowdown):
+            if _may_pass(waiting, reserved, view, running.gpus_on(wanted & view.taking), slowdown):
                 return Plan(view.version, (Start(job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)
 
@@ -201,7 +201,7 @@ def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Rese
         if running.job.duration_s is not None:
             slower = slowdown(running.job, running.communication) * running.stretch
             left_s = remaining_s(running.job, running.attained_gpu_s, slower)
-            ends.append((running.started_s + left_s, _gpus_on(running, wanted, view)))
+            ends.append((running.started_s + left_s, running.gpus_on(wanted & view.taking)))
     for end_s, gpus in sorted(ends):
         free += gpus
         if free >= job.gpus:
@@ -220,15 +220,6 @@ def remaining_s(job: Job, attained_gpu_s: float, slowdown: float) -> float:
     if job.duration_s is None:
         return math.inf
     return max(0.0, job.duration_s * slowdown - attained_gpu_s / job.gpus)
-
-
-def _gpus_on(running: Running, machines: int, view: Snapshot) -> int:
-    """Count the GPUs that a running job holds on those of some machines that take jobs."""
-    return sum(
-        gpus.bit_count()
-        for machine, gpus in running.held.items()
-        if machines >> machine & 1 and view.is_up(machine)
-    )
 
 
 def _least_taken(job: Job, machines: int, view: Snapshot) -> int:

@@ -98,7 +98,12 @@ class Snapshot:
     @property
     def up(self) -> npt.NDArray[np.bool_]:
         """Whether each machine takes jobs, (machines,)."""
-        return self._whether_in(~self._books.down)
+        return self._whether_in(self.taking)
+
+    @property
+    def taking(self) -> int:
+        """The machines that take jobs, as a set."""
+        return ~self._books.down
 
     def offer(self, job: Job) -> FreeMachines:
         """Return the machines that may be given to a job: those with a type of GPU that it names, if it does."""

@@ -88,8 +88,7 @@ def settle(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 def choose(setting: Mapping[str, Any], ledger: Ledger) -> Policy:
     """Return the policy that a setting describes."""
-    made = with_seed(setting["name"], SEED, setting["options"])
-    _, policy, order = api.choose(made, setting["order"], None, SEED, isolated)
+    _, policy, order = api.choose(setting["name"], setting["order"], setting["options"], SEED, isolated)
     if type(policy) is not Queued:
         return AllTogether(policy, ledger)
     return ByPriority(Wishful(policy.placer, ledger.wish_of), order, ledger)

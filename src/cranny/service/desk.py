@@ -30,8 +30,7 @@ from cranny.service.restore import Restorer, switched
 from cranny.service.shadow import Recommendation, Shadow, ended, started
 from cranny.service.spec import Spec, parse
 from cranny.service.store import Row, Store
-from cranny.sim.possible import Possible, never, too_large
-from cranny.sim.replay import capacities, capacity_for, types_of
+from cranny.sim.possible import Possible, never
 
 Mode = Literal["run", "recommend"]
 MOST_LOST = (
@@ -64,7 +63,6 @@ class Desk:
         self.orders: deque[Order] = deque()
         self._empty = ClusterState(cluster).snapshot()
         self._examine_with(settle({"name": "titan"}))
-        self._capacity = capacities(cluster)
         self._shadow = Shadow()  # for recommending only
         self._watch = watch  # is shown the desk after every event
 
@@ -125,10 +123,9 @@ class Desk:
         """Refuse a job that could never start."""
         spec.check_torchrun()
         job, wish = spec.job(job_id, user, now_s), spec.wish(self.cluster)
-        capacity = capacity_for(job, self._capacity)
-        least = job.least_gpus or job.gpus
-        if least > capacity:
-            raise InputError(f"gpus: {too_large(least, capacity, types_of(job))}")
+        too_large = self._possible.why_too_large(job)
+        if too_large is not None:
+            raise InputError(f"gpus: {too_large}")
         policy = self._examiner
         reason = None
         if not isinstance(policy, ByPriority):

@@ -67,11 +67,6 @@ def _all(machines: FreeMachines) -> int:
     return reduce(or_, (*machines.in_use, *machines.idle), 0)
 
 
-def given_back(running: Running, machines: int) -> int:
-    """Count the GPUs of a set of machines that are free when a job ends."""
-    return sum(gpus.bit_count() for machine, gpus in running.held.items() if machines >> machine & 1)
-
-
 class _Room:
     """The free GPUs as they are expected to be.
 

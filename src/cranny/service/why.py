@@ -12,7 +12,7 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.number import counted
 from cranny.service.advice import Advice
-from cranny.service.foresight import Reach, end_s, foresee, given_back
+from cranny.service.foresight import Reach, end_s, foresee
 from cranny.service.ledger import Record, placement_of
 from cranny.service.trial import Stand
 
@@ -194,7 +194,7 @@ def _soonest(record: Record, room: Room, stand: Stand) -> str:
     missing = record.job.gpus - room.free(record)
     machines = room.reach.machines(record.job, record.wish)
     coming = [
-        (end_s(each, records[job_id]), given_back(each, machines), job_id) for job_id, each in view.running.items()
+        (end_s(each, records[job_id]), each.gpus_on(machines), job_id) for job_id, each in view.running.items()
     ]
     coming = [each for each in coming if each[1]]
     known = sorted(each for each in coming if not math.isinf(each[0]))

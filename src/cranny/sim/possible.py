@@ -21,8 +21,22 @@ class Possible:
     """Knows which jobs a placer would place on the empty cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self._gpus: dict[str | None, int] = {None: cluster.gpus}  # of each type, and of any (None)
+        for machine in cluster.machines:
+            self._gpus[machine.gpu_type] = self._gpus.get(machine.gpu_type, 0) + machine.gpus
         self._empty = ClusterState(cluster).snapshot()
         self._known: dict[tuple[object, ...], bool] = {}  # of jobs alike
+
+    def why_too_large(self, job: Job) -> str | None:
+        """Say that there are never as many GPUs that can run a job as it needs; None if there are."""
+        if job.speeds is None:
+            capacity = self._gpus.get(job.gpu_type, 0)
+        else:
+            capacity = sum(self._gpus.get(each, 0) for each in job.speeds if job.gpu_type in (None, each))
+        least = job.least_gpus or job.gpus
+        if least <= capacity:
+            return None
+        return too_large(least, capacity, job.gpu_type or " or ".join(sorted(job.speeds or ())))
 
     def why_not(self, job: Job, placer: Placer) -> str | None:
         """Say why a job could never run; None if it could."""

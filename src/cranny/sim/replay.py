@@ -6,7 +6,7 @@ that has come free. A policy that is asked periodically is asked last.
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from cranny.sim.log import Log, Work
 from cranny.sim.metrics import Metrics
 from cranny.sim.network import Alone, Network, Slowdowns
 from cranny.sim.pace import Pace, Shared
-from cranny.sim.possible import Possible, never, too_large
+from cranny.sim.possible import Possible, never
 from cranny.sim.record import Record
 from cranny.sim.streams import Streams
 
@@ -62,7 +62,6 @@ class Replay:
         self._pace = Pace()  # of jobs that share the network; their ends are there
         self._serial = 0
         self._tick_s = math.inf  # when the policy is asked next, if it has a period
-        self._capacity = capacities(cluster)
         self._possible = Possible(cluster)
 
     def run(
@@ -135,10 +134,9 @@ class Replay:
         duration_s = job.duration_s
         if duration_s is None:
             raise InputError(f"job {job.id!r} has no duration to replay")
-        capacity = capacity_for(job, self._capacity)
-        least = job.least_gpus or job.gpus
-        if least > capacity:
-            self.log.left_out.append((job, too_large(least, capacity, types_of(job))))
+        too_large = self._possible.why_too_large(job)
+        if too_large is not None:
+            self.log.left_out.append((job, too_large))
             return
         if job.id in self._work:
             raise InputError(f"job id {job.id!r} occurs twice")
@@ -298,23 +296,3 @@ def no_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def capacities(cluster: Cluster) -> dict[str | None, int]:
-    """Count the GPUs of each type, and of any (None)."""
-    capacity: dict[str | None, int] = {None: cluster.gpus}
-    for machine in cluster.machines:
-        capacity[machine.gpu_type] = capacity.get(machine.gpu_type, 0) + machine.gpus
-    return capacity
-
-
-def capacity_for(job: Job, capacity: Mapping[str | None, int]) -> int:
-    """Return how many GPUs of those that `capacities` counted can run a job."""
-    if job.speeds is None:
-        return capacity.get(job.gpu_type, 0)
-    return sum(capacity.get(kind, 0) for kind in job.speeds if job.gpu_type in (None, kind))
-
-
-def types_of(job: Job) -> str:
-    """Name the types of GPU that a job can use; nothing if it can use any."""
-    return job.gpu_type or " or ".join(sorted(job.speeds or ()))
