@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from cranny import version as _version
 
 if TYPE_CHECKING:
-    from cranny.api import Result, simulate
     from cranny.core.state import ClusterState
     from cranny.core.traffic import traffic
     from cranny.model.cluster import Cluster
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
     from cranny.model.profile import ModelProfile
     from cranny.policies import listing as policies
     from cranny.policies import policy
-    from cranny.workload.generate import generate_trace
-    from cranny.workload.read import read_trace
-    from cranny.workload.trace import Trace
+    from cranny.run import Result, simulate
+    from cranny.traces.generate import generate_trace
+    from cranny.traces.read import read_trace
+    from cranny.traces.trace import Trace
 
 __version__ = _version.VERSION
 
@@ -42,14 +42,14 @@ _HOME = {
     "Placement": "model.placement",
     "PlacementError": "model.errors",
     "Plan": "model.plan",
-    "Result": "api",
+    "Result": "run",
     "StalePlanError": "model.errors",
-    "Trace": "workload.trace",
-    "generate_trace": "workload.generate",
+    "Trace": "traces.trace",
+    "generate_trace": "traces.generate",
     "policies": "policies",  # the module itself, which can be called
     "policy": "policies",
-    "read_trace": "workload.read",
-    "simulate": "api",
+    "read_trace": "traces.read",
+    "simulate": "run",
     "traffic": "core.traffic",
 }
 

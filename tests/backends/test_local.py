@@ -14,8 +14,8 @@ import pytest
 from tests.backends.contract import CLUSTER, LONG_S, Contract
 from tests.backends.local_harness import LocalHarness, appears
 
-from cranny.backends import supervise
-from cranny.backends.files import Files, read, write
+from cranny.backends import supervisor
+from cranny.backends.attempt_files import Files, read, write
 from cranny.backends.local import Local
 from cranny.backends.process import started
 from cranny.backends.protocol import BackendError, Ended, Launch, Rank
@@ -308,7 +308,7 @@ def test_a_service_that_is_killed_loses_no_job_and_runs_none_twice(harness: Loca
 
 
 def test_a_supervisor_whose_attempt_was_called_off_does_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cranny.backends.supervise", str(tmp_path), "1"]
+    command = [sys.executable, "-m", "cranny.backends.supervisor", str(tmp_path), "1"]
     assert subprocess.run(command, check=False).returncode == 0
     assert not list(tmp_path.iterdir())
 
@@ -324,16 +324,16 @@ def test_a_supervisor_notes_that_its_attempt_is_called_off_just_now(
         write(path, value, size=size)
         found.extend(Local(CLUSTER, devices=()).adopt([what]) if path == files.reserve else [])
 
-    monkeypatch.setattr(supervise, "write", write_then_restart)
+    monkeypatch.setattr(supervisor, "write", write_then_restart)
     write(files.launch, {"token": "x"})
-    assert supervise.take_on(files) is None
+    assert supervisor.take_on(files) is None
     assert found == [Ended("a", 1, None, "lost")]
     assert not list(tmp_path.iterdir())
 
 
 def test_a_supervisor_starts_quickly(tmp_path: Path) -> None:
     source = str(Path(__file__).parents[2] / "src")
-    command = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervise", str(tmp_path), "1"]
+    command = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervisor", str(tmp_path), "1"]
     took = []
     for _ in range(3):
         before = getrusage(RUSAGE_CHILDREN)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import pytest
 from tests.backends.local_harness import LocalHarness
 
-from cranny.backends import supervise
+from cranny.backends import supervisor
 from cranny.backends.process import Process, carrying, started
 from cranny.backends.protocol import BackendError
-from cranny.backends.supervise import Attempt
+from cranny.backends.supervisor import Attempt
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def test_a_supervisor_that_cannot_look_for_children_ends_the_ranks_it_knows(
     def blind(_root: int) -> dict[int, int]:
         raise OSError(23, "Too many open files in system")
 
-    monkeypatch.setattr(supervise, "descendants", blind)
+    monkeypatch.setattr(supervisor, "descendants", blind)
     with subprocess.Popen(["sleep", "30"], start_new_session=True) as rank:
         attempt = Attempt.__new__(Attempt)
         attempt._ranks, attempt._subreaper = {rank.pid}, True

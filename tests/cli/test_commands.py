@@ -12,7 +12,7 @@ import pytest
 import typer
 from tests.cli.conftest import Run
 
-from cranny.bench import importing
+from benchmarks import importing
 from cranny.cli.app import app
 from cranny.model.collective import COLLECTIVES
 from cranny.version import VERSION

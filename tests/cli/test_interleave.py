@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from cranny.core.circles.file import read_links
 from cranny.model.errors import InputError
+from cranny.network.interleave.interleave_file import read_links
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "interleave.yaml"
 PAIR = """

@@ -9,11 +9,11 @@ from polars.testing import assert_frame_equal
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import refused
 
-from cranny.cli.chart import chart
+from cranny.cli.sparkline import chart
 from cranny.model.errors import InputError
-from cranny.workload.find import trace_files
-from cranny.workload.generate import generate_trace
-from cranny.workload.read import read_trace
+from cranny.traces.find import trace_files
+from cranny.traces.generate import generate_trace
+from cranny.traces.read import read_trace
 
 HEADER = "job_id,submit_s,gpus,duration_s"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cranny.core.books import attained_gpu_s
+from cranny.core.accounting import attained_gpu_s
 from cranny.core.engine import Engine
 from cranny.core.queue import ORDERS, Queued, las_level, remaining_s, reservation
 from cranny.core.snapshot import Snapshot, Waiting

@@ -7,7 +7,7 @@ from tests.reference.table3 import spreads
 
 from cranny.core.state import ClusterState
 from cranny.exact.max_min import best, comm_s
-from cranny.exact.table3 import Table3
+from cranny.exact.netpack import Table3
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job

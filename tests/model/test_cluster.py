@@ -5,7 +5,7 @@ import pytest
 
 from cranny.model.cluster import Cluster, Machine, Switch, mask_of
 from cranny.model.errors import InputError
-from cranny.model.switch import MAX_LEVELS, MAX_MACHINES
+from cranny.model.topology_spec import MAX_LEVELS, MAX_MACHINES
 
 
 def test_a_fat_tree_lays_out_machines_then_racks_then_the_core() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.model.switch import MAX_MACHINES
+from cranny.model.topology_spec import MAX_MACHINES
 from cranny.model.yaml_file import MAX_BYTES
 
 LAB = """\

@@ -6,9 +6,6 @@ from itertools import pairwise
 import pytest
 
 import cranny
-from cranny.core.circles.curve import curve
-from cranny.core.circles.shapes import circles
-from cranny.core.circles.unified import unify
 from cranny.core.protocol import Host
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -18,6 +15,9 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Shift, Start
 from cranny.model.profile import ModelProfile
+from cranny.network.interleave.demand import circles
+from cranny.network.interleave.demand_curve import curve
+from cranny.network.interleave.unified_circle import unify
 from cranny.policies import TABLE, policy
 from cranny.policies.cassini import Cassini
 

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
-from tests.core.shares.drawn import EXAMPLE, drawn
+from tests.policies.heterogeneous.drawn import EXAMPLE, drawn
 from tests.reference import has as book
 
-from cranny.core.shares.answer import Shares
-from cranny.core.shares.problem import Problem, Training
 from cranny.model.errors import InputError
+from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Problem, Training
+from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies.gavel.allocation import fractions, gavel, next_round, scales, throughput
 from cranny.policies.has.categories import categories, category, size
-from cranny.policies.has.gavel import fractions, gavel, next_round, scales, throughput
 from cranny.policies.has.has import has
 from cranny.policies.has.jps import draw, heaviness, jps
 from cranny.policies.has.las import las
 from cranny.policies.has.market import clear, market, prices
-from cranny.policies.has.optimus import optimus, optimus_lb
 
 
 def test_categories_come_in_the_papers_order() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import cranny
 from cranny.core.check import check
 from cranny.core.engine import Engine
-from cranny.core.locality import level
 from cranny.core.protocol import Host
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
@@ -22,6 +21,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies import policy
+from cranny.policies._shared.locality import level
 from cranny.policies.pollux import Pollux
 from cranny.policies.themis import Themis
 

@@ -11,9 +11,9 @@ import cranny
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
-from cranny.policies.has.memory import Memory
-from cranny.policies.has.moves import Weighing, fewer_moves
-from cranny.policies.has.scene import Scene
+from cranny.policies._shared.heterogeneous.fewer_moves import Weighing, fewer_moves
+from cranny.policies._shared.heterogeneous.instance import Scene
+from cranny.policies._shared.heterogeneous.job_progress import Memory
 
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
 LOUD = ModelProfile("loud", grad_bytes=4e8, iteration_ms=100.0)

@@ -11,10 +11,10 @@ from tests.reference import netpack as book
 
 import cranny
 from cranny.core.check import check
+from cranny.core.constraints import Wish, Wishful
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
-from cranny.core.wishes import Wish, Wishful
 from cranny.model.cluster import Cluster, Machine, Switch, mask_of
 from cranny.model.event import Event, MachineDrained, MachineFailed, MachineRepaired
 from cranny.model.job import Job
@@ -22,7 +22,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Start
 from cranny.model.profile import ModelProfile
 from cranny.policies.netpack import NetPack, NetPackLean
-from cranny.policies.netpack.kernel import NONE, Rules, Servers, best, tightest
+from cranny.policies.netpack.plan_kernel import NONE, Rules, Servers, best, tightest
 
 UNIT = ModelProfile("unit", grad_bytes=1e9, iteration_ms=80.0)
 

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 from tests.policies.test_simple_policies import state_with, typed
 
 from cranny.core.check import check
-from cranny.core.preference import candidates, fill, ordered
 from cranny.core.protocol import Placer
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -13,6 +12,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
 from cranny.policies import policy
+from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 from cranny.policies.comb import Comb, left_above
 from cranny.policies.flow_balance import FlowBalance
 from cranny.policies.gpu_balance import GpuBalance

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from cranny.api import with_seed
 from cranny.model.errors import InputError
 from cranny.policies import TABLE, options_of, policy
+from cranny.run import with_seed
 
 WRONG: tuple[object, ...] = ("a word", float("nan"), -1, [1], True, {}, None, "", 1e400)
 OPTIONS = [(name, option) for name in TABLE for option in sorted(options_of(name) - {"rng"})]

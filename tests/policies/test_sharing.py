@@ -19,12 +19,13 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.profile import ModelProfile
-from cranny.policies.has import Has, HasExact, Jps, Las, OptimusLb, OptimusShares
-from cranny.policies.has.actions import in_order
-from cranny.policies.has.limits import within
-from cranny.policies.has.memory import Memory
-from cranny.policies.has.policy import Sharing
-from cranny.policies.has.scene import Scene
+from cranny.policies._shared.heterogeneous.actions import in_order
+from cranny.policies._shared.heterogeneous.instance import Scene
+from cranny.policies._shared.heterogeneous.job_progress import Memory
+from cranny.policies._shared.heterogeneous.min_max_workers import within
+from cranny.policies._shared.heterogeneous.sharing_policy import Sharing
+from cranny.policies.has import Has, HasExact, Jps, Las
+from cranny.policies.optimus_shares import OptimusLb, OptimusShares
 
 METHODS: tuple[type[Sharing], ...] = (Has, Jps, HasExact, OptimusShares, OptimusLb, Las)
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)

@@ -250,7 +250,7 @@ def test_says_what_to_install_when_the_solver_is_missing(monkeypatch: pytest.Mon
 
     for module in [name for name in sys.modules if name.partition(".")[0] == "ortools"]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.delitem(sys.modules, "cranny.exact.nimp", raising=False)
+    monkeypatch.delitem(sys.modules, "cranny.exact.titan", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_ortools)
     with pytest.raises(
         CrannyError, match=r"policy 'exact' needs 'ortools'.*install cranny with its extra 'exact'"

@@ -3,12 +3,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from benchmarks.titan_quality import judge, random_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.reference import packing
 from tests.reference import titan as literal
 
-from cranny.bench.titan_quality import judge, random_case
 from cranny.core.check import check
 from cranny.core.partition import lower_bound
 from cranny.core.snapshot import Snapshot

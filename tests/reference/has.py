@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from cranny.core.shares.problem import Problem
+from cranny.policies._shared.heterogeneous.problem import Problem
 
 Worker = tuple[int, int]
 MOST_STEPS = 200

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from cranny.policies.netpack.kernel import Rules, Servers
+from cranny.policies.netpack.plan_kernel import Rules, Servers
 
 
 class Best(NamedTuple):

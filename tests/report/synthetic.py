@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cranny.core.load import Load
+from cranny.network.steady.link_load import Load
 
 Free = NDArray[np.int64]
 Rule = Callable[[Free, int, int], list[int] | None]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cranny.core.circles.affinity import SharedLink
-from cranny.core.circles.interleave import Interleaving, interleave
 from cranny.model.circle import Circle
-from cranny.report.circles import LEGEND_ENDS, render, ring_hue
+from cranny.network.interleave.affinity import SharedLink
+from cranny.network.interleave.shifts import Interleaving, interleave
 from cranny.report.circles_page import write_circles
+from cranny.report.circles_svg import LEGEND_ENDS, render, ring_hue
 
 SVG = "{http://www.w3.org/2000/svg}"
 

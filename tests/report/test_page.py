@@ -11,10 +11,10 @@ import pytest
 from tests.report.synthetic import FakeResult
 from tests.report.test_table import renamed
 
-from cranny.report import picture
+from cranny.report import summary_svg
 from cranny.report.markup import json_for_script
 from cranny.report.page import render, write_report
-from cranny.report.picture import write_picture
+from cranny.report.summary_svg import write_picture
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 
@@ -124,7 +124,7 @@ def test_the_picture_is_one_small_standalone_svg(
     results: Sequence[FakeResult], tmp_path: Path, count: int
 ) -> None:
     runs = [renamed(results[run % 4], policy=f"policy-{run}") for run in range(count)]
-    text = write_picture([results[0], *runs], tmp_path / "picture.svg").read_text(encoding="utf-8")
+    text = write_picture([results[0], *runs], tmp_path / "summary_svg.svg").read_text(encoding="utf-8")
     root = ET.fromstring(text)  # noqa: S314 - our own text
     assert root.get("viewBox") == "0 0 1000 420"
     assert len(text) < 60_000
@@ -132,4 +132,4 @@ def test_the_picture_is_one_small_standalone_svg(
 
 
 def test_the_picture_escapes_names(results: Sequence[FakeResult]) -> None:
-    ET.fromstring(picture.render([poisoned(results[0])]))  # noqa: S314 - our own text
+    ET.fromstring(summary_svg.render([poisoned(results[0])]))  # noqa: S314 - our own text

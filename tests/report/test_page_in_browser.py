@@ -10,11 +10,11 @@ from tests.report.test_page import EVIL, poisoned
 from tests.report.test_table import renamed
 
 from cranny.core.flows import parameter_server
-from cranny.core.load import Load, Talker
 from cranny.model.cluster import Cluster
-from cranny.report.network import write_page as write_network
+from cranny.network.steady.link_load import Load, Talker
+from cranny.report.network_page import write_page as write_network
 from cranny.report.page import write_report
-from cranny.report.sheet import Sheet, sheet_html
+from cranny.report.text_table import Sheet, sheet_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FloatRect, Locator

@@ -8,8 +8,8 @@ from rich.console import Console
 from tests.report.synthetic import FakeResult
 
 from cranny.model.errors import InputError
+from cranny.report.run_view import labels
 from cranny.report.table import COLUMNS, best, column, format_value, rich_table, scale_for, shown_columns
-from cranny.report.view import labels
 
 SUMMARY_KEYS = {
     *("jobs_done", "jobs_left_out", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),

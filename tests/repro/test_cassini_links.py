@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cranny.core.circles.compatibility import compatibility
 from cranny.model.circle import Circle
+from cranny.network.interleave.compatibility import compatibility
 from cranny.repro.cassini import links, precision
 from cranny.repro.cassini.links import run_adjusting, run_fig5, run_jobs, snapshot_uses
 from cranny.repro.cassini.setup import LINK_GBPS

@@ -1,4 +1,4 @@
-from cranny.core.circles.shapes import circles
+from cranny.network.interleave.demand import circles
 from cranny.repro.cassini import setup
 from cranny.repro.cassini.watch import watch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cranny.report.estimate import estimate
+from cranny.report.confidence import estimate
 from cranny.repro.cassini import setup
 from cranny.repro.cassini.claims import alike_claim, gain_claims, gap_claim, mark_claim, variant_claim
 from cranny.repro.cassini.run import KEYS, run

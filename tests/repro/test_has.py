@@ -8,14 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from cranny.cli.repro import app
-from cranny.core.shares.problem import Floats
+from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.has.categories import categories
 from cranny.repro.has import resets, static, write
 from cranny.repro.has.fit import fits, heterogeneity
+from cranny.repro.has.instances import counts
 from cranny.repro.has.static import QUICK, scores_of
+from cranny.repro.has.throughputs import source
 from cranny.repro.has.values import EXACT, HAS, JCT, LOSS, PAPER, TITLES, At
-from cranny.workload.mixed import counts
-from cranny.workload.throughputs import source
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from cranny.model.errors import InputError
 from cranny.repro.netpack.setup import WORKLOADS, Setup, in_simulator, on_testbed
 from cranny.repro.netpack.study import Cell, run_cell, source
-from cranny.workload.trace import Trace
+from cranny.traces.trace import Trace
 
 ALL = [made(workload) for made in (in_simulator, on_testbed) for workload in WORKLOADS]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cranny.report.estimate import Estimate
-from cranny.report.sheet import Sheet
+from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
+from cranny.report.text_table import Sheet
 from cranny.repro.page import Section, Told, write_page
 from cranny.repro.wording import spread, times
 

@@ -22,11 +22,11 @@ from cranny.backends.local import Local
 from cranny.backends.protocol import Launch
 from cranny.core.check import check
 from cranny.model.cluster import Cluster
+from cranny.service.api.app import build
 from cranny.service.auth import Keeper, create
 from cranny.service.clock import wall_clock
 from cranny.service.limits import Limits
-from cranny.service.loop import Service
-from cranny.service.rest import build
+from cranny.service.service import Service
 from cranny.service.store import Store
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)

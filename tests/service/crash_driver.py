@@ -12,10 +12,10 @@ from tests.service.reports import reporting
 
 from cranny.backends.local import Local
 from cranny.model.cluster import Cluster
-from cranny.model.number import counted
-from cranny.service.loop import Service
+from cranny.model.validate import counted
+from cranny.service.service import Service
 from cranny.service.store import Store
-from cranny.service.warm import preparing
+from cranny.service.warmup import preparing
 
 CLUSTER = Cluster.fat_tree(2, 2, 8)
 

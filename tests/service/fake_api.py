@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from cranny.service import pages
+from cranny.service.dashboard import dashboard
 
 GPUS = 8
 EVIL = '<img src=x onerror="window.hacked=1">'
@@ -273,7 +273,7 @@ def problem(status: int, title: str, detail: str, errors: list[dict[str, str]] |
 def app_of(fake: Fake) -> FastAPI:
     """Return the pages and the canned API of a made-up cluster."""
     app = FastAPI()
-    pages.add(app)
+    dashboard.add(app)
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Any) -> Response:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from cranny.service.desk import Desk
+from cranny.service.scheduler import Desk
 
 
 def standing(desk: Desk) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from tests.cli.conftest import Run
 from tests.service.conftest import Running, Serve, Start, until
 
 from cranny.backends.fake import Course, World
-from cranny.cli import follow, remote
+from cranny.cli import client, follow
 from cranny.model.cluster import Cluster
+from cranny.service.api.app import build
 from cranny.service.auth import Keeper, create
-from cranny.service.rest import build
 
 
 class House:
@@ -73,7 +73,7 @@ def house(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         monkeypatch.setenv("CRANNY_TOKEN", made.token)
         return made
 
-    monkeypatch.setattr(remote, "PAUSE_S", 0.02)
+    monkeypatch.setattr(client, "PAUSE_S", 0.02)
     monkeypatch.setattr(follow, "LOOK_S", 0.05)
     yield make
     for each in opened:
@@ -83,13 +83,13 @@ def house(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return what is set as soon as a command asks with patience."""
-    event, right = threading.Event(), remote.Remote.get_in_time
+    event, right = threading.Event(), client.Remote.get_in_time
 
-    def get_in_time(self: remote.Remote, path: str, **query: Any) -> Any:
+    def get_in_time(self: client.Remote, path: str, **query: Any) -> Any:
         event.set()
         return right(self, path, **query)
 
-    monkeypatch.setattr(remote.Remote, "get_in_time", get_in_time)
+    monkeypatch.setattr(client.Remote, "get_in_time", get_in_time)
     return event
 
 
@@ -129,7 +129,7 @@ def test_changes_are_watched_across_a_restart(house: Callable[..., House], run: 
 def test_a_server_that_stays_away_is_given_up(
     house: Callable[..., House], run: Run, monkeypatch: pytest.MonkeyPatch, asked: threading.Event
 ) -> None:
-    monkeypatch.setattr(remote, "AWAY_S", 0.3)
+    monkeypatch.setattr(client, "AWAY_S", 0.3)
     opened = house()
     job_id = opened.running.submit()
 
@@ -152,9 +152,9 @@ def test_a_job_that_ends_while_we_begin_to_watch_is_not_waited_for(
 ) -> None:
     opened = house()
     job_id = opened.running.submit()
-    asked = remote.Remote.get
+    asked = client.Remote.get
 
-    def get(self: remote.Remote, path: str, **query: Any) -> Any:
+    def get(self: client.Remote, path: str, **query: Any) -> Any:
         answer = asked(self, path, **query)
         if path.endswith(job_id):
             service = opened.running.service
@@ -162,7 +162,7 @@ def test_a_job_that_ends_while_we_begin_to_watch_is_not_waited_for(
             opened.running.until(job_id, "cancelled")
         return answer
 
-    monkeypatch.setattr(remote.Remote, "get", get)
+    monkeypatch.setattr(client.Remote, "get", get)
     assert "status=cancelled" in run("watch", job_id).out
     monkeypatch.undo()
 

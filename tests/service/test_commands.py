@@ -152,7 +152,7 @@ def test_that_there_are_no_tokens_is_said(serve: Serve, run: Run, monkeypatch: p
     site = serve()
     monkeypatch.setenv("CRANNY_SERVER", site.url)
     monkeypatch.setenv("CRANNY_TOKEN", site.tokens["root"])
-    monkeypatch.setattr("cranny.cli.remote.Remote.get", lambda *_, **__: {"tokens": []})
+    monkeypatch.setattr("cranny.cli.client.Remote.get", lambda *_, **__: {"tokens": []})
     ran = run("token", "list")
     assert (ran.code, ran.out) == (0, "there are no tokens; make one with `cranny token create USER`\n")
     assert run("token", "list", "--json").json == {"tokens": []}

@@ -12,8 +12,8 @@ from tests.service.reports import left_over, lines
 from tests.service.standing import standing
 
 from cranny.core.check import check
-from cranny.service.desk import Desk
 from cranny.service.limits import Limits
+from cranny.service.scheduler import Desk
 from cranny.service.store import Row, Store
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def test_what_ran_when_the_service_ended_is_adopted(outcome: str, tmp_path: Path
     from tests.service.reports import reporting
 
     from cranny.backends.local import Local
-    from cranny.service.loop import Service
+    from cranny.service.service import Service
 
     first = Service(Store(str(tmp_path / "log.db")), Local(CLUSTER, ()), tmp_path)
     first.start()

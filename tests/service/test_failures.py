@@ -9,8 +9,8 @@ from tests.service.conftest import Serve, Start, until
 from tests.service.standing import standing
 
 from cranny.service import store as store_module
-from cranny.service.desk import Desk
 from cranny.service.limits import Limits
+from cranny.service.scheduler import Desk
 from cranny.service.store import Store, StoreError
 
 JOB = {"command": ["true"], "gpus": 1}
@@ -74,7 +74,7 @@ def test_a_policy_that_errs_takes_nothing_down(start: Start, monkeypatch: pytest
     from cranny.model.job import Job
     from cranny.model.placement import Placement
     from cranny.policies.best_fit import BestFit
-    from cranny.service.desk import PolicyError
+    from cranny.service.scheduler import PolicyError
 
     running = start(policy={"name": "best-fit"})
     first = running.submit()

@@ -14,9 +14,9 @@ from tests.service.conftest import Serve, Site, Start
 
 from cranny.backends.fake import Course
 from cranny.model.cluster import Cluster
-from cranny.service.desk import Desk
-from cranny.service.hands import Gone
+from cranny.service.executor import Gone
 from cranny.service.limits import Limits
+from cranny.service.scheduler import Desk
 
 JOB = {"command": ["true"], "gpus": 1, "duration_s": 60}
 CLIENTS = 20
@@ -148,8 +148,8 @@ def test_a_long_queue_is_shown_quickly(start: Start) -> None:
     asked = [service.submit("ann", JOB) for _ in range(5_000)]
     for future in asked:
         future.result(30)
+    from cranny.service.explain import why_wait
     from cranny.service.metrics import Gauges
-    from cranny.service.why import why_wait
 
     since = time.thread_time()
     text, _ = Gauges(service).page()

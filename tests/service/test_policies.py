@@ -8,8 +8,8 @@ from tests.service.standing import standing
 
 from cranny.backends.fake import Course, World
 from cranny.model.errors import InputError
-from cranny.service.desk import Desk
 from cranny.service.limits import ConflictError, Limits
+from cranny.service.scheduler import Desk
 from cranny.service.store import Store
 
 KINDS = ["elasticflow", "hived", "gavel", "has", "pollux", "themis+cassini", "titan+cassini"]

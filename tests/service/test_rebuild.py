@@ -12,11 +12,11 @@ from tests.service.standing import standing
 from cranny.core.check import check
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
-from cranny.service.desk import Desk, Mode
-from cranny.service.hands import Gone, Launched
-from cranny.service.ledger import Record
+from cranny.service.executor import Gone, Launched
+from cranny.service.job_records import Record
+from cranny.service.job_spec import parse
 from cranny.service.limits import Limits
-from cranny.service.spec import parse
+from cranny.service.scheduler import Desk, Mode
 from cranny.service.store import Store
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)

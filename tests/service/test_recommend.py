@@ -14,8 +14,8 @@ from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies.best_fit import BestFit
-from cranny.service.desk import Desk
 from cranny.service.limits import Limits
+from cranny.service.scheduler import Desk
 
 JOB: dict[str, Any] = {"command": ["true"], "gpus": 4, "duration_s": 60}
 

@@ -10,10 +10,10 @@ from tests.service.standing import standing
 
 from cranny.core.check import check
 from cranny.policies import TABLE
-from cranny.service.desk import Desk
-from cranny.service.hands import Gone, Launched
-from cranny.service.ledger import Record
+from cranny.service.executor import Gone, Launched
+from cranny.service.job_records import Record
 from cranny.service.limits import Limits
+from cranny.service.scheduler import Desk
 from cranny.service.store import Row
 
 OUTCOMES = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]

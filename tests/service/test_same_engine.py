@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.service.conftest import Running, Start, until
 
-from cranny.api import choose, simulate
 from cranny.backends.fake import Course
 from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
@@ -16,10 +15,11 @@ from cranny.model.event import Cancelled, Event, Finished, MachineDrained, Machi
 from cranny.model.job import Job
 from cranny.model.plan import Action, Stop
 from cranny.model.plan import Start as Started
+from cranny.network.networks import network
+from cranny.run import choose, simulate
 from cranny.service.clock import Clock
-from cranny.service.ledger import Ledger
+from cranny.service.job_records import Ledger
 from cranny.service.store import Row
-from cranny.sim.models import network
 from cranny.sim.result import Result
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=4, gpus_per_machine=4)
@@ -140,8 +140,8 @@ def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
     assert set(result.jobs["status"]) == {"done"}
     # Time stands still until the test turns the clock, and the backend is asked often.
     now = [0.0]
-    monkeypatch.setattr("cranny.service.loop.Clock", lambda wall: Clock(wall, steady=lambda: 0.0))
-    monkeypatch.setattr("cranny.service.hands.POLL_S", 0.002)
+    monkeypatch.setattr("cranny.service.service.Clock", lambda wall: Clock(wall, steady=lambda: 0.0))
+    monkeypatch.setattr("cranny.service.executor.POLL_S", 0.002)
     running = start(CLUSTER, policy=policy, clock=lambda: now[0])
     live_through(running, now, jobs, result)
     rows = list(running.service.store.read())

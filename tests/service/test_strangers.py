@@ -13,11 +13,11 @@ from starlette.requests import Request
 from tests.service.conftest import Serve, Start, until
 from tests.service.test_rest import problem
 
-from cranny.service import changes, door, routes_jobs
-from cranny.service.access import cookie_of
+from cranny.service.api import connection_limit, routes_jobs, sse
+from cranny.service.api.dependencies import cookie_of
 from cranny.service.auth import Keeper
 from cranny.service.limits import Limits
-from cranny.service.mask import begun
+from cranny.service.redact import begun
 from cranny.service.server import Address, serve
 from cranny.service.store import Store
 
@@ -43,7 +43,9 @@ def served(running: Any) -> Iterator[str]:
 def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "SILENT_S", 3600.0)  # nobody has to go, so an answer did not wait for that
+    monkeypatch.setattr(
+        connection_limit, "SILENT_S", 3600.0
+    )  # nobody has to go, so an answer did not wait for that
     with served(start(limits=Limits(connections=5))) as url:
         until(lambda: _status(url) == 200)
         idle = _connected(url, 30)
@@ -56,7 +58,7 @@ def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
 def test_strangers_who_connect_and_say_nothing_keep_nobody_out(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "SILENT_S", 0.2)
+    monkeypatch.setattr(connection_limit, "SILENT_S", 0.2)
     with served(start(limits=Limits(connections=5))) as url:
         until(lambda: _status(url) == 200)
         idle = _connected(url, 30)
@@ -93,7 +95,7 @@ def _status(url: str) -> int:
 def test_a_listener_too_many_is_refused_before_the_stream_begins(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MOST_LISTENERS", 2)
+    monkeypatch.setattr(sse, "MOST_LISTENERS", 2)
     site = serve()
     with site.client() as root, root.stream("GET", EVENTS) as one, root.stream("GET", EVENTS) as two:
         lines = [one.iter_lines(), two.iter_lines()]  # a stream ends with whoever reads it
@@ -191,7 +193,7 @@ def test_the_beginning_of_a_secret_is_found() -> None:
 
 
 def test_a_body_that_never_comes_is_not_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cranny.service.problem.BODY_S", 0.2)
+    monkeypatch.setattr("cranny.service.api.errors.BODY_S", 0.2)
     site = serve()
     address = httpx.URL(site.url)
     with socket.create_connection((address.host, address.port or 0)) as slow:

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Run
 from tests.service.conftest import CLUSTER, Serve, Start, until
+from tests.service.test_executor import Clock as TurnedClock
+from tests.service.test_executor import launch
 from tests.service.test_failures import same_as_the_log
-from tests.service.test_hands import Clock as TurnedClock
-from tests.service.test_hands import launch
 
 from cranny.backends.fake import Course, Fake, World
 from cranny.backends.protocol import BackendError, Ended, Launch
-from cranny.cli import remote
+from cranny.cli import client
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError
@@ -30,19 +30,19 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies import TABLE
 from cranny.policies.best_fit import BestFit
-from cranny.service import asking
 from cranny.service import store as store_module
-from cranny.service import warm as warm_module
+from cranny.service import warmup as warm_module
+from cranny.service.api import request_timeout
 from cranny.service.auth import Keeper
-from cranny.service.choice import settle
 from cranny.service.clock import Clock, wall_clock
-from cranny.service.desk import MOST_LOST, Desk
-from cranny.service.hands import Gone, Hands, Launched, Report
+from cranny.service.executor import Gone, Hands, Launched, Report
 from cranny.service.limits import Limits
-from cranny.service.loop import BrokenError, Service
+from cranny.service.policy_setting import settle
+from cranny.service.scheduler import MOST_LOST, Desk
 from cranny.service.server import Address, serve
+from cranny.service.service import BrokenError, Service
 from cranny.service.store import StoreError
-from cranny.service.warm import warm
+from cranny.service.warmup import warm
 
 JOB: dict[str, Any] = {"command": ["true"], "gpus": 1}
 NO_MORE_FILES = OSError(errno.EMFILE, "Too many open files")
@@ -240,7 +240,7 @@ def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(
 def test_who_asks_while_a_policy_gets_ready_is_told_in_time_and_nothing_is_done(
     serve: Serve, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "BEGIN_S", 0.1)
+    monkeypatch.setattr(request_timeout, "BEGIN_S", 0.1)
     site = serve(policy={"name": "best-fit"}, ready=False)
     with site.client() as root:
         answer = root.post("/api/v1/jobs", json=JOB)
@@ -263,19 +263,19 @@ def test_who_asks_while_a_policy_gets_ready_is_told_in_time_and_nothing_is_done(
 def test_a_command_waits_for_a_policy_that_gets_ready(
     serve: Serve, slow: Slow, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(asking, "BEGIN_S", 0.1)
-    monkeypatch.setattr(remote, "PAUSE_S", 0.02)
+    monkeypatch.setattr(request_timeout, "BEGIN_S", 0.1)
+    monkeypatch.setattr(client, "PAUSE_S", 0.02)
     site = serve(policy={"name": "best-fit"}, ready=False)
     monkeypatch.setenv("CRANNY_SERVER", site.url)
     monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
     (tmp_path / "job.yaml").write_text("command: [a]\ngpus: 1\n")
-    wait = remote._Patience.wait
+    wait = client._Patience.wait
 
-    def wait_once(patience: Any, error: remote.AwayError) -> None:
+    def wait_once(patience: Any, error: client.AwayError) -> None:
         wait(patience, error)
         slow.may.set()
 
-    monkeypatch.setattr(remote._Patience, "wait", wait_once)
+    monkeypatch.setattr(client._Patience, "wait", wait_once)
     ran = run("submit", str(tmp_path / "job.yaml"))
     assert ran.code == 0
     assert ran.out in {"job-1 starting on rack0-machine0\n", "job-1 running on rack0-machine0\n"}
@@ -379,10 +379,10 @@ from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.profile import library
-from cranny.service.choice import choose, settle
-from cranny.service.ledger import Ledger
+from cranny.service.policy_setting import choose, settle
+from cranny.service.job_records import Ledger
 from cranny.service.store import Row
-from cranny.service.warm import warm
+from cranny.service.warmup import warm
 
 def known():
     made = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]

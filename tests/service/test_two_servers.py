@@ -22,9 +22,9 @@ from cranny.cli import written
 from cranny.cli.tls import check_pair
 from cranny.cli.written import written_down
 from cranny.model.errors import InputError
-from cranny.service import loop
+from cranny.service import service
+from cranny.service.server_file import Known
 from cranny.service.store import Store, StoreError, TakenError
-from cranny.service.whereabouts import Known
 
 JOB = {"command": ["true"], "gpus": 1}
 
@@ -142,7 +142,7 @@ def test_a_service_that_lost_its_log_to_another_ends_without_writing_or_ordering
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "LOOK_S", 1e6)  # it is noticed at the first try to write
+    monkeypatch.setattr(service, "LOOK_S", 1e6)  # it is noticed at the first try to write
     world = World()
     first = start(database=postgres, world=world)
     told = threading.Event()
@@ -186,7 +186,7 @@ def test_a_service_that_meets_events_of_another_ends_instead_of_taking_them_over
     other.append([rows[-1]._replace(seq=rows[-1].seq + 1)])
     other.close()
     monkeypatch.setattr(
-        "cranny.service.desk.Desk.restore", lambda *_: pytest.fail("went on from what another wrote")
+        "cranny.service.scheduler.Desk.restore", lambda *_: pytest.fail("went on from what another wrote")
     )
     with pytest.raises(TakenError, match="another cranny serve writes it too"):
         first.service.submit("ann", JOB).result(10)

@@ -1,7 +1,7 @@
 import pytest
 
+from cranny.network.networks import NETWORKS
 from cranny.sim.conformance import Check, conformance
-from cranny.sim.models import NETWORKS
 
 
 @pytest.mark.parametrize("network", NETWORKS)

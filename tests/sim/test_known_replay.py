@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 import cranny
-from cranny.api import simulate
+from cranny.run import simulate
 
 # Mean of used machines at arrivals when Titan's Microsoft trace is replayed with nothing added to durations, as
 # first worked out by an independent prototype. Titan's paper has 174, and 334 for what is `consolidate-idle` here.

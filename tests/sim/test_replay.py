@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.reference import replay as literal
 
-from cranny.api import Result, simulate
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.job import Job
-from cranny.workload.generate import generate_trace
+from cranny.run import Result, simulate
+from cranny.traces.generate import generate_trace
 
 EVEN = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=25, oversubscription=2)
 UNEVEN = Cluster.of(

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cranny
-from cranny.api import Result, compare, simulate
+from cranny.analysis.explain import explain
 from cranny.core.queue import Queued
-from cranny.explain import explain
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 from cranny.model.event import Event, MachineDrained, MachineFailed, MachineRepaired
@@ -24,8 +23,9 @@ from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
 from cranny.policies import TABLE
 from cranny.policies.best_fit import BestFit
-from cranny.workload.generate import generate_trace
-from cranny.workload.trace import Trace
+from cranny.run import Result, compare, simulate
+from cranny.traces.generate import generate_trace
+from cranny.traces.trace import Trace
 
 # What the front door promises.
 SUMMARY = {

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
-from cranny.backends import files as io
-from cranny.backends import here
-from cranny.backends.files import Files
+from cranny.backends import attempt_files as io
+from cranny.backends import host
+from cranny.backends.attempt_files import Files
 from cranny.backends.process import Process, carrying
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason
 from cranny.backends.ranks import LAUNCH, commands
@@ -50,7 +50,7 @@ class Local:
         self._slots = Slots(cluster)
         self._running: dict[str, _Running] = {}  # by job
         self._grace_s = grace_s
-        found = tuple(index for index, _ in here.gpus()) if devices is None else tuple(devices)
+        found = tuple(index for index, _ in host.gpus()) if devices is None else tuple(devices)
         slots = [(machine, gpu) for machine, each in enumerate(cluster.machines) for gpu in range(each.gpus)]
         if not found:
             self._device = {slot: str(slot[1]) for slot in slots}
@@ -62,8 +62,8 @@ class Local:
     @classmethod
     def here(cls) -> "Local":
         """Run jobs on just this machine, on its GPUs or, if it has none, on as many slots as it has processors."""
-        found = here.gpus()
-        return cls(here.cluster_of(found), tuple(index for index, _ in found))
+        found = host.gpus()
+        return cls(host.cluster_of(found), tuple(index for index, _ in found))
 
     def nodes(self) -> Cluster:
         """Return the machines and their GPU slots."""
@@ -143,13 +143,13 @@ class Local:
         """Write the launch file and start the supervisor, which reads it."""
         log_dir = _absolute(what.log_dir)
         files = Files.of(log_dir, what.attempt)
-        base = here.base_environment()
+        base = host.base_environment()
         _check_command(what, {**base, **what.env}["PATH"])
         _private_folder(log_dir)
         if any(os.path.lexists(path) for path in (files.launch, files.pid, files.result)):
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before in {log_dir}")
         token = secrets.token_hex(16)
-        port = here.free_port({running.port for running in self._running.values() if running.port is not None})
+        port = host.free_port({running.port for running in self._running.values() if running.port is not None})
         devices = {rank: self._device[rank.machine, rank.gpu] for rank in what.ranks}
         ranks = commands(what, base, devices, port, token, log_dir)
         document = {
@@ -218,7 +218,7 @@ def _absolute(folder: Path) -> Path:
 def _spawn(log_dir: Path, attempt: int, files: Files, base: dict[str, str]) -> int:
     """Start a supervisor in a session of its own, with signals held back until it is ready for them."""
     # Without `site`: the supervisor needs the standard library and this package only.
-    argv = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervise", str(log_dir), str(attempt)]
+    argv = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervisor", str(log_dir), str(attempt)]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -8,7 +8,7 @@ def main() -> None:
     """Run a command; bad input gets one line and exit code 2, other refusals exit code 1."""
     from cranny.cli.app import app
     from cranny.model.errors import CrannyError, InputError
-    from cranny.processes import DiedError
+    from cranny.process_pool import DiedError
 
     try:
         app()

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from cranny.cli import options
+from cranny.cli.client import Remote, ServerOption, TokenOption
 from cranny.cli.console import err, out, print_json
-from cranny.cli.remote import Remote, ServerOption, TokenOption
 from cranny.cli.serve import DatabaseOption, needs_service
-from cranny.cli.usage import Commands
+from cranny.cli.typer_errors import Commands
 from cranny.model.errors import InputError
 
 policy = Commands(help="Show or choose the policy of a server.")

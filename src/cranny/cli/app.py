@@ -23,7 +23,7 @@ from cranny.cli import (
     traces,
     whatif,
 )
-from cranny.cli.usage import Commands
+from cranny.cli.typer_errors import Commands
 from cranny.version import VERSION
 
 app = Commands(

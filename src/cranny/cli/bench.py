@@ -1,6 +1,9 @@
 """`cranny bench`: measure what the design promises."""
 
-from typing import Annotated
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -20,24 +23,24 @@ def bench(
 
     Example: cranny bench decide replay --json --check
     """
-    from cranny.bench import CASES, run_case
     from cranny.model.errors import unknown
 
+    benchmarks = _cases()
     if list_cases and as_json:
-        print_json({name: case.about for name, case in CASES.items()})
+        print_json({name: case.about for name, case in benchmarks.CASES.items()})
         return
     if list_cases:
-        for name, case in CASES.items():
+        for name, case in benchmarks.CASES.items():
             out.print(f"[bold]{name}[/bold]  {case.about}")
         return
     for name in cases or ():
-        if name not in CASES:
-            raise unknown("bench case", name, CASES)
+        if name not in benchmarks.CASES:
+            raise unknown("bench case", name, benchmarks.CASES)
     measured = []
-    chosen = cases or list(CASES)
+    chosen = cases or list(benchmarks.CASES)
     with progress("measuring", len(chosen)) as tick:
         for done, name in enumerate(chosen, 1):
-            measured.append(run_case(name))
+            measured.append(benchmarks.run_case(name))
             tick(done)
     if as_json:
         print_json([each.facts() for each in measured] if len(measured) > 1 else measured[0].facts())
@@ -46,3 +49,15 @@ def bench(
             out.print(each.table())
     if check and not all(budget.ok for each in measured for budget in each.budgets):
         raise typer.Exit(1)
+
+
+def _cases() -> Any:
+    """Return the package `benchmarks`, which is part of the source checkout and not of the installed package."""
+    from cranny.model.errors import CrannyError
+
+    for folder in (Path(__file__).resolve().parents[3], Path.cwd()):
+        if (folder / "benchmarks" / "measure.py").is_file():
+            if str(folder) not in sys.path:
+                sys.path.append(str(folder))
+            return import_module("benchmarks")
+    raise CrannyError("the benchmarks are not installed: run `cranny bench` in a checkout of cranny")

@@ -16,8 +16,8 @@ def conformance(
     """
     from rich.table import Table
 
+    from cranny.network.networks import network as known_network
     from cranny.sim.conformance import conformance as run
-    from cranny.sim.models import network as known_network
 
     known_network(network)
     checks = run(network)

@@ -26,8 +26,8 @@ def demo(
 
     Example: cranny demo --jobs 20000
     """
-    from cranny.api import compare
-    from cranny.report.picture import write_picture
+    from cranny.report.summary_svg import write_picture
+    from cranny.run import compare
 
     began = time.perf_counter()
     names = options.split_policies(policies)

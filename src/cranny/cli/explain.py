@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cranny.cli import options
+from cranny.cli.client import ServerOption, TokenOption
 from cranny.cli.console import out, print_json, progress
 from cranny.cli.jobs import explain_live
-from cranny.cli.remote import ServerOption, TokenOption
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
-    from cranny.workload.trace import Trace
+    from cranny.traces.trace import Trace
 
 JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)]
 
@@ -57,7 +57,7 @@ def explain(
     if job_id is None:
         explain_live(trace, server, token_file, as_json=as_json)
         return
-    from cranny.explain import explain as run
+    from cranny.analysis.explain import explain as run
 
     options.check_period(period, options.split_policies(policy))
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)

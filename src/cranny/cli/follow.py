@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+from cranny.cli.client import Remote
 from cranny.cli.console import err
-from cranny.cli.remote import Remote
 from cranny.model.errors import CrannyError
 
 OVER = frozenset({"done", "failed", "cancelled"})

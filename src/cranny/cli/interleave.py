@@ -11,11 +11,11 @@ from cranny.cli import options
 from cranny.cli.console import out, print_json
 from cranny.cli.simulate import command_line
 from cranny.model.errors import InputError
-from cranny.model.number import positive
+from cranny.model.validate import positive
 
 if TYPE_CHECKING:
-    from cranny.core.circles.affinity import SharedLink
-    from cranny.core.circles.interleave import Interleaving
+    from cranny.network.interleave.affinity import SharedLink
+    from cranny.network.interleave.shifts import Interleaving
 
 PICTURES = (".svg", ".html", ".htm")
 
@@ -41,9 +41,9 @@ def interleave(
 
     Example: cranny interleave docs/interleave.yaml --out circles.svg
     """
-    from cranny.core.circles.file import read_links
-    from cranny.core.circles.interleave import interleave as solve
-    from cranny.core.circles.unified import Search
+    from cranny.network.interleave.interleave_file import read_links
+    from cranny.network.interleave.shifts import interleave as solve
+    from cranny.network.interleave.unified_circle import Search
 
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise InputError(f"--out: must end in .svg or .html, not {picture.name!r}")
@@ -85,7 +85,7 @@ def _quantum_s(quantum_ms: float, links: "Sequence[SharedLink]") -> float:
 
 def _told(found: "Interleaving") -> dict[str, Any]:
     """Return all that is known as plain values; scores are of the jobs' demand over time, not of angles."""
-    from cranny.core.circles.interleave import curve_scores
+    from cranny.network.interleave.shifts import curve_scores
 
     graph = found.graph
     links: list[dict[str, Any]] = []

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cranny.cli import clock, options
+from cranny.cli import options, relative_time
+from cranny.cli.client import Remote, ServerOption, TokenOption
 from cranny.cli.console import err, out, print_json
 from cranny.cli.follow import changes, path_of, state, until_over, writes, written
-from cranny.cli.remote import Remote, ServerOption, TokenOption
 from cranny.model.errors import CrannyError, InputError
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, such as job-17.")]
@@ -36,7 +36,7 @@ def submit(
 
     Example: cranny submit job.yaml --wait
     """
-    from cranny.service.spec import read
+    from cranny.service.job_spec import read
 
     spec = read(file)
     if key is not None and not (1 <= len(key) <= MOST_KEY and key.isascii() and key.isprintable()):
@@ -90,7 +90,7 @@ def _show(found: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    now = clock.now_s()
+    now = relative_time.now_s()
     rows = [COLUMNS, *(_row(job, now) for job in found)]
     widths = dict(zip(COLUMNS, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
     brief = sum(width for name, width in widths.items() if name not in FLEXIBLE) + 2 * len(COLUMNS)
@@ -109,14 +109,14 @@ def _show(found: list[dict[str, Any]]) -> None:
 
 def _row(job: dict[str, Any], now_s: float) -> tuple[str, ...]:
     """Return a job as a row of the table."""
-    start = clock.ago(job["started_s"], now_s)
+    start = relative_time.ago(job["started_s"], now_s)
     if job["status"] == "waiting":  # also one that ran before
-        start = clock.soon(job["predicted_start_s"], now_s) if job["predicted_start_s"] is not None else ""
+        start = relative_time.soon(job["predicted_start_s"], now_s) if job["predicted_start_s"] is not None else ""
     first, more = job["machines"][:1], len(job["machines"]) - 1
     where = " and ".join([*first, f"{more} more"] if more > 0 else first)
     why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
     own = (job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"])
-    return (*own, clock.ago(job["submitted_s"], now_s), start, why or where)
+    return (*own, relative_time.ago(job["submitted_s"], now_s), start, why or where)
 
 
 def watch(
@@ -142,7 +142,7 @@ def watch(
             f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
             for name, value in rest.items()
         )
-        line = f"{clock.stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {told}"
+        line = f"{relative_time.stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {told}"
         out.print(line.rstrip(), soft_wrap=True, markup=False)
 
 
@@ -213,7 +213,7 @@ def plan(
 
     Example: cranny plan -f job.yaml
     """
-    from cranny.service.spec import read
+    from cranny.service.job_spec import read
 
     spec = read(file)
     remote = Remote(server, token_file)
@@ -256,7 +256,8 @@ def tell(told: dict[str, Any]) -> None:
         out.print(f"  {line}", soft_wrap=True, markup=False)
     start_s = told["predicted_start_s"]
     if told["status"] == "waiting" and told["kind"] != "placed" and start_s is not None:
-        out.print(f"it should start {clock.soon(start_s, clock.now_s())}, at {clock.stamp(start_s)}", markup=False)
+        soon = relative_time.soon(start_s, relative_time.now_s())
+        out.print(f"predicted start: {soon}, at {relative_time.stamp(start_s)}", markup=False)
     if told["next_step"]:
         out.print(f"what would help: {told['next_step']}", soft_wrap=True, markup=False)
 

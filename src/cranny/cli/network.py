@@ -8,12 +8,12 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
 from cranny.cli.simulate import command_line
-from cranny.model.number import counted, seconds
+from cranny.model.validate import counted, seconds
 
 if TYPE_CHECKING:
-    from cranny.core.load import Load
     from cranny.core.protocol import Policy
-    from cranny.sim.moment import Moment
+    from cranny.network.steady.link_load import Load
+    from cranny.sim.inspect import Moment
 
 AtOption = Annotated[
     float | None,
@@ -54,10 +54,10 @@ def network(
 
     Example: cranny network philly --policy netpack --cluster 16x16x4 --pat-gbps 1000 --collective ina --at 86400
     """
-    from cranny.api import choose, period_of, with_types_of
-    from cranny.core.load import Load, talkers
-    from cranny.sim.models import network as network_model
-    from cranny.sim.moment import view_at
+    from cranny.network.networks import network as network_model
+    from cranny.network.steady.link_load import Load, talkers
+    from cranny.run import choose, period_of, with_types_of
+    from cranny.sim.inspect import view_at
 
     options.check_period(period, options.split_policies(policy))
     options.check_file(page, "--out")
@@ -80,7 +80,7 @@ def network(
     found = Load.of(built, talkers(built, moment.view.running.values()))
     about = f"{policy} on {read.name}"
     if page is not None:
-        from cranny.report.network import write_page
+        from cranny.report.network_page import write_page
 
         write_page(
             found,
@@ -106,8 +106,8 @@ def _counts(moment: "Moment") -> dict[str, int]:
 
 def show(load: "Load", moment: "Moment", about: str, top: int) -> None:
     """Print the heat map, what it amounts to, the worst bottlenecks, and who was left out."""
-    from cranny.report.heat_table import heat_table
-    from cranny.report.heat_words import line, summary, worst
+    from cranny.report.heatmap_summary import line, summary, worst
+    from cranny.report.heatmap_text import heat_table
 
     running, waiting, left_out = _counts(moment).values()
     run = f"{counted(running, 'job')} {'runs' if running == 1 else 'run'}"

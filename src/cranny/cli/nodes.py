@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from cranny.cli import options
+from cranny.cli.client import Remote, ServerOption, TokenOption
 from cranny.cli.console import out, print_json
-from cranny.cli.remote import Remote, ServerOption, TokenOption
 
 MachineArgument = Annotated[str, typer.Argument(metavar="MACHINE", help="The name of a machine, or its index.")]
 

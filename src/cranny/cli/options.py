@@ -11,13 +11,13 @@ import typer
 from cranny.model.cluster import Cluster, shape
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
-from cranny.model.number import not_negative, positive, seconds, whole
 from cranny.model.profile import library
+from cranny.model.validate import not_negative, positive, seconds, whole
 from cranny.policies import TABLE
 
 if TYPE_CHECKING:
     from cranny.model.profile import ProfileLibrary
-    from cranny.workload.trace import Trace
+    from cranny.traces.trace import Trace
 
 DEFAULT_POLICIES = "titan,best-fit,consolidate-idle,fragments-first,tiresias"
 DEFAULT_CLUSTER = "64x8x8"
@@ -35,7 +35,7 @@ def checked(check: Callable[..., Any], option: str, **bounds: int) -> Callable[[
 
 
 def _jobs(value: int) -> int:
-    from cranny.workload.generate import MAX_JOBS
+    from cranny.traces.generate import MAX_JOBS
 
     return whole(value, "--jobs:", most=MAX_JOBS)
 
@@ -241,8 +241,8 @@ def read_or_generate(
     strict: bool | None = None,
 ) -> "Trace":
     """Read a trace file, or generate from a preset to load the cluster as wanted."""
-    from cranny.workload.generate import generate_trace, presets
-    from cranny.workload.read import read_trace
+    from cranny.traces.generate import generate_trace, presets
+    from cranny.traces.read import read_trace
 
     if spec in presets() and not Path(spec).exists():
         return generate_trace(spec, jobs=jobs, seed=seed, load=load, gpus=cluster.gpus)

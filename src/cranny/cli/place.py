@@ -8,7 +8,7 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import out, print_json
 from cranny.model.errors import InputError
-from cranny.model.number import whole
+from cranny.model.validate import whole
 from cranny.policies import TABLE
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def place(
 
     Example: cranny place --gpus 4 --cluster 1x4x4 --free 4,3,2,1 --policy all
     """
-    from cranny.api import with_seed
     from cranny.core.protocol import Placer
     from cranny.model.job import Job
+    from cranny.run import with_seed
 
     names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)

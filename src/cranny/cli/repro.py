@@ -8,12 +8,12 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
-from cranny.cli.usage import Commands
+from cranny.cli.typer_errors import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cranny.report.sheet import Sheet
+    from cranny.report.text_table import Sheet
     from cranny.repro.claim import Claim
     from cranny.repro.titan.write import Findings
 
@@ -176,8 +176,8 @@ def has(
 
 def _seconds_per_job(*, quick: bool) -> dict[int, float]:
     """Measure how long NetPack takes to place a job, by servers."""
-    from cranny.bench.netpack import JOBS, SERVERS, WARM_UP, seconds_per_job
     from cranny.policies.netpack import NetPack
+    from cranny.repro.netpack.placement_time import JOBS, SERVERS, WARM_UP, seconds_per_job
 
     servers = SERVERS[:2] if quick else SERVERS
     seconds_per_job(NetPack(), servers[0], WARM_UP)
@@ -227,7 +227,7 @@ class _Found(Protocol):
 
 def _tell(found: _Found, sheets: "Iterable[Sheet]", page: Path, *, as_json: bool) -> None:
     """Print everything as JSON, or tables, then claims, then where the page is."""
-    from cranny.report.sheet import sheet_table
+    from cranny.report.text_table import sheet_table
 
     if as_json:
         print_json(found.told())

@@ -17,8 +17,8 @@ from cranny.model.errors import InputError
 if TYPE_CHECKING:
     from cranny.service.auth import Keeper
     from cranny.service.limits import Limits
-    from cranny.service.loop import Service
     from cranny.service.server import Address
+    from cranny.service.service import Service
 
 DEFAULT_PORT = 8265
 
@@ -98,9 +98,9 @@ def _build(
     """Put a service together, with who may use it."""
     from cranny.backends.local import Local
     from cranny.service.auth import Keeper, is_loopback
-    from cranny.service.loop import Service
+    from cranny.service.server_file import state_folder
+    from cranny.service.service import Service
     from cranny.service.store import Store
-    from cranny.service.whereabouts import state_folder
 
     kept = (folder or state_folder()).absolute()
     options.check_folder(kept, "--folder")
@@ -116,7 +116,7 @@ def _build(
 def _run(parts: "tuple[Service, Keeper]", address: "Address", *, as_json: bool) -> None:
     """Serve until somebody ends the process, and leave nothing behind but the jobs."""
     from cranny.service.server import serve as run
-    from cranny.service.whereabouts import Known, state_folder
+    from cranny.service.server_file import Known, state_folder
 
     logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
     service, keeper = parts

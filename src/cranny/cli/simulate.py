@@ -10,10 +10,10 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
-from cranny.model.number import counted
+from cranny.model.validate import counted
 
 if TYPE_CHECKING:
-    from cranny.api import Result
+    from cranny.run import Result
 
 
 def simulate(
@@ -44,7 +44,7 @@ def simulate(
 
     Example: cranny simulate philly --policy titan --cluster 64x8x8 --report out.html
     """
-    from cranny.api import simulate as run
+    from cranny.run import simulate as run
 
     options.check_period(period, options.split_policies(policy))
     options.check_file(report, "--report")
@@ -107,7 +107,7 @@ def compare(
 
     Example: cranny compare philly --policies titan,best-fit,hived --jobs 20000 --report out.html
     """
-    from cranny.api import compare as run
+    from cranny.run import compare as run
 
     names = options.split_policies(policies)
     options.check_period(period, names)
@@ -137,7 +137,7 @@ def show(
     results: "Sequence[Result]", report: Path | None, map_at_s: float | None, *, as_json: bool = False
 ) -> None:
     """Print results as a table or as JSON, and write the page if one is wanted."""
-    from cranny.report.finding import caution, finding
+    from cranny.report.headline import caution, finding
     from cranny.report.page import write_report
     from cranny.report.table import rich_table
 

@@ -10,9 +10,9 @@ from cranny.cli.console import err, out, print_json, progress
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
-    from cranny.sweep.cell import Cell, Outcome
-    from cranny.sweep.file import Sweep
-    from cranny.sweep.run import Swept
+    from cranny.analysis.sweep.cell import Cell, Outcome
+    from cranny.analysis.sweep.run_sweep import Swept
+    from cranny.analysis.sweep.sweep_file import Sweep
 
 
 def sweep(
@@ -35,8 +35,8 @@ def sweep(
 
     Example: cranny sweep docs/sweep.yaml --processes 4
     """
-    from cranny.sweep.file import read_sweep
-    from cranny.sweep.run import run_sweep
+    from cranny.analysis.sweep.run_sweep import run_sweep
+    from cranny.analysis.sweep.sweep_file import read_sweep
 
     if ray is not None and processes is not None:
         raise InputError("--processes is for this machine; with --ray the Ray cluster decides")
@@ -68,7 +68,7 @@ def sweep(
 
 def _list(planned: "Sweep", folder: Path, *, as_json: bool) -> None:
     """Print every cell, and whether it is finished."""
-    from cranny.sweep.store import Store
+    from cranny.analysis.sweep.cell_store import Store
 
     store = Store(folder)
     finished = [store.load(cell) is not None for cell in planned.cells]
@@ -89,8 +89,8 @@ def _show(planned: "Sweep", swept: "Swept", folder: Path, *, as_json: bool) -> N
     """Print the means over the seeds as a table or as JSON."""
     from dataclasses import asdict
 
-    from cranny.sweep.gather import groups
-    from cranny.sweep.show import blocks
+    from cranny.analysis.sweep.aggregate import groups
+    from cranny.analysis.sweep.sweep_table import blocks
 
     gathered = groups(swept.table)
     files = [folder / "table.parquet", folder / "table.csv"]
@@ -129,6 +129,6 @@ def _show(planned: "Sweep", swept: "Swept", folder: Path, *, as_json: bool) -> N
 
 def _name(cell: "Cell") -> str:
     """Name a cell as people do."""
-    from cranny.sweep.show import named
+    from cranny.analysis.sweep.sweep_table import named
 
     return ", ".join(f"{name} {named(value)}" for name, value in cell.axes.items())

@@ -8,12 +8,12 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
-from cranny.cli.usage import Commands
+from cranny.cli.typer_errors import Commands
 from cranny.model.errors import InputError, unknown
-from cranny.model.number import counted, positive, whole
+from cranny.model.validate import counted, positive, whole
 
 if TYPE_CHECKING:
-    from cranny.workload.trace import Trace
+    from cranny.traces.trace import Trace
 
 app = Commands(help="Find, inspect, convert, cut and generate job logs.")
 
@@ -32,8 +32,8 @@ def list_(
 
     Example: cranny traces list logs
     """
-    from cranny.workload.find import trace_files
-    from cranny.workload.generate import presets as known
+    from cranny.traces.find import trace_files
+    from cranny.traces.generate import presets as known
 
     if not folder.is_dir():
         problem = "is a file, not a folder" if folder.exists() else "there is no such folder"
@@ -55,8 +55,8 @@ def list_(
 
 def _in_short(path: Path, name: str) -> dict[str, Any]:
     """Return the main figures of a file, or why it cannot be read."""
-    from cranny.workload.inspect import describe
-    from cranny.workload.read import read_trace
+    from cranny.traces.inspect import describe
+    from cranny.traces.read import read_trace
 
     try:
         facts = describe(read_trace(path, name, strict=False))
@@ -103,9 +103,9 @@ def inspect(
 
     Example: cranny traces inspect philly.parquet --gpus 2490
     """
-    from cranny.workload.inspect import describe
-    from cranny.workload.quirks import quirks
-    from cranny.workload.read import read_trace
+    from cranny.traces.inspect import describe
+    from cranny.traces.quirks import quirks
+    from cranny.traces.read import read_trace
 
     if gpus is not None and cluster is not None:
         raise InputError("give --gpus or --cluster, not both")
@@ -121,7 +121,7 @@ def inspect(
 def _print_facts(facts: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from cranny.cli.chart import chart
+    from cranny.cli.sparkline import chart
 
     out.print(
         f"{facts['name']}: {counted(facts['jobs'], 'job')} over {facts['days']:.1f} days",
@@ -197,7 +197,7 @@ def convert(
 
     Example: cranny traces convert sacct.txt jobs.parquet
     """
-    from cranny.workload.read import read_trace
+    from cranny.traces.read import read_trace
 
     _check_apart(file, to)
     _write(read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles)), to, as_json=as_json)
@@ -233,7 +233,7 @@ def slice_(
 
     Example: cranny traces slice itp.parquet day2.csv --from 1d --to 2d --where cluster=cluster04 --from-zero
     """
-    from cranny.workload.read import read_trace
+    from cranny.traces.read import read_trace
 
     _check_apart(file, to)
     window_s = {"start_s": _seconds(start, "--from")} | ({} if end is None else {"end_s": _seconds(end, "--to")})
@@ -322,7 +322,7 @@ def generate(
 
     Example: cranny traces generate philly philly.parquet --jobs 100000 --load 0.8 --gpus 4096
     """
-    from cranny.workload.generate import generate_trace
+    from cranny.traces.generate import generate_trace
 
     if load is not None and gpus is None:
         raise InputError("--load: needs --gpus: say of how many GPUs the jobs should ask for that share")
@@ -339,7 +339,7 @@ def presets(as_json: options.JsonOption = False) -> None:
 
     Example: cranny traces presets
     """
-    from cranny.workload.generate import presets as known
+    from cranny.traces.generate import presets as known
 
     if as_json:
         print_json(

@@ -9,11 +9,11 @@ from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
 from cranny.cli.simulate import command_line
 from cranny.model.errors import InputError
-from cranny.model.number import whole
-from cranny.model.switch import MAX_MACHINES
+from cranny.model.topology_spec import MAX_MACHINES
+from cranny.model.validate import whole
 
 if TYPE_CHECKING:
-    from cranny.whatif.answer import Answer
+    from cranny.analysis.whatif.answer import Answer
 
 DEFAULT_POLICIES = "titan,best-fit,consolidate-idle"
 LogArgument = Annotated[
@@ -64,9 +64,9 @@ def what_if(
 
     Example: cranny what-if sacct.txt --cluster my.yaml --policies titan,best-fit --price-per-gpu-hour 2.5
     """
-    from cranny.whatif import what_if as run
-    from cranny.whatif.page import write_page
-    from cranny.workload.read import read_trace
+    from cranny.analysis.whatif import what_if as run
+    from cranny.analysis.whatif.whatif_page import write_page
+    from cranny.traces.read import read_trace
 
     _check_log(log)
     names = options.split_policies(policies)
@@ -101,7 +101,7 @@ def what_if(
 
 def _check_log(log: Path) -> None:
     """Refuse the name of a preset, which other commands take for a trace."""
-    from cranny.workload.generate import presets
+    from cranny.traces.generate import presets
 
     if str(log) in presets() and not log.exists():
         raise InputError(
@@ -112,9 +112,9 @@ def _check_log(log: Path) -> None:
 
 def _show(answer: "Answer", report: Path | None) -> None:
     """Print warnings, tables, findings and assumptions."""
-    from cranny.report.sheet import sheet_table
-    from cranny.whatif.findings import findings
-    from cranny.whatif.sheets import sheets
+    from cranny.analysis.whatif.findings import findings
+    from cranny.analysis.whatif.tables import sheets
+    from cranny.report.text_table import sheet_table
 
     for line in answer.warnings:
         out.print(f"warning: {line}", style="yellow", markup=False)

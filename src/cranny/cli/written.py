@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from cranny.service.whereabouts import Known
+    from cranny.service.server_file import Known
 
 PATIENCE_S = 1.0  # for a server that is asked whether it is there
 
@@ -21,7 +21,7 @@ def written_down(folder: Path, known: "Known") -> Iterator[None]:
     Another server may have written there before: it gets its place back if it still serves then. Another may
     come later: its file is left alone.
     """
-    from cranny.service.whereabouts import ADDRESS_FILE, write_address
+    from cranny.service.server_file import ADDRESS_FILE, write_address
 
     path = folder / ADDRESS_FILE
     before = _read(path)
@@ -38,7 +38,7 @@ def written_down(folder: Path, known: "Known") -> Iterator[None]:
 
 def _read(path: Path) -> "Known | None":
     """Read who is written down; None if nobody is, or if somebody spoilt the file."""
-    from cranny.service.whereabouts import Known
+    from cranny.service.server_file import Known
 
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from cranny.core.books import Running, attained_gpu_s
+from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.protocol import Policy
 from cranny.core.queue import Queued
 from cranny.core.snapshot import Waiting
@@ -26,8 +26,8 @@ from cranny.model.event import (
     Submitted,
 )
 from cranny.model.job import Job
-from cranny.model.number import not_negative
 from cranny.model.plan import Action, Start, Stop
+from cranny.model.validate import not_negative
 
 LEAST_PERIOD_S = 1e-3
 

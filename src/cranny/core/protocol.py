@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
-from cranny.model.number import counted
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
+from cranny.model.validate import counted
 
 
 @runtime_checkable

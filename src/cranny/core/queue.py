@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.batch import Batches
-from cranny.core.books import Running, attained_gpu_s
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.core.traffic import Communication, isolated

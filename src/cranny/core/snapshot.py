@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.books import Books, Running
-from cranny.core.evidence import Seen
+from cranny.core.accounting import Books, Running
+from cranny.core.explanation import Seen
 from cranny.core.machine_set import FreeMachines, within
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.books import Books, Running, attained_gpu_s
+from cranny.core.accounting import Books, Running, attained_gpu_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError, StalePlanError

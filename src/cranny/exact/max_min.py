@@ -15,13 +15,13 @@ import numpy as np
 
 from cranny.core.flows import Flows, alone, parameter_server
 from cranny.core.snapshot import Snapshot
-from cranny.core.steady.rates import Rates
-from cranny.core.steady.streams import stream
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.network.steady.rates import Rates
+from cranny.network.steady.streams import stream
 
 MOST = 5_000_000  # placements of all jobs together that are put in order
 

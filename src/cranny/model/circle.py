@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from cranny.model.errors import InputError
-from cranny.model.number import not_negative, positive
+from cranny.model.validate import not_negative, positive
 
 Arc = tuple[float, float, float]  # start_s, end_s, gbps
 

@@ -14,8 +14,8 @@ from math import lcm
 from pathlib import Path
 
 from cranny.model.errors import InputError
-from cranny.model.number import counted, positive, whole
-from cranny.model.switch import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
+from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
+from cranny.model.validate import counted, positive, whole
 
 __all__ = ["Cluster", "Machine", "Switch", "mask_of", "shape"]
 

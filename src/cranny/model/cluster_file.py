@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cranny.model.fields import MAX_NAME, Fields, Name, Positive, checked
-from cranny.model.switch import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
+from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
 from cranny.model.yaml_file import Document, Step
 
 DEFAULT_LINK_GBPS = 100.0

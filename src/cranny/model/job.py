@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.errors import InputError, unknown
-from cranny.model.number import MAX_GPUS, positive, seconds, whole
 from cranny.model.profile import ModelProfile, library
+from cranny.model.validate import MAX_GPUS, positive, seconds, whole
 
 __all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # whoever makes jobs checks numbers in the same way
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cranny.model.errors import InputError, at, unknown
-from cranny.model.number import not_negative, positive, whole
+from cranny.model.validate import not_negative, positive, whole
 
 FP32_BYTES = 4
 # fp32 weight, gradient and momentum of each parameter stay in memory for the whole iteration.

@@ -128,12 +128,12 @@ TABLE: dict[str, Entry] = {
         "ours; solves the problem of HAS, TPDS'24",
     ),
     "optimus-shares": Entry(
-        "cranny.policies.has:OptimusShares",
+        "cranny.policies.optimus_shares:OptimusShares",
         "resizes jobs: one worker more to the job that gains most, with equal parts for all workers",
         "Optimus, EuroSys'18",
     ),
     "optimus-lb": Entry(
-        "cranny.policies.has:OptimusLb",
+        "cranny.policies.optimus_shares:OptimusLb",
         "resizes jobs: as optimus-shares, with parts in proportion to throughput",
         "HAS's Optimus-LB baseline, TPDS'24",
     ),
@@ -143,7 +143,7 @@ TABLE: dict[str, Entry] = {
         "HAS's LAS baseline, TPDS'24",
     ),
     "gavel": Entry(
-        "cranny.policies.has:Gavel",
+        "cranny.policies.gavel:Gavel",
         "rounds of six minutes, one GPU type a job and round, max-min fair over time",
         "Gavel, OSDI'20",
         period_s=360.0,
@@ -191,7 +191,7 @@ TABLE: dict[str, Entry] = {
     ),
     "random": Entry("cranny.policies.random:Random", "any free GPUs", "the usual yardstick"),
     "exact": Entry(
-        "cranny.exact.nimp:Exact",
+        "cranny.exact.titan:Exact",
         "Titan's problem solved to the optimum by CP-SAT; small clusters only",
         "Titan, ICNP'24, Eq. 1",
     ),

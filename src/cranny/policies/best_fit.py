@@ -43,7 +43,7 @@ class BestFit:
 
     def drafter(self) -> Drafter:
         """Go on in the same way with the rest of a job."""
-        from cranny.core.seating.greedy import greedy  # compiles, so it is imported only where it is used
+        from cranny.core.fast.greedy import greedy  # compiles, so it is imported only where it is used
 
         return greedy(fewest=False)
 

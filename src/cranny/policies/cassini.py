@@ -28,20 +28,20 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, NamedTuple
 
-from cranny.core.candidates import FIFO, host_of, varied
-from cranny.core.circles.affinity import SharedLink, shared_links
-from cranny.core.circles.interleave import Interleaving, choose
-from cranny.core.circles.shapes import circles
-from cranny.core.circles.unified import QUICK, Search
 from cranny.core.protocol import Host, Placer
 from cranny.core.queue import Slowdown
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.model.number import whole
 from cranny.model.placement import Evidence, Placement
 from cranny.model.plan import Action, Move, Plan, Shift, Start, Stop
+from cranny.model.validate import whole
+from cranny.network.interleave.affinity import SharedLink, shared_links
+from cranny.network.interleave.demand import circles
+from cranny.network.interleave.shifts import Interleaving, choose
+from cranny.network.interleave.unified_circle import QUICK, Search
+from cranny.policies._shared.candidates import FIFO, host_of, varied
 
 MOST_CANDIDATES = 1000
 _SAME_S = 1e-9

@@ -15,11 +15,11 @@ itself, and so do those of other collectives.
 
 import numpy as np
 
-from cranny.core.preference import Floats, candidates, capacities, fill, ordered
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.ranked_fill import Floats, candidates, capacities, fill, ordered
 
 
 class Comb:

@@ -10,8 +10,8 @@ from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import Drafter, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
-from cranny.model.number import counted
 from cranny.model.placement import Placement
+from cranny.model.validate import counted
 
 
 class ConsolidateIdle:
@@ -43,7 +43,7 @@ class ConsolidateIdle:
 
     def drafter(self) -> Drafter:
         """Go on in the same way with the rest of a job, on no more machines than it needs."""
-        from cranny.core.seating.greedy import greedy  # compiles, so it is imported only where it is used
+        from cranny.core.fast.greedy import greedy  # compiles, so it is imported only where it is used
 
         return greedy(fewest=True)
 

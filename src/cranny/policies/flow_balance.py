@@ -7,11 +7,11 @@ The flows of a machine are the running jobs that use its uplink: a job's workers
 what its parameter server gets counts as one as well, as it does where switches aggregate.
 """
 
-from cranny.core.preference import candidates, fill, ordered
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 
 class FlowBalance:

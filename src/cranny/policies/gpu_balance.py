@@ -4,11 +4,11 @@ B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network 
 Sec. 6.1. The walk over the machines is that of `core.preference`, the same for all of NetPack's rivals.
 """
 
-from cranny.core.preference import candidates, fill, ordered
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 
 class GpuBalance:

@@ -36,8 +36,8 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.model.number import between
 from cranny.model.placement import Placement
+from cranny.model.validate import between
 
 Kind = tuple[int, str]  # GPUs of a machine and their type
 

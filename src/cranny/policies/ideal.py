@@ -6,11 +6,11 @@ machines with links that nobody uses. Iteration times are those of the paper's I
 waiting times are not, and the paper has none.
 """
 
-from cranny.core.locality import closest
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.locality import closest
 
 
 class Ideal:

@@ -15,11 +15,11 @@ it sits beside rank 0.
 
 from itertools import accumulate
 
-from cranny.core.preference import candidates, fill, ordered
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 
 class Optimus:

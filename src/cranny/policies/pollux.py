@@ -40,18 +40,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cranny.core.books import Running, attained_gpu_s
-from cranny.core.locality import drawn_by
-from cranny.core.pool import Pool
+from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.protocol import lacks_gpus
-from cranny.core.reseat import emptied, plans, reseat
 from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.model.number import not_negative, positive
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
+from cranny.model.validate import not_negative, positive
+from cranny.policies._shared.locality import drawn_by
+from cranny.policies._shared.promises import Pool
+from cranny.policies._shared.resize import emptied, plans, reseat
 
 if TYPE_CHECKING:
     import numpy as np

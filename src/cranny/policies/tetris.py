@@ -17,13 +17,13 @@ Here GPUs and uplinks are all there is, and the queue order decides which job is
 
 import numpy as np
 
-from cranny.core.preference import candidates, capacities, fill, ordered
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
 from cranny.model.job import Job
-from cranny.model.number import not_negative
 from cranny.model.placement import Placement
+from cranny.model.validate import not_negative
+from cranny.policies._shared.ranked_fill import candidates, capacities, fill, ordered
 
 
 class Tetris:

@@ -42,18 +42,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-from cranny.core.books import attained_gpu_s
-from cranny.core.locality import drawn_by, level, nearby
-from cranny.core.pool import Pool
+from cranny.core.accounting import attained_gpu_s
 from cranny.core.protocol import lacks_gpus
-from cranny.core.reseat import emptied, plans, reseat
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.model.number import between, positive
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
+from cranny.model.validate import between, positive
+from cranny.policies._shared.locality import drawn_by, level, nearby
+from cranny.policies._shared.promises import Pool
+from cranny.policies._shared.resize import emptied, plans, reseat
 
 HOUR_S = 3600.0
 REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs

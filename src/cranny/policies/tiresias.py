@@ -24,8 +24,8 @@ from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
-from cranny.model.number import not_negative
 from cranny.model.placement import Placement
+from cranny.model.validate import not_negative
 
 
 class Tiresias:

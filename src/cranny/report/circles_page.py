@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from cranny.core.circles.affinity import SharedLink
-from cranny.core.circles.interleave import Interleaving, curve_scores
-from cranny.core.circles.unified import unify
-from cranny.model.number import counted
+from cranny.model.validate import counted
+from cranny.network.interleave.affinity import SharedLink
+from cranny.network.interleave.shifts import Interleaving, curve_scores
+from cranny.network.interleave.unified_circle import unify
+from cranny.network.phases.contention import MOST, Meeting
 from cranny.report.charts import Frame
-from cranny.report.circles import (
+from cranny.report.circles_svg import (
     ALARM,
     COLOURS,
     KEY,
@@ -25,10 +26,9 @@ from cranny.report.circles import (
     sides,
     write_picture,
 )
-from cranny.report.frame import frame, write
 from cranny.report.markup import file_text, table, text
 from cranny.report.scales import duration_text
-from cranny.sim.meetings import MOST, Meeting
+from cranny.report.shell import frame, write
 
 CHART = Frame(width=420.0, height=170.0, left=44.0, right=12.0, top=24.0, bottom=26.0)
 

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cranny.report.run_view import ClusterView, RunView
 from cranny.report.sampling import arrival_span_s, numbers
-from cranny.report.view import ClusterView, RunView
 
 TIMES = (60, 48, 36, 24, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 BUDGET_BYTES = 800_000

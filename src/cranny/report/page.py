@@ -7,16 +7,16 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from cranny.report import reproduce
+from cranny.network.phases.contention import Meeting
+from cranny.report import provenance
 from cranny.report.charts import Line, cdf_chart, line_chart
 from cranny.report.circles_page import ring_colours
 from cranny.report.circles_page import section as circles_section
-from cranny.report.finding import caution, finding
-from cranny.report.frame import frame, write
-from cranny.report.looks import Look, colour_variables, looks
+from cranny.report.headline import caution, finding
 from cranny.report.markup import file_text, json_for_script, text
-from cranny.report.network import section
+from cranny.report.network_page import section
 from cranny.report.occupancy import occupancy
+from cranny.report.run_view import RunView
 from cranny.report.sampling import (
     GAP,
     Slices,
@@ -29,9 +29,9 @@ from cranny.report.sampling import (
     slices,
 )
 from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
+from cranny.report.shell import frame, write
+from cranny.report.styles import Look, colour_variables, looks
 from cranny.report.table import Column, best, format_value, in_rounds, number, scale_for, shown_columns
-from cranny.report.view import RunView
-from cranny.sim.meetings import Meeting
 
 # name, title, what it is, factor and suffix of the values, decimals (None: as the value needs)
 TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
@@ -113,12 +113,12 @@ def render(
         map_hint=_map_hint(packed.times),
         map_choices=_map_choices(results, drawn),
         network=_network(results, drawn, packed.shown_s) + circles_section(_meetings(results, drawn)),
-        settings=reproduce.settings_html(results),
-        commands=_under("Commands", reproduce.commands_html(results)),
-        notes=_under("Assumptions and notes", reproduce.notes_html(results)),
-        left_out=reproduce.left_out_html(results),
-        meanings=reproduce.meanings_html(),
-        checks=reproduce.checks_html(results),
+        settings=provenance.settings_html(results),
+        commands=_under("Commands", provenance.commands_html(results)),
+        notes=_under("Assumptions and notes", provenance.notes_html(results)),
+        left_out=provenance.left_out_html(results),
+        meanings=provenance.meanings_html(),
+        checks=provenance.checks_html(results),
     )
     colours = f"{colour_variables(drawn)}\n{ring_colours()}"
     return frame(

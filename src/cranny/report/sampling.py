@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cranny.report.view import RunView
+from cranny.report.run_view import RunView
 
 FloatArray = NDArray[np.float64]
 SLICES = 240

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cranny.report.looks import STRONG_POLICY
+from cranny.network.networks import NETWORKS
+from cranny.report.run_view import RunView, labels, policy_of
 from cranny.report.scales import TIME_UNITS
-from cranny.report.view import RunView, labels, policy_of
-from cranny.sim.models import NETWORKS
+from cranny.report.styles import STRONG_POLICY
 
 if TYPE_CHECKING:
     from rich.table import Table

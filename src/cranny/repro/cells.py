@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from cranny.api import simulate
 from cranny.model.cluster import Cluster
-from cranny.processes import run_each
+from cranny.process_pool import run_each
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
-from cranny.workload.generate import generate_trace
-from cranny.workload.read import read_trace
-from cranny.workload.trace import Trace
+from cranny.run import simulate
+from cranny.traces.generate import generate_trace
+from cranny.traces.read import read_trace
+from cranny.traces.trace import Trace
 
 POINTS = 240
 LARGE = 200_000  # jobs

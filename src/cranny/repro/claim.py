@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cranny.model.number import counted
+from cranny.model.validate import counted
 from cranny.repro.page import Told
 
 Holds = Literal["holds", "holds in part", "does not hold", "beyond the paper", "not tested"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cranny.model.errors import CrannyError
-from cranny.report.estimate import Estimate
-from cranny.report.looks import HUES, VERMILION
+from cranny.report.confidence import Estimate
+from cranny.report.styles import HUES, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from cranny.report.frame import frame, write
 from cranny.report.markup import text
-from cranny.report.sheet import Sheet, sheet_html
+from cranny.report.shell import frame, write
+from cranny.report.text_table import Sheet, sheet_html
 
 STYLE = """
 .claims { display: grid; gap: 14px; margin-top: 12px; }

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cranny.model.number import percent
+from cranny.model.validate import percent
 
 CLOSE = 0.10
 NEAR = 0.25

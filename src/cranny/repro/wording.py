@@ -1,6 +1,6 @@
 """Numbers as tables and sentences of a reproduction show them."""
 
-from cranny.report.estimate import Estimate
+from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 
 

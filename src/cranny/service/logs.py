@@ -5,8 +5,8 @@ import stat
 from typing import Any
 
 from cranny.service.limits import NotThereError
-from cranny.service.loop import Service
-from cranny.service.mask import begun, hide, secrets_of
+from cranny.service.redact import begun, hide, secrets_of
+from cranny.service.service import Service
 
 MOST_BYTES = 1024 * 1024
 

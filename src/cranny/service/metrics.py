@@ -12,10 +12,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from cranny.core.snapshot import Snapshot
-from cranny.service.ledger import STATUSES
-from cranny.service.loop import Service
-from cranny.service.views import tier_of
-from cranny.service.why import WAITING, Room, largest_startable, quick
+from cranny.service.explain import WAITING, Room, largest_startable, quick
+from cranny.service.job_records import STATUSES
+from cranny.service.serialize import tier_of
+from cranny.service.service import Service
 
 FRESH_S = 2.0  # how long what is dear to work out is kept
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from cranny.core.books import attained_gpu_s
+from cranny.core.accounting import attained_gpu_s
 from cranny.core.engine import Engine
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.plan import Plan, Shift, Start
-from cranny.service.choice import choose
-from cranny.service.ledger import Ledger, placement_of
+from cranny.service.job_records import Ledger, placement_of
+from cranny.service.policy_setting import choose
 from cranny.service.store import Row
 
 

@@ -11,10 +11,10 @@ from types import FrameType
 import uvicorn
 
 from cranny.model.errors import CrannyError
+from cranny.service.api.app import build
+from cranny.service.api.connection_limit import door
 from cranny.service.auth import Keeper
-from cranny.service.door import door
-from cranny.service.loop import Service
-from cranny.service.rest import build
+from cranny.service.service import Service
 
 END_S = 3  # how long requests may still take when the server is to end
 BACKLOG = 1024

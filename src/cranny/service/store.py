@@ -38,7 +38,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from cranny.model.errors import InputError
-from cranny.service.hold import WRITE, Files, LockFile, Session, StoreError, TakenError, why, wrapped
+from cranny.service.writer_lock import WRITE, Files, LockFile, Session, StoreError, TakenError, why, wrapped
 
 __all__ = ["Append", "Row", "SessionRow", "Store", "StoreError", "TakenError", "TokenRow", "shown_url"]
 

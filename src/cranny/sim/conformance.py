@@ -9,10 +9,10 @@ from cranny.core.traffic import communication, traffic
 from cranny.model.circle import Circle
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.model.number import counted
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
-from cranny.sim import models
+from cranny.model.validate import counted
+from cranny.network import networks
 
 NEAR = 1e-9
 LINK_GBPS = 100.0
@@ -74,7 +74,7 @@ def _slowdowns(network: str) -> Iterator[Check]:
     cluster = Cluster.single_rack(2, 4, LINK_GBPS)
     even = ModelProfile("even", grad_bytes=K_BYTES, iteration_ms=80.0)
     for count in (1, 2, 4):
-        model, state = models.network(network).on(cluster), ClusterState(cluster)
+        model, state = networks.network(network).on(cluster), ClusterState(cluster)
         slowdown: dict[str, float] = {}
         for number in range(count):
             job = Job(f"job-{number}", 2, even, "ring")
@@ -100,7 +100,7 @@ def _times() -> Iterator[Check]:
 def _shares() -> Iterator[Check]:
     """Rates that jobs get of shared links."""
     from cranny.core.flows import fixed
-    from cranny.core.steady.rates import Rates
+    from cranny.network.steady.rates import Rates
 
     def rates(link_gbps: Sequence[float], jobs: Sequence[Sequence[int]]) -> list[float]:
         net = Rates(link_gbps)
@@ -122,7 +122,7 @@ def _shares() -> Iterator[Check]:
 def _aggregation() -> Iterator[Check]:
     """Rates with in-network aggregation (NetPack, Table 1): two workers and the server of each job in one rack."""
     from cranny.core.flows import parameter_server
-    from cranny.core.steady.rates import Rates
+    from cranny.network.steady.rates import Rates
 
     cluster = Cluster.single_rack(3, 1, LINK_GBPS)
 
@@ -140,8 +140,8 @@ def _aggregation() -> Iterator[Check]:
 
 def _phases() -> Iterator[Check]:
     """How many times longer iterations take of jobs that take turns on a link of 100 Gbps, or do not."""
-    from cranny.core.phases.loop import Talker
-    from cranny.core.phases.play import settle
+    from cranny.network.phases.playback import settle
+    from cranny.network.phases.segments import Talker
 
     def mean(circles: Sequence[Circle], shifts_s: Sequence[float], link_gbps: float = LINK_GBPS) -> float:
         talkers = [Talker({0: circle}, shift_s) for circle, shift_s in zip(circles, shifts_s, strict=True)]
@@ -163,7 +163,7 @@ def _phases() -> Iterator[Check]:
 def _shifts() -> Iterator[Check]:
     """Slowdowns of two jobs like those of `_slowdowns`, before one is shifted by half an iteration, and after."""
     cluster = Cluster.single_rack(2, 4, LINK_GBPS)
-    model, state = models.network("phases").on(cluster), ClusterState(cluster)
+    model, state = networks.network("phases").on(cluster), ClusterState(cluster)
     even = ModelProfile("even", grad_bytes=K_BYTES, iteration_ms=80.0)
     slowdown: dict[str, float] = {}
     for number in range(2):

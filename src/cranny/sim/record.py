@@ -8,7 +8,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cranny.model.errors import InputError
-from cranny.sim.meetings import Meeting
+from cranny.network.phases.contention import Meeting
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from cranny.core.engine import Engine
+from cranny.core.feasibility import Possible, never
 from cranny.core.protocol import Placer, Policy
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
@@ -19,18 +20,17 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
-from cranny.model.number import not_negative, seconds
 from cranny.model.plan import Action, Move, Shift, Start, Stop
-from cranny.sim.log import Log, Work
+from cranny.model.validate import not_negative, seconds
+from cranny.network.isolated import Alone, Network, Shared, Slowdowns
+from cranny.network.steady.stream_log import Streams
+from cranny.sim.job_log import Log, Work
 from cranny.sim.metrics import Metrics
-from cranny.sim.network import Alone, Network, Slowdowns
-from cranny.sim.pace import Pace, Shared
-from cranny.sim.possible import Possible, never
+from cranny.sim.progress import Pace
 from cranny.sim.record import Record
-from cranny.sim.streams import Streams
 
 if TYPE_CHECKING:
-    from cranny.sim.diary import Diary
+    from cranny.network.phases.iteration_log import Diary
 
 PROGRESS_EVERY = 2048
 

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import polars as pl
 
-from cranny.core.load import Load
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
-from cranny.sim.meetings import Meeting
+from cranny.network.phases.contention import Meeting
+from cranny.network.steady.link_load import Load
+from cranny.network.steady.stream_log import load_at
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
 from cranny.sim.record import DONE, LEFT_OUT, UNFINISHED, Floats, Record
-from cranny.sim.streams import load_at
 
 FRAMES = ("jobs", "timeline", "runs")
 TIMELINE = (

@@ -10,12 +10,12 @@ Departure: the market decides types. Which of several machines with workers of a
 open; a job that fits into one machine gets one if it can (`core.shares.seats`).
 """
 
-from cranny.core.shares.answer import Shares
-from cranny.core.shares.problem import Problem
-from cranny.core.shares.seats import seat
 from cranny.model.errors import InputError
+from cranny.policies._shared.heterogeneous.problem import Problem
+from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.worker_placement import seat
 from cranny.policies.has.categories import categories, category, size
-from cranny.policies.has.examine import Examiner, best
+from cranny.policies.has.evaluate import Examiner, best
 
 MOST = 5_000_000  # categories; a few seconds
 

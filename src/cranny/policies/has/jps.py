@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cranny.core.shares.answer import Shares
-from cranny.core.shares.problem import Floats, Problem
-from cranny.core.shares.seats import seat
-from cranny.model.number import between, whole
+from cranny.model.validate import between, whole
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem
+from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.worker_placement import seat
 from cranny.policies.has.categories import category, size
-from cranny.policies.has.examine import Examiner, best
+from cranny.policies.has.evaluate import Examiner, best
 
 ALPHA = 0.7
 BETA = 1.0

@@ -10,9 +10,9 @@ from itertools import permutations
 
 import numpy as np
 
-from cranny.core.shares.answer import Shares
-from cranny.core.shares.problem import Floats, Ints, Problem
-from cranny.core.shares.seats import seat
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
+from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.worker_placement import seat
 
 
 def las(problem: Problem) -> Shares:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.compiled import compiled
-from cranny.core.shares.problem import Floats, Ints
+from cranny.core.jit import compiled
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints
 
 # Less throughput than anything: such a worker is held only if the numbers leave nothing else.
 CANNOT = -1e12

@@ -8,7 +8,7 @@ Symbols of the paper and their names here:
     server.GPUs          `free`: a plan takes all free GPUs of a server or none
     server.bw, C         `left_gbps`, `link_gbps`: of a server's uplink
     server.flows         `flows`: that its uplink carries
-    V[s, f, g]           `kernel._table`: what servers with f flows at most and g GPUs together are worth
+    V[s, f, g]           `plan_kernel._table`: what servers with f flows at most and g GPUs together are worth
     FC_r, C(rack)        `rack_flows`, `rack_gbps`: of a rack's uplink
     AE                   `_efficiency`: aggregation efficiency, the rate times the flows that switches merge
 
@@ -40,18 +40,18 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from cranny.core.batch import Batches
-from cranny.core.preference import DECIMALS
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
-from cranny.model.number import yes_or_no
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
-from cranny.policies.netpack.evidence import Reasons, Seen
+from cranny.model.validate import yes_or_no
+from cranny.policies._shared.ranked_fill import DECIMALS
+from cranny.policies.netpack.netpack_explanation import Reasons, Seen
 
 if TYPE_CHECKING:
-    from cranny.policies.netpack.kernel import Bools, Ints
-    from cranny.policies.netpack.outlook import Outlook
+    from cranny.policies.netpack.available import Outlook
+    from cranny.policies.netpack.plan_kernel import Bools, Ints
 
 
 class NetPack:
@@ -91,7 +91,7 @@ class NetPack:
 
     def _place_all(self, batch: list[Waiting], view: Snapshot) -> list[Start]:
         """Lines 3 to 10."""
-        from cranny.policies.netpack.outlook import Outlook  # compiles, so it is imported only where it is used
+        from cranny.policies.netpack.available import Outlook  # compiles, so it is imported only where it is used
 
         if self._outlook is None or self._outlook.cluster is not view.cluster:
             self._outlook = Outlook(view.cluster)
@@ -111,30 +111,30 @@ class NetPack:
 
     def _place(self, job: Job, free: "Ints", up: "Bools", outlook: "Outlook") -> Placement | None:
         """Lines 4 to 9: on one machine if one is large enough, else where workers and server are worth most."""
-        from cranny.policies.netpack import kernel
+        from cranny.policies.netpack import plan_kernel
 
-        tightest = int(kernel.tightest(free, job.gpus))
-        if tightest != kernel.NONE:
+        tightest = int(plan_kernel.tightest(free, job.gpus))
+        if tightest != plan_kernel.NONE:
             return Placement.made((tightest,) * job.gpus, (), None, Reasons(job, outlook.cluster))
         if free.sum() < job.gpus:
             return None
         servers = outlook.servers(free, up)
-        rules = kernel.Rules(self.lean, self.printed, job.collective == "ina")
-        found = kernel.best(servers, outlook.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
+        rules = plan_kernel.Rules(self.lean, self.printed, job.collective == "ina")
+        found = plan_kernel.best(servers, outlook.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
         left_gbps, flows = servers.left_gbps, servers.flows
         seen = [
             Seen(
                 machine,
                 float(left_gbps[machine]),
                 float(flows[machine]),
-                kernel.worth(servers, self.lean, machine, 1.0),
+                plan_kernel.worth(servers, self.lean, machine, 1.0),
             )
             for machine in found.machines.tolist()
         ]
         held = _without_surplus(job.gpus, {each.machine: int(free[each.machine]) for each in seen}, seen)
         machines = tuple([machine for machine, gpus in held.items() for _ in range(gpus)])
         why = Reasons(job, outlook.cluster, tuple(seen), found.server_worth, found.share_gbps)
-        server = None if found.server == kernel.NONE else int(found.server)
+        server = None if found.server == plan_kernel.NONE else int(found.server)
         return Placement.made(machines, (), None, why, server)
 
 

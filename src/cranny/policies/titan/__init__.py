@@ -31,8 +31,8 @@ from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.model.number import positive, whole
 from cranny.model.placement import Placement
+from cranny.model.validate import positive, whole
 from cranny.policies.titan.bandwidth import MANY_MACHINES, Bandwidth
 from cranny.policies.titan.merge import merge
 from cranny.policies.titan.search import Found, search
@@ -77,9 +77,9 @@ class Titan:
 
     def drafter(self) -> Drafter:
         """Place jobs on several machines in compiled code, as long as links are quiet."""
-        from cranny.policies.titan import kernel  # compiles, so it is imported only where it is used
+        from cranny.policies.titan import placement_kernel
 
-        return Drafter(kernel.draft, self.bandwidth.phase_budget_s, kernel.parts_of)
+        return Drafter(placement_kernel.draft, self.bandwidth.phase_budget_s, placement_kernel.parts_of)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that GPUs are short, or which link is too busy."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from cranny.report.estimate import Estimate
+from cranny.report.confidence import Estimate
 from cranny.repro.cassini.links import JITTER, Adjusting, Outcome, Unifying
 from cranny.repro.cassini.precision import Precision
 from cranny.repro.cassini.shapes import BATCH, EVEN, GIVEN, H200

@@ -7,18 +7,18 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.circles.compatibility import Compatibility, compatibility
-from cranny.core.circles.curve import curve
-from cranny.core.phases.beat import on_beat
-from cranny.core.phases.course import Course, LinkUse, Played
-from cranny.core.phases.loop import Talker
-from cranny.core.phases.play import play
 from cranny.model.circle import DEGREES, Circle
-from cranny.report.estimate import Estimate, estimate
+from cranny.network.interleave.compatibility import Compatibility, compatibility
+from cranny.network.interleave.demand_curve import curve
+from cranny.network.phases.outcome import Course, LinkUse, Played
+from cranny.network.phases.pacing_period import on_beat
+from cranny.network.phases.phases_network import with_agents
+from cranny.network.phases.playback import play
+from cranny.network.phases.segments import Talker
+from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.setup import LINK_GBPS
 from cranny.repro.cassini.shapes import BATCH, GIVEN, H200, SETUPS, pair_circles, snapshot_circles
 from cranny.repro.cassini.values import FIG5_ITERATIONS_MS, FIG5_ROTATION_DEG, FIG17_SNAPSHOTS, TABLE2
-from cranny.sim.phases import with_agents
 
 Floats = npt.NDArray[np.float64]
 

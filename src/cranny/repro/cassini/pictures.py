@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cranny.core.phases.course import LinkUse
-from cranny.report.looks import HUES, VERMILION
+from cranny.network.phases.outcome import LinkUse
+from cranny.report.styles import HUES, VERMILION
 from cranny.repro.cassini.links import JITTERS, SHARES, Adjusting, Outcome
 from cranny.repro.cassini.precision import Precision
 from cranny.repro.cassini.study import Study, Workload

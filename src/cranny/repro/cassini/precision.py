@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cranny.core.circles.compatibility import Compatibility, compatibility
-from cranny.core.circles.curve import curve
-from cranny.core.circles.unified import FINEST_DEG, Search
 from cranny.model.circle import Circle
-from cranny.report.estimate import Estimate, estimate
+from cranny.network.interleave.compatibility import Compatibility, compatibility
+from cranny.network.interleave.demand_curve import curve
+from cranny.network.interleave.unified_circle import FINEST_DEG, Search
+from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.setup import DATA_PARALLEL, LINK_GBPS
 from cranny.repro.cassini.shapes import BATCH, EVEN, WORKERS, measured_circles
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from cranny.core.circles.shapes import circles
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
+from cranny.network.interleave.demand import circles
 
 LINK_GBPS = 50.0
 GPUS = 24

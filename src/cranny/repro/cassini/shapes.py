@@ -12,11 +12,11 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from cranny.core.circles.shapes import circles
 from cranny.model.circle import Circle
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
+from cranny.network.interleave.demand import circles
 from cranny.repro.cassini.setup import KINDS, LINK_GBPS, profile
 from cranny.repro.cassini.values import FIG2_SHARED_GBPS, FIG2_SHIFT_MS, TABLE2
 

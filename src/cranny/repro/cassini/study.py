@@ -8,8 +8,8 @@ import numpy as np
 
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.processes import run_each
-from cranny.report.estimate import Estimate, estimate
+from cranny.process_pool import run_each
+from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.setup import (
     DATA_PARALLEL,
     GPUS,

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cranny.report.estimate import Estimate
-from cranny.report.sheet import Sheet
+from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
+from cranny.report.text_table import Sheet
 from cranny.repro.cassini.links import Adjusting, Outcome, Unifying
 from cranny.repro.cassini.precision import Precision
 from cranny.repro.cassini.shapes import GIVEN, SETUPS

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from cranny.api import choose
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.sim.diary import Diary
-from cranny.sim.iterations import Iterations, Stretch
-from cranny.sim.phases import Phases
+from cranny.network.phases.iteration_log import Diary
+from cranny.network.phases.iteration_stats import Iterations, Stretch
+from cranny.network.phases.phases_network import Phases
+from cranny.run import choose
 from cranny.sim.record import Record
 from cranny.sim.replay import Replay, no_collector
 

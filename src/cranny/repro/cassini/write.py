@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cranny.report.sheet import Sheet
+from cranny.report.text_table import Sheet
 from cranny.repro.cassini import claims as say
 from cranny.repro.cassini import pictures as draw
 from cranny.repro.cassini import tables as show

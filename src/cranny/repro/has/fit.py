@@ -9,13 +9,13 @@ on every type and outweighs the others, or H would be larger.
 
 import numpy as np
 
-from cranny.core.shares.problem import Floats
 from cranny.model.errors import CrannyError
+from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.has.categories import categories
-from cranny.policies.has.examine import Examiner
+from cranny.policies.has.evaluate import Examiner
+from cranny.repro.has.instances import counts, problem
+from cranny.repro.has.throughputs import source
 from cranny.repro.has.values import ALSO_S, CATEGORY, FAIRNESS, HETEROGENEITY, LOWEST_S
-from cranny.workload.mixed import counts, problem
-from cranny.workload.throughputs import source
 
 WORKERS, JOBS = 15, 4
 CLOSE = 0.05  # share by which a JCT may be off

@@ -4,16 +4,16 @@ An epoch of the paper's jobs is an iteration of the simulator's, since the paper
 All jobs come at time zero, can have from one to all workers, and move for nothing unless said otherwise.
 """
 
-from cranny.api import simulate
-from cranny.core.shares.problem import Floats
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
+from cranny.policies._shared.heterogeneous.problem import Floats
+from cranny.policies.gavel.allocation import gavel
 from cranny.policies.has import HasExact
-from cranny.policies.has.gavel import gavel
+from cranny.repro.has.instances import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
 from cranny.repro.has.static import JOBS, Effort, Values
 from cranny.repro.has.values import BLIND, EXACT, GAVEL, HAS, JCT, JPS, LAS, LB, LESS, SPAN, At
-from cranny.workload.mixed import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
+from cranny.run import simulate
 
 STATIC = {"margin": 1e6}  # that no move reaches
 POLICIES = {HAS: "has", JPS[60]: "jps", EXACT: "has-exact", LB: "optimus-lb", LAS: "las"}

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cranny.core.shares.answer import Shares
-from cranny.core.shares.problem import Floats, Problem, Training
-from cranny.core.shares.times import network_s
-from cranny.exact.shares import exhaustive
+from cranny.exact.heterogeneous import exhaustive
+from cranny.policies._shared.heterogeneous.completion_times import network_s
+from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Training
+from cranny.policies._shared.heterogeneous.solution import Shares
 from cranny.policies.has.categories import categories, size
-from cranny.policies.has.direct import curve, has_exact
-from cranny.policies.has.examine import Examiner
+from cranny.policies.has.evaluate import Examiner
 from cranny.policies.has.has import has
+from cranny.policies.has.has_exact import curve, has_exact
 from cranny.policies.has.jps import heaviness, jps
 from cranny.policies.has.las import las
-from cranny.policies.has.optimus import optimus, optimus_lb
 from cranny.repro.has.fit import heterogeneity
+from cranny.repro.has.instances import counts, problem
+from cranny.repro.has.throughputs import source
 from cranny.repro.has.values import (
     ALSO_S,
     ART,
@@ -35,8 +37,6 @@ from cranny.repro.has.values import (
     RANDOM,
     At,
 )
-from cranny.workload.mixed import counts, problem
-from cranny.workload.throughputs import source
 
 JOBS = 4
 BETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cranny.core.shares.problem import Floats
-from cranny.processes import run_each
-from cranny.report.estimate import Estimate, estimate
+from cranny.policies._shared.heterogeneous.problem import Floats
+from cranny.process_pool import run_each
+from cranny.report.confidence import Estimate, estimate
 from cranny.repro.has import resets, static
 from cranny.repro.has.fit import fits
 from cranny.repro.has.static import FULL, QUICK, Effort, Values

@@ -1,7 +1,7 @@
 """Tables: a row a setting, a column a scheme, the paper's value in brackets."""
 
-from cranny.report.sheet import Sheet
 from cranny.report.table import MISSING
+from cranny.report.text_table import Sheet
 from cranny.repro.has.study import Study
 from cranny.repro.has.values import ART, PAPER, TITLES, At
 from cranny.repro.wording import plain

@@ -11,13 +11,13 @@ from cranny.repro.claim import Claim, sum_up
 from cranny.repro.figure import LOOKS, Group, Line, draw_bars, draw_lines
 from cranny.repro.files import write_csv, write_json
 from cranny.repro.has.claims import claims
+from cranny.repro.has.instances import GPU_TYPES, MODELS
 from cranny.repro.has.static import scores_of
 from cranny.repro.has.study import Study
 from cranny.repro.has.tables import sheets
 from cranny.repro.has.values import AXES, FAIR, JCT, LOSS, MORE, PAPER_NAMES, TITLES
 from cranny.repro.page import Section, write_page
 from cranny.version import VERSION
-from cranny.workload.mixed import GPU_TYPES, MODELS
 
 # What is drawn of each figure; tables have everything.
 PICTURED = {

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isclose
 
-from cranny.model.number import percent
+from cranny.model.validate import percent
 from cranny.repro.claim import Claim, Holds
 from cranny.repro.netpack.study import IN_ORDER, PRINTED
 from cranny.repro.netpack.tables import Entry, Table

@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from cranny.model.cluster import Cluster
-from cranny.workload.generate import generate_trace
-from cranny.workload.read import read_trace
-from cranny.workload.trace import Trace
+from cranny.traces.generate import generate_trace
+from cranny.traces.read import read_trace
+from cranny.traces.trace import Trace
 
 LINK_GBPS = 100.0
 PAT_GBPS = 1000.0

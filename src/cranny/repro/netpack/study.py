@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from cranny.api import simulate
 from cranny.model.errors import InputError
 from cranny.model.profile import library
-from cranny.processes import run_each
-from cranny.report.estimate import Estimate, estimate
+from cranny.process_pool import run_each
+from cranny.report.confidence import Estimate, estimate
 from cranny.repro.netpack.setup import FILE, HOUR_S, MODELS, OWN_ORDER, WORKLOADS, Setup, in_simulator, on_testbed
 from cranny.repro.netpack.values import COMB, NETPACK, PAPER_NAMES
+from cranny.run import simulate
 from cranny.sim.record import DONE
 
 Measure = Literal["jct", "de"]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-from cranny.model.number import percent
-from cranny.report.estimate import Estimate, estimate
-from cranny.report.sheet import Sheet
+from cranny.model.validate import percent
+from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING
+from cranny.report.text_table import Sheet
 from cranny.repro.netpack.study import Experiment, Panel, Study
 from cranny.repro.netpack.values import COMB, NETPACK, PAPER_NAMES, RIVALS
 from cranny.repro.netpack.watch import Watched

@@ -9,13 +9,13 @@ they communicate at the same time. It is the nearest that a simulator has to the
 from dataclasses import dataclass
 
 from cranny.core.state import ClusterState
-from cranny.core.steady.estimate import Estimate
-from cranny.core.steady.streams import stream
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job
+from cranny.network.networks import network
+from cranny.network.steady.streams import stream
+from cranny.network.steady.view_rates import Estimate
 from cranny.policies.netpack import NetPack
 from cranny.repro.netpack.setup import on_testbed
-from cranny.sim.models import network
 
 # Model, second of arrival, second of departure; three workers each, so that two jobs share a server.
 TIMETABLE = (("vgg16", 0.0, 240.0), ("vgg19", 60.0, 180.0), ("alexnet", 120.0, 300.0))

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cranny.report.sheet import Sheet
+from cranny.report.text_table import Sheet
 from cranny.repro.claim import Claim, sum_up
 from cranny.repro.figure import Group, Line, draw_bars, draw_lines
 from cranny.repro.files import write_csv, write_json

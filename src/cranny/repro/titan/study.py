@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.report.estimate import Estimate, estimate
+from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cells import Cell, Kept, Setting, Source, run_cells
 from cranny.repro.titan.values import FIGURES, PAPER_JOBS
 

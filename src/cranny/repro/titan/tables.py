@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cranny.report.estimate import Estimate
-from cranny.report.sheet import Sheet
+from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
+from cranny.report.text_table import Sheet
 from cranny.repro.titan.study import PAPER_POLICIES, Study, Workload
 from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, Outcome, estimates
 from cranny.repro.titan.values import FIGURES, PAPER_NAMES, TESTBED, Bars, Figure

@@ -18,7 +18,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import library
 from cranny.policies import policy
-from cranny.report.estimate import Estimate, estimate
+from cranny.report.confidence import Estimate, estimate
 from cranny.repro.titan.values import TESTBED
 
 MACHINES, GPUS, IDLE = 8, 4, 3

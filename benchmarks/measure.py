@@ -1,0 +1,67 @@
+"""What a benchmark case reports, how time is taken, and where the slow references are that it is compared with."""
+
+import importlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+from rich.table import Table
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A measured value and the limit that it must keep."""
+
+    name: str
+    value: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the limit is kept."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The outcome of a case."""
+
+    case: str
+    metrics: Mapping[str, float]
+    budgets: Sequence[Budget]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the outcome as plain values."""
+        return {
+            "case": self.case,
+            "metrics": dict(self.metrics),
+            "budgets": [{"name": b.name, "value": b.value, "limit": b.limit, "ok": b.ok} for b in self.budgets],
+        }
+
+    def table(self) -> Table:
+        """Return the outcome as a table."""
+        table = Table("", "value", "budget", "", title=self.case, title_justify="left", box=None)
+        limits = {budget.name: budget for budget in self.budgets}
+        for name, value in self.metrics.items():
+            budget = limits.get(name)
+            bound = "" if budget is None else f"{'>=' if budget.at_least else '<='} {budget.limit:g}"
+            verdict = "" if budget is None else "[green]ok[/green]" if budget.ok else "[red]MISSED[/red]"
+            table.add_row(name, f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}", bound, verdict)
+        return table
+
+
+def timed_ms(work: Callable[[], T]) -> tuple[float, T]:
+    """Return what some work takes of the processor, and what it finds."""
+    began = time.process_time()
+    found = work()
+    return 1e3 * (time.process_time() - began), found
+
+
+def reference(name: str) -> ModuleType:
+    """Return a slow, literal implementation from the project's tests."""
+    return importlib.import_module(f"tests.reference.{name}")

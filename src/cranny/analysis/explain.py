@@ -1,0 +1,121 @@
+"""Why a job of a trace waited, and why it was placed where it was."""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from cranny.core.protocol import Policy
+from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan, Start
+from cranny.model.profile import ModelProfile
+from cranny.network.networks import network as network_model
+from cranny.run import choose, period_of, with_types_of
+from cranny.sim.replay import Replay
+from cranny.traces.trace import Trace
+
+
+@dataclass(slots=True)
+class Story:
+    """Why a job waited and why it was placed where it was."""
+
+    job_id: str
+    policy: str
+    submit_s: float = 0.0
+    waits: list[tuple[float, str]] = field(default_factory=list)  # each new reason, and since when
+    start_s: float | None = None
+    placement: Placement | None = None
+    left_out: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the story as plain values."""
+        return {
+            "job": self.job_id,
+            "policy": self.policy,
+            "submit_s": self.submit_s,
+            "start_s": self.start_s,
+            "waits": [{"since_s": since_s, "reason": reason} for since_s, reason in self.waits],
+            "left_out": self.left_out,
+            "placement": self.placement.facts if self.placement else None,
+        }
+
+    def text(self) -> str:
+        """Return the story as a person would tell it."""
+        lines = [f"{self.policy}: job {self.job_id} was submitted at {self.submit_s:,.0f} s"]
+        lines += [f"from {since_s:,.0f} s it waited: {reason}" for since_s, reason in self.waits]
+        if self.placement is not None and self.start_s is not None:
+            lines += [f"it started at {self.start_s:,.0f} s", self.placement.explain()]
+        else:
+            lines.append(f"it was left out: {self.left_out}" if self.left_out else "it never started")
+        return "\n".join(lines)
+
+
+class _Watch:
+    """A policy that also notes what becomes of one job."""
+
+    def __init__(self, policy: Policy, story: Story) -> None:
+        self._policy = policy
+        self._story = story
+        self.key = policy.key
+        self.placer = getattr(policy, "placer", None)
+        self.why_wait = policy.why_wait
+
+    def plan(self, view: Snapshot) -> Plan:
+        plan = self._policy.plan(view)
+        story = self._story
+        if story.placement is None:
+            for action in plan.actions:
+                if isinstance(action, Start) and action.job.id == story.job_id:
+                    story.start_s, story.placement = view.now_s, action.placement
+                    return plan
+            for waiting in view.waiting:
+                if waiting.job.id == story.job_id and not plan.actions:
+                    # Asked of a copy, because asking may draw from a policy's generator.
+                    reason = deepcopy(self._policy).why_wait(waiting.job, view)
+                    if not story.waits or story.waits[-1][1] != reason:
+                        story.waits.append((view.now_s, reason))
+        return plan
+
+
+def explain(
+    cluster: Cluster,
+    trace: Trace,
+    job_id: str,
+    policy: str = "titan",
+    network: str = "isolated",
+    seed: int = 0,
+    *,
+    order: str | None = None,
+    collective: str | None = None,
+    period_s: float = 0.0,
+    options: Mapping[str, Any] | None = None,
+    profiles: Mapping[str, ModelProfile] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Story:
+    """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
+    story = Story(job_id, policy)
+    trace = with_types_of(cluster, trace)
+    model = network_model(network)
+    _, chosen, _ = choose(policy, order, options, seed, model.alone)
+    replay = Replay(
+        cluster, _Watch(chosen, story), network=model.on(cluster), period_s=period_of(policy, period_s)
+    )
+
+    def until_placed() -> Iterator[Job]:
+        found = False
+        for job in trace.jobs(seed, collective, profiles=profiles):
+            if story.placement is not None:
+                return
+            if job.id == job_id:
+                found, story.submit_s = True, job.submit_s
+            yield job
+        if not found:
+            raise InputError(f"there is no job {job_id!r} in {trace.name}")
+
+    replay.run(until_placed(), progress)
+    story.left_out = next((reason for job, reason in replay.log.left_out if job.id == job_id), "")
+    return story

@@ -1,0 +1,286 @@
+"""Sweeps from YAML or JSON files; the format is described in `docs/sweeps.md`."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from cranny.analysis.sweep.cell import Cell, Inputs, cluster_digest
+from cranny.core.queue import ORDERS
+from cranny.model.cluster import Cluster, shape
+from cranny.model.collective import COLLECTIVES
+from cranny.model.errors import CrannyError, InputError, unknown
+from cranny.model.fields import Fields, Positive, checked
+from cranny.model.profile import ProfileLibrary, library
+from cranny.model.yaml_file import Document, Step
+from cranny.network.networks import network as network_model
+from cranny.policies import TABLE
+from cranny.run import MAX_SEED, with_seed
+from cranny.traces.generate import MAX_JOBS, presets
+from cranny.traces.read import read_trace
+from cranny.traces.trace import Trace
+from cranny.version import VERSION
+
+MAX_CELLS = 1_000_000
+MAX_SEEDS = 10_000
+DEFAULT_LOAD = 0.8  # of generated traces; a file is replayed as it is
+
+
+def _counted(value: Any) -> Any:
+    """Turn a number of seeds into the seeds 0, 1, 2 and so on."""
+    return list(range(value)) if type(value) is int and 1 <= value <= MAX_SEEDS else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class PolicyFields(Fields):
+    """A policy, by its name alone or with an order and options of its own."""
+
+    name: Text
+    order: Text | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class ClusterFields(Fields):
+    """A cluster file, or RACKSxMACHINESxGPUS with what `Cluster.fat_tree` may be told besides."""
+
+    cluster: Text
+    link_gbps: Positive | None = None
+    oversubscription: Positive | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"cluster": value} if isinstance(value, str) else value
+
+
+class SweepFields(Fields):
+    """The whole file."""
+
+    name: Annotated[str, Field(pattern=r"^\w[\w.-]{0,99}$")] | None = None
+    policies: Annotated[list[PolicyFields], Field(min_length=1)]
+    clusters: Annotated[list[ClusterFields], Field(min_length=1)]
+    traces: Annotated[list[Text], Field(min_length=1)]
+    loads: Annotated[list[Positive], Field(min_length=1)] | None = None
+    seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted)] = Field(default=[0])
+    jobs: Annotated[int, Field(ge=1, le=MAX_JOBS)] = 5000
+    network: Text = "isolated"
+    order: Text | None = None
+    collective: Text | None = None
+    price_per_gpu_hour: Price = 1.0
+    profiles: Text | None = None
+
+
+_BELOW: dict[str, type[Fields]] = {"policies": PolicyFields, "clusters": ClusterFields}
+
+# What the value of a field must be, in words.
+_MUST_BE = {
+    "name": "a name: letters, digits, '.', '_' and '-', not '.' or '-' first",
+    "policies": "a list of policies",
+    "policies[]": "the name of a policy, or its name, order and options",
+    "options": "a mapping of options to values",
+    "clusters": "a list of clusters",
+    "clusters[]": "RACKSxMACHINESxGPUS or a file",
+    "cluster": "RACKSxMACHINESxGPUS or a file",
+    "traces": "a list of presets and files",
+    "traces[]": "a preset or a file",
+    "loads": "a list of positive numbers",
+    "loads[]": "a positive number",
+    "seeds": f"a list of whole numbers, or how many there are (1 to {MAX_SEEDS})",
+    "seeds[]": "a whole number, zero or more",
+    "jobs": f"a whole number from 1 to {MAX_JOBS}",
+    "network": "the name of a network model",
+    "order": "the name of a queue order",
+    "collective": "the name of a collective",
+    "price_per_gpu_hour": "a number, zero or more",
+    "profiles": "a file with models",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """All cells, in the order of the table, and what they refer to."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    inputs: Inputs
+
+
+def read_sweep(path: str | Path) -> Sweep:
+    """Read a sweep with all the files that it names, or say in one line what is wrong, and where."""
+    document = Document(Path(path), text_fields=frozenset({"name", "cluster"}))
+    return _Builder(document, checked(document, SweepFields, _BELOW, _MUST_BE)).sweep()
+
+
+class _Builder:
+    """Lays out checked fields as cells."""
+
+    def __init__(self, document: Document, fields: SweepFields) -> None:
+        self._document = document
+        self._fields = fields
+        self._folder = document.path.parent
+        self._clusters: dict[str, Cluster] = {}
+        self._traces: dict[str, Trace] = {}
+
+    def sweep(self) -> Sweep:
+        """Return the sweep."""
+        fields = self._fields
+        with self._at("network"):
+            network_model(fields.network)
+        if fields.collective is not None and fields.collective not in COLLECTIVES:
+            raise self._document.error(("collective",), str(unknown("collective", fields.collective, COLLECTIVES)))
+        self._check_order(fields.order, "order")
+        self._distinct("seeds", fields.seeds)
+        self._distinct("loads", fields.loads or ())
+        profiles, profiles_digest = self._profiles()
+        axes = (self._trace_axis(profiles), self._cluster_axis(), self._policy_axis())
+        shared = {
+            "cranny": VERSION,
+            "network": fields.network,
+            "collective": fields.collective,
+            "price_per_gpu_hour": fields.price_per_gpu_hour,
+            "profiles": profiles_digest,
+        }
+        count = len(fields.loads or (1,)) * len(fields.seeds) * len(axes[0]) * len(axes[1]) * len(axes[2])
+        if count > MAX_CELLS:
+            raise self._document.error((), f"has {count:,} cells, more than {MAX_CELLS:,}")
+        cells = [
+            Cell(
+                {"trace": trace, "cluster": cluster, "load": load, "policy": policy, "seed": seed},
+                {**shared, **of_trace, **of_cluster, **of_policy, "load": load, "seed": seed},
+            )
+            for (trace, of_trace), (cluster, of_cluster) in product(axes[0], axes[1])
+            for load in fields.loads or (None if of_trace["jobs"] is None else DEFAULT_LOAD,)
+            for (policy, of_policy), seed in product(axes[2], fields.seeds)
+        ]
+        inputs = Inputs(self._clusters, self._traces, profiles)
+        return Sweep(fields.name or self._document.path.stem, tuple(cells), inputs)
+
+    def _policy_axis(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what each policy is called, and what decides about it."""
+        axis = []
+        for index, entry in enumerate(self._fields.policies):
+            steps = ("policies", index)
+            if entry.name not in TABLE:
+                raise self._document.error((*steps, "name"), str(unknown("policy", entry.name, TABLE)))
+            self._check_order(entry.order, *steps, "order")
+            self._check_options(entry, *steps, "options")
+            order = entry.order or self._fields.order or TABLE[entry.name].order
+            told = {"order": entry.order, **entry.options}
+            axis.append(
+                (_label(entry.name, told), {"policy": entry.name, "order": order, "options": entry.options})
+            )
+        self._distinct("policies", [label for label, _ in axis])
+        return axis
+
+    def _cluster_axis(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what each cluster is called, and its digest."""
+        axis = []
+        for index, entry in enumerate(self._fields.clusters):
+            told = {"link_gbps": entry.link_gbps, "oversubscription": entry.oversubscription}
+            with self._at("clusters", index):
+                cluster = self._cluster(entry)
+            key = cluster_digest(cluster)
+            self._clusters[key] = cluster
+            axis.append((_label(entry.cluster, told), {"cluster": key}))
+        self._distinct("clusters", [label for label, _ in axis])
+        return axis
+
+    def _cluster(self, entry: ClusterFields) -> Cluster:
+        sizes = shape(entry.cluster)
+        if sizes is not None:
+            return Cluster.fat_tree(*sizes, entry.link_gbps or 100.0, entry.oversubscription or 1.0)
+        if entry.link_gbps or entry.oversubscription:
+            raise InputError("link_gbps and oversubscription are for RACKSxMACHINESxGPUS; a file has its own")
+        return Cluster.from_file(self._folder / entry.cluster)
+
+    def _trace_axis(self, profiles: ProfileLibrary) -> list[tuple[str, dict[str, Any]]]:
+        """Return what each trace is called, and its preset and jobs, or its file's digest."""
+        axis: list[tuple[str, dict[str, Any]]] = []
+        known = presets()
+        for index, name in enumerate(self._fields.traces):
+            file = self._folder / name
+            if name in known and not file.exists():
+                axis.append((name, {"trace": name, "jobs": self._fields.jobs}))
+                continue
+            if not file.exists() and not file.suffix:
+                problem = str(unknown("trace file or preset", name, known))
+                raise self._document.error(("traces", index), problem)
+            with self._at("traces", index):
+                trace = read_trace(file, profiles=profiles)
+                key = _file_digest(file)
+            self._traces[key] = trace
+            axis.append((name, {"trace": key, "jobs": None}))
+        self._distinct("traces", self._fields.traces)
+        return axis
+
+    def _profiles(self) -> tuple[ProfileLibrary, str | None]:
+        """Return the models that jobs may name, and the digest of the file that adds to them."""
+        if self._fields.profiles is None:
+            return library(), None
+        file = self._folder / self._fields.profiles
+        with self._at("profiles"):
+            return library().with_file(file), _file_digest(file)
+
+    def _check_order(self, order: str | None, *steps: Step) -> None:
+        if order is not None and order not in ORDERS:
+            raise self._document.error(steps, str(unknown("queue order", order, ORDERS)))
+
+    def _check_options(self, entry: PolicyFields, *steps: Step) -> None:
+        """Make the policy once, so that a wrong option is found before anything runs."""
+        try:
+            with_seed(entry.name, 0, entry.options)
+        except InputError as error:
+            raise self._document.error(steps, str(error)) from None
+        except CrannyError:
+            pass  # it needs an extra, which may be there where the cell runs
+
+    def _distinct(self, field: str, values: Sequence[object]) -> None:
+        """Refuse a value that comes twice: the same cell would be in the table twice."""
+        seen = set()
+        for index, value in enumerate(values):
+            if value in seen:
+                raise self._document.error((field, index), f"{value} is given twice")
+            seen.add(value)
+
+    @contextmanager
+    def _at(self, *steps: Step) -> Iterator[None]:
+        """Say where in the sweep's file the trouble began."""
+        try:
+            yield
+        except InputError as error:
+            raise self._document.error(steps, str(error)) from None
+
+
+def _label(name: str, told: Mapping[str, object]) -> str:
+    """Name something with what is told about it besides."""
+    parts = [
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={_plain(value)}"
+        for key, value in told.items()
+        if value is not None
+    ]
+    return f"{name} ({', '.join(parts)})" if parts else name
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,71 @@
+"""A sweep on a terminal: a row a policy with means over the seeds, in a block for each trace, cluster and load."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from cranny.analysis.sweep.aggregate import Group
+from cranny.report.table import BREAKS, MISSING, Column, Scale, column, format_value, scale_for
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# The measures with room on a terminal; the files have all of them.
+CHIEF = ("mean_used_machines", "mean_fragmentation", "machine_hours", "mean_jct_s", "mean_wait_s")
+HEAD = "policy"
+
+
+def blocks(groups: Sequence[Group]) -> "list[RenderableType]":
+    """Return a table for each block, with the same columns in all of them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    columns = [column(key) for key in CHIEF]
+    scales = [scale_for(about, _means(groups, about.key)) for about in columns]
+    heads = [[HEAD], *(_head(about, scale) for about, scale in zip(columns, scales, strict=True))]
+    rows = [_row(group, columns, scales) for group in groups]
+    widths = [max(map(len, [*words, *cells])) for words, cells in zip(heads, zip(*rows, strict=True), strict=True)]
+    shown: list[RenderableType] = []
+    for about_block, numbers in groupby(range(len(groups)), key=lambda number: _block(groups[number])):
+        table = Table(
+            *("\n".join(words) for words in heads),
+            box=SIMPLE_HEAD, show_header=not shown, show_edge=False, padding=0, header_style="bold",
+        )  # fmt: skip
+        for place, (lines, width) in enumerate(zip(table.columns, widths, strict=True)):
+            lines.width, lines.no_wrap, lines.vertical = width, True, "bottom"
+            lines.justify = "left" if place == 0 else "right"
+        for number in numbers:
+            table.add_row(*rows[number])
+        shown += [*([""] if shown else []), about_block, table]
+    return shown
+
+
+def _row(group: Group, columns: Sequence[Column], scales: Sequence[Scale]) -> list[str]:
+    """Write the means of a group, each with what it may be off by."""
+    failed = f", {group.failed} of {group.done + group.failed} failed" if group.failed else ""
+    cells = [group.axes["policy"] + failed]
+    for about, scale in zip(columns, scales, strict=True):
+        known = group.measures.get(about.key)
+        half = known.half if known is not None else None
+        spread = "" if half is None else f" ±{format_value(about, half, scale)}"
+        cells.append(MISSING if known is None else format_value(about, known.mean, scale) + spread)
+    return cells
+
+
+def _means(groups: Sequence[Group], key: str) -> list[float]:
+    return [group.measures[key].mean for group in groups if group.measures]
+
+
+def _head(about: Column, scale: Scale) -> list[str]:
+    """Return the words of a column's head, one a line."""
+    return [word for word in [*BREAKS.get(about.key, about.label).split(), scale.unit] if word]
+
+
+def _block(group: Group) -> str:
+    """Name the block that a group is in."""
+    return ", ".join(f"{name} {named(value)}" for name, value in group.axes.items() if name != "policy")
+
+
+def named(value: object) -> str:
+    """Write the value of an axis; a file without a load is replayed as it is."""
+    return "as logged" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

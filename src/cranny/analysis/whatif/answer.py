@@ -1,0 +1,119 @@
+"""What a what-if found: one case for the log as it was and one for each policy, and what was searched."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cranny.analysis.whatif.headroom import HOUR_S, Machines, Room
+from cranny.analysis.whatif.machine_search import Search
+from cranny.analysis.whatif.step_function import Window
+from cranny.analysis.whatif.waits import Waits
+from cranny.model.cluster import Cluster
+from cranny.report.sampling import arrival_span_s
+from cranny.report.scales import duration_text
+from cranny.sim.result import Result
+
+JOBS_TO_START = (8, 16, 32, 64)  # GPUs of the jobs of which we say how often they could have started
+DAY_H = 24.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One way it could have gone; None is for what the log does not say."""
+
+    name: str
+    waits: Waits | None
+    room: Room | None
+    machines: Machines | None = None
+    fragmentation: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """All that was found; `results` are the runs behind it, the log's own last if its starts are known."""
+
+    cluster: Cluster
+    window: Window
+    price_per_gpu_hour: float
+    cases: Sequence[Case]  # the log as it was, then the policies
+    searches: Sequence[Search]
+    warnings: Sequence[str]
+    assumptions: Sequence[str]
+    results: Sequence[Result]
+
+    @property
+    def days(self) -> float:
+        """Length of the window."""
+        return (self.window[1] - self.window[0]) / HOUR_S / DAY_H
+
+    @property
+    def span(self) -> str:
+        """The window in words."""
+        last_s = arrival_span_s(self.results)[1]
+        ends = "first submission to the last end" if self.window[1] > last_s else "first to the last submission"
+        return f"the {duration_text(self.window[1] - self.window[0])} from the {ends}"
+
+    @property
+    def policies(self) -> Sequence[Case]:
+        """The cases that were replayed."""
+        return self.cases[1:]
+
+    @property
+    def sizes_to_start(self) -> tuple[int, ...]:
+        """Sizes of jobs that the cluster could hold at all."""
+        return tuple(size for size in JOBS_TO_START if size <= self.cluster.gpus)
+
+    def money_a_day(self, machines: Machines) -> float:
+        """Return what the machines that could have been off cost a day."""
+        return machines.off_gpu_hours * self.price_per_gpu_hour / self.days
+
+    def facts(self) -> dict[str, Any]:
+        """Return the answer as plain values, for JSON."""
+        return {
+            "cluster": self.cluster.describe(),
+            "window_s": list(self.window),
+            "days": self.days,
+            "price_per_gpu_hour": self.price_per_gpu_hour,
+            "cases": [self._case(case) for case in self.cases],
+            "search": [_finite(asdict(search)) for search in self.searches],
+            "warnings": list(self.warnings),
+            "assumptions": list(self.assumptions),
+        }
+
+    def _case(self, case: Case) -> dict[str, Any]:
+        money = None
+        if case.machines is not None:
+            money = {
+                "off_a_day": self.money_a_day(case.machines),
+                "off": case.machines.off_gpu_hours * self.price_per_gpu_hour,
+            }
+        return {
+            "name": case.name,
+            "waits": asdict(case.waits) if case.waits is not None else None,
+            "machines": asdict(case.machines) if case.machines is not None else None,
+            "money": money,
+            "mean_fragmentation": case.fragmentation,
+            "largest_job": self._room(case.room) if case.room is not None else None,
+        }
+
+    def _room(self, room: Room) -> dict[str, Any]:
+        steps = {"anywhere": room.free_gpus, "on_idle_machines": room.idle_gpus}
+        return {
+            where: {
+                "mean_gpus": each.mean,
+                "share_of_time": {str(size): each.share_from(size) for size in self.sizes_to_start},
+            }
+            if each is not None
+            else None
+            for where, each in steps.items()
+        }
+
+
+def _finite(value: Any) -> Any:
+    """Return plain values as JSON has them: names are text, and what is infinite is nothing."""
+    if isinstance(value, dict):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,130 @@
+"""What a what-if takes for granted, and where its input is doubtful, in sentences."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from cranny.analysis.whatif.baseline import UNKNOWN, Logged
+from cranny.analysis.whatif.headroom import HOLD_S
+from cranny.analysis.whatif.step_function import Window
+from cranny.model.cluster import Cluster
+from cranny.model.validate import counted
+from cranny.report.scales import duration_text
+from cranny.sim.result import Result
+from cranny.traces.trace import Trace
+
+LONGER = 1.02  # from here on, running times are no longer those of the log
+ENDED_EARLY = "(?i)cancel|kill|fail|timeout|preempt|not_pass"
+
+
+def warnings(
+    cluster: Cluster, trace: Trace, results: Sequence[Result], logged: Logged | None, window: Window
+) -> list[str]:
+    """Say where the log asks for more than the cluster has, and where it cannot be compared with."""
+    found = []
+    gpu_s = float((trace.frame["gpus"] * trace.frame["duration_s"]).sum())
+    asked = gpu_s / (window[1] - window[0])
+    if asked > cluster.gpus:
+        found.append(
+            f"The log asks for {asked:,.0f} GPUs on average, the cluster has {cluster.gpus:,}: the queue grows to "
+            "the end of the log, and waits say more about the log's length than about a policy."
+        )
+    if logged is not None and logged.peak_gpus > cluster.gpus:
+        found.append(
+            f"In the log up to {logged.peak_gpus:,} GPUs were held at once, the cluster has {cluster.gpus:,}: it "
+            "is smaller than what the log comes from, or the log holds several clusters."
+        )
+    large = int((trace.frame["gpus"] > cluster.gpus).sum())
+    if large:
+        found.append(f"Left out because they are larger than the cluster: {counted(large, 'job')}.")
+    longer = max(map(_stretch, results))
+    if logged is not None and longer > LONGER:
+        found.append(
+            f"Running jobs take up to {longer:.2f} times the GPU-hours of the log, whose durations hold what "
+            "communication cost then: compare policies with each other, or with the log by --network instant."
+        )
+    return found
+
+
+def _stretch(result: Result) -> float:
+    """Return the GPU-hours that jobs took over those of the log."""
+    done = result.jobs.filter(pl.col("status") == "done")
+    gpu_s = (done["gpus"] * done["duration_s"]).to_numpy()
+    return float(np.average(done["slowdown"].to_numpy(), weights=gpu_s)) if gpu_s.sum() else 1.0
+
+
+def assumptions(trace: Trace, results: Sequence[Result], logged: Logged | None, compared: int) -> list[str]:
+    """List what was assumed, from the log to the replay."""
+    return [
+        *_of_the_log(trace, logged, compared),
+        *_of_the_replay(trace, results),
+        *results[0].settings["trace_notes"],
+    ]
+
+
+def _of_the_log(trace: Trace, logged: Logged | None, compared: int) -> Iterator[str]:
+    """Say what the log lacks, and who is left out of the comparison."""
+    if logged is None:
+        known = trace.frame["start_s"].count() if "start_s" in trace.frame.columns else 0
+        few = f" of {len(trace) - known:,} of {counted(len(trace), 'job')}" if known else ""
+        yield f"The start{few} is {UNKNOWN}: policies can only be compared with each other."
+    else:
+        yield (
+            "The row 'as it was' is from the log alone: jobs start as logged and end one duration later. On which "
+            "machines they ran is not used, so fragmentation and idle machines of that time are unknown."
+        )
+        if logged.without_start:
+            yield f"Replayed but not compared, without a start in the log: {counted(logged.without_start, 'job')}."
+        if logged.early:
+            clock = "started before their submission by the log's clock"
+            yield f"Replayed but not compared, {clock}: {counted(logged.early, 'job')}."
+    yield f"Waits and completion times are over the {counted(compared, 'job')} that ran in every row."
+    for reason, count in trace.left_out.items():
+        yield f"Rows of the log left out: {count:,}, {reason}."
+    if "status" in trace.frame.columns:
+        early = int(trace.frame["status"].cast(pl.String).str.contains(ENDED_EARLY).fill_null(value=False).sum())
+        if early:
+            yield (
+                f"Cancelled, failed or out of time: {counted(early, 'job')}. Here they run as long as they did "
+                "in the log and then end."
+            )
+
+
+def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
+    """Say what the replay makes of the jobs."""
+    settings = results[0].settings
+    unnamed = trace.frame["model"].null_count() if "model" in trace.frame.columns else len(trace)
+    if unnamed:
+        yield (
+            f"The models of {counted(unnamed, 'job')} are {UNKNOWN} and drawn with seed {settings['seed']}; "
+            "they matter to policies that look at traffic, and to running times unless the network is instant."
+        )
+    if settings["network"] == "instant":
+        yield "Every job runs as long as the log says, wherever it is placed (--network instant)."
+    else:
+        yield (
+            "Durations in the log are taken as those on one machine; a job spread over machines takes longer by "
+            "its communication. With --network instant every job runs as long as the log says."
+        )
+    left_out = {str(each.settings["policy"]): each.jobs.filter(pl.col("status") != "done") for each in results}
+    example = next((jobs.row(0, named=True) for jobs in left_out.values() if jobs.height), None)
+    if example is not None:
+        counts = ", ".join(
+            f"{policy} {counted(jobs.height, 'job')}" for policy, jobs in left_out.items() if jobs.height
+        )
+        such_as = f"{example['job_id']}: {example['reason']}"
+        yield f"Not replayed because they can never run here: {counts}; such as {such_as}."
+    orders = {str(result.settings["policy"]): str(result.settings["order"]) for result in results}
+    yield f"Queue orders: {', '.join(f'{policy} {order}' for policy, order in orders.items())}."
+    if {"sjf", "backfill"} & set(orders.values()):
+        yield "sjf and backfill know how long each job will run."
+    yield (
+        "The cluster is empty at the first submission: jobs that ran before are not in the log, so the first "
+        "waits are too short. Priorities, quotas, reservations, failures and maintenance are not replayed."
+    )
+    yield (
+        "Machines, money and the largest job are measured from the first to the last submission (to the last end "
+        f"if all come in one burst). A machine counts as off while it is idle for {duration_text(HOLD_S)} or "
+        "longer; starting and stopping it takes no time."
+    )

@@ -1,0 +1,91 @@
+"""What the log itself says: when its jobs really started, and how many GPUs they held."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from cranny.analysis.whatif.headroom import Room
+from cranny.analysis.whatif.step_function import Steps, Window
+from cranny.analysis.whatif.waits import spread
+from cranny.model.cluster import Cluster
+from cranny.sim.result import Result
+from cranny.traces.trace import Trace
+
+AS_IT_WAS = "as it was"
+UNKNOWN = "not in the log"
+ENOUGH = 0.5  # share of the jobs whose start must be known, to compare with the log at all
+NEARLY_ALL = 0.95  # share that must be known to say how many GPUs were held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logged:
+    """The jobs of a log whose start is known and makes sense."""
+
+    jobs: pl.DataFrame  # job_id, gpus, submit_s, start_s, finish_s, wait_s, jct_s
+    without_start: int
+    early: int  # jobs that start before they are submitted
+
+    @property
+    def share(self) -> float:
+        """The share of the log's jobs that this is."""
+        return self.jobs.height / (self.jobs.height + self.without_start + self.early)
+
+    @property
+    def peak_gpus(self) -> int:
+        """The most GPUs held at once."""
+        start_s, finish_s = self.jobs["start_s"].to_numpy(), self.jobs["finish_s"].to_numpy()
+        return int(self.held((float(start_s.min()), float(finish_s.max()))).value.max())
+
+    def held(self, window: Window) -> Steps:
+        """Return the GPUs that jobs held over time."""
+        gpus = self.jobs["gpus"].cast(pl.Float64).to_numpy()
+        return Steps.of(self.jobs["start_s"].to_numpy(), self.jobs["finish_s"].to_numpy(), gpus, window)
+
+    def room(self, gpus: int, window: Window) -> Room | None:
+        """Return what was free of so many GPUs, on machines that are not known; None if that is not known."""
+        if self.share < NEARLY_ALL:
+            return None
+        held = self.held(window)
+        return Room(replace(held, value=np.maximum(gpus - held.value, 0.0)), None)
+
+
+def as_it_was(trace: Trace) -> Logged | None:
+    """Take the real starts from a log; None if it has none, or too few."""
+    if "start_s" not in trace.frame.columns:
+        return None
+    columns = trace.frame.select("job_id", "gpus", "submit_s", "duration_s", "start_s")
+    known = columns.filter(pl.col("start_s").is_finite())
+    sound = known.filter(pl.col("start_s") >= pl.col("submit_s"))
+    if sound.height < ENOUGH * len(trace):
+        return None
+    jobs = sound.with_columns((pl.col("start_s") + pl.col("duration_s")).alias("finish_s")).with_columns(
+        (pl.col("start_s") - pl.col("submit_s")).alias("wait_s"),
+        (pl.col("finish_s") - pl.col("submit_s")).alias("jct_s"),
+    )
+    return Logged(jobs, len(trace) - known.height, known.height - sound.height)
+
+
+def as_result(logged: Logged, cluster: Cluster, like: Result, arrivals_s: pl.Series) -> Result:
+    """Dress the log as a result with what is known of it, so that the report shows it beside the others."""
+    wait, jct = spread(logged.jobs["wait_s"]), spread(logged.jobs["jct_s"])
+    jobs = logged.jobs.with_columns(
+        pl.lit(None, dtype=pl.String).alias("model"),
+        pl.lit("done").alias("status"),
+        pl.lit(None, dtype=pl.String).alias("reason"),
+    )
+    return Result(
+        cluster,
+        {**like.settings, "policy": AS_IT_WAS, "order": UNKNOWN, "period_s": 0.0},
+        {
+            "jobs_done": jobs.height,
+            "mean_jct_s": jct.mean_s,
+            "p50_jct_s": jct.p50_s,
+            "p99_jct_s": jct.p99_s,
+            "mean_wait_s": wait.mean_s,
+            "p99_wait_s": wait.p99_s,
+        },
+        jobs,
+        arrivals_s.alias("time_s").to_frame(),
+        like.runs.clear(),
+    )

@@ -1,0 +1,86 @@
+"""What a cluster had left: free GPUs, idle machines, and those that could have been switched off."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cranny.analysis.whatif.step_function import Column, Steps, Window
+from cranny.model.cluster import Machine
+
+HOUR_S = 3600.0
+HOLD_S = 900.0  # a machine is worth switching off for this long or longer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """How large a job could have started at each moment; None where nobody knows which machines were idle."""
+
+    free_gpus: Steps  # spread over whatever machines have some
+    idle_gpus: Steps | None  # on idle machines alone
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Machine-hours in the window, and those of machines that could have been switched off."""
+
+    used: float  # machines, mean over time
+    used_hours: float
+    idle_hours: float  # of every machine that no job held
+    off_hours: float  # of these, in stretches of `HOLD_S` or longer
+    off_gpu_hours: float  # GPUs of these machines x hours
+    off: float  # machines, mean over time
+
+
+def room(runs: pl.DataFrame, idle: pl.DataFrame, machines: Sequence[Machine], window: Window) -> Room:
+    """Return the room under a policy, from who held which GPU when and the stretches of idle machines."""
+    gpus = _gpus(machines)
+    held = runs["gpus"].bitwise_count_ones().cast(pl.Float64).to_numpy()
+    return Room(
+        Steps.of(runs["start_s"].to_numpy(), runs["end_s"].to_numpy(), -held, window, float(gpus.sum())),
+        Steps.of(idle["start_s"].to_numpy(), idle["end_s"].to_numpy(), gpus[idle["machine"].to_numpy()], window),
+    )
+
+
+def idle_stretches(runs: pl.DataFrame, machines: int, window: Window) -> pl.DataFrame:
+    """Return a row (machine, start_s, end_s) for each stretch of the window in which a machine was idle."""
+    first_s, last_s = window
+    busy = runs.select("machine", pl.col("start_s", "end_s").clip(first_s, last_s))
+    # A run without length at the end of the window closes the last idle stretch of each machine.
+    ends = pl.DataFrame(
+        {"machine": np.arange(machines), "start_s": [last_s] * machines, "end_s": [last_s] * machines},
+        schema=busy.schema,
+    )
+    return (
+        pl.concat([busy.filter(pl.col("end_s") > pl.col("start_s")), ends])
+        .sort("machine", "start_s")
+        .with_columns(pl.col("end_s").cum_max().shift(1).over("machine").fill_null(first_s).alias("since_s"))
+        .filter(pl.col("start_s") > pl.col("since_s"))
+        .select("machine", pl.col("since_s").alias("start_s"), pl.col("start_s").alias("end_s"))
+    )
+
+
+def switched_off(
+    idle: pl.DataFrame, machines: Sequence[Machine], window: Window, hold_s: float = HOLD_S
+) -> Machines:
+    """Add up the idle stretches, all of them and those long enough to switch a machine off."""
+    hours = (idle["end_s"] - idle["start_s"]).to_numpy() / HOUR_S  # (stretches,)
+    gpus = _gpus(machines)[idle["machine"].to_numpy()]
+    long = hours >= hold_s / HOUR_S
+    span = (window[1] - window[0]) / HOUR_S
+    idle_hours, off_hours = float(hours.sum()), float(hours[long].sum())
+    used_hours = max(0.0, len(machines) * span - idle_hours)
+    return Machines(
+        used=used_hours / span,
+        used_hours=used_hours,
+        idle_hours=idle_hours,
+        off_hours=off_hours,
+        off_gpu_hours=float((hours * gpus)[long].sum()),
+        off=off_hours / span,
+    )
+
+
+def _gpus(machines: Sequence[Machine]) -> Column:
+    """Return the GPUs of each machine, (machines,)."""
+    return np.array([machine.gpus for machine in machines], dtype=np.float64)

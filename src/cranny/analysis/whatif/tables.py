@@ -1,0 +1,176 @@
+"""The answer as tables: waiting, waiting by size, machines and money, the largest job, and the search."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cranny.analysis.whatif.answer import Answer, Case
+from cranny.analysis.whatif.baseline import UNKNOWN
+from cranny.analysis.whatif.headroom import HOLD_S
+from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, Search
+from cranny.analysis.whatif.step_function import Steps
+from cranny.analysis.whatif.waits import SIZES
+from cranny.model.validate import counted, percent
+from cranny.report.scales import duration_text
+from cranny.report.table import MISSING
+from cranny.report.text_table import Sheet
+
+
+def sheets(answer: Answer) -> list[Sheet]:
+    """Return the tables in the order in which people ask."""
+    made = [_waiting(answer), _by_size(answer), _machines(answer), _largest(answer)]
+    if answer.searches:
+        made += [_removal(answer), _addition(answer.searches)]
+    return [_explained(sheet) for sheet in made]
+
+
+def _explained(sheet: Sheet) -> Sheet:
+    """Say what a dash stands for, where there is one."""
+    missing = any(MISSING in row for row in sheet.rows)
+    return replace(sheet, note=f"{sheet.note} {MISSING} {UNKNOWN}.") if missing else sheet
+
+
+def _waiting(answer: Answer) -> Sheet:
+    rows = []
+    for case in answer.cases:
+        waits = case.waits
+        if waits is None:
+            rows.append(_unknown(case, 9))
+            continue
+        wait, jct = waits.wait, waits.jct
+        times = (wait.mean_s, wait.p50_s, wait.p95_s, wait.p99_s, jct.mean_s, jct.p50_s, jct.p99_s)
+        shown = [duration_text(value) for value in times]
+        rows.append([case.name, *shown[:4], f"{waits.over_10_min:,}", f"{waits.over_1_h:,}", *shown[4:]])
+    jobs = answer.policies[0].waits.jobs if answer.policies[0].waits is not None else 0
+    return Sheet(
+        "How long jobs waited and took",
+        f"Over {jobs:,} jobs; JCT is from submission to finish, waiting included.",
+        ("", "wait, mean", "median", "p95", "p99", "over 10 min", "over 1 h", "JCT, mean", "median", "p99"),
+        rows,
+    )
+
+
+def _by_size(answer: Answer) -> Sheet:
+    sizes = [
+        size for size in SIZES if any(size in case.waits.mean_s_by_size for case in answer.cases if case.waits)
+    ]
+    rows = [
+        [case.name, *(duration_text(case.waits.mean_s_by_size[size]) for size in sizes)]
+        if case.waits is not None
+        else _unknown(case, len(sizes))
+        for case in answer.cases
+    ]
+    return Sheet("Mean wait by size of job", "GPUs of the job.", ("", *sizes), rows)
+
+
+def _machines(answer: Answer) -> Sheet:
+    rows = []
+    for case in answer.cases:
+        machines = case.machines
+        if machines is None:
+            rows.append(_unknown(case, 7))
+            continue
+        rows.append(
+            [
+                case.name,
+                f"{machines.used:,.1f}",
+                _percent(case.fragmentation, 1),
+                _hours(machines.used_hours),
+                _hours(machines.idle_hours),
+                _hours(machines.off_hours),
+                f"{machines.off:,.1f}",
+                f"${answer.money_a_day(machines):,.0f}",
+            ]
+        )
+    hold = duration_text(HOLD_S)
+    return Sheet(
+        "Machines, and what could have been off",
+        f"Of {counted(len(answer.cluster.machines), 'machine')} over {answer.span}; hours are machine-hours; off "
+        f"is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour. Fragmentation is "
+        "a mean over arrivals.",
+        (
+            "",
+            "machines used",
+            "frag- mented",
+            "hours used",
+            "hours idle",
+            "hours off",
+            "machines off",
+            "money a day",
+        ),
+        rows,
+    )
+
+
+def _largest(answer: Answer) -> Sheet:
+    sizes = answer.sizes_to_start
+    rows = []
+    for case in answer.cases:
+        if case.room is None:
+            rows.append(_unknown(case, 2 * len(sizes) + 2))
+            continue
+        rows.append([case.name, *_steps(case.room.free_gpus, sizes), *_steps(case.room.idle_gpus, sizes)])
+    shares = [f"{size}" for size in sizes]
+    return Sheet(
+        "Largest job that could have started",
+        "GPUs free, mean over time, and the share of time in which a job of so many GPUs could have started: on "
+        "whatever machines have some (anywhere), and on idle machines alone, where it shares none.",
+        ("", "anywhere", *shares, "on idle", *shares),
+        rows,
+    )
+
+
+def _removal(answer: Answer) -> Sheet:
+    rows = []
+    for search in answer.searches:
+        removal = search.removal
+        rows.append(
+            [
+                search.policy,
+                f"{removal.machines:,}",
+                duration_text(removal.tried[0]),
+                duration_text(removal.tried[removal.machines]),
+                duration_text(removal.limit_s),
+                ", ".join(f"{count:,}" for count in removal.tried if count),
+            ]
+        )
+    return Sheet(
+        "How many machines could go",
+        "Taken evenly from the racks; every job still runs and the mean wait grows by no more than "
+        f"{percent(TOLERANCE)} or {duration_text(TOLERANCE_S)}.",
+        ("", "machines", "wait now", "wait then", "at most", "tried"),
+        rows,
+    )
+
+
+def _addition(searches: Sequence[Search]) -> Sheet:
+    sizes = list(dict.fromkeys(size for search in searches for size in search.addition.before_s))
+    rows = []
+    for search in searches:
+        for when, wait_s in (("now", search.addition.before_s), ("then", search.addition.after_s)):
+            shown = (duration_text(wait_s[size]) if size in wait_s else "none" for size in sizes)
+            rows.append([f"{search.policy}, {when}", *shown])
+    count = searches[0].addition.machines
+    return Sheet(
+        f"Mean wait by size with {counted(count, 'more machine')}",
+        "GPUs of the job. The new machines are like the last one of their rack.",
+        ("", *sizes),
+        rows,
+    )
+
+
+def _steps(steps: Steps | None, sizes: Sequence[int]) -> list[str]:
+    if steps is None:
+        return [MISSING] * (1 + len(sizes))
+    return [f"{steps.mean:,.0f}", *(_percent(steps.share_from(size)) for size in sizes)]
+
+
+def _unknown(case: Case, cells: int) -> list[str]:
+    return [case.name, *[MISSING] * cells]
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}"
+
+
+def _percent(share: float | None, places: int = 0) -> str:
+    return MISSING if share is None else percent(share, places)

@@ -1,0 +1,69 @@
+"""How long jobs waited and took, over all of them and by size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from cranny.model.validate import MAX_GPUS
+
+MINUTE_S = 60.0
+# Sizes of jobs that people speak of: from and to so many GPUs.
+SIZES: Mapping[str, tuple[int, int]] = {
+    "1": (1, 1),
+    "2-7": (2, 7),
+    "8": (8, 8),
+    "9-63": (9, 63),
+    "64+": (64, MAX_GPUS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Some times in four numbers, in seconds; percentiles lie linearly between jobs."""
+
+    mean_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What became of the waiting jobs."""
+
+    jobs: int
+    wait: Spread
+    jct: Spread
+    over_10_min: int
+    over_1_h: int
+    mean_s_by_size: Mapping[str, float]  # only of sizes that occur
+
+
+def waits(jobs: pl.DataFrame) -> Waits:
+    """Measure jobs with the columns gpus, wait_s and jct_s; there must be some."""
+    wait_s = jobs["wait_s"]
+    return Waits(
+        jobs=jobs.height,
+        wait=spread(wait_s),
+        jct=spread(jobs["jct_s"]),
+        over_10_min=int((wait_s > 10 * MINUTE_S).sum()),
+        over_1_h=int((wait_s > 60 * MINUTE_S).sum()),
+        mean_s_by_size=mean_by_size(jobs),
+    )
+
+
+def spread(values_s: pl.Series) -> Spread:
+    """Return mean, median, p95 and p99."""
+    quantiles = [values_s.quantile(share, "linear") for share in (0.5, 0.95, 0.99)]
+    return Spread(*(float(value or 0.0) for value in (values_s.mean(), *quantiles)))  # type: ignore[arg-type]
+
+
+def mean_by_size(jobs: pl.DataFrame) -> dict[str, float]:
+    """Return the mean wait of each size of job that occurs."""
+    found = {}
+    for name, (least, most) in SIZES.items():
+        these = jobs.filter(pl.col("gpus").is_between(least, most))
+        if these.height:
+            found[name] = spread(these["wait_s"]).mean_s
+    return found

@@ -1,0 +1,40 @@
+"""The answer as a page: the report of the runs, with what operators ask at its top."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cranny.analysis.whatif.answer import Answer
+from cranny.analysis.whatif.findings import findings
+from cranny.analysis.whatif.tables import sheets
+from cranny.report.markup import text
+from cranny.report.page import write_report
+from cranny.report.text_table import sheet_html
+
+
+def write_page(answer: Answer, path: str | Path) -> Path:
+    """Write the self-contained page, with the first finding, which is about waiting, as its headline."""
+    trace = answer.results[0].settings["trace"]
+    headline, *others = findings(answer)
+    return write_report(
+        answer.results,
+        path,
+        title=f"What if: {trace}",
+        headline=headline,
+        lead=_lead(answer, others),
+        lead_span=f"unlike the tables above, which are over {answer.span}",
+    )
+
+
+def _lead(answer: Answer, others: Sequence[str]) -> str:
+    """Make the section with the other findings, tables and assumptions."""
+    told = [*(f"<strong>{text(line)}</strong>" for line in answer.warnings), *map(text, others)]
+    tables = "".join(map(sheet_html, sheets(answer)))
+    return (
+        '<section id="what-if" aria-labelledby="what-if-head"><h2 id="what-if-head">What if</h2>'
+        f'<div class="card prose">{_items(told)}<div class="grid">{tables}</div>'
+        f"<h3>What this takes for granted</h3>{_items(map(text, answer.assumptions))}</div></section>"
+    )
+
+
+def _items(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"

@@ -1,0 +1,71 @@
+"""What this machine has: GPUs, ports, and an environment to start jobs in."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from cranny.backends.protocol import BackendError
+from cranny.model.cluster import Cluster
+from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, Machine, Switch
+
+# All that a job gets of the service's own environment, which may hold secrets.
+KEPT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "SHELL", "TMPDIR", "TZ", "USER")
+# Below those that systems give to outgoing connections, so that none of these gets into the way.
+PORTS = range(20_000, 32_000)
+
+
+def gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[str, str], ...]:
+    """Return index and type of each GPU that `nvidia-smi` finds and the environment does not hide."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return ()
+    query = [command, "--query-gpu=index,name", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):  # a driver without a device
+        return ()
+    found = dict(line.split(", ", 1) for line in answer.stdout.splitlines() if ", " in line)
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = list(found) if visible is None else [index.strip() for index in visible.split(",")]
+    return tuple((index, found[index].strip()) for index in chosen if index in found)
+
+
+def cluster_of(devices: Collection[tuple[str, str]]) -> Cluster:
+    """Describe this machine as a cluster: its GPUs, or as many slots as it has processors."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    machine = Machine(
+        name=socket.gethostname() or "here",
+        gpus=min(len(devices) or processors, MAX_GPUS_PER_MACHINE),
+        gpu_type=next((kind for _, kind in devices), ""),
+    )
+    return Cluster.of(Switch("here", (machine,), (100.0,)))  # one machine sends nothing over its link
+
+
+def base_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment that every job starts from."""
+    base = {name: environ[name] for name in KEPT if name in environ}
+    # Our own `python` and `torchrun` come last, for want of others.
+    base["PATH"] = os.pathsep.join((environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    base["PYTHONUNBUFFERED"] = "1"  # lines of a log are there when they are written
+    return base
+
+
+def free_port(taken: Collection[int]) -> int:
+    """Choose a port that nobody listens on and that no other job was given."""
+    first = secrets.randbelow(len(PORTS))
+    for offset in range(len(PORTS)):
+        port = PORTS[(first + offset) % len(PORTS)]
+        if port in taken:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise BackendError("no port is free")

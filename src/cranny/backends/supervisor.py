@@ -1,0 +1,246 @@
+"""The supervisor of one attempt: starts its ranks, watches them, and writes down how they ended.
+
+    python -m cranny.backends.supervisor LOG_DIR ATTEMPT
+
+It runs in its own session, so that the end of the service does not touch it; the next service finds it by its pid
+file, and the result if it has ended. SIGTERM means that the job is to end: cancelled by the service, or lost if
+the service knows nothing of it, as when the system shuts down.
+
+Nothing of a job outlives it. Ranks get sessions of their own, to be signalled with all their children. The
+supervisor is their subreaper (Linux): a child that leaves its session, and then loses its parent, becomes a child
+of the supervisor and is found. Should the supervisor itself be killed, the ranks die with it.
+
+It imports little, to start quickly.
+"""
+
+import contextlib
+import ctypes
+import math
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from cranny.backends.attempt_files import RESERVED, Files, keep_result, read, remove, write
+from cranny.backends.process import Process, descendants
+
+TICK_S = 0.1  # between two looks at processes that are to end
+CANCEL = (signal.SIGTERM, signal.SIGINT)
+CANNOT_START = 127  # exit code, as shells have it
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Signals:
+    """Wakes the supervisor when a child ends or the job is to end."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._read, wake = os.pipe()
+        for end in (self._read, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in CANCEL:
+            signal.signal(number, self._cancel)
+        # The service starts us with signals blocked, so that none comes too early.
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+    def _cancel(self, _number: int, _frame: FrameType | None) -> None:
+        self.cancelled = True
+
+    def take_cancel(self) -> bool:
+        """Tell whether we were asked to end since the last call."""
+        cancelled, self.cancelled = self.cancelled, False
+        return cancelled
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until a signal comes, or for some seconds."""
+        timeout = None if math.isinf(seconds) else max(0.0, seconds)
+        if select.select([self._read], [], [], timeout)[0]:
+            os.read(self._read, 65536)
+
+
+class Attempt:
+    """The ranks of an attempt, from their start to the end of the last of their children."""
+
+    def __init__(self, what: dict[str, Any], files: Files, signals: Signals) -> None:
+        self._what, self._files, self._signals = what, files, signals
+        self._ranks: set[int] = set()  # those that have not ended
+        self._groups: list[int] = []
+        self._prctl = _prctl()
+        # Elsewhere than on Linux a child that starts its own session escapes.
+        self._subreaper = self._prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
+        self._exit_code: int | None = None
+        self._reason = ""
+        self._kill_at = math.inf
+
+    def run(self) -> tuple[int | None, str]:
+        """Run the ranks to their end; return exit code and reason."""
+        if self._signals.take_cancel():
+            return None, self._why()
+        limit_at = time.monotonic() + (self._what["time_limit_s"] or math.inf)
+        self._start()
+        while not self._nobody_left():
+            now = time.monotonic()
+            if not self._reason and not self._ranks:
+                self._end("finished")
+            if self._signals.take_cancel():
+                self._end(self._why(), read(self._files.stop))
+            if not self._reason and now >= limit_at:
+                self._end("timed out")
+            if now >= self._kill_at:
+                self._signal_all(signal.SIGKILL)
+            self._signals.wait(TICK_S if self._reason else limit_at - now)
+        return None if self._reason == "lost" else self._exit_code, self._reason or "finished"
+
+    def _why(self) -> str:
+        """Return why we were asked to end: the service says so in a file, a system that shuts down does not."""
+        return "cancelled" if self._files.stop.exists() else "lost"
+
+    def _start(self) -> None:
+        # Blocked: a signal to a copy of ourselves must wait until that has become a rank.
+        signal.pthread_sigmask(signal.SIG_BLOCK, CANCEL)
+        try:
+            for rank in self._what["ranks"]:
+                pid = os.fork()
+                if pid == 0:
+                    self._become(rank)
+                self._ranks.add(pid)
+                self._groups.append(pid)
+        except OSError as error:
+            complain(f"cannot start a process: {error.strerror}")
+            self._end("failed")
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, CANCEL)
+
+    def _become(self, rank: dict[str, Any]) -> None:
+        """Turn this process, a fresh copy of the supervisor, into a rank."""
+        parent = os.getppid()
+        cwd, command = self._what["cwd"], rank["argv"][0]
+        trying = f"start {command}"
+        try:
+            os.setsid()
+            self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if parent != os.getppid():  # the supervisor was killed just before
+                return
+            null = os.open(os.devnull, os.O_RDONLY)
+            log = os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            for ours, theirs in ((null, 0), (log, 1), (log, 2)):
+                os.dup2(ours, theirs)
+            if cwd is not None:
+                trying = f"enter {cwd}"
+                os.chdir(cwd)
+                trying = f"start {command}"
+            for number in (*CANCEL, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):  # caught or ignored by us
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            os.execvpe(command, rank["argv"], rank["env"])  # noqa: S606 - what the job asked for
+        except OSError as error:
+            complain(f"cannot {trying}: {error.strerror}")
+        finally:
+            os._exit(CANNOT_START)
+
+    def _nobody_left(self) -> bool:
+        """Take leave of processes that have ended; tell whether that was all."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return self._subreaper or not any(map(_exists, self._groups))
+            if pid == 0:
+                return False
+            if pid in self._ranks:
+                self._ranks.remove(pid)
+                self._note(os.waitstatus_to_exitcode(status))
+
+    def _note(self, exit_code: int) -> None:
+        self._exit_code = self._exit_code or exit_code  # the first that is not 0
+        if exit_code and not self._reason:
+            self._end("failed")
+
+    def _end(self, reason: str, grace_s: float | None = None) -> None:
+        """Ask all that is left to end, and set when it is killed; first reason and shortest grace count."""
+        if not self._reason:
+            self._reason = reason
+            self._signal_all(signal.SIGTERM)
+        grace_s = self._what["grace_s"] if grace_s is None else grace_s
+        self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
+
+    def _signal_all(self, number: int) -> None:
+        """Signal every process of the attempt, whole groups at once so that none slips through by forking."""
+        try:
+            below = descendants(os.getpid())
+        except OSError as error:  # no more files may be opened: the sessions of the ranks must do for now
+            complain(f"cannot look for processes: {error.strerror}")
+            below = {rank: rank for rank in self._ranks}
+        groups = set(below.values()) if self._subreaper else set(self._groups)
+        for group in groups - {os.getpgrp()}:
+            _send(os.killpg, group, number)
+        for pid, group in below.items():
+            if group == os.getpgrp():  # it has just been forked
+                _send(os.kill, pid, number)
+
+
+def _send(send: Any, target: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # ended meanwhile, or another user's by now
+        send(target, number)
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _prctl() -> Any:
+    """Return Linux's call that sets properties of a process, or one that fails."""
+    if not sys.platform.startswith("linux"):
+        return lambda *_: -1
+    return ctypes.CDLL(None).prctl
+
+
+def complain(text: str) -> None:
+    """Write a line to the standard error stream: a rank's log, or the supervisor's own."""
+    os.write(2, f"cranny: {text}\n".encode(errors="replace"))
+
+
+def take_on(files: Files) -> Any:
+    """Make an attempt ours and return what is to be run; None if the service has called it off."""
+    what = read(files.launch)
+    if what is None:
+        return None
+    own = Process.of(os.getpid())
+    write(files.pid, {"pid": own.pid, "started": own.started, "token": what["token"]})
+    write(files.reserve, None, size=RESERVED)
+    if remove(files.launch):
+        return what
+    remove(files.pid)
+    remove(files.reserve)
+    return None
+
+
+def main(log_dir: Path, attempt: int) -> None:
+    """Run an attempt, unless the service has called it off, and write down its result."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever the service left open: no rank shall have it
+    files = Files.of(log_dir, attempt)
+    signals = Signals()
+    what = take_on(files)
+    if what is None:
+        return
+    keep_result(files, *Attempt(what, files, signals).run())
+    if os.fstat(2).st_size == 0:
+        remove(files.errors)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

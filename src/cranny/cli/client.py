@@ -1,0 +1,208 @@
+"""How commands talk to a server, and wait for one that goes away for a while."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cranny.cli.console import err
+from cranny.model.errors import CrannyError, InputError
+
+if TYPE_CHECKING:
+    import httpx
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", help="Address of the server (default: CRANNY_SERVER, or the one started here)."),
+]
+TokenOption = Annotated[
+    Path | None, typer.Option("--token-file", help="File with your token (default: CRANNY_TOKEN).")
+]
+WRONG = frozenset({400, 404, 422})  # what the user wrote cannot be used
+AWAY = frozenset({502, 503, 504})  # nobody is there to answer, or not yet
+AWAY_S = 60.0  # how long a server may be away while somebody waits for what it says next
+BUSY_S = 600.0  # how long it may ask for patience, such as while it compiles a policy for the first time
+PAUSE_S = 0.5
+
+
+class AwayError(CrannyError):
+    """The server does not answer now, but may again."""
+
+
+class NotYetError(AwayError):
+    """The server asks to be asked again; it has done nothing."""
+
+
+class Remote:
+    """A server, asked over HTTP."""
+
+    def __init__(self, server: str | None, token_file: Path | None) -> None:
+        from cranny.cli.serve import needs_service
+
+        needs_service()
+        self._told = server, token_file
+        self._find()
+
+    def _find(self) -> None:
+        """Learn where the server is and who we are to it; both may be others after a restart."""
+        from cranny.service.server_file import find_server
+
+        known = find_server(*self._told)
+        self.url = known.url
+        token = _checked(known.token, self._told[1])
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def get(self, path: str, **query: Any) -> Any:
+        """Ask for something."""
+        return self._answer("GET", path, params=_given(query))
+
+    def get_in_time(self, path: str, **query: Any) -> Any:
+        """Ask for something, and if the server is away ask again for a while."""
+        patience = _Patience(AWAY_S)
+        while True:
+            try:
+                answer = self.get(path, **query)
+            except AwayError as error:
+                self._wait(patience, error)
+            else:
+                patience.back()
+                return answer
+
+    def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+        """Have something done, as soon as the server can."""
+        patience = _Patience(BUSY_S)
+        while True:
+            try:
+                return self._answer(method, path, json=body, headers=headers)
+            except NotYetError as error:
+                patience.wait(error)
+
+    def changes(self, after: int) -> Iterator[tuple[str, Any]]:
+        """Yield the events after a number as they come: their kind and data.
+
+        If the server goes away, it is asked again for a while, for what came after the last event we know.
+        """
+        patience = _Patience(AWAY_S)
+        while True:
+            try:
+                for number, kind, data in self._stream("/api/v1/events", after):
+                    patience.back()
+                    if number is not None:
+                        after = number
+                        yield kind, data
+            except AwayError as error:
+                self._wait(patience, error)
+
+    def _wait(self, patience: "_Patience", error: AwayError) -> None:
+        patience.wait(error)
+        try:
+            self._find()
+        except InputError:  # nobody has written down an address yet
+            return
+
+    def _stream(self, path: str, after: int) -> Iterator[tuple[int | None, str, Any]]:
+        """Yield server-sent events with their numbers, and nothing but a sign of life when there are none."""
+        import httpx
+
+        headers = {"Last-Event-ID": str(after)}
+        try:
+            with self._client() as client, client.stream("GET", path, headers=headers) as response:
+                if response.is_error:
+                    response.read()
+                    raise self._error(response)
+                number, kind = after, ""
+                for line in response.iter_lines():
+                    if line.startswith("id: "):
+                        number = int(line.removeprefix("id: "))
+                    elif line.startswith("event: "):
+                        kind = line.removeprefix("event: ")
+                    elif line.startswith("data: "):
+                        yield number, kind, json.loads(line.removeprefix("data: "))
+                    elif line == ": still here":
+                        yield None, "", None
+                raise AwayError(f"{self.url}: the server has gone")  # it ends a stream only when it ends
+        except httpx.TransportError as error:
+            raise AwayError(f"{self.url}: {error or type(error).__name__}") from None
+
+    def _client(self) -> "httpx.Client":
+        import httpx
+
+        secure = self.url.startswith("https:")  # loading certificates takes longer than most requests
+        timeout = httpx.Timeout(30.0, read=60.0)
+        try:
+            return httpx.Client(base_url=self.url, headers=self._headers, timeout=timeout, verify=secure)
+        except httpx.InvalidURL as error:
+            raise InputError(f"--server: {self.url}: {error}") from None
+
+    def _answer(self, method: str, path: str, **given: Any) -> Any:
+        import httpx
+
+        try:
+            with self._client() as client:
+                response = client.request(method, path, **given)
+        except httpx.TransportError as error:
+            raise AwayError(f"{self.url}: {error or type(error).__name__}; is `cranny serve` running?") from None
+        if response.is_error:
+            raise self._error(response)
+        try:
+            return response.json() if response.content else None
+        except ValueError:
+            raise CrannyError(f"{self.url}: the answer cannot be read; is this `cranny serve`?") from None
+
+    def _error(self, response: "httpx.Response") -> CrannyError:
+        """Turn an answer into the error it stands for."""
+        status = response.status_code
+        try:
+            detail = str(response.json()["detail"])
+        except (ValueError, KeyError, TypeError):
+            detail = f"{self.url}: the server answered {status}"
+        if status == HTTPStatus.UNAUTHORIZED and self._told[1] is None and not os.environ.get("CRANNY_TOKEN"):
+            return AwayError(detail)  # the token that a server writes down for its owner ends with the server
+        if status in AWAY:
+            return NotYetError(detail) if "Retry-After" in response.headers else AwayError(detail)
+        return InputError(detail) if status in WRONG else CrannyError(detail)
+
+
+class _Patience:
+    """Waits for a server that is away, up to a point, and says so."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._until_s: float | None = None
+
+    def wait(self, error: AwayError) -> None:
+        """Wait a little, or raise if the server was away for too long."""
+        now_s = time.monotonic()
+        if self._until_s is None:
+            self._until_s = now_s + self._most_s
+            err.print(f"cranny: {error}", markup=False, soft_wrap=True)
+            err.print(f"cranny: trying again for {self._most_s:g} s", markup=False)
+        elif now_s >= self._until_s:
+            raise CrannyError(f"gave up after {self._most_s:g} s: {error}") from None
+        time.sleep(PAUSE_S)
+
+    def back(self) -> None:
+        """Note that the server answers."""
+        if self._until_s is not None:
+            self._until_s = None
+            err.print("cranny: the server is back", markup=False)
+
+
+def _given(query: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in query.items() if value is not None}
+
+
+def _checked(token: str | None, token_file: Path | None) -> str | None:
+    """Refuse what cannot be a token before it is sent anywhere; it is never shown."""
+    token = None if token is None else token.strip()
+    where = f"--token-file: {token_file}" if token_file is not None else "CRANNY_TOKEN"
+    if token == "" and token_file is not None:
+        raise InputError(f"{where}: is empty")
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise InputError(f"{where}: is not a token: it must be one line of letters, digits, - and _")
+    return token

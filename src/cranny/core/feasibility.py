@@ -1,0 +1,47 @@
+"""Jobs that could never run: a replay leaves them out, for they would block the others for good."""
+
+from cranny.core.protocol import Placer
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.validate import counted
+
+
+def never(reason: str) -> str:
+    """Say why a job is left out that does not start although nothing runs."""
+    return f"does not fit the empty cluster: {reason}"
+
+
+def too_large(job_gpus: int, capacity: int, kind: str = "") -> str:
+    """Say why a job is left out that asks for more GPUs of a kind than there are."""
+    return f"needs {counted(job_gpus, f'{kind} GPU'.strip())}, the cluster has {capacity}"
+
+
+class Possible:
+    """Knows which jobs a placer would place on the empty cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._gpus: dict[str | None, int] = {None: cluster.gpus}  # of each type, and of any (None)
+        for machine in cluster.machines:
+            self._gpus[machine.gpu_type] = self._gpus.get(machine.gpu_type, 0) + machine.gpus
+        self._empty = ClusterState(cluster).snapshot()
+        self._known: dict[tuple[object, ...], bool] = {}  # of jobs alike
+
+    def why_too_large(self, job: Job) -> str | None:
+        """Say that there are never as many GPUs that can run a job as it needs; None if there are."""
+        if job.speeds is None:
+            capacity = self._gpus.get(job.gpu_type, 0)
+        else:
+            capacity = sum(self._gpus.get(each, 0) for each in job.speeds if job.gpu_type in (None, each))
+        least = job.least_gpus or job.gpus
+        if least <= capacity:
+            return None
+        return too_large(least, capacity, job.gpu_type or " or ".join(sorted(job.speeds or ())))
+
+    def why_not(self, job: Job, placer: Placer) -> str | None:
+        """Say why a job could never run; None if it could."""
+        types = None if job.speeds is None else frozenset(job.speeds)
+        alike = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, types, job.tenant)
+        if alike not in self._known:
+            self._known[alike] = placer.place(job, self._empty) is not None
+        return None if self._known[alike] else never(placer.why_wait(job, self._empty))

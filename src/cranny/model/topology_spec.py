@@ -1,0 +1,46 @@
+"""How a cluster is described before it is laid out: a tree of switches with machines at its leaves."""
+
+from dataclasses import dataclass
+
+from cranny.model.errors import InputError
+from cranny.model.validate import positive, whole
+
+MAX_GPUS_PER_MACHINE = 64
+MAX_MACHINES = 1_000_000
+MAX_LEVELS = 32  # of switches
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine and its GPUs."""
+
+    name: str
+    gpus: int
+    gpu_type: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"a machine's name must be a non-empty string, not {self.name!r}")
+        if not isinstance(self.gpu_type, str):
+            raise InputError(f"machine {self.name!r}: gpu_type must be a string, not {self.gpu_type!r}")
+        what = f"machine {self.name!r}: gpus"
+        object.__setattr__(self, "gpus", whole(self.gpus, what, most=MAX_GPUS_PER_MACHINE))
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A node of the tree with other nodes below it; how to describe a cluster before it is laid out."""
+
+    name: str
+    children: tuple["Switch | Machine", ...]
+    uplinks_gbps: tuple[float, ...]  # of each child
+    pat_gbps: float | None = None  # what the switch can aggregate, if it can
+
+    def __post_init__(self) -> None:
+        if len(self.children) != len(self.uplinks_gbps):
+            count = f"{len(self.uplinks_gbps)} uplinks for {len(self.children)} children"
+            raise InputError(f"switch {self.name!r} has {count}")
+        for child, gbps in zip(self.children, self.uplinks_gbps, strict=True):
+            positive(gbps, f"uplink of {child.name!r}: Gbps")
+        if self.pat_gbps is not None:
+            positive(self.pat_gbps, f"switch {self.name!r}: pat_gbps")

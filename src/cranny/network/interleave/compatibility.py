@@ -1,0 +1,124 @@
+"""How well jobs share a link, and the rotations at which they share it best: Table 1 of CASSINI (NSDI'24).
+
+Symbols: J^l the jobs on link l, C^l its capacity, A the angles, r_j the iterations of job j on the unified
+circle, bw_circle_j(angle) its demand there, Delta_j its rotation. The score is 1 less the mean demand above the
+capacity, in capacities (Eq. 2): 1 if the jobs never ask for more than the link has, and negative if they ask for
+far too much.
+
+Departure: the demand at an angle is the mean over it, not a sample, so that no short arc is lost.
+
+Departure: the paper does not say how it solves Table 1. Few jobs are searched exactly, by branch and bound; more
+jobs, or few whose search takes too long, get the best of several descents. Each answer says which (`method`),
+and above which score no rotation can get (`bound`). Of neighbouring rotations that are equally good the middle
+one is taken, so that jobs may drift a little.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from cranny.model.circle import DEGREES, Circle
+from cranny.model.errors import InputError
+from cranny.model.validate import positive
+from cranny.network.interleave.demand_curve import curve
+from cranny.network.interleave.unified_circle import DEFAULT, Floats, Search, Unified, doubled, unify
+
+RESTARTS = 4  # before an exact search
+MORE_RESTARTS = 30  # instead of one
+_CLOSE = 1e-9  # of the capacity at every angle: excesses closer than this are equal
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """The best rotations that were found for jobs on one link."""
+
+    score: float
+    shifts_s: tuple[float, ...]  # t_j^l (Eq. 5): each in [0, iteration time)
+    bound: float
+    method: str  # exact or bounded
+    unified: Unified
+
+    @property
+    def rotations_deg(self) -> tuple[float, ...]:
+        """Delta_j: the shifts as angles of the unified circle."""
+        unified = self.unified
+        on_circle = zip(self.shifts_s, unified.stretches, strict=True)
+        return tuple(shift_s * stretch / unified.perimeter_s * DEGREES for shift_s, stretch in on_circle)
+
+
+@lru_cache(maxsize=65536)
+def compatibility(circles: tuple[Circle, ...], gbps: float, search: Search = DEFAULT) -> Compatibility:
+    """Return the rotations of these circles that fit best on a link of `gbps`."""
+    capacity = gbps if type(gbps) is float and 0.0 < gbps < math.inf else positive(gbps, "the capacity of a link")
+    if not circles:
+        raise InputError("there is no job to rotate")
+    unified = unify(tuple([circle.iteration_s for circle in circles]), search)
+    if sum(circle.peak_gbps for circle in circles) <= capacity:
+        return _unturned(1.0, unified)
+    if len(circles) == 1:
+        return _unturned(curve(circles, (0.0,), unified).score(capacity), unified)
+    order, twin = _order(circles, unified)
+    rows = doubled(circles, unified)[order]
+    excess, lower, turns = _searched(rows, unified, order, twin, capacity, search)
+    whole = unified.angles * capacity
+    shifts_s = [0.0] * len(circles)
+    for job, turn in zip(order, turns, strict=True):
+        shifts_s[job] = turn * unified.angles_s[job]
+    method = "exact" if excess <= lower + _CLOSE * whole else "bounded"
+    score = 1.0 - excess / whole
+    return Compatibility(score, tuple(shifts_s), max(1.0 - lower / whole, score), method, unified)
+
+
+def _unturned(score: float, unified: Unified) -> Compatibility:
+    """Answer for jobs that no rotation can help, since they never clash or there is only one."""
+    return Compatibility(score, (0.0,) * len(unified.turns), score, "exact", unified)
+
+
+def _order(circles: Sequence[Circle], unified: Unified) -> tuple[list[int], list[int]]:
+    """Return the order in which to rotate jobs, and which of them equal the one before.
+
+    The job with the most rotations comes first: only rotations against each other matter, so one stands still.
+    Then those that send most, for tight bounds early. Equal jobs stand side by side.
+    """
+    rotations = unified.rotations
+    kinds = {circle: number for number, circle in reversed(list(enumerate(circles)))}
+    order = sorted(range(len(circles)), key=lambda job: (-circles[job].mean_gbps, kinds[circles[job]], job))
+    still = max(order, key=lambda job: rotations[job])
+    order.remove(still)
+    order.insert(0, still)
+    twin = [0] + [int(circles[a] == circles[b]) for a, b in pairwise(order)]
+    return order, twin
+
+
+def _searched(
+    rows: Floats,
+    unified: Unified,
+    order: Sequence[int],
+    twin: Sequence[int],
+    capacity: float,
+    search: Search,
+) -> tuple[float, float, list[int]]:
+    """Return the least excess that was found, a lower bound of it, and the rotations in this order of jobs."""
+    from cranny.network.interleave import rotation_kernel
+
+    jobs, angles = len(rows), unified.angles
+    rotations = np.array([unified.rotations[job] for job in order], dtype=np.int64)
+    close = _CLOSE * angles * capacity
+    floor = max(float(rows.sum()) / 2.0 - angles * capacity, 0.0)  # what does not fit however it is spread
+    best = np.zeros(jobs, dtype=np.int64)
+    work = rotation_kernel.Work.made(jobs, angles, int(rotations.max()))
+    exact = jobs <= search.exact_jobs
+    restarts = RESTARTS if exact else MORE_RESTARTS
+    least = rotation_kernel.climb(
+        rows, rotations, capacity, floor, restarts, search.budget // 5, best, work, close
+    )
+    least, lower = rotation_kernel.branch(
+        *(rows, rotations, np.array(twin, dtype=np.int64), capacity, floor),
+        *(search.budget if exact else -1, least, best, work, close),
+    )
+    rotation_kernel.centre(rows, rotations, capacity, best, work, close)
+    return (float(least), float(lower), best.tolist()) if least > close else (0.0, 0.0, best.tolist())

@@ -1,0 +1,185 @@
+"""Jobs tied together by the links they share, as arrays; and the compiled search for shifts that suit all links.
+
+An edge is a job on a link. Edges are numbered link by link. Each link has angles of its own; a shift turns a job
+on a link by the nearest whole number of them.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.network.interleave.rotation_kernel import Floats, Ints, compiled, every_excess, put
+
+_CLOSE = 1e-12
+_HALF_UP = 0.5 + 1e-6  # shifts that differ by whole angles must be rounded alike, whatever is left of rounding
+
+
+class Tied(NamedTuple):
+    """Links, jobs and edges; and room for a search."""
+
+    rows: Floats  # demand at the angles of the edge's link, twice in a row, edge after edge
+    row_at: Ints  # (edges,) where an edge's begins
+    rotations: Ints  # (edges,)
+    iteration_s: Floats  # (edges,) of the edge's job
+    angle_s: Floats  # (edges,) an angle of the edge's link, in the time of its job
+    link_of: Ints  # (edges,)
+    job_of: Ints  # (edges,)
+    edges_of: Ints  # (edges,) job after job
+    edge_at: Ints  # (jobs + 1,) where a job's begin
+    angles: Ints  # (links,)
+    gbps: Floats  # (links,)
+    totals: Floats  # demand of all jobs, link after link
+    total_at: Ints  # (links,)
+    tries: Floats  # excess at each rotation of an edge's job, edge after edge
+    try_at: Ints  # (edges,)
+
+    @classmethod
+    def made(
+        cls,
+        rows: Sequence[Floats],
+        rotations: Sequence[int],
+        iteration_s: Sequence[float],
+        angle_s: Sequence[float],
+        job_of: Sequence[int],
+        gbps: Sequence[float],
+    ) -> "Tied":
+        """Lay out links with the doubled demand of their jobs; the rest is per edge, or per link."""
+        counts, angles = np.array([(len(each), each.shape[1] // 2) for each in rows], dtype=np.int64).T
+        edges, jobs = int(counts.sum()), max(job_of) + 1
+        link_of = np.repeat(np.arange(len(rows)), counts)
+        turns, owners = np.array(rotations, dtype=np.int64), np.array(job_of, dtype=np.int64)
+        return cls(
+            rows=np.concatenate([each.ravel() for each in rows]),
+            row_at=_starts(2 * angles[link_of]),
+            rotations=turns,
+            iteration_s=np.array(iteration_s),
+            angle_s=np.array(angle_s),
+            link_of=link_of,
+            job_of=owners,
+            edges_of=np.argsort(owners, kind="stable"),
+            edge_at=np.append(_starts(np.bincount(owners, minlength=jobs)), edges),
+            angles=angles,
+            gbps=np.array(gbps),
+            totals=np.zeros(int(angles.sum())),
+            total_at=_starts(angles),
+            tries=np.empty(int(turns.sum())),
+            try_at=_starts(turns),
+        )
+
+
+def _starts(lengths: Ints) -> Ints:
+    """Return where each of some runs begins when they stand one after the other."""
+    return np.cumsum(lengths) - lengths
+
+
+@compiled
+def turn_of(tied: Tied, edge: int, shift_s: float) -> int:
+    """Return the rotation that a shift is on an edge's link."""
+    within_s = shift_s % tied.iteration_s[edge]
+    turns = math.floor(within_s / tied.angle_s[edge] + _HALF_UP)
+    return turns if turns < tied.rotations[edge] else 0
+
+
+@compiled
+def add(tied: Tied, edge: int, shift_s: float, sign: float) -> None:
+    """Add an edge's job to the demand of its link, or take it away."""
+    link = tied.link_of[edge]
+    angles, at = tied.angles[link], tied.total_at[link]
+    total = tied.totals[at : at + angles]
+    row = tied.rows[tied.row_at[edge] : tied.row_at[edge] + 2 * angles]
+    put(total, row, turn_of(tied, edge, shift_s), sign, total)
+
+
+@compiled
+def add_all(tied: Tied, shifts_s: Floats) -> None:
+    """Work out the demand of every link."""
+    tied.totals[:] = 0.0
+    for edge in range(len(tied.link_of)):
+        add(tied, edge, shifts_s[tied.job_of[edge]], 1.0)
+
+
+@compiled
+def excess_of(tied: Tied, link: int) -> float:
+    """Return the excess of a link as its jobs are turned now."""
+    total = 0.0
+    for i in range(tied.total_at[link], tied.total_at[link] + tied.angles[link]):
+        above = tied.totals[i] - tied.gbps[link]
+        total += above if above > 0.0 else 0.0
+    return total
+
+
+@compiled
+def link_scores(tied: Tied, shifts_s: Floats, out: Floats) -> None:
+    """Write the score of each link when every job has its shift."""
+    add_all(tied, shifts_s)
+    for link in range(len(tied.angles)):
+        share = excess_of(tied, link) / (tied.angles[link] * tied.gbps[link])
+        out[link] = 1.0 - share if share > _CLOSE else 1.0
+
+
+@compiled
+def lost(tied: Tied, job: int, shift_s: float) -> float:
+    """Return what the links of a job lose in score when it has a shift, from the tries of its edges."""
+    total = 0.0
+    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
+        edge = tied.edges_of[i]
+        link = tied.link_of[edge]
+        excess = tied.tries[tied.try_at[edge] + turn_of(tied, edge, shift_s)]
+        total += excess / (tied.angles[link] * tied.gbps[link])
+    return total
+
+
+@compiled
+def best_shift(tied: Tied, job: int, shift_s: float, close: float) -> float:
+    """Return the shift of a job at which its links score best; the one it has unless another is better."""
+    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
+        edge = tied.edges_of[i]
+        link = tied.link_of[edge]
+        angles, at = tied.angles[link], tied.total_at[link]
+        row = tied.rows[tied.row_at[edge] : tied.row_at[edge] + 2 * angles]
+        tries = tied.tries[tied.try_at[edge] : tied.try_at[edge] + tied.rotations[edge]]
+        every_excess(tied.totals[at : at + angles], row, tied.rotations[edge], tied.gbps[link], tries)
+    best, least = shift_s, lost(tied, job, shift_s) - close
+    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
+        edge = tied.edges_of[i]
+        for turn in range(tied.rotations[edge]):
+            candidate = turn * tied.angle_s[edge]
+            found = lost(tied, job, candidate)
+            if found < least:
+                best, least = candidate, found
+    return best
+
+
+@compiled
+def could_gain(tied: Tied, job: int, least: Floats, close: float) -> bool:
+    """Say whether some link of a job is above the least excess that it can have."""
+    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
+        link = tied.link_of[tied.edges_of[i]]
+        if excess_of(tied, link) > least[link] + close * tied.angles[link] * tied.gbps[link]:
+            return True
+    return False
+
+
+@compiled
+def settle(tied: Tied, shifts_s: Floats, least: Floats, sweeps: int, close: float) -> None:
+    """Turn one job after the other to where its links score best, until nothing changes.
+
+    `least` is a lower bound of each link's excess; jobs whose links all reach it stay as they are.
+    """
+    add_all(tied, shifts_s)
+    for _ in range(sweeps):
+        changed = False
+        for job in range(len(shifts_s)):
+            if not could_gain(tied, job, least, close):
+                continue
+            for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
+                add(tied, tied.edges_of[i], shifts_s[job], -1.0)
+            best = best_shift(tied, job, shifts_s[job], close)
+            changed = changed or best != shifts_s[job]
+            shifts_s[job] = best
+            for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
+                add(tied, tied.edges_of[i], best, 1.0)
+        if not changed:
+            break

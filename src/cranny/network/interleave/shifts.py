@@ -1,0 +1,192 @@
+"""One shift for every job: by CASSINI's walk if the affinity graph has no loop, by priority if it has.
+
+CASSINI (NSDI'24) drops candidates whose affinity graph has a loop: two links may then want different shifts of
+the same jobs. `loops="drop"` does as the paper.
+
+Departure: `loops="settle"` keeps such candidates. Links speak in the order of their load, the most loaded first,
+and tie jobs together that are not tied yet: a spanning forest of greatest weight. Then one job after the other
+is turned to where the mean score of all links is best, as long as that helps.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from cranny.network.interleave.affinity import AffinityGraph, SharedLink, has_loop, modulo
+from cranny.network.interleave.compatibility import Compatibility
+from cranny.network.interleave.demand_curve import curve
+from cranny.network.interleave.unified_circle import QUICK, Search, doubled
+
+if TYPE_CHECKING:
+    from cranny.network.interleave.joint_search import Tied
+
+Loops = Literal["drop", "settle"]
+
+SWEEPS = 20  # over all jobs, at most
+WORTH = 1e-4  # the least gain, in scores summed over links, for which a job is turned
+
+
+@dataclass(frozen=True)
+class Interleaving:
+    """The shifts of all jobs that share links, and what each link then scores."""
+
+    graph: AffinityGraph
+    shifts_s: dict[str, float]
+    scores: tuple[float, ...]  # of each link, at these shifts
+    method: str  # tree: no loop; forest: settled
+
+    @property
+    def score(self) -> float:
+        """The mean score of the links, by which candidates are ranked; 1 if no link is shared."""
+        return sum(self.scores) / len(self.scores) if self.scores else 1.0
+
+    @property
+    def bound(self) -> float:
+        """A mean score that no shifts can exceed: every link at its own bound."""
+        fits = self.graph.fits
+        return sum(fit.bound for fit in fits) / len(fits) if fits else 1.0
+
+    @property
+    def error(self) -> float:
+        """The largest relative change that unified circles made to an iteration time."""
+        return max((fit.unified.error for fit in self.graph.fits), default=0.0)
+
+    @property
+    def fits(self) -> tuple[Compatibility, ...]:
+        """What each link would have by itself."""
+        return self.graph.fits
+
+
+def interleave(
+    links: Iterable[SharedLink], search: Search = QUICK, loops: Loops = "settle"
+) -> Interleaving | None:
+    """Return the shifts of all jobs on these links; None for a graph with a loop if such are dropped."""
+    shared = [link for link in links if len(link.circles) > 1]
+    if loops == "drop" and has_loop(shared):
+        return None  # Alg. 2, lines 12-15
+    return shifted(AffinityGraph.of(shared, search))
+
+
+def shifted(graph: AffinityGraph) -> Interleaving:
+    """Return the shifts of all jobs of a graph whose links are solved."""
+    if not graph.links:
+        return Interleaving(graph, {}, (), "tree")
+    if has_loop(graph.links):
+        return Interleaving(graph, *_settled(graph), "forest")
+    shifts_s = graph.traverse()
+    return Interleaving(graph, shifts_s, scores(graph, shifts_s), "tree")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidate whose links score best, and its shifts."""
+
+    number: int  # among the candidates
+    interleaving: Interleaving
+    fits: tuple[float | None, ...]  # the mean score of each candidate's links on their own; None if dropped
+
+
+def choose(
+    candidates: Sequence[Sequence[SharedLink]], search: Search = QUICK, loops: Loops = "settle"
+) -> Choice | None:
+    """Return the best of some candidates (Alg. 2, without its host): of equal ones the first; None if all drop.
+
+    Candidates are ranked by the mean score of their links on their own, as in the paper. Shifts cannot do better
+    than that, so they are worked out from the top down, until no candidate is left that could be better.
+    """
+    graphs = [
+        None if loops == "drop" and has_loop(links) else AffinityGraph.of(links, search) for links in candidates
+    ]
+    fits = tuple(None if graph is None else graph.score for graph in graphs)
+    best: Choice | None = None
+    for number, graph in sorted(enumerate(graphs), key=lambda each: -(fits[each[0]] or 0.0)):
+        if graph is None:
+            continue
+        if best is not None and graph.score <= best.interleaving.score + WORTH:
+            break
+        found = shifted(graph)
+        if best is None or found.score > best.interleaving.score + WORTH:
+            best = Choice(number, found, fits)
+    return best
+
+
+def scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> tuple[float, ...]:
+    """Return the score of each link when its jobs are shifted so; jobs without a shift are not."""
+    from cranny.network.interleave.joint_search import link_scores
+
+    tied, names = _tied(graph)
+    found = np.empty(len(graph.links))
+    link_scores(tied, np.array([shifts_s.get(job, 0.0) for job in names]), found)
+    return tuple(found.tolist())
+
+
+def curve_scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> list[float]:
+    """Return the same of the jobs' demand over time, without angles."""
+    return [
+        curve(tuple(link.circles.values()), [shifts_s.get(job, 0.0) for job in link.circles], fit.unified).score(
+            link.gbps
+        )
+        for link, fit in zip(graph.links, graph.fits, strict=True)
+    ]
+
+
+def _settled(graph: AffinityGraph) -> tuple[dict[str, float], tuple[float, ...]]:
+    """Return shifts for a graph with loops, and the score of each link: the forest's, improved job by job."""
+    from cranny.network.interleave.joint_search import link_scores, settle
+
+    tied, names = _tied(graph)
+    forest = _forest(graph)
+    shifts_s = np.array([forest[job] for job in names])
+    least = np.array([(1.0 - fit.bound) for fit in graph.fits]) * tied.angles * tied.gbps
+    settle(tied, shifts_s, least, SWEEPS, WORTH)
+    found = np.empty(len(graph.links))
+    link_scores(tied, shifts_s, found)
+    return dict(zip(names, shifts_s.tolist(), strict=True)), tuple(found.tolist())
+
+
+def _forest(graph: AffinityGraph) -> dict[str, float]:
+    """Let links tie jobs together, the most loaded link first; what is tied already stays as it is."""
+    above: dict[str, tuple[str, float]] = {}  # another job of the same tree, and the shift against it
+
+    def root(job: str) -> tuple[str, float]:
+        shift_s = 0.0
+        while job in above:
+            job, by_s = above[job]
+            shift_s += by_s
+        return job, shift_s
+
+    order = sorted(range(len(graph.links)), key=lambda link: (-graph.links[link].load, link))
+    for number in order:
+        weights = graph.weights_s[number]
+        first = next(iter(weights))
+        for job in weights:
+            (top, at_s), (other, there_s) = root(first), root(job)
+            if top != other:
+                above[other] = (top, at_s - weights[first] + weights[job] - there_s)
+    return {
+        job: modulo(root(job)[1], circle.iteration_s)
+        for link in graph.links
+        for job, circle in link.circles.items()
+    }
+
+
+def _tied(graph: AffinityGraph) -> "tuple[Tied, tuple[str, ...]]":
+    """Lay out the graph as arrays, and the jobs in the order of their numbers."""
+    from cranny.network.interleave.joint_search import Tied  # Numba only where circles are rotated
+
+    numbers: dict[str, int] = {}
+    job_of = [numbers.setdefault(job, len(numbers)) for link in graph.links for job in link.circles]
+    tied = Tied.made(
+        [
+            doubled(tuple(link.circles.values()), fit.unified)
+            for link, fit in zip(graph.links, graph.fits, strict=True)
+        ],
+        [rotations for fit in graph.fits for rotations in fit.unified.rotations],
+        [time_s for fit in graph.fits for time_s in fit.unified.iterations_s],
+        [angle_s for fit in graph.fits for angle_s in fit.unified.angles_s],
+        job_of,
+        [link.gbps for link in graph.links],
+    )
+    return tied, tuple(numbers)

@@ -1,0 +1,60 @@
+"""Network models by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cranny.core.queue import Slowdown
+from cranny.core.traffic import Communication, isolated
+from cranny.model.cluster import Cluster
+from cranny.model.errors import unknown
+from cranny.model.job import Job
+from cranny.network.isolated import Alone, Network
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A kind of network: the slowdown of a job alone, and what several do to each other, if anything."""
+
+    alone: Slowdown
+    shared: Callable[[Cluster], Network] | None = None
+
+    def on(self, cluster: Cluster) -> Network:
+        """Return the network of a cluster without jobs."""
+        return Alone(self.alone) if self.shared is None else self.shared(cluster)
+
+
+def instant(job: Job, communication: Communication) -> float:  # noqa: ARG001 - whatever the placement
+    """Let communication take no time: every job runs as long as its log says, wherever it is placed."""
+    return 1.0
+
+
+def _steady(cluster: Cluster) -> Network:
+    from cranny.network.steady.steady_network import Steady  # compiles, so it is imported only where it is used
+
+    return Steady(cluster)
+
+
+def _phases(cluster: Cluster) -> Network:
+    from cranny.network.phases.iteration_log import Diary
+    from cranny.network.phases.phases_network import Phases
+
+    return Phases(cluster, diary=Diary(keep=False))
+
+
+# `isolated` is Titan's simulation: durations in the log stand for training on one machine, so a job has
+# duration / iteration time iterations, and each takes the placement's own communication time on top.
+# `steady` is NetPack's estimate: jobs that share a link slow each other.
+# `phases` is CASSINI's world: they do so only while they communicate, and shifts keep them apart.
+NETWORKS: dict[str, Model] = {
+    "isolated": Model(isolated),
+    "instant": Model(instant),
+    "steady": Model(isolated, _steady),
+    "phases": Model(isolated, _phases),
+}
+
+
+def network(name: str) -> Model:
+    """Return a network model by name."""
+    if name not in NETWORKS:
+        raise unknown("network model", name, NETWORKS)
+    return NETWORKS[name]

@@ -1,0 +1,214 @@
+"""Play jobs phase by phase: for a span of time, or until they go round in a cycle.
+
+Without jitter, jobs that share links soon do the same things again and again, or come very close to it. `settle`
+plays until the state is one that was there before, and answers for that cycle; if there is none, for the later
+half of so many iterations. `play` goes through a span of time, and over whole cycles in one step.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.model.errors import InputError
+from cranny.model.validate import not_negative, positive, whole
+from cranny.network.phases import segment_kernel
+from cranny.network.phases.outcome import Course, Played, link_uses
+from cranny.network.phases.phase_arrays import MARKED, NOW, WATCHING, Floats, Ints, Scene, opening
+from cranny.network.phases.segments import Talker
+
+TOLERANCE = 0.05  # of the period (Sec. 5.7)
+# Iterations of the longest job in which a cycle is looked for: as many as that number of segments allows.
+SEGMENTS = 20_000
+MOST_ROUNDS, FEWEST_ROUNDS = 400, 8
+DRAWS = 1024  # at a time
+MANY = int(np.iinfo(np.int64).max)
+
+
+def settle(
+    talkers: Sequence[Talker],
+    link_gbps: Sequence[float],
+    *,
+    rounds: int | None = None,
+    tolerance: float = TOLERANCE,
+    hold: bool = True,
+    jitter: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> Played:
+    """Return how jobs get on in the long run.
+
+    `rounds` is how many iterations the longest job does at most, fewer the more jobs there are; `tolerance` by
+    how much of a period a job may be off its beat. With `hold`, agents let no iteration start before its beat.
+    `jitter` is the standard deviation of computing times, as a share of them.
+    """
+    stage = _Stage(talkers, link_gbps, tolerance, hold, jitter, rng)
+    rounds = _rounds(stage.scene) if rounds is None else whole(rounds, "rounds", least=2)
+    for most in (rounds // 2, rounds):
+        half = stage.counters()
+        if stage.go(math.inf, most) == segment_kernel.CYCLE:
+            return stage.one_cycle()
+    while (stage.scene.jobs["count"] == half.iterations).any():  # a job that is held up for very long
+        rounds *= 2
+        if stage.go(math.inf, rounds) == segment_kernel.CYCLE:
+            return stage.one_cycle()
+    return stage.played(half)
+
+
+def play(
+    talkers: Sequence[Talker],
+    link_gbps: Sequence[float],
+    seconds: float,
+    *,
+    tolerance: float = TOLERANCE,
+    hold: bool = True,
+    jitter: float = 0.0,
+    rng: np.random.Generator | None = None,
+    links: bool = False,
+) -> Played:
+    """Return how jobs get on in so many seconds, and with `links` what these were asked for all the time."""
+    until_s = positive(seconds, "seconds to play")
+    stage = _Stage(talkers, link_gbps, tolerance, hold, jitter, rng, log=links)
+    start = stage.counters()
+    if stage.go(until_s) == segment_kernel.CYCLE:
+        stage.skip(until_s)
+        stage.go(until_s)
+    return stage.played(start)
+
+
+def _rounds(scene: Scene) -> int:
+    """Return how many iterations of the longest job to play."""
+    jobs = scene.jobs
+    segments = float(jobs["whole"].max() * ((jobs["past"] - jobs["first"]) / jobs["whole"]).sum())
+    return int(min(max(SEGMENTS / segments, FEWEST_ROUNDS), MOST_ROUNDS))
+
+
+class _Counters(NamedTuple):
+    """What was counted up to some time."""
+
+    time_s: float
+    iterations: Ints
+    above: Floats
+    adjustments: Ints
+
+
+class _Cycle(NamedTuple):
+    """A cycle, the iterations of each job in it, and how often it was gone over."""
+
+    seconds: float
+    first: Ints  # (jobs,) iteration
+    past: Ints  # (jobs,) the one after its last
+    skipped: int
+
+
+class _Stage:
+    """Jobs in motion, with room for what is written down, and what is drawn."""
+
+    def __init__(
+        self,
+        talkers: Sequence[Talker],
+        link_gbps: Sequence[float],
+        tolerance: float,
+        hold: bool,  # noqa: FBT001 - as in a scene
+        jitter: float,
+        rng: np.random.Generator | None,
+        *,
+        log: bool = False,
+    ) -> None:
+        self._jitter = not_negative(jitter, "jitter")
+        if jitter and rng is None:
+            raise InputError("jitter needs a generator to draw it from")
+        # A stream for each job: what is drawn for it does not depend on what the others do.
+        self._streams = rng.spawn(len(talkers)) if rng is not None and jitter else []
+        draws, lines = DRAWS if self._streams else 0, 256 + 8 * len(talkers) if log else 0
+        self.scene: Scene = opening(talkers, link_gbps, tolerance, hold=hold, room=64, draws=draws, lines=lines)
+        for job in range(len(self._streams)):
+            self._draw(job)
+        self._cycle: _Cycle | None = None
+
+    def go(self, until_s: float, rounds: int = MANY) -> int:
+        """Go on to a time or a number of iterations; say why it ended there: UNTIL, ROUNDS or CYCLE."""
+        while True:
+            why = segment_kernel.advance(self.scene, until_s, rounds)
+            if why == segment_kernel.ROOM:
+                self._grow()
+            elif why == segment_kernel.DRAWS:
+                for job in np.flatnonzero(self.scene.jobs["drawn"] == DRAWS).tolist():
+                    self._draw(job)
+            else:
+                if why == segment_kernel.CYCLE:
+                    self._note_cycle()
+                return why
+
+    def skip(self, until_s: float) -> None:
+        """Go over as many whole cycles as fit into the time, unless what links carry is written down."""
+        scene, jobs, cycle = self.scene, self.scene.jobs, self._cycle
+        scene.at[WATCHING] = 0
+        if cycle is None or len(scene.log):
+            return
+        cycles = math.floor((until_s - scene.clock[NOW]) / cycle.seconds)
+        for moments in (jobs["since"], jobs["began"], jobs["up_since"], scene.end, scene.clock):
+            moments[:] = moments + cycles * cycle.seconds
+        jobs["above"] += cycles * (jobs["above"] - jobs["marked_above"])
+        jobs["adjustments"] += cycles * (jobs["adjustments"] - jobs["marked_adjustments"])
+        self._cycle = cycle._replace(skipped=cycles)
+
+    def counters(self) -> _Counters:
+        """Return what has been counted so far."""
+        jobs = self.scene.jobs
+        return _Counters(
+            float(self.scene.clock[NOW]), jobs["count"].copy(), jobs["above"].copy(), jobs["adjustments"].copy()
+        )
+
+    def one_cycle(self) -> Played:
+        """Return how the jobs get on in the cycle that was just found."""
+        jobs, cycle = self.scene.jobs, self._cycle
+        first = jobs["marked_count"] if cycle is None else cycle.first
+        return self.played(
+            _Counters(float(self.scene.clock[MARKED]), first, jobs["marked_above"], jobs["marked_adjustments"])
+        )
+
+    def played(self, since: _Counters) -> Played:
+        """Return how the jobs got on since some time."""
+        scene, cycle = self.scene, self._cycle
+        until_s = float(scene.clock[NOW])
+        courses = []
+        for number, job in enumerate(scene.jobs):
+            first, past = int(since.iterations[number]), int(job["count"])
+            counts = np.ones(past - first, dtype=np.int64)
+            if cycle is not None:
+                counts[cycle.first[number] - first : cycle.past[number] - first] += cycle.skipped
+            courses.append(
+                Course(
+                    scene.times[number, first:past].copy(),
+                    counts,
+                    max(until_s - max(since.time_s, float(job["shift"])), 0.0),
+                    float(job["above"] - since.above[number]),
+                    int(job["adjustments"] - since.adjustments[number]),
+                )
+            )
+        links = link_uses(scene) if len(scene.log) else ()
+        return Played(tuple(courses), None if cycle is None else cycle.seconds, until_s, links)
+
+    def _note_cycle(self) -> None:
+        """Write down the cycle that was just found."""
+        jobs, time_s = self.scene.jobs, float(self.scene.clock[NOW])
+        at = np.array([segment_kernel.position(self.scene, job, time_s) for job in range(len(jobs))])
+        # A job at the very end of an iteration is where one at its start is.
+        over = np.rint((at - jobs["marked_position"]) / jobs["whole"]).astype(np.int64)
+        done = jobs["count"] - jobs["marked_count"] + over
+        cycle_s = time_s - float(self.scene.clock[MARKED])
+        self._cycle = _Cycle(cycle_s, jobs["count"] - done, jobs["count"].copy(), 0)
+
+    def _draw(self, job: int) -> None:
+        """Draw by how much the next down phases of a job take longer, or shorter."""
+        self.scene.factor[job] = np.maximum(1.0 + self._jitter * self._streams[job].standard_normal(DRAWS), 0.0)
+        self.scene.jobs["drawn"][job] = 0
+
+    def _grow(self) -> None:
+        """Double the room for times and for the log."""
+        times, log = self.scene.times, self.scene.log
+        self.scene = self.scene._replace(
+            times=np.concatenate((times, np.zeros_like(times)), axis=1),
+            log=np.concatenate((log, np.zeros_like(log))),
+        )

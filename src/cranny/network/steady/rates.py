@@ -1,0 +1,198 @@
+"""The max-min fair rates of running jobs, kept up to date while jobs come and go."""
+
+import math
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+
+import numpy as np
+
+from cranny.core.flows import Floats, Flows, Ints
+from cranny.model.cluster import Cluster
+from cranny.network.steady.link_arrays import (
+    CHANGED,
+    COUNTERS,
+    FREE_USE,
+    JOB,
+    NONE,
+    NOT_DRAWN,
+    NOT_QUEUED,
+    QUEUE,
+    RESOURCE,
+    USE,
+    Net,
+)
+
+FIRST_JOBS, FIRST_USES = 64, 512  # room at first
+TIDY = 1_000  # jobs that may come before uses are put in order again
+
+
+class Rates:
+    """The steady state: what every job streams, and what that leaves of links and switches.
+
+    Jobs are known by the small whole numbers that `add` returns; those of removed jobs are given out again.
+    """
+
+    def __init__(self, link_gbps: Sequence[float], pat_gbps: Sequence[float] = ()) -> None:
+        from cranny.network.steady import max_min_kernel
+
+        self._kernel: ModuleType = max_min_kernel
+        self._links = len(link_gbps)
+        self._free: list[int] = []  # numbers for jobs
+        self._uses_left = 0
+        self._untidy = 0  # jobs that were added since uses were last in order
+        self._uses: dict[int, int] = {}  # of each job that is here
+        self._net: Net = _empty(self._links, [*link_gbps, *pat_gbps])
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "Rates":
+        """Return the network of a cluster without jobs; its racks' switches aggregate up to their PAT."""
+        return cls(cluster.uplink_gbps, [cluster.pat_gbps[rack] or 0.0 for rack in cluster.rack_nodes])
+
+    def add(self, flows: Flows, most_gbps: float = math.inf) -> int:
+        """Let a job in and bring the rates up to date; return its number."""
+        job = self._seat(flows)
+        if not self._kernel.add(self._net, job, most_gbps, flows):
+            self._refill()
+        return job
+
+    def add_all(self, jobs: Iterable[Flows], most_gbps: float | Sequence[float] = math.inf) -> list[int]:
+        """Let many jobs in at once, which is faster than one by one; `most_gbps` is of all or of each."""
+        jobs = list(jobs)
+        numbers = []
+        for flows, most in zip(jobs, np.broadcast_to(most_gbps, len(jobs)).tolist(), strict=True):
+            numbers.append(self._seat(flows))
+            self._kernel.put(self._net, numbers[-1], most, flows)
+        self._tidy()
+        self.solve()
+        return numbers
+
+    def remove(self, job: int) -> None:
+        """Take a job out and bring the rates up to date."""
+        self._uses_left += self._uses.pop(job)
+        self._free.append(job)
+        if not self._kernel.remove(self._net, job):
+            self._refill()
+
+    def solve(self) -> None:
+        """Work all rates out from scratch."""
+        self._kernel.forget_changes(self._net)
+        self._refill()
+
+    def _refill(self) -> None:
+        self._kernel.solve(self._net, np.array(list(self._uses), dtype=np.int64))
+
+    def rate_gbps(self, job: int) -> float:
+        """Return the rate of a job; infinite if it uses no link and nothing else limits it."""
+        return float(self._net.jobs["rate"][job])
+
+    def rates_gbps(self, jobs: Ints) -> Floats:
+        """Return the rates of several jobs, (jobs,)."""
+        rates: Floats = self._net.jobs["rate"][jobs]
+        return rates
+
+    def bottleneck(self, job: int) -> int | None:
+        """Return the full link that holds a job at its rate; None if no link does."""
+        link = int(self._net.jobs["held_by"][job])
+        return None if link == NONE else link
+
+    def changed(self) -> Ints:
+        """Return the jobs whose rate the last `add` or `remove` changed, in no order."""
+        net = self._net
+        jobs: Ints = net.changed[: net.at[CHANGED]]
+        changed: Ints = jobs[net.jobs["rate"][jobs] != net.jobs["was"][jobs]]
+        return changed
+
+    def left_gbps(self) -> Floats:
+        """Return what is left of each link, (links,)."""
+        return self._left()[: self._links]
+
+    def left_pat_gbps(self) -> Floats:
+        """Return what is left of the PAT of each rack's switch, (racks,)."""
+        return self._left()[self._links :]
+
+    def link_flows(self) -> Floats:
+        """Return how many flows each link carries, (links,)."""
+        return self._carried()[1][: self._links]
+
+    def switch_jobs(self) -> Floats:
+        """Return how many jobs each rack's switch aggregates or would with more memory, (racks,)."""
+        return self._carried()[1][self._links :]
+
+    def _left(self) -> Floats:
+        left: Floats = self._net.resources["gbps"] - self._carried()[0]
+        return np.maximum(0.0, left)  # full is full, whatever the rounding
+
+    def _carried(self) -> tuple[Floats, Floats]:
+        load, flows = np.zeros((2, len(self._net.resources)))
+        self._kernel.carried(self._net, load, flows)
+        if len(load) > self._links:  # what passes a switch after its memory is used up takes none
+            load[self._links :] = np.minimum(load[self._links :], self._net.resources["gbps"][self._links :])
+        return load, flows
+
+    def _seat(self, flows: Flows) -> int:
+        """Find a number and room for a job."""
+        count = len(flows.resource)
+        if not self._free or self._uses_left < count:
+            self._grow(count)
+        self._untidy += 1
+        if self._untidy > TIDY + len(self._uses) // 4:
+            self._tidy()
+        job = self._free.pop()
+        self._uses[job] = count
+        self._uses_left -= count
+        return job
+
+    def _grow(self, uses: int) -> None:
+        """Make room for at least one more job with so many uses."""
+        net = self._net
+        jobs = len(net.jobs)
+        more_jobs = 0 if self._free else max(FIRST_JOBS, jobs // 2)
+        more_uses = 0 if self._uses_left >= uses else max(FIRST_USES, uses, len(net.uses) // 2)
+        fresh = np.zeros(more_uses, net.uses.dtype)
+        fresh["job"] = NONE
+        self._net = net._replace(
+            jobs=np.concatenate([net.jobs, np.zeros(more_jobs, net.jobs.dtype)]),
+            changed=np.concatenate([net.changed, np.zeros(more_jobs, np.int64)]),
+            uses=np.concatenate([net.uses, fresh]),
+        )
+        self._free += range(jobs + more_jobs - 1, jobs - 1, -1)
+        self._uses_left += more_uses
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Put uses by the same job side by side, where they are found without jumping about in memory."""
+        net = self._net
+        live = np.flatnonzero(net.uses["job"] != NONE)
+        order = live[np.argsort(net.uses["job"][live], kind="stable")]
+        now_at = np.full(len(net.uses) + 1, NONE)  # (uses + 1,) the last stands for NONE
+        now_at[order] = np.arange(len(order))
+        uses = net.uses[order]
+        for records, place in (
+            (uses, "next_of"),
+            (uses, "next_on"),
+            (uses, "last_on"),
+            (net.jobs, "first_of"),
+            (net.resources, "first_use"),
+        ):
+            records[place] = now_at[records[place]]
+        net.uses[: len(order)] = uses
+        free = net.uses[len(order) :]
+        free["job"] = NONE
+        free["next_of"] = np.arange(len(order) + 1, len(net.uses) + 1)
+        free["next_of"][-1:] = NONE
+        net.at[FREE_USE] = len(order) if len(free) else NONE
+        self._untidy = 0
+
+
+def _empty(links: int, gbps: Sequence[float]) -> Net:
+    resources = np.zeros(len(gbps), RESOURCE)
+    resources["gbps"] = gbps
+    resources["level"] = np.where(resources["gbps"] > 0.0, np.inf, 0.0)
+    resources["first_use"] = NONE
+    resources["first_held"] = NONE
+    resources["queued_at"] = NOT_QUEUED
+    resources["edits"] = NOT_DRAWN
+    at = np.zeros(COUNTERS, dtype=np.int64)
+    at[FREE_USE] = NONE
+    heap = np.zeros(len(gbps), QUEUE)
+    return Net(links, resources, np.zeros(0, JOB), np.zeros(0, USE), heap, np.zeros(0, dtype=np.int64), at)

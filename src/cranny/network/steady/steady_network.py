@@ -1,0 +1,60 @@
+"""Jobs that share links: each runs as fast as its max-min fair share of the network lets it.
+
+Every running job that spans machines streams all the time, as in NetPack's estimate (ASPLOS 2024, Sec. 4): its
+rate is what its busiest link carries of it. A job alone on its links communicates as fast as with `isolated`;
+rates are worked out anew whenever such a job starts or ends, and a job's speed follows its rate.
+"""
+
+import numpy as np
+
+from cranny.core.accounting import Running
+from cranny.model.cluster import Cluster
+from cranny.network.isolated import Shared, Slowdowns
+from cranny.network.steady.rates import Rates
+from cranny.network.steady.stream_log import Streams
+from cranny.network.steady.streams import stream
+
+
+class Steady:
+    """A network whose links are shared max-min fairly."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._rates = Rates.of(cluster)
+        self._ids: dict[int, str] = {}  # by their numbers among the rates
+        self._pull = np.zeros(0)  # gigabits that an iteration moves, by the seconds it takes without communication
+        self._number: dict[str, int] = {}
+        self.streams = Streams()
+
+    def start(self, running: Running) -> Slowdowns:
+        """Let a job share the links that it uses."""
+        job, alone = running.job, running.communication
+        if not alone.link_gbps:
+            return ((job.id, 1.0),)
+        flows, gigabits = stream(self._cluster, job, running.placement)
+        alone_gbps = gigabits / alone.comm_s
+        number = self._rates.add(flows, most_gbps=alone_gbps)
+        self.streams.note(job.id, running.started_s, alone_gbps, flows)
+        if number >= len(self._pull):
+            self._pull = np.concatenate([self._pull, np.zeros(number + 1)])
+        self._pull[number] = gigabits / job.profile.iteration_s
+        self._ids[number], self._number[job.id] = job.id, number
+        return self._slowdowns(number)
+
+    def end(self, job_id: str) -> Slowdowns:
+        """Leave the links to the others."""
+        number = self._number.pop(job_id, None)
+        if number is None:  # it used none
+            return ()
+        self._rates.remove(number)
+        del self._ids[number]
+        return self._slowdowns()
+
+    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - whichever it is
+        """Change nothing: jobs stream all the time."""
+        return ()
+
+    def _slowdowns(self, started: int | None = None) -> Shared:
+        """Return the slowdowns of the jobs whose rate has just changed."""
+        changed = self._rates.changed()
+        return Shared(changed, 1.0 + self._pull[changed] / self._rates.rates_gbps(changed), self._ids, started)

@@ -1,0 +1,158 @@
+"""Jobs that want workers and machines that have them, as a `Problem` and back.
+
+A machine has GPUs of one type, so what a job holds is a number for each machine. An epoch of a `Problem` is one
+iteration here, of as many batches as the job asked for workers. Durations hold what workers of one machine
+exchange, so only exchanges between machines cost more: as in Eq. 6 of HAS/JPS (TPDS 2024), by the slowest uplink
+of a machine.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.policies._shared.heterogeneous.completion_times import exchange_s
+from cranny.policies._shared.heterogeneous.job_progress import Memory, speed_on
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Training
+from cranny.policies._shared.heterogeneous.solution import Shares
+
+Solve = Callable[[Problem], Shares]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """Jobs, each of which some type of GPU can run, and machines."""
+
+    jobs: tuple[Job, ...]
+    kind: Ints  # (machines,) index of each machine's type
+    least: Ints  # (jobs,) workers
+    most: Ints  # (jobs,)
+    exchange_s: Floats  # (jobs,) that all exchanges between machines take, with very many workers
+    problem: Problem  # with as many workers of each type as there are jobs; only its jobs and rates count
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], cluster: Cluster, memory: Memory, between_gbps: float | None) -> "Scene":
+        """Describe jobs as they are now."""
+        types = list(cluster.machines_with)
+        number = {gpu_type: at for at, gpu_type in enumerate(types)}
+        if between_gbps is None:
+            between_gbps = min(cluster.uplink_gbps[: len(cluster.machines)])
+        problem = Problem(
+            tuple(_training(job, memory.left_s(job)) for job in jobs),
+            tuple(types),
+            [[len(jobs)] * len(types)],
+            [_rates(job, memory.speeds(job, types)) for job in jobs],
+            inf,
+            between_gbps,
+        )
+        return cls(
+            tuple(jobs),
+            np.array([number[machine.gpu_type] for machine in cluster.machines]),
+            np.array([least_of(job) for job in jobs], dtype=np.int64),
+            np.array([most_of(job) for job in jobs], dtype=np.int64),
+            exchange_s(problem, problem.between_gbps),
+            problem,
+        )
+
+    def sharing(self, chosen: Sequence[int], free: Ints) -> Problem:
+        """Return the problem of sharing free GPUs, (machines,), among some of the jobs.
+
+        GPUs that none of them can use are left out: methods that use all workers would find no solution.
+        """
+        useful = (self.problem.rates[list(chosen)].max(axis=0) > 0)[self.kind]
+        workers = np.zeros((len(free), len(self.problem.gpu_types)), dtype=np.int64)
+        workers[np.arange(len(free)), self.kind] = np.where(useful, free, 0)
+        return Problem(
+            tuple(self.problem.jobs[job] for job in chosen),
+            self.problem.gpu_types,
+            workers.tolist(),
+            [self.problem.throughput[job] for job in chosen],
+            self.problem.inside_gbps,
+            self.problem.between_gbps,
+        )
+
+    def seconds(self, held: Ints, jobs: Sequence[int] | None = None) -> Floats:
+        """Return how long jobs, by default all, still take with workers (jobs, machines); Eq. 7.
+
+        A job without workers takes for ever.
+        """
+        chosen = slice(None) if jobs is None else list(jobs)
+        work = np.array([job.work for job in self.problem.jobs])[chosen]
+        count, rate = held.sum(axis=1), (self.problem.rates[chosen][:, self.kind] * held).sum(axis=1)
+        apart = (held > 0).sum(axis=1) > 1
+        exchange_s = (1 - 1 / np.maximum(count, 1)) * np.where(apart, self.exchange_s[chosen], 0.0)
+        return np.asarray(np.where(rate > 0, work / np.where(rate > 0, rate, 1.0), inf) + exchange_s)
+
+    def time_s(self, job: int, workers: Ints) -> float:
+        """Return how long one job still takes with these workers, (machines,)."""
+        return float(self.seconds(workers[None], [job])[0])
+
+    def by_type(self, held: Ints) -> Ints:
+        """Return the workers of each type from those on each machine, (jobs, types)."""
+        found: Ints = held @ (self.kind[:, None] == np.arange(len(self.problem.gpu_types)))
+        return found
+
+    def room_for(self, chosen: Iterable[int], free: Ints) -> bool:
+        """Say whether each of some jobs can have its least number of workers (Hall's condition).
+
+        That is so if no set of types is short for the jobs that can use nothing else.
+        """
+        totals = np.bincount(self.kind, free, len(self.problem.gpu_types))
+        needs: dict[int, int] = {}  # workers that must be of certain types, those as bits
+        for job in chosen:
+            types = sum(1 << int(at) for at in np.flatnonzero(self.problem.rates[job]))
+            needs[types] = needs.get(types, 0) + int(self.least[job])
+        unions = {0}
+        for types in needs:
+            unions |= {types | other for other in unions}
+        return all(
+            sum(need for types, need in needs.items() if not types & ~union)
+            <= sum(total for at, total in enumerate(totals) if union >> at & 1)
+            for union in unions
+        )
+
+
+def least_of(job: Job) -> int:
+    """Return with how few workers a job can run."""
+    return job.least_gpus or job.gpus
+
+
+def most_of(job: Job) -> int:
+    """Return with how many workers a job can run."""
+    return job.most_gpus or job.gpus
+
+
+def is_elastic(job: Job) -> bool:
+    """Say whether a job can be resized."""
+    return least_of(job) < most_of(job)
+
+
+def usable(job: Job, cluster: Cluster) -> int:
+    """Count the GPUs of a cluster that can run a job, those of machines that are down included."""
+    return sum(machine.gpus for machine in cluster.machines if speed_on(job, machine.gpu_type) is not None)
+
+
+def never(job: Job, cluster: Cluster) -> str | None:
+    """Say why a cluster cannot run a job at all, if that is so."""
+    there = usable(job, cluster)
+    if not there:
+        types = ", ".join(filter(None, cluster.machines_with)) or "of no name"
+        return f"no GPU type of the cluster ({types}) can run job {job.id!r}"
+    if there < least_of(job):
+        return f"job {job.id!r} needs {least_of(job)} GPUs that can run it, the cluster has {there}"
+    return None
+
+
+def _training(job: Job, left_s: float) -> Training:
+    """Return what is left of a job."""
+    profile = job.profile
+    return Training(job.id, job.gpus * (profile.batch or 1), left_s / profile.iteration_s, profile.grad_bytes)
+
+
+def _rates(job: Job, speeds: Sequence[float | None]) -> list[float | None]:
+    """Return samples/s of one worker of each type."""
+    rate = (job.profile.batch or 1) / job.profile.iteration_s
+    return [None if speed is None else speed * rate for speed in speeds]

@@ -1,0 +1,97 @@
+"""Who gets which workers, and what follows from that."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cranny.model.errors import PlacementError
+from cranny.policies._shared.heterogeneous.batch_split import split
+from cranny.policies._shared.heterogeneous.completion_times import (
+    ROUNDING,
+    compute_s,
+    equal_s,
+    fairness,
+    network_s,
+)
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The samples of each epoch that one worker of a job goes through."""
+
+    machine: int
+    gpu_type: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """The workers of each job; checked when made."""
+
+    problem: Problem
+    workers: Ints  # (jobs, machines, types)
+    equal_split: bool = False  # every worker of a job gets as many samples, whatever its type
+    # No shares have a lower (weighted) mean completion time; None where that is unknown or not what was wanted.
+    bound_s: float | None = None
+    proved: bool = False  # nothing is better than these shares, in what was wanted
+
+    def __post_init__(self) -> None:
+        self.workers.setflags(write=False)
+        if (self.workers.sum(axis=0) > self.problem.counts).any() or (self.workers < 0).any():
+            raise PlacementError("jobs hold more workers than the cluster has")
+        held = self.totals
+        for number, job in enumerate(self.problem.jobs):
+            if not held[number].any():
+                raise PlacementError(f"job {job.name!r} has no worker")
+            if held[number][self.problem.rates[number] == 0].any():
+                raise PlacementError(f"job {job.name!r} has a worker that cannot run it")
+
+    @property
+    def totals(self) -> Ints:
+        """Return the workers of each job and type, (jobs, types)."""
+        found: Ints = self.workers.sum(axis=1)
+        return found
+
+    @property
+    def jct_s(self) -> Floats:
+        """Return the completion time of each job, (jobs,); Eq. 7."""
+        return compute_s(self.problem, self.totals, equal=self.equal_split) + network_s(self.problem, self.workers)
+
+    @property
+    def mean_jct_s(self) -> float:
+        """Return the mean completion time, the paper's objective; Eq. 8."""
+        return float(self.jct_s.mean())
+
+    @property
+    def weighted_jct_s(self) -> float:
+        """Return the mean completion time with the jobs' weights."""
+        return float(np.average(self.jct_s, weights=[job.weight for job in self.problem.jobs]))
+
+    @property
+    def fairness(self) -> float:
+        """Return Jain's index against equal shares; Eq. 33."""
+        return fairness(self.jct_s, equal_s(self.problem))
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Return the jobs that miss their deadlines."""
+        times = zip(self.problem.jobs, (self.jct_s / (1 + ROUNDING)).tolist(), strict=True)
+        return tuple(job.name for job, time_s in times if job.deadline_s is not None and time_s > job.deadline_s)
+
+    @property
+    def gap(self) -> float | None:
+        """Return how far, relatively, the mean completion time can be above the lowest; None without a bound."""
+        return None if self.bound_s is None else max(self.weighted_jct_s / self.bound_s - 1, 0.0)
+
+    def batches(self, job: int) -> tuple[Batch, ...]:
+        """Return the samples of each worker of a job, whole ones that sum exactly; Eq. 12."""
+        machine, kind = np.nonzero(self.workers[job])
+        count = self.workers[job, machine, kind]
+        machine, kind = np.repeat(machine, count), np.repeat(kind, count)
+        rates = np.ones(len(kind)) if self.equal_split else self.problem.rates[job, kind]
+        parts = split(self.problem.jobs[job].samples, rates)
+        return tuple(
+            Batch(at, self.problem.gpu_types[of], samples)
+            for at, of, samples in zip(machine.tolist(), kind.tolist(), parts.tolist(), strict=True)
+        )

@@ -1,0 +1,89 @@
+"""The methods as policies. Solvers are compiled, so they are imported only when something is shared."""
+
+from typing import Any
+
+import numpy as np
+
+from cranny.model.validate import between, whole
+from cranny.policies._shared.heterogeneous.problem import Problem
+from cranny.policies._shared.heterogeneous.sharing_policy import Sharing
+from cranny.policies._shared.heterogeneous.solution import Shares
+
+
+class Has(Sharing):
+    """HAS: all categories of numbers of workers, the most throughput of each, the lowest mean JCT of these."""
+
+    method = "has"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Algorithm 2."""
+        from cranny.policies.has.has import has
+
+        return has(problem)
+
+
+class Jps(Sharing):
+    """JPS: HAS for a sample of promising categories."""
+
+    method = "jps"
+
+    def __init__(
+        self,
+        *,
+        samples: int = 60,
+        alpha: float = 0.7,
+        beta: float = 1.0,
+        rng: np.random.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        """Set up with N, alpha and beta of the paper; the other options are those of all these policies."""
+        super().__init__(rng=rng, **options)
+        self._settings: dict[str, Any] = {
+            "samples": whole(samples, "jps: samples"),
+            "alpha": between(alpha, "jps: alpha", 0, 1),
+            "beta": between(beta, "jps: beta", 0, 1),
+        }
+
+    def solve(self, problem: Problem) -> Shares:
+        """Algorithm 3.
+
+        Departure: where some jobs cannot run on some types, a sample may hold no possible category. Then
+        Optimus-LB decides.
+        """
+        from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
+        from cranny.policies.has.evaluate import NoCategoryError
+        from cranny.policies.has.jps import jps
+
+        try:
+            return jps(problem, self.rng, **self._settings)
+        except NoCategoryError:
+            return optimus_lb(problem)
+
+
+class HasExact(Sharing):
+    """has-exact: the mean JCT itself; with beta below 1 also fairly."""
+
+    method = "has-exact"
+
+    def __init__(self, *, beta: float = 1.0, rng: np.random.Generator | None = None, **options: Any) -> None:
+        """Set up with a weight between mean JCT (1) and fairness (0); the other options are those of all."""
+        super().__init__(rng=rng, **options)
+        self._beta = between(beta, "has-exact: beta", 0, 1)
+
+    def solve(self, problem: Problem) -> Shares:
+        """Climb, bound, branch."""
+        from cranny.policies.has.has_exact import has_exact
+
+        return has_exact(problem, self._beta)
+
+
+class Las(Sharing):
+    """LAS as HAS's paper has it: the least throughput, over that of an equal share, as high as can be."""
+
+    method = "las"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Max-min fairness."""
+        from cranny.policies.has.las import las
+
+        return las(problem)

@@ -1,0 +1,52 @@
+"""What NetPack sees of a cluster: what the steady state leaves of servers and racks, in arrays."""
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
+from cranny.network.steady.view_rates import Estimate
+from cranny.policies._shared.ranked_fill import rounded
+from cranny.policies.netpack.plan_kernel import Bools, Servers
+
+Ints = npt.NDArray[np.int64]
+
+
+class Outlook:
+    """A cluster, and the steady state of the jobs on it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        machines = len(cluster.machines)
+        self.cluster = cluster
+        self.estimate = Estimate(cluster)
+        self._link_gbps = np.array(cluster.uplink_gbps[:machines])
+        self._rack = np.array(cluster.rack_of)
+        self._uplinks = np.array(cluster.rack_nodes)
+        self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in cluster.rack_nodes])
+        # Machines among which plans are looked for, (spans, 2): those of each rack, and all.
+        self.spans = np.array([*cluster.rack_spans, (0, machines)])
+
+    def follow(self, view: Snapshot) -> Ints:
+        """Take in what runs now (line 7 of Algorithm 2); return the free GPUs, to be counted down."""
+        self.estimate.follow(view)
+        return view.free.copy()
+
+    def memory_gbps(self) -> list[float]:
+        """Return what is left of the PAT of each rack's switch, (racks,)."""
+        left_gbps: list[float] = rounded(self.estimate.rates.left_pat_gbps()).tolist()
+        return left_gbps
+
+    def servers(self, free: Ints, up: Bools) -> Servers:
+        """Return what is left of every server, and of every rack's uplink."""
+        rates, machines = self.estimate.rates, len(free)
+        left_gbps, flows = rounded(rates.left_gbps()), rounded(rates.link_flows())
+        return Servers(
+            free,
+            up,
+            self._link_gbps,
+            left_gbps[:machines],
+            flows[:machines],
+            self._rack,
+            self._rack_gbps,
+            flows[self._uplinks],
+        )

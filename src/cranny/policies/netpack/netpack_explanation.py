@@ -1,0 +1,113 @@
+"""Why NetPack put a job where it is: the values it saw, told when somebody asks."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cranny.core.traffic import communication
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.validate import counted
+
+
+class Seen(NamedTuple):
+    """What was left of a machine when it was chosen."""
+
+    machine: int
+    left_gbps: float
+    flows: float
+    worth: float
+
+
+class Reasons(NamedTuple):
+    """What the search found; of a job on one machine there is nothing to tell but that."""
+
+    job: Job
+    cluster: Cluster
+    seen: tuple[Seen, ...] = ()
+    server_worth: float = 0.0
+    share_gbps: float = 0.0
+    efficiency: float = 0.0  # AE
+    full_switch: int | None = None  # rack whose switch had no memory left for the job
+
+    def facts(self, placement: Placement) -> Mapping[str, object]:
+        """Return the reasons as plain values."""
+        names = self.cluster.node_names
+        facts: dict[str, object] = {
+            "gpus": self.job.gpus,
+            "gpus_on": {names[machine]: gpus for machine, gpus in placement.counts.items()},
+            "servers": [
+                {
+                    "machine": names[each.machine],
+                    "left_gbps": each.left_gbps,
+                    "flows": each.flows,
+                    "worth": each.worth,
+                }
+                for each in self.seen
+            ],
+            "share_gbps": self.share_gbps if self.seen else None,
+        }
+        if placement.server is not None:
+            facts |= {
+                "parameter_server": names[placement.server],
+                "beside_a_worker": placement.server in placement.counts,
+                "parameter_server_worth": self.server_worth,
+                "alone_ms": self._alone_ms(placement, placement.server),
+                "alone_ms_beside_rank_0": self._alone_ms(placement, placement.machines[0]),
+                "aggregation": placement.aggregate,
+                "aggregation_efficiency": self.efficiency,
+                "switch_without_memory": self._switch,
+            }
+        return facts
+
+    def text(self, placement: Placement) -> str:
+        """Return the reasons as a person would say them."""
+        names = self.cluster.node_names
+        counts = placement.counts
+        where = ", ".join(f"{gpus} on {names[machine]}" for machine, gpus in counts.items())
+        lines = [f"job {self.job.id}: {counted(self.job.gpus, 'worker')}: {where}"]
+        if not self.seen:
+            return f"{lines[0]}\nit fits one machine, so nothing crosses the network; it has least to spare"
+        lines += [
+            f"{names[on]}: {left_gbps:.1f} Gbps left, {flows:.3g} flows, worth {worth:.1f}"
+            for on, left_gbps, flows, worth in self.seen
+        ]
+        lines.append(f"share of its most crowded link: {self.share_gbps:.1f} Gbps")
+        if placement.server is not None:
+            lines += [self._server_line(placement, placement.server), self._aggregation_line(placement)]
+        return "\n".join(lines)
+
+    def _server_line(self, placement: Placement, server: int) -> str:
+        """Say where the parameter server is and what that costs."""
+        beside = "beside a worker" if server in placement.counts else "on a machine of its own"
+        here_ms = self._alone_ms(placement, server)
+        more_ms = here_ms - self._alone_ms(placement, placement.machines[0])
+        against = "as beside rank 0" if abs(more_ms) < 0.05 else f"{more_ms:+.1f} ms against one beside rank 0"
+        return (
+            f"parameter server on {self.cluster.node_names[server]}, {beside}, worth {self.server_worth:.1f}:"
+            f" {here_ms:.1f} ms an iteration if the network were empty, {against}"
+        )
+
+    def _aggregation_line(self, placement: Placement) -> str:
+        """Say whether switches aggregate for the job, and why."""
+        efficiency = f"efficiency {self.efficiency:.0f}: its rate in Gbps times the flows that switches merge"
+        if placement.aggregate:
+            return f"in-network aggregation is on ({efficiency})"
+        if self.full_switch is None:
+            what = "nothing to merge"
+        else:
+            has_some = self.cluster.pat_gbps[self.cluster.rack_nodes[self.full_switch]]
+            what = (
+                f"the switch of {self._switch} has no memory {'left for it' if has_some else 'to aggregate with'}"
+            )
+        return f"in-network aggregation is off: {what} ({efficiency})"
+
+    @property
+    def _switch(self) -> str | None:
+        """The name of the rack whose switch had no memory left."""
+        return None if self.full_switch is None else self.cluster.rack_names[self.full_switch]
+
+    def _alone_ms(self, placement: Placement, server: int) -> float:
+        """Return how long an iteration communicates with the server on some machine, the network being empty."""
+        cost = communication(self.cluster, self.job, placement.machines, server, placement.aggregate)
+        return 1e3 * cost.comm_s

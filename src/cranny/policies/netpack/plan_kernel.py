@@ -1,0 +1,284 @@
+"""NetPack's search for the machines of one job, compiled: workers (step 2) and parameter server (step 3).
+
+The paper fills a table over all servers. A plan takes all free GPUs of a server or none, so of the servers with
+equally many free GPUs and flows only the most valuable can be in a best plan. These are found in one pass, and the
+table is filled over them alone: the same plans, in time that hardly grows with the cluster.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.core.jit import allocating
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+NONE = -1
+CROWDED = 15  # servers with at least so many flows are taken to be alike
+NEVER = -np.inf
+MORE = 0.01  # of its link is what one server more costs a lean plan, so that of plans alike the smallest wins
+FEWER, CROWDS, NOT_TAKEN = 0, 1, 2  # rows of the table, and what stands where a machine is not part of the plan
+
+
+class Servers(NamedTuple):
+    """What is left of each server, (servers,) each, and of each rack's uplink, (racks,) each."""
+
+    free: Ints  # GPUs that the job may have
+    up: Bools  # whether it takes jobs: a parameter server needs no GPU, but a machine that does
+    link_gbps: Floats  # C
+    left_gbps: Floats  # bw
+    flows: Floats
+    rack: Ints
+    rack_gbps: Floats  # C(rack)
+    rack_flows: Floats  # FC
+
+
+class Rules(NamedTuple):
+    """How plans are judged; see the policy for what these mean."""
+
+    lean: bool
+    printed: bool
+    has_server: bool  # whether the job has a parameter server
+
+
+class Choice(NamedTuple):
+    """The best plan found so far."""
+
+    machines: Ints  # of the workers; none if there is no plan
+    server: int  # of the parameter server, or NONE
+    workers_worth: float  # V
+    server_worth: float
+    share_gbps: float  # of the most crowded link that the plan uses
+    worth: float  # of everything together
+
+
+@allocating
+def tightest(free: Ints, gpus: int) -> int:
+    """Return the machine with the fewest free GPUs that holds a whole job, or NONE."""
+    found, fewest = NONE, 1 << 30
+    for machine in range(len(free)):
+        if gpus <= free[machine] < fewest:
+            found, fewest = machine, free[machine]
+            if fewest == gpus:
+                break
+    return found
+
+
+@allocating
+def worth(servers: Servers, lean: bool, machine: int, flows: float) -> float:  # noqa: FBT001 - of `Rules`
+    """Return what a server is worth: what is left of its link, less what jobs lose that are there already."""
+    left = servers.left_gbps[machine]
+    loss = (servers.link_gbps[machine] - left) / (servers.flows[machine] + flows)
+    return float(-loss - MORE * servers.link_gbps[machine] if lean else left - loss)
+
+
+@allocating
+def best(servers: Servers, spans: Ints, gpus: int, most_free: int, rules: Rules) -> Choice:
+    """Return the best plan with machines of one of these spans each, (spans, 2)."""
+    chosen = Choice(np.empty(0, np.int64), NONE, 0.0, 0.0, 0.0, NEVER)
+    for span in range(len(spans)):
+        first, past = spans[span]
+        if servers.free[first:past].sum() >= gpus:
+            chosen = _best_of(servers, first, past, gpus, most_free, rules, chosen)
+    return chosen
+
+
+@allocating
+def _best_of(
+    servers: Servers, first: int, past: int, gpus: int, most_free: int, rules: Rules, chosen: Choice
+) -> Choice:
+    """Return the best plan with the machines of a span, if it is better than what is known."""
+    room = gpus + most_free
+    top, count = _most_valuable(servers, first, past, room, most_free, rules.lean)
+    for crowded in range(CROWDED + 1):
+        if count[crowded].sum() == 0:
+            continue
+        items, worths, fewer = _items(servers, top, count, crowded, room, rules.lean)
+        totals, taken = _table(servers, items, worths, fewer, room)
+        for held in range(gpus, room + 1):
+            if totals[held] > NEVER:
+                machines = _plan(servers, items, taken, held)
+                if servers.free[machines].min() <= held - gpus:
+                    continue  # one of them is not needed
+                candidate = _with_server(servers, first, past, machines, totals[held], rules)
+                if candidate.worth > chosen.worth:
+                    chosen = candidate
+    return chosen
+
+
+@allocating
+def _most_valuable(
+    servers: Servers,
+    first: int,
+    past: int,
+    room: int,
+    most_free: int,
+    lean: bool,  # noqa: FBT001 - of `Rules`
+) -> tuple[Ints, Ints]:
+    """Return the most valuable machines by flows and free GPUs, and how many there are of each kind.
+
+    There are as many of a kind as a plan can have, the most valuable first, among equals the lowest.
+    """
+    top = np.empty((CROWDED + 1, most_free + 1, room), np.int64)
+    count = np.zeros((CROWDED + 1, most_free + 1), np.int64)
+    for machine in range(first, past):
+        free = servers.free[machine]
+        if free == 0:
+            continue
+        crowded = min(int(np.ceil(servers.flows[machine])), CROWDED)
+        kind, place = top[crowded, free], count[crowded, free]
+        mine = worth(servers, lean, machine, 1.0)
+        if place < room // free:
+            count[crowded, free] += 1
+        elif worth(servers, lean, kind[place - 1], 1.0) >= mine:
+            continue
+        else:
+            place -= 1  # the last must go
+        while place > 0 and worth(servers, lean, kind[place - 1], 1.0) < mine:
+            kind[place] = kind[place - 1]
+            place -= 1
+        kind[place] = machine
+    return top, count
+
+
+@allocating
+def _items(
+    servers: Servers,
+    top: Ints,
+    count: Ints,
+    crowded: int,
+    room: int,
+    lean: bool,  # noqa: FBT001 - of `Rules`
+) -> tuple[Ints, Floats, int]:
+    """Return the machines that may be in a best plan with so many flows, their worths, and how many have fewer."""
+    items = np.empty(count[: crowded + 1].sum(), np.int64)
+    worths = np.empty(len(items))
+    total = 0
+    for free in range(1, count.shape[1]):
+        at = np.zeros(crowded, np.int64)
+        for _ in range(room // free):
+            first, most = NONE, NEVER
+            for each in range(crowded):
+                if at[each] < count[each, free]:
+                    mine = worth(servers, lean, top[each, free, at[each]], 1.0)
+                    if mine > most:
+                        first, most = each, mine
+            if first == NONE:
+                break
+            items[total], worths[total] = top[first, free, at[first]], most
+            at[first] += 1
+            total += 1
+    fewer = total
+    for free in range(1, count.shape[1]):
+        for place in range(count[crowded, free]):
+            items[total] = top[crowded, free, place]
+            worths[total] = worth(servers, lean, items[total], 1.0)
+            total += 1
+    return items[:total], worths[:total], fewer
+
+
+@allocating
+def _table(servers: Servers, items: Ints, worths: Floats, fewer: int, room: int) -> tuple[Floats, Bytes]:
+    """Fill the knapsack: what machines with so many GPUs together are worth at most, and who was taken for it.
+
+    There is a row for plans with `fewer` flows and one for those with at least one of the crowded machines.
+    """
+    totals = np.full((2, room + 1), NEVER)
+    totals[FEWER, 0] = 0.0
+    taken = np.full((len(items), 2, room + 1), NOT_TAKEN, np.uint8)
+    for i in range(len(items)):
+        free = servers.free[items[i]]
+        for held in range(room, free - 1, -1):
+            if i < fewer:
+                with_it = totals[FEWER, held - free] + worths[i]
+                if with_it > totals[FEWER, held]:
+                    totals[FEWER, held] = with_it
+                    taken[i, FEWER, held] = FEWER
+            else:
+                for before in (FEWER, CROWDS):
+                    with_it = totals[before, held - free] + worths[i]
+                    if with_it > totals[CROWDS, held]:
+                        totals[CROWDS, held] = with_it
+                        taken[i, CROWDS, held] = before
+    return totals[CROWDS], taken
+
+
+@allocating
+def _plan(servers: Servers, items: Ints, taken: Bytes, held: int) -> Ints:
+    """Return the machines of the best plan with so many GPUs and a crowded machine, rising."""
+    machines = np.empty(len(items), np.int64)
+    count, row = 0, CROWDS
+    for i in range(len(items) - 1, -1, -1):
+        before = taken[i, row, held]
+        if before != NOT_TAKEN:
+            machines[count] = items[i]
+            count += 1
+            held -= servers.free[items[i]]
+            row = int(before)
+    return np.sort(machines[:count])
+
+
+@allocating
+def _with_server(
+    servers: Servers, first: int, past: int, machines: Ints, workers_worth: float, rules: Rules
+) -> Choice:
+    """Judge a plan with the best place for its parameter server (Eq. 1); beside a worker, if that is as good."""
+    share = np.inf
+    beside = np.zeros(past - first, np.bool_)
+    for machine in machines:
+        beside[machine - first] = True
+        share = min(share, servers.link_gbps[machine] / (servers.flows[machine] + 1.0))
+    sign = -1.0 if rules.printed else 1.0
+    racks = _rack_shares(servers, machines)
+    if not rules.has_server:
+        share = min(share, racks.min())
+        return Choice(machines, NONE, workers_worth, 0.0, share, workers_worth + sign * share)
+    chosen = Choice(machines, NONE, 0.0, 0.0, 0.0, NEVER)
+    for inside in (True, False):
+        for machine in range(first, past):
+            if beside[machine - first] != inside or not servers.up[machine]:
+                continue
+            # A worker's stream to a server on its own machine takes nothing more from anybody.
+            of_server = (
+                0.0 if rules.lean and inside else worth(servers, rules.lean, machine, 1.0 if inside else 2.0)
+            )
+            own = servers.link_gbps[machine] / (servers.flows[machine] + 1.0)
+            least = min(share, own, racks[servers.rack[machine]])
+            total = workers_worth + of_server + sign * least
+            if total > chosen.worth:
+                chosen = Choice(machines, machine, workers_worth, of_server, least, total)
+    return chosen
+
+
+@allocating
+def _rack_shares(servers: Servers, machines: Ints) -> Floats:
+    """Return the share of the most crowded rack uplink, by the rack of the parameter server, (racks,).
+
+    Every other rack of the plan sends one merged flow up; the server's rack gets one from each.
+    """
+    racks = len(servers.rack_gbps)
+    inside = np.zeros(racks, np.bool_)
+    for machine in machines:
+        inside[servers.rack[machine]] = True
+    count, least, second, narrowest = 0, np.inf, np.inf, NONE
+    for rack in range(racks):
+        if inside[rack]:
+            count += 1
+            share = servers.rack_gbps[rack] / (servers.rack_flows[rack] + 1.0)
+            if share < least:
+                least, second, narrowest = share, least, rack
+            else:
+                second = min(second, share)
+    shares = np.empty(racks)
+    for rack in range(racks):
+        others = count - inside[rack]
+        if others == 0:
+            shares[rack] = np.inf
+        else:
+            own = servers.rack_gbps[rack] / (servers.rack_flows[rack] + others)
+            shares[rack] = min(own, second if rack == narrowest else least)
+    return shares

@@ -1,0 +1,253 @@
+"""Circles of the jobs on a link, what they ask of it over time, and a picture of both, before and after shifts.
+
+Each job is a ring of its link's unified circle, the first one outermost; coloured arcs are up phases, stronger the
+more they ask for. Time runs counter-clockwise from three o'clock, as in CASSINI's figures. The outer red band
+marks where the jobs together ask for more than the link has.
+"""
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cranny.model.circle import DEGREES
+from cranny.model.validate import percent
+from cranny.network.interleave.affinity import SharedLink
+from cranny.network.interleave.compatibility import Compatibility
+from cranny.network.interleave.demand_curve import Curve, curve
+from cranny.network.interleave.shifts import Interleaving
+from cranny.network.interleave.unified_circle import Unified
+from cranny.report.charts import Frame, Line, line_chart
+from cranny.report.markup import file_text
+from cranny.report.scales import Axis, count_axis
+from cranny.report.styles import HUES, Hue
+
+WIDTH, HEAD, FOOT = 1120.0, 64.0, 44.0
+RADIUS, HOLE = 104.0, 34.0
+ROOM = RADIUS + 10.0  # of a circle with the band round it
+CHART = Frame(width=560.0, height=154.0, left=52.0, right=12.0, top=24.0, bottom=24.0)
+LEGEND_ROW = 20.0
+LEGEND_AT = HEAD + 276.0
+LEGEND_ENDS = (290.0, 366.0, 458.0, 528.0)  # where its columns end
+MOST_SHOWN_TURNS = 4  # of the longest job, in the chart of demand
+ALARM = Hue("#c8392f", "#ff7a6e")
+SHADES = ((0, 0.0), (0, 0.4), (255, 0.4))  # of a hue that comes again: as it is, darker, lighter
+COLOURS = len(SHADES) * len(HUES)  # of jobs; then they come again
+KEY = (
+    "Each ring is a job, the first outermost: its coloured arcs are up phases, stronger the more they ask for, "
+    "and on the faint rest it computes; time runs counter-clockwise from three o'clock, and a red band outside "
+    "marks where the jobs together ask for more than the link has, the dashed line of the charts."
+)
+STYLE = """
+.panel.line { fill: none; }
+.track { fill: none; stroke: #f1efeb; }
+.arc { fill: none; }
+.area { stroke: none; }
+.over { fill: none; stroke-width: 5; }
+.small { font-size: 11.5px; }
+.score { fill: #1e2429; font-size: 17px; font-weight: 650; text-anchor: middle; }
+"""
+
+
+class Paint(NamedTuple):
+    """The colours of a drawing."""
+
+    jobs: tuple[str, ...]
+    alarm: str  # of what is too much
+
+
+class Side(NamedTuple):
+    """The jobs of a link, turned by some shifts, and what they ask for together."""
+
+    name: str
+    link: SharedLink
+    unified: Unified
+    shifts_s: tuple[float, ...]
+    whole: Curve
+
+    @classmethod
+    def of(cls, name: str, link: SharedLink, unified: Unified, shifts_s: Mapping[str, float]) -> "Side":
+        """Turn jobs; those without a shift stay where they are."""
+        turned = tuple(shifts_s.get(job, 0.0) for job in link.circles)
+        return cls(name, link, unified, turned, curve(tuple(link.circles.values()), turned, unified))
+
+    @property
+    def score(self) -> float:
+        """The score of the link."""
+        return self.whole.score(self.link.gbps)
+
+
+def ring_hue(number: int) -> Hue:
+    """Return the colour of a job; hues that come again are darker, then lighter."""
+    hue = HUES[number % len(HUES)]
+    target, share = SHADES[number // len(HUES) % len(SHADES)]
+
+    def mixed(colour: str) -> str:
+        parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+        return "#" + "".join(f"{round(part + (target - part) * share):02x}" for part in parts)
+
+    return Hue(mixed(hue.light), mixed(hue.dark))
+
+
+def sides(link: SharedLink, fit: Compatibility, shifts_s: Mapping[str, float]) -> tuple[Side, Side]:
+    """Return a link before and after its jobs are shifted."""
+    return Side.of("Before", link, fit.unified, {}), Side.of("After", link, fit.unified, shifts_s)
+
+
+def axes(shown: Sequence[Side]) -> tuple[Axis, Axis]:
+    """Return axes of time and of Gbps that suit the demand of all sides of a link."""
+    one = shown[0]
+    y_axis = count_axis([*(float(side.whole.gbps.max()) for side in shown), one.link.gbps])
+    span_s = min(one.unified.perimeter_s, MOST_SHOWN_TURNS * max(one.unified.iterations_s))
+    x_axis = count_axis([span_s], suffix=" s") if span_s >= 1.0 else count_axis([span_s], factor=1e3, suffix=" ms")
+    return Axis(0.0, span_s, tuple(tick for tick in x_axis.ticks if tick[0] <= span_s)), y_axis
+
+
+def rings(side: Side, paint: Paint, x: float, y: float) -> str:
+    """Draw the circles of all jobs as rings, the first outermost, and the score in the middle."""
+    unified, gbps, whole = side.unified, side.link.gbps, side.whole
+    pitch = (RADIUS - HOLE) / len(side.link.circles)
+    width = max(pitch - 3.0, 0.7 * pitch)
+    parts = []
+    for job, (name, circle) in enumerate(side.link.circles.items()):
+        radius = RADIUS - (job + 0.5) * pitch
+        parts.append(f"<g><title>{html.escape(name)}</title>")
+        parts.append(f'<circle class="track" cx="{x:g}" cy="{y:g}" r="{radius:.1f}" stroke-width="{width:.1f}"/>')
+        period_s, turns = unified.periods_s[job], unified.turns[job]
+        turned_s = side.shifts_s[job] * unified.stretches[job]
+        for start, end, rate in circle.stretched(period_s).arcs:
+            strength = 0.35 + 0.65 * min(rate / gbps, 1.0)
+            style = f"stroke:{paint.jobs[job]};stroke-width:{width:.1f};stroke-opacity:{strength:.2f}"
+            for turn in range(turns):
+                begun = turn * period_s + turned_s
+                share = ((begun + start) / unified.perimeter_s, (begun + end) / unified.perimeter_s)
+                parts.append(f'<path class="arc" style="{style}" d="{_arc(x, y, radius, *share)}"/>')
+        parts.append("</g>")
+    for start, length, demand in zip(whole.at_s, whole.lengths_s, whole.gbps, strict=True):
+        if demand > gbps * (1 + 1e-9):
+            share = (start / whole.perimeter_s, (start + length) / whole.perimeter_s)
+            path = _arc(x, y, RADIUS + 5, *share)
+            parts.append(f'<path class="over" style="stroke:{paint.alarm}" d="{path}"/>')
+    parts.append(_text(x, y + 2, f"{side.score:.2f}", "score"))
+    parts.append(_text(x, y + 16, "score", "small middle"))
+    return "".join(parts)
+
+
+def _arc(x: float, y: float, radius: float, start: float, end: float) -> str:
+    """Return the path of an arc between two shares of the circle, counter-clockwise from three o'clock."""
+    if end - start > 1 - 1e-9:  # a whole circle has no ends to draw between: two halves
+        half = f"a{radius:.2f} {radius:.2f} 0 1 0"
+        return f"M{x + radius:.2f} {y:.2f}{half} {-2 * radius:.2f} 0{half} {2 * radius:.2f} 0"
+    ends = []
+    for share in (start, end):
+        angle = math.radians(share * DEGREES)
+        ends.append(f"{x + radius * math.cos(angle):.2f} {y - radius * math.sin(angle):.2f}")
+    return f"M{ends[0]}A{radius:.2f} {radius:.2f} 0 {int(end - start > 0.5)} 0 {ends[1]}"
+
+
+def demand(side: Side, paint: Paint, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+    """Draw the demand of all jobs over time, one on top of the other, and the link's capacity."""
+    circles, unified, gbps = tuple(side.link.circles.values()), side.unified, side.link.gbps
+    areas = []
+    for count in range(len(circles), 0, -1):  # the sum of all jobs first; sums of fewer cover it from below
+        part = Unified(unified.perimeter_s, unified.turns[:count], unified.angles, unified.iterations_s[:count])
+        total = curve(circles[:count], side.shifts_s[:count], part)
+        outline = _steps(total, x_axis, y_axis, frame)
+        areas.append(f'<path class="area" style="fill:{paint.jobs[count - 1]}" d="{outline}"/>')
+    capacity = Line(0, paint.alarm, (0.0, x_axis.high), (gbps, gbps), dash="5 4")
+    label = f"{side.name}: demand over time, {side.whole.excess(gbps):.3g} Gbps too much in the mean"
+    note = _text(frame.left, frame.top - 10, f"{side.name}, Gbps", "small")
+    return line_chart([capacity], x_axis, y_axis, label=label, frame=frame, under="".join([*areas, note]))
+
+
+def _steps(total: Curve, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+    """Return the outline of a curve of steps, as far as the axis goes."""
+    path = [f"M{frame.x(x_axis, 0.0):.1f} {frame.y(y_axis, 0.0):.1f}"]
+    for start, length, gbps in zip(total.at_s, total.lengths_s, total.gbps, strict=True):
+        if start < x_axis.high:
+            path.append(f"V{frame.y(y_axis, gbps):.1f}H{frame.x(x_axis, start + length):.1f}")
+    path.append(f"V{frame.y(y_axis, 0.0):.1f}Z")
+    return "".join(path)
+
+
+def searched(fit: Compatibility) -> str:
+    """Say which unified circle the jobs share, and how their rotations were found."""
+    unified = fit.unified
+    how = "best of all rotations" if fit.method == "exact" else f"no rotation scores above {fit.bound:.2f}"
+    stretched = f"; iteration times changed by up to {percent(unified.error, 1)}" if unified.error > 0.0005 else ""
+    return f"Unified circle of {ms(unified.perimeter_s)}; {unified.angles} angles; {how}{stretched}"
+
+
+def ms(seconds: float) -> str:
+    """Write a time in milliseconds."""
+    return f"{seconds * 1e3:.4g} ms"
+
+
+def write_picture(found: Interleaving, path: Path) -> Path:
+    """Write the picture to an SVG file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(found), encoding="utf-8", newline="\n")
+    return path
+
+
+def render(found: Interleaving) -> str:
+    """Return the picture as text: one panel a link, light on any page."""
+    colours = {job: ring_hue(number).light for number, job in enumerate(found.shifts_s)}
+    panels, y = [], 12.0
+    for link, fit in zip(found.graph.links, found.graph.fits, strict=True):
+        height = max(HEAD + 2 * CHART.height + 42.0, LEGEND_AT + LEGEND_ROW * len(link.circles) + 18.0)
+        paint = Paint(tuple(colours[job] for job in link.circles), ALARM.light)
+        panels.append(f'<g transform="translate(0 {y:g})">{_panel(link, fit, found, paint, height)}</g>')
+        y += height + 12.0
+    half = KEY.index(" ", len(KEY) // 2)
+    key = "".join(
+        _text(28, y + 12 + 16 * row, words, "small") for row, words in enumerate((KEY[:half], KEY[half:]))
+    )
+    y += FOOT
+    style = file_text("picture.css") + STYLE
+    label = html.escape("Circles of jobs before and after they are turned, and the demand of each link")
+    page = f'<rect class="panel" x="0" y="0" width="{WIDTH:g}" height="{y:g}" style="stroke:none"/>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {y:g}" width="{WIDTH:g}" height="{y:g}" '
+        f'role="img" aria-label="{label}"><style>{style}</style>{page}{"".join(panels)}{key}</svg>\n'
+    )
+
+
+def _panel(link: SharedLink, fit: Compatibility, found: Interleaving, paint: Paint, height: float) -> str:
+    """Draw one link: its circles before and after, who is who, and its demand over time."""
+    shown = sides(link, fit, found.shifts_s)
+    x_axis, y_axis = axes(shown)
+    parts = [
+        f'<rect class="panel" x="8.5" y="0.5" width="{WIDTH - 17:g}" height="{height - 1:g}" rx="12"/>',
+        _text(28, 32, f"{link.name}, {link.gbps:g} Gbps", "title"),
+        _text(28, 52, searched(fit), "small"),
+    ]
+    for place, side in enumerate(shown):
+        x = 148.0 + 262.0 * place
+        parts.append(_text(x, HEAD + 18, side.name, "middle name"))
+        parts.append(rings(side, paint, x, HEAD + 142))
+        at = HEAD + 4.0 + place * (CHART.height + 6.0)
+        chart = demand(side, paint, x_axis, y_axis, CHART)
+        parts.append(f'<g transform="translate({WIDTH - CHART.width - 20:g} {at:g})">{chart}</g>')
+    parts.extend(_legend(shown[1], paint))
+    return "".join(parts)
+
+
+def _legend(side: Side, paint: Paint) -> list[str]:
+    """Name the jobs, their iteration times and their shifts."""
+    heads = ("iteration", "up phases", "mean", "shift")
+    parts = [_text(x, LEGEND_AT, head, "small end") for x, head in zip(LEGEND_ENDS, heads, strict=True)]
+    for row, (job, circle) in enumerate(side.link.circles.items()):
+        at = LEGEND_AT + LEGEND_ROW * (row + 1)
+        parts.append(f'<rect x="28" y="{at - 9:g}" width="12" height="10" rx="2" style="fill:{paint.jobs[row]}"/>')
+        # A picture in the picture cuts off what is too wide.
+        name = _text(0, 15, job if len(job) <= 22 else f"{job[:21]}…", "name")
+        parts.append(f'<svg x="46" y="{at - 15:g}" width="172" height="20">{name}</svg>')
+        values = (ms(circle.iteration_s), ms(circle.up_s), f"{circle.mean_gbps:.3g} Gbps", ms(side.shifts_s[row]))
+        parts += [_text(x, at, value, "value end") for x, value in zip(LEGEND_ENDS, values, strict=True)]
+    return parts
+
+
+def _text(x: float, y: float, words: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(words)}</text>'

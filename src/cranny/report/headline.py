@@ -1,0 +1,268 @@
+"""What the comparison shows, in one sentence, whoever comes out best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cranny.report.run_view import RunView, labels, policy_of
+from cranny.report.styles import STRONG_POLICY
+from cranny.report.table import Column, column, format_value, in_rounds, number, share_links, with_unit
+
+EQUAL = 0.005  # Differences under half a percent are called equal.
+USED = column("mean_used_machines")
+JCT = column("mean_jct_s")
+FRAGMENTATION = column("mean_fragmentation")
+USED_OVER_TIME = column("time_mean_used_machines")
+FRAGMENTED_OVER_TIME = column("time_mean_fragmentation")
+HOURS = column("machine_hours")
+SLOWDOWN = column("mean_comm_slowdown")
+ITERATION = column("mean_iteration_s")
+DONE = column("jobs_done")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the sentence needs of one run."""
+
+    name: str
+    used: float
+    jct_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How to say what policies use: "keeps 3 machines on", or "needs 3 machine-hours"."""
+
+    measure: Column
+    one: str
+    several: str
+    noun: str
+    end: str = ""
+
+
+MACHINES = Words(USED, "keeps", "keep", "machines", " on")
+# These compare also where a policy holds nothing yet when a job arrives, and where runs end at other times.
+MACHINE_HOURS = Words(HOURS, "needs", "need", "machine-hours")
+
+
+def finding(results: Sequence[RunView]) -> str:
+    """Say in one sentence what these runs show.
+
+    Where jobs share links, that is who completes them soonest and slows them least; else it is about machines, of
+    Titan or else of the run with the fewest on; about machine-hours where a policy decides in rounds.
+    """
+    names = labels(results)
+    if len(results) == 1:
+        return _alone(results[0], names[0])
+    if share_links(results):
+        return _shared(results, names)
+    words = MACHINE_HOURS if in_rounds(results) else MACHINES
+    runs = [
+        (Run(name, used, number(result, JCT)), policy_of(result))
+        for result, name in zip(results, names, strict=True)
+        if (used := number(result, words.measure)) is not None
+    ]
+    if len(runs) < 2:
+        return "There is nothing to compare: fewer than two runs placed a job."
+    everyone = [run for run, _ in runs]
+    fewest = min(everyone, key=lambda run: run.used)
+    subject = next((run for run, policy in runs if policy == STRONG_POLICY), fewest)
+    rivals = sorted((run for run in everyone if run is not subject), key=lambda run: run.used)
+    time = _time_clause(subject, rivals)
+    text = f"{_machines_clause(subject, rivals, words)}{time}."
+    return text[0].upper() + text[1:]
+
+
+def caution(results: Sequence[RunView]) -> str:
+    """Warn where averages cover different jobs, or where values at arrivals would mislead."""
+    return " ".join(filter(None, [_rounds(results), _unlike(results)]))
+
+
+def _rounds(results: Sequence[RunView]) -> str:
+    """Say why there are no values at arrivals."""
+    names = in_rounds(results)
+    if not names:
+        return ""
+    who = _listed(names) if len(names) < len(results) or len(names) == 1 else "All policies"
+    verb = "decides" if len(names) == 1 else "decide"
+    instead = "instead of values at arrivals there are means over time, each to its own last end"
+    text = f"{who} {verb} in rounds, not when a job arrives: {instead}, so compare machine-hours."
+    return text[0].upper() + text[1:]
+
+
+def _unlike(results: Sequence[RunView]) -> str:
+    """Warn where the runs finished different numbers of jobs."""
+    done = [number(result, DONE) or 0.0 for result in results]
+    most = max(done)
+    behind = [
+        f"{name} {count:,.0f}" for name, count in zip(labels(results), done, strict=True) if count < most * 0.999
+    ]
+    if not behind:
+        return ""
+    fewer = f"{', '.join(behind)} of {most:,.0f}"
+    return f"Read the averages with care: not every policy finished the same jobs ({fewer})."
+
+
+def _machines_clause(subject: Run, rivals: Sequence[Run], words: Words) -> str:
+    """Compare what the subject uses with the nearest and the furthest rival."""
+    near, far = rivals[0], rivals[-1]
+    me, mine = _proper(subject.name), _machines(subject.used)
+    one, what = words.one, f"{words.noun}{words.end}"
+    if _same(subject.used, near.used) and _same(subject.used, far.used):
+        others = "both policies" if len(rivals) == 1 else f"all {len(rivals) + 1} policies"
+        return f"{others} {words.several} about {mine} {what}"
+    if len(rivals) == 1:
+        return f"{me} {one} {mine} {what} where {near.name} {one} {_machines(near.used)}: " + _gap(
+            subject.used, near.used
+        )
+    against_far = f"{_gap(subject.used, far.used)} than {far.name} ({_machines(far.used)})"
+    if _same(subject.used, near.used):
+        return f"{me} and {near.name} {words.several} the fewest {what}, about {mine}, {against_far}"
+    if subject.used < near.used:
+        against_near = f"{_gap(subject.used, near.used)} than the next, {near.name} ({_machines(near.used)})"
+        fewest = f"{me} {one} {mine} {what}, the fewest of {len(rivals) + 1} policies"
+        return f"{fewest}: {against_near}, and {against_far}"
+    text = (
+        f"{near.name} {one} the fewest {what}, {_machines(near.used)}; {me} {one} {mine}, "
+        f"{_gap(subject.used, near.used)}"
+    )
+    if far.used > subject.used and not _same(subject.used, far.used):
+        return f"{text}, though {against_far}"
+    return f"{text}, the most of {len(rivals) + 1} policies"
+
+
+def _time_clause(subject: Run, rivals: Sequence[Run]) -> str:
+    """Compare the subject's mean completion time with the shortest of the others."""
+    timed = [(run.jct_s, run.name) for run in rivals if run.jct_s is not None]
+    if subject.jct_s is None or not timed:
+        return ""
+    shortest_s, name = min(timed)
+    same = _same(subject.jct_s, shortest_s)
+    if not shortest_s:
+        return ""  # nothing is so many percent longer than nothing
+    share = _percent(abs(subject.jct_s - shortest_s) / shortest_s)
+    direction = "longer" if subject.jct_s > shortest_s else "shorter"
+    if len(rivals) == 1:
+        return ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
+    owner = "its" if _only_subject(subject, rivals) else f"{_proper(subject.name)}'s"
+    if same:
+        ties = [run.name for run in rivals if run.jct_s is not None and _same(subject.jct_s, run.jct_s)]
+        if len(ties) == len(rivals):
+            return "; mean completion times are about the same"
+        return (
+            f"; {_listed([_proper(subject.name), *ties])} have the shortest mean completion time, about the same"
+        )
+    return f"; {owner} mean completion time is {share} {direction} than that of {name}, the shortest of the others"
+
+
+def _shared(results: Sequence[RunView], names: Sequence[str]) -> str:
+    """Compare runs whose jobs share links: by how long jobs take, and how much links slow them."""
+    told = []
+    for measure, words in (
+        (JCT, ("mean completion time", "shortest", "shorter")),
+        (SLOWDOWN, ("slowdown", "least", "less")),
+    ):
+        values = [(number(result, measure), name) for result, name in zip(results, names, strict=True)]
+        told.append(_ranked([(value, name) for value, name in values if value is not None], measure, words))
+    text = "; ".join(filter(None, told))
+    return (
+        f"{text[0].upper()}{text[1:]}."
+        if text
+        else "There is nothing to compare: fewer than two runs ended a job."
+    )
+
+
+def _ranked(found: Sequence[tuple[float, str]], measure: Column, words: tuple[str, str, str]) -> str:
+    """Say who has the least of something, who ties with it, and by how much the next and the last are behind."""
+    if len(found) < 2:
+        return ""
+    what, least, less = words
+    ranks = sorted(found, key=lambda each: each[0])
+    top = ranks[0][0]
+    first = [_proper(name) for value, name in ranks if _same(value, top)]
+    if len(first) == len(ranks):
+        every = "both policies" if len(ranks) == 2 else f"all {len(ranks)} policies"
+        return f"{every} have about the same {what}, {_written(measure, top)}"
+    others = ranks[len(first) :]
+    named = others[:1] if _same(others[0][0], others[-1][0]) else [others[0], others[-1]]
+    gaps = [
+        f"{_percent(1.0 - top / value)} {less} than {_proper(name)} ({_written(measure, value)})"
+        for value, name in named
+    ]
+    if len(first) > 1:
+        return f"{_listed(first)} have the {least} {what}, about {_written(measure, top)}: {' and '.join(gaps)}"
+    return f"{first[0]} has the {least} {what}, {_written(measure, top)}: {' and '.join(gaps)}"
+
+
+def _written(column: Column, value: float) -> str:
+    """Write a value with its unit; a ratio without."""
+    return format_value(column, value) if column.kind == "ratio" else with_unit(column, value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Write names as a list."""
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _only_subject(subject: Run, rivals: Sequence[Run]) -> bool:
+    """Say whether the sentence so far is about one run only, so that "its" is clear."""
+    return subject.used < rivals[0].used and not _same(subject.used, rivals[0].used)
+
+
+def _alone(result: RunView, name: str) -> str:
+    """Describe a single run."""
+    rounds = bool(in_rounds([result]))
+    used, jct_s = number(result, USED_OVER_TIME if rounds else USED), number(result, JCT)
+    if used is None:
+        return f"{_proper(name)} placed no job."
+    slowdown = number(result, SLOWDOWN)
+    if share_links([result]) and jct_s is not None and slowdown is not None:
+        text = (
+            f"{_proper(name)} completes a job in {with_unit(JCT, jct_s)} on average; jobs run "
+            f"{format_value(SLOWDOWN, slowdown)} times as long as on one machine"
+        )
+        iteration_s = number(result, ITERATION)
+        if iteration_s is not None:
+            text += f", and an iteration takes {with_unit(ITERATION, iteration_s)} on average"
+        return f"{text[0].upper()}{text[1:]}."
+    parts = [f"{_proper(name)} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
+    fragmentation = number(result, FRAGMENTED_OVER_TIME if rounds else FRAGMENTATION)
+    if fragmentation is not None:
+        parts.append(f"leaves {_percent(fragmentation)} of their GPUs idle")
+    if jct_s is not None:
+        parts.append(f"completes a job in {with_unit(JCT, jct_s)} on average")
+    text = f"{', '.join(parts[:-1])} and {parts[-1]}." if len(parts) > 1 else f"{parts[0]}."
+    return text[0].upper() + text[1:]
+
+
+def _gap(mine: float, theirs: float) -> str:
+    """Say how many percent fewer or more; nothing is so many percent more than nothing."""
+    if _same(mine, theirs):
+        return "as many"
+    if not theirs:
+        return f"{_machines(mine)} more"
+    return f"{_percent(abs(mine - theirs) / theirs)} {'fewer' if mine < theirs else 'more'}"
+
+
+def _percent(share: float) -> str:
+    """Write a share of one as a percentage, with a decimal where it is small."""
+    percent = share * 100
+    text = f"{percent:,.0f}" if percent >= 9.95 else f"{percent:.1f}".removesuffix(".0")
+    return f"{text}\N{NO-BREAK SPACE}%"
+
+
+def _machines(used: float) -> str:
+    """Write a number of machines, or of machine-hours."""
+    text = format_value(USED, used)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _same(one: float, other: float) -> bool:
+    """Say whether two values differ too little to be worth a word."""
+    return abs(one - other) <= EQUAL * max(abs(one), abs(other))
+
+
+def _proper(name: str) -> str:
+    """Write Titan as its paper does; other names stay as the commands know them."""
+    return "Titan" + name.removeprefix(STRONG_POLICY) if name.startswith(STRONG_POLICY) else name

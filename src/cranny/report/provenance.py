@@ -1,0 +1,144 @@
+"""The end of the page: settings, commands, notes, and the jobs that were left out."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cranny.network.networks import NETWORKS
+from cranny.report.markup import table, text
+from cranny.report.run_view import RunView, labels
+from cranny.report.table import COLUMNS
+from cranny.sim.conformance import conformance
+
+NAMES = {
+    "trace": "trace",
+    "cluster": "cluster",
+    "links": "its links",
+    "policy": "policy",
+    "order": "queue order",
+    "network": "network model",
+    "seed": "seed",
+    "price_per_gpu_hour": "price per GPU-hour",
+    "trace_left_out": "rows of the trace left out",
+    "version": "cranny version",
+}
+APART = frozenset({"command", "trace_notes"})  # shown in places of their own
+EXAMPLES = 5
+
+
+def settings_html(results: Sequence[RunView]) -> str:
+    """List the settings that all runs share, and a table of those in which they differ."""
+    names = labels(results)
+    keys = [*NAMES, *sorted({key for result in results for key in result.settings} - NAMES.keys() - APART)]
+    shared, differing = [], []
+    for key in keys:
+        values = [_plain(result.settings.get(key)) for result in results]
+        if not any(values):
+            continue
+        if len(set(values)) == 1:
+            shared.append(f"<dt>{text(_name(key))}</dt><dd>{text(values[0])}</dd>")
+        else:
+            differing.append((key, values))
+    parts = [f'<dl class="settings">{"".join(shared)}</dl>'] if shared else []
+    # The policy alone differs in most reports, and it is the run's name: no table is needed for it.
+    if any(key != "policy" for key, _ in differing):
+        head = ["run", *(text(_name(key)) for key, _ in differing)]
+        rows = [[text(name), *(text(values[run]) for _, values in differing)] for run, name in enumerate(names)]
+        parts.append(table(head, rows))
+    return "".join(parts)
+
+
+def commands_html(results: Sequence[RunView]) -> str:
+    """Show the commands that repeat the runs, each once."""
+    commands: dict[str, list[str]] = {}
+    for result, name in zip(results, labels(results), strict=True):
+        command = _plain(result.settings.get("command"))
+        if command:
+            commands.setdefault(command, []).append(name)
+    if len(commands) == 1:
+        return f"<pre>{text(next(iter(commands)))}</pre>"
+    return "".join(
+        f'<p class="for">{text(", ".join(names))}</p><pre>{text(command)}</pre>'
+        for command, names in commands.items()
+    )
+
+
+def notes_html(results: Sequence[RunView]) -> str:
+    """List what was assumed about the trace, each note once."""
+    notes: dict[str, None] = {}
+    for result in results:
+        given = result.settings.get("trace_notes")
+        notes.update(dict.fromkeys([str(note) for note in given] if isinstance(given, list | tuple) else []))
+    return f"<ul>{''.join(f'<li>{text(note)}</li>' for note in notes)}</ul>" if notes else ""
+
+
+def meanings_html() -> str:
+    """Explain every column, for readers without a pointer to hover with."""
+    return "".join(f"<dt>{text(column.label)}</dt><dd>{text(column.explanation)}</dd>" for column in COLUMNS)
+
+
+def checks_html(results: Sequence[RunView]) -> str:
+    """Show how the network models of the runs do on cases that can be worked out by hand."""
+    used = dict.fromkeys(_plain(result.settings.get("network")) for result in results)
+    shown = []
+    for network in used:
+        if network in NETWORKS:
+            checks = conformance(network)
+            hold = sum(check.ok for check in checks)
+            rows = [[text(check.about), f"{check.known:g}", f"{check.got:g}"] for check in checks]
+            shown.append(
+                f"<details><summary>Network model {text(network)}: {hold} of {len(checks)} closed forms hold"
+                f"</summary>{table(['case', 'known', 'ours'], rows, kind='plain numbers')}</details>"
+            )
+    return "".join(shown)
+
+
+def left_out_html(results: Sequence[RunView]) -> str:
+    """Count the jobs left out, or not finished, by reason and run, with a few examples."""
+    names = labels(results)
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    examples: dict[tuple[str, str], list[str]] = {}
+    for result, name in zip(results, names, strict=True):
+        for status, reason, count, ids in _reasons(result.jobs):
+            rows.setdefault((status, reason), {})[name] = f"{count:,}"
+            examples.setdefault((status, reason), ids)
+    if not rows:
+        return "<p>None: every job of the trace ran to its end under every policy.</p>"
+    head = ["status", "reason", *(text(name) for name in names), "for example"]
+    body = [
+        [
+            text(status),
+            text(reason) or "no reason was recorded",
+            *(counts.get(name, "0") for name in names),
+            ", ".join(f"<code>{text(job)}</code>" for job in examples[status, reason]),
+        ]
+        for (status, reason), counts in sorted(rows.items())
+    ]
+    return table(head, body, kind="plain numbers")
+
+
+def _reasons(jobs: pl.DataFrame) -> list[tuple[str, str, int, list[str]]]:
+    """Return status, reason, count and some job ids for the jobs that did not finish."""
+    grouped = (
+        jobs.filter(pl.col("status") != "done")
+        .group_by(pl.col("status").cast(pl.String), pl.col("reason").cast(pl.String).fill_null(""))
+        .agg(pl.len().alias("count"), pl.col("job_id").cast(pl.String).sort().head(EXAMPLES).alias("ids"))
+        .sort("status", "reason")
+    )
+    return [(str(row[0]), str(row[1]), int(row[2]), list(row[3])) for row in grouped.iter_rows()]
+
+
+def _name(key: str) -> str:
+    """Return how a setting is called on the page."""
+    return NAMES.get(key, key.replace("_", " "))
+
+
+def _plain(value: object) -> str:
+    """Write a setting's value; nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(entry)}" for key, entry in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_plain(entry) for entry in value)
+    return str(value)

@@ -1,0 +1,66 @@
+"""The colour and the stroke of each run, the same wherever the run is drawn.
+
+The hues are those of Okabe and Ito (2008), which people with any colour vision can tell apart. We darken the
+brightest of them on white, so that a thin line still shows, and lighten all of them on black.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cranny.report.run_view import RunView, labels, policy_of
+
+STRONG_POLICY = "titan"
+
+
+@dataclass(frozen=True, slots=True)
+class Hue:
+    """One colour, as seen on a light and on a dark page."""
+
+    light: str
+    dark: str
+
+
+VERMILION = Hue("#cc5200", "#ff7f3f")
+HUES = (
+    Hue("#0072b2", "#4a9fe0"),  # blue
+    Hue("#008f68", "#27b88c"),  # bluish green
+    Hue("#bf5f93", "#e3a0c6"),  # reddish purple
+    Hue("#cf8e00", "#f0b93a"),  # orange
+    Hue("#2f9bd8", "#93d3f7"),  # sky blue
+    Hue("#4d5358", "#8d949b"),  # black, softened
+)
+# The first three hues are far apart for everybody; from the fourth on a stroke of its own helps as well.
+DASHES = ("", "", "", "7 3", "2 3", "9 3 2 3")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one run is named and drawn."""
+
+    label: str
+    hue: Hue
+    dash: str
+    strong: bool
+
+
+def looks(results: Sequence[RunView]) -> tuple[Look, ...]:
+    """Give each run its look: Titan in vermilion with a heavy line, the others in the order they come."""
+    drawn = []
+    others = strong = 0
+    for result, label in zip(results, labels(results), strict=True):
+        if policy_of(result) == STRONG_POLICY:
+            drawn.append(Look(label, VERMILION, DASHES[(strong + 2) % len(DASHES)], strong=True))
+            strong += 1
+        else:
+            # After each full round of hues the strokes move on, so that no two of 36 runs look the same.
+            dash = DASHES[(others + others // len(HUES)) % len(DASHES)]
+            drawn.append(Look(label, HUES[others % len(HUES)], dash, strong=False))
+            others += 1
+    return tuple(drawn)
+
+
+def colour_variables(drawn: Sequence[Look]) -> str:
+    """Return the CSS that names each run's colour `--run-0` and so on, for light and for dark pages."""
+    light = "".join(f"--run-{run}:{look.hue.light};" for run, look in enumerate(drawn))
+    dark = "".join(f"--run-{run}:{look.hue.dark};" for run, look in enumerate(drawn))
+    return f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"

@@ -1,0 +1,88 @@
+"""What every route needs: the service, and who asks."""
+
+from collections.abc import Callable
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+
+from cranny.service.auth import ROLES, Caller, Keeper, Role, UnknownCallerError
+from cranny.service.job_records import Record
+from cranny.service.limits import NotAllowedError
+from cranny.service.service import Service
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_bearer = HTTPBearer(auto_error=False, description="A token of `cranny token create`.")
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that a request goes to."""
+    found: Service = request.app.state.service
+    return found
+
+
+def keeper_of(request: Request) -> Keeper:
+    """Return who knows the tokens."""
+    found: Keeper = request.app.state.keeper
+    return found
+
+
+def cookie_of(request: Request) -> str:
+    """Return the name of a session's cookie; it has our port, since browsers give all ports of a host one jar."""
+    server = request.scope.get("server")
+    return f"cranny_session_{server[1]}" if server else "cranny_session"
+
+
+def caller_of(request: Request, _documented: Annotated[object, Depends(_bearer)]) -> Caller:
+    """Return who asks, or refuse to answer a stranger."""
+    keeper = keeper_of(request)
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and token:
+        return keeper.by_token(token.strip())
+    session = request.cookies.get(cookie_of(request))
+    if session is None:
+        raise UnknownCallerError("a token is needed: Authorization: Bearer TOKEN")
+    caller = keeper.by_session(session)
+    if request.method not in SAFE and not _same_origin(request):
+        raise NotAllowedError("a page of another site may not ask for this")
+    return caller
+
+
+async def still_known(request: Request) -> Caller:
+    """Return who asks, again and again while a stream goes on; a thread is needed only to ask the database."""
+    if keeper_of(request).fresh:
+        return caller_of(request, None)
+    return await run_in_threadpool(caller_of, request, None)
+
+
+def _same_origin(request: Request) -> bool:
+    origin = request.headers.get("origin", "")
+    return bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
+
+
+def at_least(role: Role) -> Callable[[Caller], Caller]:
+    """Return what refuses those who may do less than a role."""
+
+    def check(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
+        if caller.rank < ROLES.index(role):
+            raise NotAllowedError(f"this needs the role {role}; yours is {caller.role}")
+        return caller
+
+    return check
+
+
+def may_see(caller: Caller, record: Record) -> Record:
+    """Refuse a user who asks for a job of somebody else."""
+    if caller.role == "user" and caller.user != record.user:
+        raise NotAllowedError(f"{record.id} is a job of somebody else")
+    return record
+
+
+Serving = Annotated[Service, Depends(service_of)]
+Keeping = Annotated[Keeper, Depends(keeper_of)]
+Anyone = Annotated[Caller, Depends(caller_of)]
+AUser = Annotated[Caller, Depends(at_least("user"))]
+AnAdmin = Annotated[Caller, Depends(at_least("admin"))]

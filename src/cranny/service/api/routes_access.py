@@ -1,0 +1,113 @@
+"""The routes about tokens, sessions and the health of the service."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
+from pydantic import Field
+
+from cranny.model.fields import Fields, Name
+from cranny.service.api.dependencies import AnAdmin, Anyone, Keeping, Serving, caller_of, cookie_of
+from cranny.service.auth import SESSION_S, Role, UnknownCallerError, create
+from cranny.service.limits import NotThereError
+
+router = APIRouter(tags=["access"])
+
+
+class TokenFields(Fields):
+    """Who gets a token."""
+
+    user: Name
+    role: Role = "user"
+
+
+class SessionFields(Fields):
+    """A token, to begin a session with."""
+
+    token: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+@router.get("/api/v1/tokens")
+def tokens(service: Serving, _caller: AnAdmin) -> Any:
+    """List tokens; what they look like is not known."""
+    rows = service.store.tokens()
+    return {"tokens": [{k: v for k, v in row._asdict().items() if k != "hash"} for row in rows]}
+
+
+@router.post("/api/v1/tokens", status_code=201)
+def create_token(body: TokenFields, service: Serving, keeper: Keeping, _caller: AnAdmin) -> Any:
+    """Make a token; it is shown this once."""
+    row, token = create(service.store, body.user, body.role, service.now_s())
+    keeper.forget()
+    return {"id": row.id, "user": row.user, "role": row.role, "created_s": row.created_s, "token": token}
+
+
+@router.delete("/api/v1/tokens/{token_id}", status_code=204)
+def revoke_token(token_id: str, service: Serving, keeper: Keeping, _caller: AnAdmin) -> Response:
+    """Let a token no longer count."""
+    if not service.store.revoke_token(token_id, service.now_s()):
+        raise NotThereError(f"there is no token {token_id!r} that counts")
+    keeper.forget()
+    return Response(status_code=204)
+
+
+@router.post("/api/v1/session", status_code=204)
+def begin(body: SessionFields, request: Request, keeper: Keeping) -> Response:
+    """Begin a session of a browser with a token."""
+    return _with_cookie(Response(status_code=204), keeper.log_in(body.token), request)
+
+
+@router.delete("/api/v1/session", status_code=204)
+def end(request: Request, keeper: Keeping, _caller: Anyone) -> Response:
+    """End the session of this browser."""
+    cookie = cookie_of(request)
+    keeper.log_out(request.cookies.get(cookie, ""))
+    response = Response(status_code=204)
+    response.delete_cookie(cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    return response
+
+
+@router.get("/login", include_in_schema=False)
+def login(request: Request, keeper: Keeping, code: str = "") -> Response:
+    """Begin a session with the code of a one-time link; with one that was used, the first page says what to do."""
+    try:
+        session = keeper.redeem(code)
+    except UnknownCallerError:
+        return RedirectResponse("/#/?link=used", status_code=303)
+    return _with_cookie(RedirectResponse("/", status_code=303), session, request)
+
+
+def _with_cookie(response: Response, session: str, request: Request) -> Response:
+    response.set_cookie(
+        cookie_of(request),
+        session,
+        max_age=int(SESSION_S),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@router.get("/healthz")
+def healthz() -> Any:
+    """Say that the process answers."""
+    return {"ok": True}
+
+
+@router.get("/readyz")
+def readyz(service: Serving) -> Any:
+    """Say whether the service takes jobs."""
+    why_not = service.why_not_ready
+    if not why_not:
+        return {"ready": True}
+    return JSONResponse({"ready": False, "detail": why_not}, 503)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(request: Request, keeper: Keeping) -> Response:
+    """Show measures in the form that Prometheus reads; off loopback this needs a token."""
+    if not keeper.loopback:
+        caller_of(request, None)
+    text, kind = request.app.state.gauges.page()
+    return Response(text, media_type=kind)

@@ -1,0 +1,1 @@
+"""The dashboard: one page and its files, served from the package. It reads the REST interface and nothing else."""

@@ -1,0 +1,264 @@
+"""The records of jobs, folded from the event log: the same events always give the same records."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from cranny.core.constraints import Wish
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.service.job_spec import Spec
+from cranny.service.store import Row
+
+Status = Literal["waiting", "starting", "running", "stopping", "done", "failed", "cancelled"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+OVER: frozenset[Status] = frozenset({"done", "failed", "cancelled"})
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One time that a job was placed and run."""
+
+    number: int
+    placed_s: float
+    placement: Placement
+    why: str
+    facts: dict[str, Any]
+    gpus: tuple[int, ...]  # the GPU of each rank on its machine
+    started_s: float | None = None
+    ended_s: float | None = None
+    outcome: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """All that is known of a job."""
+
+    id: str
+    user: str
+    spec: Spec
+    job: Job
+    wish: Wish | None
+    submitted_s: float
+    status: Status = "waiting"
+    reason: str = ""  # why it failed, was cancelled, or waits again
+    attempts: list[Attempt] = field(default_factory=list)
+    failures: int = 0  # that count against max_retries
+    ended_s: float | None = None
+    wanted: bool = True  # False once somebody cancelled it
+    leaving: list[Attempt] = field(default_factory=list)  # stopped or moved; their processes may still be ending
+    observed: Placement | None = None  # where somebody else runs it
+    observed_s: float | None = None  # since when
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The latest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will happen to it any more."""
+        return self.status in OVER
+
+
+class Ledger:
+    """The records of all jobs, and what else the log says."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.jobs: dict[str, Record] = {}
+        self.keys: dict[tuple[str, str], tuple[str, str]] = {}  # (user, client's key) -> job, digest of the body
+        self.counts: Counter[Status] = Counter()
+        self.open_jobs: Counter[str] = Counter()  # of each user, those that are not over
+        self.stopping: set[str] = set()  # jobs that were cancelled and whose processes may still be there
+        self.drained: set[int] = set()
+        self.policy: dict[str, Any] = {}
+        self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
+        self.saved: dict[str, float] = {}
+        self.cluster_digest = ""
+        self.log_id = ""  # of logs that were begun before these had one
+        self.about = ""  # the cluster in words
+        self.mode = ""
+        self.seq = 0
+        self.last_s = 0.0
+
+    def wish_of(self, job_id: str) -> Wish | None:
+        """Return what a job wishes of its placement."""
+        record = self.jobs.get(job_id)
+        return record.wish if record is not None else None
+
+    def apply(self, row: Row) -> None:
+        """Take in an event."""
+        self.seq, self.last_s = row.seq, max(self.last_s, row.at_s)
+        take = getattr(self, f"_{row.kind.replace('-', '_')}")
+        if row.job is None:
+            take(row)
+        else:
+            record = self.jobs.get(row.job)
+            take(row) if record is None else take(row, record)
+
+    def _set(self, record: Record, status: Status) -> None:
+        if record.status == status:
+            return
+        self.counts[record.status] -= 1
+        self.counts[status] += 1
+        record.status = status
+        self.stopping.discard(record.id)
+        if status == "stopping":
+            self.stopping.add(record.id)
+        if status in OVER:
+            self.open_jobs[record.user] -= 1
+
+    # -- jobs ------------------------------------------------------------------------------------------
+
+    def _submitted(self, row: Row) -> None:
+        body, job_id = row.body, str(row.job)
+        spec = Spec.model_validate(body["spec"])
+        job = spec.job(job_id, body["user"], row.at_s)
+        record = Record(job_id, body["user"], spec, job, spec.wish(self.cluster), row.at_s)
+        self.jobs[job_id] = record
+        self.counts["waiting"] += 1
+        self.open_jobs[record.user] += 1
+        if body.get("key"):
+            self.keys[record.user, body["key"]] = (job_id, body["digest"])
+
+    def _placed(self, row: Row, record: Record) -> None:
+        body = row.body
+        record.attempts.append(
+            Attempt(
+                body["attempt"],
+                row.at_s,
+                placement_of(body["placement"]),
+                body["why"],
+                body["facts"],
+                tuple(body["gpus"]),
+            )
+        )
+        record.reason = ""
+        self._set(record, "starting")
+
+    def _moved(self, row: Row, record: Record) -> None:
+        self._leave(row, record, "moved")
+        self._placed(row, record)
+
+    def _launched(self, row: Row, record: Record) -> None:
+        attempt = record.attempts[-1]
+        if attempt.number == row.body["attempt"]:
+            attempt.started_s = row.at_s
+            if record.status == "starting":
+                self._set(record, "running")
+
+    def _stopping(self, row: Row, record: Record) -> None:
+        record.wanted, record.reason = False, row.body["reason"]
+        self._set(record, "stopping")
+
+    def _stopped(self, row: Row, record: Record) -> None:
+        self._leave(row, record, "stopped")
+        record.reason = row.body["reason"]
+        self._set(record, "waiting")
+
+    def _ended(self, row: Row, record: Record) -> None:
+        body = row.body
+        self._close(row, record, body["outcome"])
+        record.attempts[-1].exit_code = body["exit_code"]
+        record.failures += body["counts"]
+        record.reason = body["reason"]
+        status: Status = body["status"]
+        if status in OVER:
+            record.ended_s = row.at_s
+        self._set(record, status)
+
+    def _retried(self, _row: Row, record: Record) -> None:
+        self._set(record, "waiting")
+
+    def _vacated(self, row: Row, record: Record) -> None:
+        for attempt in record.leaving:
+            if attempt.number == row.body["attempt"]:
+                attempt.exit_code = row.body["exit_code"]
+                record.leaving.remove(attempt)
+                return
+
+    def _cancelled(self, row: Row, record: Record) -> None:
+        record.wanted, record.reason, record.ended_s = False, f"cancelled by {row.body['by']}", row.at_s
+        self._set(record, "cancelled")
+
+    def _shifted(self, row: Row, record: Record) -> None:
+        """Note nothing: a shift is for the job's agent."""
+
+    def _leave(self, row: Row, record: Record, outcome: str) -> None:
+        self._close(row, record, outcome)
+        if record.attempts[-1].gpus:  # it may have been launched
+            record.leaving.append(record.attempts[-1])
+
+    def _close(self, row: Row, record: Record, outcome: str) -> None:
+        record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome
+
+    # -- recommending only -----------------------------------------------------------------------------
+
+    def _recommended(self, row: Row, record: Record) -> None:
+        self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}
+
+    def _observed(self, row: Row, record: Record) -> None:
+        if row.body.get("ended"):
+            record.ended_s = row.at_s
+            self._set(record, "done")
+            return
+        record.observed, record.observed_s = placement_of(row.body["placement"]), row.at_s
+        for name, value in row.body["saved"].items():
+            self.saved[name] = self.saved.get(name, 0.0) + value
+        self._set(record, "running")
+
+    # -- everything else -------------------------------------------------------------------------------
+
+    def _opened(self, row: Row) -> None:
+        if self.cluster_digest and self.cluster_digest != row.body["cluster"]:
+            was = f", {self.about}" if self.about else ""
+            raise InputError(
+                f"the log is of another cluster{was}: serve that one until its jobs are over,"
+                " then choose another --database for this one"
+            )
+        if self.mode and self.mode != row.body["mode"]:
+            raise InputError(f"the log is of a service in the mode {self.mode!r}; choose another --database")
+        self.mode = row.body["mode"]
+        self.cluster_digest = row.body["cluster"]
+        self.about = row.body.get("about", "")
+        self.log_id = row.body.get("log", self.log_id)
+
+    def _policy(self, row: Row) -> None:
+        self.policy = row.body
+
+    def _drained(self, row: Row) -> None:
+        self.drained.add(row.body["machine"])
+
+    def _resumed(self, row: Row) -> None:
+        self.drained.discard(row.body["machine"])
+
+
+def reasons(placement: Placement, job_id: str) -> str:
+    """Say why a job is placed as it is; which job that is, everybody knows who reads it here."""
+    return placement.explain().removeprefix(f"job {job_id}: ")
+
+
+def plain(placement: Placement) -> dict[str, Any]:
+    """Return a placement as plain values."""
+    return {
+        "machines": list(placement.machines),
+        "spare": list(placement.spare),
+        "gpus": list(placement.gpus) if placement.gpus is not None else None,
+        "server": placement.server,
+        "aggregate": placement.aggregate,
+    }
+
+
+def placement_of(value: dict[str, Any]) -> Placement:
+    """Return the placement that plain values stand for."""
+    return Placement(
+        value["machines"],
+        value["spare"],
+        value["gpus"],
+        server=value["server"],
+        aggregate=value["aggregate"],
+    )

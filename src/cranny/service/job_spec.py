@@ -1,0 +1,307 @@
+"""What a user writes about a job: the fields of a job file, checked."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+
+from cranny.core.constraints import Wish
+from cranny.model.cluster import Cluster, mask_of
+from cranny.model.errors import InputError, unknown
+from cranny.model.fields import MAX_NAME, Fields, Name, Positive, checked
+from cranny.model.job import Job
+from cranny.model.profile import ModelProfile, library
+from cranny.model.validate import MAX_GPUS
+from cranny.model.yaml_file import Document, Step, dotted, shown
+
+MAX_ARGUMENTS = 1_000
+MAX_ARGUMENT = 32_768  # characters of an argument or of a value in the environment
+MAX_VARIABLES = 200
+MAX_EXCLUDED = 10_000
+MAX_RETRIES = 100
+MAX_SECONDS = 10 * 365 * 86_400.0
+MAX_PRIORITY = 1_000
+SHELL = "/bin/sh"
+TORCHRUN = "torchrun"
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not hold the character NUL")
+    return text
+
+
+Text = Annotated[str, Field(max_length=MAX_ARGUMENT), AfterValidator(_no_nul)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
+Variables = Annotated[dict[str, Text], Field(max_length=MAX_VARIABLES)]
+
+
+class ProfileFields(Fields):
+    """What one iteration of a model costs, for a model that is not in the library."""
+
+    name: Name = "own"
+    grad_bytes: Positive
+    iteration_ms: Positive
+
+
+class WishFields(Fields):
+    """Wishes about where the job runs."""
+
+    same_rack: Literal["required", "preferred"] | None = None
+    exclude: Annotated[list[Name], Field(max_length=MAX_EXCLUDED)] = Field(default_factory=list)
+    gpu_type: Name | None = None
+
+
+class Spec(Fields):
+    """A job file: what to run, on how many GPUs, and how it trains."""
+
+    command: Annotated[list[Text], Field(min_length=1, max_length=MAX_ARGUMENTS)] | Text
+    shell: bool = False
+    gpus: Gpus
+    name: Name | None = None
+    model: Name | None = None
+    profile: ProfileFields | None = None
+    collective: Name = "halving-doubling"
+    tp: Gpus = 1
+    pp: Gpus = 1
+    least_gpus: Gpus | None = None
+    most_gpus: Gpus | None = None
+    duration_s: Seconds | None = None
+    deadline_s: Seconds | None = None
+    time_limit_s: Seconds | None = None
+    max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 0
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
+    queue: Name | None = None
+    env: Variables = Field(default_factory=dict)
+    secrets: Variables = Field(default_factory=dict)
+    cwd: Text | None = None
+    torchrun: bool = False
+    wishes: WishFields = Field(default_factory=WishFields)
+
+    @field_validator("env", "secrets")
+    @classmethod
+    def _known_names(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name in variables:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{shown(name)} is no name of a variable")
+        return variables
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, cwd: str | None) -> str | None:
+        if cwd is not None and not Path(cwd).is_absolute():
+            raise ValueError("must be an absolute path")
+        return cwd
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if isinstance(self.command, str) != self.shell:
+            raise ValueError(
+                "command must be a list of arguments; one line of text needs `shell: true`"
+                if isinstance(self.command, str)
+                else "command must be one line of text, since `shell` is true"
+            )
+        if not self.command or (isinstance(self.command, list) and not self.command[0]):
+            raise ValueError("command is empty")
+        if self.model is not None and self.profile is not None:
+            raise ValueError("give `model` or `profile`, not both")
+        return self
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The arguments that every rank is started with."""
+        if isinstance(self.command, str):
+            return (SHELL, "-c", self.command)
+        return tuple(self.command[1:] if self.command[0] == TORCHRUN else self.command)
+
+    @property
+    def by_torchrun(self) -> bool:
+        """Whether ranks are started by torchrun: the user says so, or has written it before the script."""
+        return self.torchrun or self.command[0] == TORCHRUN
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment that the user wants, secrets included."""
+        return {**self.env, **self.secrets}
+
+    def check_torchrun(self) -> None:
+        """Refuse a torchrun with options of its own: each machine would start far too many ranks."""
+        first, *rest = self.command if isinstance(self.command, list) else (SHELL,)
+        if Path(first).name == TORCHRUN and (first != TORCHRUN or not rest or rest[0].startswith("-")):
+            raise InputError(
+                "command: write `torchrun` and then the script; its options follow from gpus and the placement"
+            )
+
+    def job(self, job_id: str, user: str, submit_s: float) -> Job:
+        """Return the job as policies see it."""
+        model: str | ModelProfile = self.model or "resnet50"
+        if self.profile is not None:
+            own = self.profile
+            model = ModelProfile(own.name, grad_bytes=own.grad_bytes, iteration_ms=own.iteration_ms)
+        elif model not in library():
+            raise InputError(f"model: {unknown('model', str(model), library())}")
+        return Job(
+            id=job_id,
+            gpus=self.gpus,
+            model=model,
+            collective=self.collective,
+            submit_s=submit_s,
+            duration_s=self.duration_s,
+            tp=self.tp,
+            pp=self.pp,
+            tenant=self.queue or user,
+            gpu_type=self.wishes.gpu_type,
+            least_gpus=self.least_gpus,
+            most_gpus=self.most_gpus,
+        )
+
+    def wish(self, cluster: Cluster) -> Wish | None:
+        """Return the wish of the job on a cluster; None if it has none."""
+        wishes = self.wishes
+        if not wishes.exclude and wishes.same_rack is None:
+            return None
+        index = {machine.name: number for number, machine in enumerate(cluster.machines)}
+        for number, name in enumerate(wishes.exclude):
+            if name not in index:
+                raise InputError(f"wishes.exclude[{number}]: {unknown('machine', name, index)}")
+        return Wish(mask_of(index[name] for name in wishes.exclude), wishes.same_rack)
+
+
+_WORDS = {
+    "command": "a list of arguments",
+    "gpus": f"a whole number from 1 to {MAX_GPUS}",
+    "tp": "a whole number from 1 up",
+    "pp": "a whole number from 1 up",
+    "least_gpus": "a whole number from 1 up",
+    "most_gpus": "a whole number from 1 up",
+    "name": f"printable text of 1 to {MAX_NAME} characters",
+    "model": "the name of a model",
+    "collective": "the name of a collective",
+    "queue": f"printable text of 1 to {MAX_NAME} characters",
+    "gpu_type": f"printable text of 1 to {MAX_NAME} characters",
+    "priority": f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}",
+    "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
+    "shell": "true or false",
+    "torchrun": "true or false",
+    "same_rack": "`required` or `preferred`",
+    "exclude": "a list of machine names",
+    "env": "a mapping of names to text",
+    "secrets": "a mapping of names to text",
+    "cwd": "an absolute path",
+    "wishes": "a mapping of fields",
+    "profile": "a mapping of fields",
+    "user": f"printable text of 1 to {MAX_NAME} characters",
+    "order": "the name of a queue order",
+    "exclude[]": "the name of a machine",
+    "machines[]": "the name of a machine, or its index",
+    "options[]": "true or false, a number, or text",
+}
+# What pydantic calls the kinds of values, for fields that have no words of their own.
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping of fields",
+    "model": "a mapping of fields",
+}
+_FREE = frozenset({"env", "secrets", "options"})  # below these, names are the user's, whatever fields are called
+_BOUNDS = {
+    "greater_than": ("gt", "more than {}{}"),
+    "greater_than_equal": ("ge", "{}{} or more"),
+    "less_than": ("lt", "less than {}{}"),
+    "less_than_equal": ("le", "at most {}{}"),
+}
+
+
+def problems(errors: Sequence[Any]) -> list[dict[str, str]]:
+    """Say what is wrong with each field, with the way to it."""
+    found = []
+    for each in errors:
+        steps = _way(each["loc"])
+        if each["type"] == "missing":
+            problem = "is missing"
+        elif each["type"] == "extra_forbidden":
+            problem = "is not a known field"
+        elif each["type"] == "value_error" and str(each["ctx"]["error"]):
+            problem = str(each["ctx"]["error"])
+        elif each["type"] in {"too_long", "string_too_long"}:
+            parts = "entries" if each["type"] == "too_long" else "characters"
+            problem = f"is longer than {each['ctx']['max_length']} {parts}"
+        else:
+            problem = f"must be {_wanted(steps, each)}, not {_plainly(each['input'])}"
+            if each["type"] == "string_type" and isinstance(each["input"], bool | int | float):
+                problem += ": put it in quotes"
+        found.append({"field": dotted(steps), "problem": problem})
+    return found
+
+
+def _way(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Leave out of the way to a field how pydantic calls the forms it may have, and where it came from."""
+    if steps[:1] == ("body",):
+        steps = steps[1:]
+    if steps[:1] in {("command",), ("machines",)}:
+        return (*steps[:1], *(step for step in steps[1:] if isinstance(step, int)))
+    most = {"options": 2, "status": 1}
+    return steps[: most.get(str(steps[0]))] if steps else steps
+
+
+def _wanted(steps: tuple[Step, ...], error: Any) -> str:
+    """Say in words what a value must be: as we say it of its field, or else as the error has it."""
+    words = _WORDS.get(str(steps[-1])) if steps else "a mapping of fields"
+    if len(steps) > 1 and (isinstance(steps[-1], int) or steps[0] in _FREE):
+        words = _WORDS.get(f"{steps[-2]}[]", "text")
+    if words is not None:
+        return words
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    seconds = " seconds" if steps and str(steps[-1]).endswith("_s") else ""
+    if kind in _BOUNDS:
+        name, bound = _BOUNDS[kind]
+        if kind != "greater_than" or context[name] != 0:
+            least_or_most = context[name]
+            plain = f"{least_or_most:.12g}" if isinstance(least_or_most, float) else least_or_most
+            return bound.format(plain, seconds)
+        number = "a positive number"
+    else:
+        number = _KINDS.get(kind.partition("_")[0], "text")
+    return f"{number} of{seconds}" if seconds and "number" in number else number
+
+
+def _plainly(value: object) -> str:
+    """Show a value as it is written in a job file."""
+    return str(value).lower() if isinstance(value, bool) else shown(value)
+
+
+def parse(value: Any) -> Spec:
+    """Read the plain values of a job file, or raise with one line that names the first wrong field."""
+    try:
+        return Spec.model_validate(value)
+    except ValidationError as error:
+        first = problems(error.errors(include_url=False))[0]
+        raise InputError(": ".join(part for part in first.values() if part)) from None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a job file; bad ones get one line with file, line and field."""
+    document = Document(path, frozenset({"command", "name", "queue", "cwd", "exclude"}))
+    if not isinstance(document.value, dict):
+        raise document.error((), "must be a mapping of fields")
+    below: dict[str, type[Fields]] = {"wishes": WishFields, "profile": ProfileFields}
+    try:
+        Spec.model_validate(document.value)
+    except ValidationError as error:
+        kinds = {each["type"] for each in error.errors(include_url=False)}
+        if kinds & {"missing", "extra_forbidden"}:
+            checked(document, Spec, below, _WORDS)  # raises, with a hint at the field that was meant
+        first = problems(error.errors(include_url=False))[0]
+        steps = _way(error.errors(include_url=False)[0]["loc"])
+        raise document.error(steps, first["problem"]) from None
+    return dict(document.value)

@@ -1,0 +1,94 @@
+"""The policy of a service, by name: it keeps the wishes and priorities of jobs, which no policy knows of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cranny import run
+from cranny.core.constraints import Wishful
+from cranny.core.engine import period
+from cranny.core.protocol import Policy
+from cranny.core.queue import ORDERS, Queued
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.traffic import isolated
+from cranny.model.errors import InputError, unknown
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan
+from cranny.policies import TABLE
+from cranny.run import with_seed
+from cranny.service.job_records import Ledger
+
+SEED = 0
+MAX_PERIOD_S = 86_400.0
+
+
+class ByPriority(Queued):
+    """Jobs of higher priority stand first, those of equal priority in the queue order; wishes are kept."""
+
+    def __init__(self, wishful: Wishful, order: str, ledger: Ledger) -> None:
+        super().__init__(wishful, order, isolated)
+        self.wishful = wishful
+        self._ledger = ledger
+
+    def key(self, waiting: Waiting) -> Any:
+        """Return what the queue is sorted by."""
+        return (-self._ledger.jobs[waiting.job.id].spec.priority, super().key(waiting))
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Return what should be done now."""
+        return super().plan(lasting(view, self._ledger))
+
+    def place_first(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place the first job of the queue."""
+        return super().place_first(job, lasting(view, self._ledger))
+
+
+class AllTogether:
+    """A policy that plans for all jobs together, with priorities put before its own key."""
+
+    def __init__(self, policy: Policy, ledger: Ledger) -> None:
+        self._policy = policy
+        self._ledger = ledger
+
+    def key(self, waiting: Waiting) -> Any:
+        """Return what the queue is sorted by."""
+        return (-self._ledger.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Return what should be done now."""
+        return self._policy.plan(lasting(view, self._ledger))
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say why a job must wait."""
+        return self._policy.why_wait(job, view)
+
+
+def lasting(view: Snapshot, ledger: Ledger) -> Snapshot:
+    """Return a view without the jobs that were cancelled: no policy may stop, move or count on them.
+
+    Their GPUs stay taken until their processes are gone.
+    """
+    going = [job_id for job_id in ledger.stopping if job_id in view.running] if ledger.stopping else []
+    return view.unseen(going) if going else view
+
+
+def settle(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a choice of policy and fill in what it leaves open."""
+    name = setting["name"]
+    options = dict(setting.get("options") or {})
+    with_seed(name, SEED, options)  # refuses unknown names and options
+    period_s = period(setting.get("period_s") or run.period_of(name))
+    if period_s > MAX_PERIOD_S:
+        raise InputError(f"period_s must be at most {MAX_PERIOD_S:.0f}")
+    order = setting.get("order") or TABLE[name].order
+    if order not in ORDERS:
+        raise unknown("queue order", order, ORDERS)
+    return {"name": name, "order": order, "period_s": period_s, "options": options}
+
+
+def choose(setting: Mapping[str, Any], ledger: Ledger) -> Policy:
+    """Return the policy that a setting describes."""
+    _, policy, order = run.choose(setting["name"], setting["order"], setting["options"], SEED, isolated)
+    if type(policy) is not Queued:
+        return AllTogether(policy, ledger)
+    return ByPriority(Wishful(policy.placer, ledger.wish_of), order, ledger)

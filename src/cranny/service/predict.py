@@ -1,0 +1,163 @@
+"""What is expected: when running jobs end, and when those that wait start."""
+
+import math
+from functools import reduce
+from heapq import heapify, heappop, heappush
+from operator import or_
+
+from cranny.core.accounting import Running
+from cranny.core.constraints import Wish
+from cranny.core.machine_set import FreeMachines, members
+from cranny.core.queue import remaining_s
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.traffic import isolated
+from cranny.model.job import Job
+from cranny.service.fork import Stand
+from cranny.service.job_records import Record
+
+FORESEEN = 1_000  # jobs of the queue whose start is foreseen
+KINDS = 50  # of jobs among them, by the machines that they may have
+
+
+def end_s(running: Running, record: Record) -> float:
+    """Return when a running job is expected to end, at its time limit at the latest; inf if nobody knows."""
+    slowdown = isolated(running.job, running.communication) * running.stretch
+    end = running.started_s + remaining_s(running.job, running.attained_gpu_s, slowdown)
+    attempt, limit_s = record.attempt, record.spec.time_limit_s
+    if attempt is None or limit_s is None:  # nobody else keeps to our time limits
+        return end
+    return min(end, (attempt.started_s or attempt.placed_s) + limit_s)
+
+
+def expected_end_s(record: Record, view: Snapshot) -> float | None:
+    """Return when a job is expected to end; None if it does not run, is being stopped, or nobody knows."""
+    running = view.running.get(record.id)
+    if running is None or record.status not in {"starting", "running"}:
+        return None
+    end = end_s(running, record)
+    return None if math.isinf(end) else end
+
+
+class Reach:
+    """Knows which machines jobs may have; worked out once for each kind of jobs, which ask for the same."""
+
+    def __init__(self, view: Snapshot) -> None:
+        self._view = view
+        self.kinds = [_all(view.machines)]  # sets of machines; the first is for jobs that ask for nothing
+        self._known: dict[object, int] = {}
+
+    def kind(self, job: Job, wish: Wish | None) -> int:
+        """Return the number of a job's kind."""
+        if job.gpu_type is None and job.speeds is None and wish is None:
+            return 0
+        key = (job.gpu_type, None if job.speeds is None else frozenset(job.speeds), wish)
+        if key not in self._known:
+            self._known[key] = len(self.kinds)
+            machines = _all(self._view.offer(job))
+            self.kinds.append(machines if wish is None else machines & wish.allowed(self._view.cluster))
+        return self._known[key]
+
+    def machines(self, job: Job, wish: Wish | None) -> int:
+        """Return the machines that take jobs and that a job may have, as a set."""
+        return self.kinds[self.kind(job, wish)]
+
+
+def _all(machines: FreeMachines) -> int:
+    """Return all machines that take jobs, also those without a free GPU, as a set."""
+    return reduce(or_, (*machines.in_use, *machines.idle), 0)
+
+
+class _Room:
+    """The free GPUs as they are expected to be.
+
+    Machines are counted together as long as jobs of every kind may have either all of them or none. Most often
+    there is one kind, which may have any.
+    """
+
+    def __init__(self, view: Snapshot, kinds: list[int]) -> None:
+        self._up = up = kinds[0]
+        self._group_of: dict[int, int] = {}  # of machines that some may not have; the others are group 0
+        count = 1
+        for kind in kinds:
+            parted: dict[int, int] = {}
+            for machine in members(up & ~kind):
+                group = self._group_of.get(machine, 0)
+                count += group not in parted
+                self._group_of[machine] = parted.setdefault(group, count - 1)
+        self._free = [0] * count
+        for machine, group in self._group_of.items():
+            self._free[group] += view.free_on(machine)
+        self._free[0] = view.machines.gpus - sum(self._free)
+        self.groups = list(map(self._within, kinds))  # that each kind may have
+
+    def _within(self, kind: int) -> list[int]:
+        others = {self._group_of[machine] for machine in members(self._up & ~kind)}
+        return [group for group in range(len(self._free)) if group not in others]
+
+    def free(self, groups: list[int]) -> int:
+        """Count the free GPUs of groups."""
+        return sum([self._free[group] for group in groups])
+
+    def held(self, running: Running) -> dict[int, int]:
+        """Count the GPUs of a job by groups; those of machines that take no jobs do not come back."""
+        counts: dict[int, int] = {}
+        for machine, gpus in running.held.items():
+            if self._up >> machine & 1:
+                group = self._group_of.get(machine, 0)
+                counts[group] = counts.get(group, 0) + gpus.bit_count()
+        return counts
+
+    def give(self, counts: dict[int, int]) -> None:
+        """Let GPUs be free."""
+        for group, gpus in counts.items():
+            self._free[group] += gpus
+
+    def take(self, groups: list[int], gpus: int) -> dict[int, int]:
+        """Take free GPUs of groups, first where most are; return how many of which."""
+        counts: dict[int, int] = {}
+        for group in sorted(groups, key=self._free.__getitem__, reverse=True):
+            counts[group] = some = min(gpus, self._free[group])
+            self._free[group] -= some
+            gpus -= some
+            if not gpus:
+                break
+        return counts
+
+
+def foresee(stand: Stand, view: Snapshot, extra: Record | None = None) -> dict[str, float]:
+    """Foresee when jobs of the queue start, in order and by the GPUs that each can use; leave out those unknown.
+
+    `extra` is a job that nobody else knows.
+    """
+    records, reach = stand.ledger.jobs, Reach(view)
+    queue: list[tuple[Waiting, Record | None, int]] = []
+    for waiting in stand.queue[:FORESEEN]:
+        job_id = waiting.job.id
+        record = extra if extra is not None and extra.id == job_id else records.get(job_id)
+        kind = reach.kind(waiting.job, record.wish if record is not None else None)
+        if kind == KINDS:
+            break
+        queue.append((waiting, record, kind))
+    room = _Room(view, reach.kinds)
+    # When GPUs come back, and which; the number in between tells those apart that come at the same time.
+    ends = [
+        (end_s(running, records[job_id]), number, room.held(running))
+        for number, (job_id, running) in enumerate(view.running.items())
+    ]
+    heapify(ends)
+    now_s, starts = view.now_s, dict[str, float]()
+    for number, (waiting, record, kind) in enumerate(queue, len(ends)):
+        job, groups = waiting.job, room.groups[kind]
+        least = job.least_gpus or job.gpus
+        free = room.free(groups)
+        while free < least and ends:
+            end, _, back = heappop(ends)
+            room.give(back)
+            now_s, free = max(now_s, end), room.free(groups)
+        if free < least or math.isinf(now_s):
+            break
+        starts[job.id] = now_s
+        limit_s = record.spec.time_limit_s if record is not None else None
+        left_s = min(remaining_s(job, waiting.attained_gpu_s, 1.0), limit_s or math.inf)
+        heappush(ends, (now_s + left_s, number, room.take(groups, least)))
+    return starts

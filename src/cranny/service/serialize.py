@@ -1,0 +1,209 @@
+"""What the service shows: jobs, machines and the whole, as plain values. Secrets are hidden."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cranny.core.machine_set import members
+from cranny.core.snapshot import Snapshot
+from cranny.core.traffic import parts, renumber, traffic
+from cranny.model.cluster import Cluster
+from cranny.model.collective import PLACED
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.service.explain import Explanation, plainly
+from cranny.service.job_records import Attempt, Record
+from cranny.service.redact import masked
+
+
+def job(record: Record, view: Snapshot, waits: tuple[str, str], start_s: float | None, end_s: float | None) -> Any:
+    """Show a job in a line of a list, with the start or the end that is expected."""
+    cluster, spec, attempt = view.cluster, record.spec, latest(record)
+    placement = record.observed or (attempt.placement if attempt is not None else None)
+    return {
+        "id": record.id,
+        "name": spec.name,
+        "user": record.user,
+        "queue": spec.queue,
+        "status": record.status,
+        "gpus": record.job.gpus,
+        "model": record.job.profile.name,
+        "collective": record.job.collective,
+        "tp": spec.tp,
+        "pp": spec.pp,
+        "priority": spec.priority,
+        "submitted_s": record.submitted_s,
+        "started_s": attempt.started_s if attempt is not None else record.observed_s,
+        "ended_s": record.ended_s,
+        "duration_s": spec.duration_s,
+        "deadline_s": record.submitted_s + spec.deadline_s if spec.deadline_s is not None else None,
+        "attempt": len(record.attempts),
+        "retries_left": max(0, spec.max_retries - record.failures),
+        "machines": _names(placement.counts, cluster) if placement is not None else [],
+        "reason": waits[1] if record.status == "waiting" else plainly(record.reason),
+        "reason_kind": waits[0],
+        "predicted_start_s": start_s,
+        "expected_end_s": end_s,
+        "exit_code": attempt.exit_code if attempt is not None else None,
+        "earlier": [_attempt(each, cluster) for each in record.attempts if each is not attempt],
+    }
+
+
+def latest(record: Record) -> Attempt | None:
+    """Return the attempt that a job runs in or ended with; one that waits, or was cancelled then, has none."""
+    attempt = record.attempt
+    if attempt is None or record.status == "waiting":
+        return None
+    return attempt if not record.over or attempt.ended_s == record.ended_s else None
+
+
+def detail(record: Record, cluster: Cluster, line: Any) -> Any:
+    """Show all of a job."""
+    held = record.status in {"starting", "running", "stopping"}
+    attempt, where = record.attempt, None
+    if held and record.observed is not None:
+        where = placement(record.observed, cluster)
+    elif held and attempt is not None:
+        where = placement(attempt.placement, cluster, attempt.gpus)
+    return {
+        **line,
+        "spec": masked(record.spec.model_dump(exclude_defaults=True)),
+        "placement": where,
+        "attempts": [_attempt(each, cluster) for each in record.attempts],
+        "explanation_text": attempt.why if attempt is not None else "",
+    }
+
+
+def placement(where: Placement, cluster: Cluster, gpus: Iterable[int] = ()) -> Any:
+    """Show a placement."""
+    return {
+        "machines": list(where.machines),
+        "names": [cluster.machines[machine].name for machine in where.machines],
+        "gpus": list(gpus),
+        "spare": list(where.spare),
+        "server": where.server,
+    }
+
+
+def explanation(record: Record, why: Explanation) -> Any:
+    """Show why."""
+    return {
+        "job": record.id,
+        "status": record.status,
+        "kind": why.kind,
+        "reason": why.reason,
+        "evidence": why.evidence,
+        "next_step": why.next_step,
+        "predicted_start_s": why.predicted_start_s,
+        "facts": why.facts,
+    }
+
+
+def node(machine: int, view: Snapshot, *, drained: bool, slots: list[str | None]) -> Any:
+    """Show a machine."""
+    cluster = view.cluster
+    described = cluster.machines[machine]
+    up = "up" if view.is_up(machine) else "drained" if drained else "failed"
+    return {
+        "machine": machine,
+        "name": described.name,
+        "rack": cluster.rack_names[cluster.rack_of[machine]],
+        "rack_index": cluster.rack_of[machine],
+        "gpus": described.gpus,
+        "gpu_type": described.gpu_type,
+        "free": view.free_on(machine),
+        "state": up,
+        "slots": slots,
+        "uplink_gbps": cluster.uplink_gbps[machine],
+        "uplink_use_gbps": view.link_use_gbps(machine),
+    }
+
+
+def nodes(view: Snapshot, drained: set[int], first: int, past: int) -> list[Any]:
+    """Show some machines."""
+    slots: dict[int, list[str | None]] = {m: [None] * view.cluster.machines[m].gpus for m in range(first, past)}
+    for running in view.running.values():
+        for machine, gpus in running.held.items():
+            if machine in slots:
+                for gpu in members(gpus):
+                    slots[machine][gpu] = running.job.id
+    return [node(m, view, drained=m in drained, slots=slots[m]) for m in range(first, past)]
+
+
+def tier_of(cluster: Cluster) -> list[int]:
+    """Return how far above the machines each node stands, (nodes,): 0 for machines, 1 for racks."""
+    tier = [0] * len(cluster.parent)
+    for at in range(len(cluster.parent) - 1):  # children come before their parents
+        above = cluster.parent[at]
+        tier[above] = max(tier[above], tier[at] + 1)
+    return tier
+
+
+def links(view: Snapshot) -> list[Any]:
+    """Show what links carry."""
+    cluster = view.cluster
+    tier = tier_of(cluster)
+    return [
+        {
+            "link": link,
+            "name": cluster.link_name(link),
+            "tier": tier[link],
+            "node": cluster.node_names[link],
+            "gbps": cluster.uplink_gbps[link],
+            "use_gbps": view.link_use_gbps(link),
+            "jobs": view.link_users(link),
+        }
+        for link in range(cluster.root)
+    ]
+
+
+def job_traffic(record: Record, view: Snapshot) -> Any:
+    """Show who talks to whom in one iteration of a job."""
+    cluster = view.cluster
+    running = view.running[record.id]
+    where = running.placement.machines
+    moved = traffic(running.job, where)
+    pairs: dict[tuple[int, int], float] = {}
+    between: dict[tuple[str, str], float] = {}
+    for a, b, count in exchanged(running.job, where):
+        pairs[a, b] = pairs.get((a, b), 0.0) + count
+        if where[a] != where[b]:
+            ends = sorted((where[a], where[b]))
+            names = (cluster.machines[ends[0]].name, cluster.machines[ends[1]].name)
+            between[names] = between.get(names, 0.0) + count
+    return {
+        "job": record.id,
+        "ranks": [cluster.machines[machine].name for machine in where],
+        "pairs": [{"a": a, "b": b, "bytes": count} for (a, b), count in pairs.items()],
+        "machines": [{"a": a, "b": b, "bytes": count} for (a, b), count in between.items()],
+        "cross_machine_bytes": moved.cross_machine_bytes,
+        "links": [
+            {"link": link, "name": cluster.link_name(link), "gbps": gbps}
+            for link, gbps in running.communication.link_gbps.items()
+        ],
+    }
+
+
+def exchanged(job: Job, where: Sequence[int]) -> Iterator[tuple[int, int, float]]:
+    """Yield two ranks and the bytes that they exchange in one iteration."""
+    if job.collective in PLACED:
+        return  # its workers talk to a server or to switches, not to each other
+    for pattern, unit_bytes in parts(job, renumber(where)):
+        pairs, shares = pattern.edges()
+        for (a, b), share in zip(pairs.tolist(), shares.tolist(), strict=True):
+            yield a, b, share * unit_bytes
+
+
+def _attempt(attempt: Attempt, cluster: Cluster) -> Any:
+    return {
+        "attempt": attempt.number,
+        "placed_s": attempt.placed_s,
+        "started_s": attempt.started_s,
+        "ended_s": attempt.ended_s,
+        "outcome": attempt.outcome,
+        "exit_code": attempt.exit_code,
+        "machines": _names(attempt.placement.counts, cluster),
+    }
+
+
+def _names(machines: Iterable[int], cluster: Cluster) -> list[str]:
+    return [cluster.machines[machine].name for machine in machines]

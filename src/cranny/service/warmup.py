@@ -1,0 +1,80 @@
+"""Getting a policy ready: what it loads and compiles when it first decides is done before anybody waits for it."""
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from cranny.core.engine import Engine
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.service.job_records import Ledger
+from cranny.service.policy_setting import choose, settle
+from cranny.service.store import Row
+
+SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+JOBS = 60  # of either kind come and go there
+SEED = 2  # of a mix that leads policies through all their compiled code
+MODELS = ("vgg16", "resnet50", "bert-large")
+KINDS: tuple[dict[str, Any], ...] = ({}, {"least_gpus": 1, "most_gpus": 8})
+
+_log = logging.getLogger("cranny.service")
+_lock = threading.Lock()
+_known: dict[str, Future[None]] = {}  # by setting and size of cluster: what this process has tried, or tries now
+
+
+def preparing(setting: Mapping[str, Any], cluster: Cluster) -> "Future[None]":
+    """Get a policy ready beside all else; nothing is done twice."""
+    chosen = settle(setting)
+    key = json.dumps([chosen, len(cluster.machines)], sort_keys=True)
+    with _lock:
+        if key not in _known:
+            _known[key] = ready = Future[None]()
+            threading.Thread(target=_prepare, args=(chosen, cluster, ready), daemon=True).start()
+        return _known[key]
+
+
+def _prepare(chosen: Mapping[str, Any], cluster: Cluster, ready: "Future[None]") -> None:
+    try:
+        warm(chosen, cluster)
+    finally:
+        ready.set_result(None)
+
+
+def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
+    """Let a policy decide about jobs that nobody is told of, so that it takes all its ways once.
+
+    One job on one machine, one on two machines, and one that finds no room ask about this cluster. On a small one
+    jobs come and go until they are scattered and share links. A policy that errs is left alone: it says so to
+    whoever submits a job.
+    """
+    largest = max(machine.gpus for machine in cluster.machines)
+    _try(chosen, cluster, [{"gpus": gpus} for gpus in (1, min(largest + 1, cluster.gpus), cluster.gpus)])
+    rng = np.random.default_rng(SEED)
+    for kind in KINDS:
+        sizes, models = rng.integers(1, 9, JOBS).tolist(), rng.choice(MODELS, JOBS).tolist()
+        _try(
+            chosen,
+            SMALL,
+            [{"gpus": gpus, "model": model, **kind} for gpus, model in zip(sizes, models, strict=True)],
+        )
+
+
+def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, Any]]) -> None:
+    """Submit jobs; now and then one that runs ends."""
+    ledger, rng = Ledger(cluster), np.random.default_rng(SEED)
+    engine = Engine(ClusterState(cluster), choose(chosen, ledger))
+    for number, each in enumerate(asked, start=1):
+        spec = {"command": ["true"], "duration_s": 60, **each}
+        ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
+        try:
+            engine.submit(ledger.jobs[f"job-{number}"].job, 10.0 * number)
+            running = list(engine.state.snapshot().running)
+            if running and rng.random() < 0.6:
+                engine.finish(str(rng.choice(running)), 10.0 * number + 1)
+        except Exception as error:  # noqa: BLE001 - a policy may raise anything, and serves others all the same
+            _log.info("policy %s, tried on %s: %s", chosen["name"], each, error)

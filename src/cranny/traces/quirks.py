@@ -1,0 +1,267 @@
+"""Quirks of job logs: what to know before trusting the figures of a trace.
+
+Each quirk is one function that looks at a trace and returns one sentence with numbers, or None.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cranny.traces.duration_curve import Floats
+from cranny.traces.inspect import DAY_S, HOUR_S, requested, waits
+from cranny.traces.schema import DRAWN_MODELS_COLUMN
+from cranny.traces.trace import Trace
+
+Flags = npt.NDArray[np.bool_]
+
+FEW = 20  # jobs that may look alike by chance
+MINUTE_S = 60.0
+WEEK_S = 7 * DAY_S
+LIMIT_HOURS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 36, 48, 72, 96, 120, 168, 240, 336, 720)
+
+
+def quirks(trace: Trace, capacity_gpus: int | None = None) -> list[str]:
+    """Return what is odd about a trace; with the GPUs of a cluster, also what is odd about running it there."""
+    found = [quirk(trace) for quirk in QUIRKS]
+    if capacity_gpus is not None:
+        found += [quirk(trace, capacity_gpus) for quirk in CAPACITY_QUIRKS]
+    return [sentence for sentence in found if sentence]
+
+
+def cut_durations(trace: Trace) -> str | None:
+    """Find durations that were cut: many jobs last exactly as long as the longest."""
+    duration_s = _column(trace, "duration_s")
+    longest_s = float(duration_s.max())
+    count = int((duration_s == longest_s).sum())
+    # Where most jobs last equally long, that is how they were made, and nothing was cut.
+    if not FEW <= count <= len(trace) / 2:
+        return None
+    return (
+        f"{_of(count, trace)} last exactly {longest_s / HOUR_S:,.4g} h, the longest of all: "
+        "durations seem to be cut there, so that GPU-hours are a lower bound"
+    )
+
+
+def time_limits(trace: Trace) -> str | None:
+    """Find jobs that a time limit ended: their own limit if it is logged, else a round number of hours."""
+    duration_s, limit_s = _column(trace, "duration_s"), _column(trace, "limit_s")
+    count = int(((limit_s > 0) & (duration_s >= limit_s)).sum())
+    if count:
+        return f"{_of(count, trace)} ran until their time limit: how long they would have run is not known"
+    longest_s = duration_s.max()
+    for hours in LIMIT_HOURS:
+        late_s = duration_s - hours * HOUR_S
+        count = int(((late_s >= 0) & (late_s < MINUTE_S)).sum())
+        near = int((np.abs(late_s) <= 30 * MINUTE_S).sum()) - count
+        # As many as ten times what the other minutes of that hour hold.
+        if count >= max(FEW, 0.005 * len(trace), 10 * near / 59) and longest_s >= hours * HOUR_S + MINUTE_S:
+            return f"{_of(count, trace)} last {hours} h to the minute, as if a time limit had ended them"
+    return None
+
+
+def starts_before_submission(trace: Trace) -> str | None:
+    """Find jobs that start before they are submitted."""
+    wait_s = waits(trace)
+    early_s = -wait_s[wait_s < 0]
+    if not len(early_s):
+        return None
+    typical_s = float(np.median(early_s))
+    offset = f"typically by {typical_s:,.0f} s"
+    if _is_whole_hours(np.array([typical_s]))[0]:
+        offset += ", which is whole hours: times may be of two zones, or the clock was set back"
+    return f"{_of(len(early_s), trace)} start before their submission, {offset}; they count for no wait"
+
+
+def never_starts_soon(trace: Trace) -> str | None:
+    """Find submissions and starts whose clocks differ: even the quickest jobs wait for long."""
+    wait_s = waits(trace)
+    if len(wait_s) < FEW:
+        return None
+    quick_s = float(np.quantile(wait_s, 0.01))
+    if quick_s < 30 * MINUTE_S:
+        return None
+    return (
+        f"99 % of the jobs wait {quick_s / HOUR_S:,.1f} h or more: "
+        "submission and start may be in different time zones"
+    )
+
+
+def clock_changes(trace: Trace) -> str | None:
+    """Find jobs of one attempt that end whole hours before or after their start and duration say."""
+    ran_s = _column(trace, "end_s") - _column(trace, "start_s")
+    once = ~(_column(trace, "attempts") > 1)
+    count = int((once & _is_whole_hours(ran_s - _column(trace, "duration_s"))).sum())
+    if not count:
+        return None
+    return f"{_of(count, trace)} end whole hours off their start plus duration: was the clock changed meanwhile?"
+
+
+def several_clusters(trace: Trace) -> str | None:
+    """Find more than one cluster in the file."""
+    if "cluster" not in trace.frame.columns:
+        return None
+    names = sorted(trace.frame["cluster"].drop_nulls().cast(pl.String).unique().to_list())
+    if len(names) < 2:
+        return None
+    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return (
+        f"{len(names)} clusters are in one file ({shown}): pick one with traces slice --where cluster={names[0]}"
+    )
+
+
+def repeated_attempts(trace: Trace) -> str | None:
+    """Find jobs that were started more than once."""
+    attempts = _column(trace, "attempts")
+    again = attempts > 1
+    if not again.any():
+        return None
+    return (
+        f"{_of(int(again.sum()), trace)} ran in several attempts, up to {attempts[again].max():.0f}: "
+        "each counts as one job"
+    )
+
+
+def repeated_ids(trace: Trace) -> str | None:
+    """Find rows that were left out because their job was there already."""
+    count = sum(rows for reason, rows in trace.left_out.items() if "repeated" in reason)
+    if not count:
+        return None
+    return (
+        f"{count:,} rows repeat the id of a job and are left out: "
+        "if they are further attempts, the time they ran is not counted"
+    )
+
+
+def uneven_load(trace: Trace) -> str | None:
+    """Find a trace of four weeks or more with most of its jobs in few of them."""
+    since_s = _since_first(trace)
+    if since_s[-1] < 4 * WEEK_S or len(trace) < 5 * FEW:
+        return None
+    weeks = np.bincount((since_s // WEEK_S).astype(np.int64))
+    busiest_first = np.sort(weeks)[::-1]
+    busy = int(np.searchsorted(np.cumsum(busiest_first), len(trace) / 2)) + 1
+    if busy > len(weeks) / 4:
+        return None
+    told = f"load is uneven: half of the jobs come in {busy} of {len(weeks)} weeks"
+    quiet_s = float(since_s[len(since_s) // 100])
+    if quiet_s < since_s[-1] / 5:
+        return told
+    start_d = int((quiet_s + float(trace.frame["submit_s"][0])) // DAY_S)
+    return (
+        f"{told}, and the first 1 % of them take {quiet_s / DAY_S:.0f} of {since_s[-1] / DAY_S:.0f} days: "
+        f"traces slice --from {start_d}d leaves the quiet beginning out"
+    )
+
+
+def idle_gaps(trace: Trace) -> str | None:
+    """Find days on end without a submission, in a log where jobs usually come much faster."""
+    gaps_s = np.diff(_since_first(trace))
+    if not len(gaps_s):
+        return None
+    least_s = max(3 * DAY_S, 20 * float(gaps_s.mean()))
+    count = int((gaps_s >= least_s).sum())
+    if not count:
+        return None
+    at = int(gaps_s.argmax())
+    longest = f"{gaps_s[at] / DAY_S:.1f} days from day {float(trace.frame['submit_s'][at]) / DAY_S:.0f} on"
+    if count == 1:
+        return f"nothing is submitted for {longest}"
+    return f"{count} times nothing is submitted for {least_s / DAY_S:.2g} days or more, once for {longest}"
+
+
+def zero_seconds(trace: Trace) -> str | None:
+    """Find jobs that last no time."""
+    count = int((_column(trace, "duration_s") == 0).sum())
+    return f"{_of(count, trace)} last zero seconds: they hold no GPU" if count else None
+
+
+def drawn_models(trace: Trace) -> str | None:
+    """Find models that the authors of a published table drew at random."""
+    drawn = {"model", DRAWN_MODELS_COLUMN} <= set(trace.frame.columns)
+    if not drawn or any("drawn" in note for note in trace.notes):
+        return None
+    return "models in this table were drawn by its authors, not observed"
+
+
+def demand_above_capacity(trace: Trace, capacity_gpus: int) -> str | None:
+    """Find more GPUs asked for than there are, if each job started when submitted."""
+    held = requested(trace)
+    if held.peak() <= capacity_gpus:
+        return None
+    ends_s = trace.frame["submit_s"].to_numpy()[[0, -1]]
+    mean, share = 0.0, 0.0
+    if ends_s[1] > ends_s[0]:
+        mean, share = float(held.means(ends_s)[0]), float(held.share_above(capacity_gpus, ends_s)[0])
+    if mean > capacity_gpus:
+        return (
+            f"jobs ask for {mean:,.0f} GPUs on average and {held.peak():,} at most, the cluster has "
+            f"{capacity_gpus:,}: its queue grows until the last submission"
+        )
+    return (
+        f"jobs ask for up to {held.peak():,} GPUs at once, the cluster has {capacity_gpus:,}: "
+        f"demand is above it {_percent(share)} of the time, and jobs wait"
+    )
+
+
+def jobs_too_large(trace: Trace, capacity_gpus: int) -> str | None:
+    """Find jobs that no cluster of this size can ever run."""
+    gpus = _column(trace, "gpus")
+    count = int((gpus > capacity_gpus).sum())
+    if not count:
+        return None
+    return (
+        f"{_of(count, trace)} ask for more GPUs than the cluster has, up to {gpus.max():,.0f} of "
+        f"{capacity_gpus:,}: they can never be placed"
+    )
+
+
+QUIRKS: Sequence[Callable[[Trace], str | None]] = (
+    several_clusters,
+    cut_durations,
+    time_limits,
+    zero_seconds,
+    repeated_attempts,
+    repeated_ids,
+    starts_before_submission,
+    never_starts_soon,
+    clock_changes,
+    uneven_load,
+    idle_gaps,
+    drawn_models,
+)
+CAPACITY_QUIRKS: Sequence[Callable[[Trace, int], str | None]] = (demand_above_capacity, jobs_too_large)
+
+
+def _column(trace: Trace, name: str) -> Floats:
+    """Return a column as numbers, (jobs,); NaN where there is none."""
+    if name not in trace.frame.columns:
+        return np.full(len(trace), np.nan)
+    numbers: Floats = trace.frame[name].cast(pl.Float64, strict=False).to_numpy()
+    return numbers
+
+
+def _since_first(trace: Trace) -> Floats:
+    """Return the seconds from the first submission to each, (jobs,)."""
+    submit_s = trace.frame["submit_s"].to_numpy()
+    since_s: Floats = submit_s - submit_s[0]
+    return since_s
+
+
+def _is_whole_hours(offset_s: Floats) -> Flags:
+    """Return which offsets are an hour or several, give or take a second."""
+    with np.errstate(invalid="ignore"):  # a time may be missing, or infinite where a log says so
+        hours = np.round(offset_s / HOUR_S)
+        whole: Flags = (np.abs(offset_s - hours * HOUR_S) <= 1) & (hours != 0)
+    return whole
+
+
+def _of(count: int, trace: Trace) -> str:
+    """Say how many of the jobs."""
+    return f"{count:,} of {len(trace):,} jobs ({_percent(count / len(trace))})"
+
+
+def _percent(share: float) -> str:
+    """Write a share in percent."""
+    return f"{100 * share:.3g} %" if share >= 0.001 else "under 0.1 %"

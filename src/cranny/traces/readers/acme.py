@@ -1,0 +1,30 @@
+"""Reader of Shanghai AI Lab Acme logs: `trace_seren.csv` and `trace_kalos.csv`.
+
+The running time is end - start in both. Their column `duration` is that in Seren, but end - submit in Kalos.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cranny.model.profile import ModelProfile
+from cranny.traces.readers.delimited import Table, has_columns
+from cranny.traces.readers.log_mapping import DATED, Log, dated
+from cranny.traces.schema import missing
+
+NEEDS = ("job_id", "user", "type", *DATED.values())
+KALOS_ONLY = "mem_per_pod_GB"
+
+sniff = has_columns(*NEEDS)
+
+
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+    """Take our columns."""
+    missing(file, NEEDS, names)
+    kalos = KALOS_ONLY in names
+    columns = {**dated(), "cluster": pl.lit("Kalos" if kalos else "Seren")}
+    notes = ["Kalos counts its column `duration` from submission; end - start is used"] if kalos else []
+    return Log(columns, called=DATED, zone="UTC", notes=notes)
+
+
+read = Table(log).read

@@ -1,0 +1,143 @@
+"""Reading of logs with one row a line, such as the CSV files of published traces.
+
+Lines are read as they are and split in a stream, so that the text is never held whole. A line with too few or
+too many fields is one bad row, not the end of the file.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import polars as pl
+
+from cranny.model.errors import InputError, at
+from cranny.model.profile import ModelProfile
+from cranny.traces.readers.log_mapping import Log, as_trace
+from cranny.traces.schema import BLANK, Found, Rule
+from cranny.traces.trace import Trace
+
+HEAD_BYTES = 65_536
+ROW = "(row)"  # the number of a row, from 0, for logs that have no ids
+_LINE = "(line)"
+_RAGGED = "(ragged)"
+_FIELDS = "(fields)"
+_PADDING = ' \t\r"\ufeff'  # quotation marks, and the byte order mark that may begin a file, are none of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One kind of text table."""
+
+    log: Callable[[Sequence[str], Mapping[str, ModelProfile], str], Log]  # gets column names, profiles, file
+    separator: str = ","
+    names: Sequence[str] = ()  # of a table without a header line; one that has it all the same is fine
+
+    def read(self, path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
+        """Read a file of this kind."""
+        refuse_binary(path)
+        names, skip = self._header(path)
+        log = self.log(names, profiles, str(path))
+        line, fields = pl.col(_LINE), pl.col(_FIELDS)
+        lines = pl.scan_lines(path, name=_LINE, row_index_name=ROW, glob=False).slice(skip)
+        split = lines.with_columns(line.str.split_exact(self.separator, len(names) - 1).alias(_FIELDS))
+        table = split.select(
+            ROW,
+            *(fields.struct[k].str.strip_chars(_PADDING).alias(name) for k, name in enumerate(names)),
+            (line.str.strip_chars() == "").alias(BLANK),
+            (line.str.count_matches(self.separator, literal=True) != len(names) - 1).alias(_RAGGED),
+        )
+        columns = [expr.alias(name) for name, expr in log.columns.items()]
+        try:
+            frame = table.select(*columns, BLANK, _RAGGED).collect(engine="streaming")
+        except pl.exceptions.PolarsError as error:
+            bad = first_line_not_text(path)
+            if bad:
+                raise InputError(f"{at(path, bad)}: not UTF-8 text") from None
+            raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+        ragged = Rule("row", f"does not have {len(names)} fields", pl.col(_RAGGED), of_value=False)
+        log = Log(log.columns, (ragged, *log.rules), log.called, log.zone, log.notes)
+        origin = _Lines(path, self.separator, names, skip, log.called)
+        return as_trace(path, frame, log, origin, profiles, strict=strict)
+
+    def _header(self, path: Path) -> tuple[Sequence[str], int]:
+        """Return the names of the columns, and how many lines come before the first row."""
+        skip, first = 0, ""
+        with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            for first in file:
+                if first.strip():
+                    break
+                skip += 1
+        names = [name.strip(_PADDING + "\n") for name in first.split(self.separator)]
+        if self.names and names[0] != self.names[0]:
+            return self.names, skip
+        # `sacct -p` ends every line with a separator, and so with a column that has no name.
+        names = [name or f"(column {k})" for k, name in enumerate(names, start=1)]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"{at(path, skip + 1)}: column {name[:60]!r} occurs twice")
+        return names, skip + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Names rows by their lines, and reads them again."""
+
+    path: Path
+    separator: str
+    names: Sequence[str]
+    skip: int
+    called: Mapping[str, str]
+
+    @property
+    def file(self) -> str:
+        """Name of the file in messages."""
+        return str(self.path)
+
+    def find(self, row: int) -> Found:
+        """Read the file again up to this row."""
+        number = self.skip + row + 1
+        with self.path.open(encoding="utf-8", newline="\n") as file:
+            line = next(islice(file, number - 1, None), "")
+        fields = (value.strip(_PADDING + "\n") for value in line.split(self.separator))
+        values = dict(zip(self.names, fields, strict=False))
+        return Found(f"line {number}", at(self.path, number), values, self.called)
+
+
+def first_fields(head: bytes, separator: str) -> list[str]:
+    """Return the fields of the first line that is not blank, or none if it is no text."""
+    line, end, _ = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
+    if not end and len(head) >= HEAD_BYTES:  # the line goes on, and so may its last field
+        line = line.rpartition(separator.encode())[0]
+    try:
+        return [field.strip(_PADDING) for field in line.decode("utf-8").split(separator)]
+    except UnicodeDecodeError:
+        return []
+
+
+def has_columns(*names: str, separator: str = ",") -> Callable[[bytes], bool]:
+    """Return what says whether a file begins with a header line that has these columns."""
+    return lambda head: set(names).issubset(first_fields(head, separator))
+
+
+def refuse_binary(path: Path) -> None:
+    """Raise if a file does not begin like text."""
+    with path.open("rb") as file:
+        line = file.read(HEAD_BYTES).split(b"\n", 1)[0]
+    if b"\0" in line or not _is_text(line):
+        raise InputError(f"{path}: not UTF-8 text")
+
+
+def first_line_not_text(path: Path) -> int:
+    """Return the number of the first line that is not UTF-8, or 0."""
+    with path.open("rb") as file:
+        return next((line for line, content in enumerate(file, start=1) if not _is_text(content)), 0)
+
+
+def _is_text(content: bytes) -> bool:
+    """Say whether these bytes are UTF-8."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

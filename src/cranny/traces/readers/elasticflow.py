@@ -1,0 +1,55 @@
+"""Reader of ElasticFlow's traces: as published by its authors (raw), and as their simulator reads them.
+
+The simulator's files add a model, iterations, a batch size and a deadline, which the authors drew at random. Their
+version of Philly names its columns a little differently.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cranny.model.profile import ModelProfile
+from cranny.traces.readers import timestamps
+from cranny.traces.readers.delimited import Table, has_columns
+from cranny.traces.readers.log_mapping import Log, number, text, where_there
+from cranny.traces.schema import CPU_ONLY, missing
+
+NEEDS = ("job_id", "num_gpu", "duration")
+SUBMISSION = "submission_time"
+PHILLY = ("submit_time", "ddl")
+
+_published = has_columns(*NEEDS, SUBMISSION)
+_philly = has_columns(*NEEDS, *PHILLY)
+
+
+def sniff(head: bytes) -> bool:
+    """Say whether a file has the columns of either layout."""
+    return _published(head) or _philly(head)
+
+
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+    """Take our columns."""
+    submission, deadline, iterations = SUBMISSION, "deadline", "num_iteration"
+    if SUBMISSION not in names and PHILLY[0] in names:
+        (submission, deadline), iterations = PHILLY, "iteration"
+    missing(file, (*NEEDS, submission), names)
+    columns = {
+        "job_id": text("job_id"),
+        "submit_s": timestamps.seconds(pl.col(submission)),
+        "gpus": number("num_gpu"),
+        "duration_s": number("duration"),
+        **where_there(
+            names,
+            {
+                "model": ("model_name", text("model_name")),
+                "iterations": (iterations, number(iterations)),
+                "batch_size": ("batch_size", number("batch_size")),
+                "deadline_s": (deadline, number(deadline)),
+            },
+        ),
+    }
+    called = {"submit_s": submission, "gpus": "num_gpu", "duration_s": "duration", "model": "model_name"}
+    return Log(columns, rules=(CPU_ONLY,), called=called)
+
+
+read = Table(log).read

@@ -1,0 +1,94 @@
+"""Reading of logs that are one JSON document."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cranny.model.errors import InputError, at
+from cranny.traces.schema import LOGGED, SCHEMA, Found, Rule
+
+MOST_BYTES = 4 * 2**30
+NO_JOB = Rule("job_id", "not a job, or one without an id", pl.col("job_id").is_null(), of_value=False)
+
+
+def load(path: Path) -> object:
+    """Read a whole document."""
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        most = f"{MOST_BYTES / 2**30:g} GiB"
+        raise InputError(
+            f"{path}: {size / 2**30:.1f} GiB of JSON; at most {most} is read at once, so split the file"
+        )
+    try:
+        return json.loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{at(path, error.lineno)}: not JSON: {error.msg}") from None
+    except ValueError as error:  # a whole number of thousands of digits
+        raise InputError(f"{path}: not JSON that can be read: {error}") from None
+
+
+def table(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
+    """Make a table of rows with our columns, numbers as floats; a column that no row has is left out."""
+    names = {name for row in rows for name in row} | {"job_id", "submit_s", "start_s", "end_s", "gpus"}
+    types = {**SCHEMA, **LOGGED}
+    schema = {
+        name: pl.String() if dtype == pl.String() else pl.Float64()
+        for name, dtype in types.items()
+        if name in names
+    }
+    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Names rows by their place in a document."""
+
+    file: str
+    rows: Sequence[Mapping[str, object]]
+    called: Mapping[str, str] = field(default_factory=dict)
+
+    def find(self, row: int) -> Found:
+        """Return a row."""
+        name = self.rows[row].get("job_id")
+        line = f"job {row + 1}" + (f" ({name})" if name else "")
+        values = {self.called.get(name, name): value for name, value in self.rows[row].items()}
+        return Found(line, f"{self.file}: {line}", values, self.called)
+
+
+def text(value: object) -> str | None:
+    """Take a word, or nothing; half a character, which JSON allows, becomes a question mark."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    word = str(value).strip() if not isinstance(value, int) or abs(value) < 1e100 else "?"
+    return word.encode("utf-8", "replace").decode("utf-8") or None
+
+
+def number(value: object) -> float | None:
+    """Take a number, also one in quotation marks; NaN if it is none."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return math.nan
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Take an object, or an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """Take the objects of a list."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -1,0 +1,50 @@
+"""Readers of the job files of Tiresias (times in seconds) and of Muri, which has them in milliseconds.
+
+Submission, size and duration come from a log; models, and what follows from them, were put in by the authors.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cranny.model.profile import ModelProfile
+from cranny.traces.readers import timestamps
+from cranny.traces.readers.delimited import Table, has_columns
+from cranny.traces.readers.log_mapping import Log, number, text, where_there
+from cranny.traces.schema import CPU_ONLY, missing
+
+NEEDS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval")
+MURI_ONLY = ("iteration_time", "resource_time_0")
+
+sniff = has_columns(*NEEDS)
+sniff_muri = has_columns(*NEEDS, *MURI_ONLY)
+
+
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+    """Take our columns from a file of Tiresias."""
+    missing(file, NEEDS, names)
+    return _log(names, unit_s=1.0)
+
+
+def log_muri(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+    """Take our columns from a file of Muri."""
+    missing(file, (*NEEDS, *MURI_ONLY), names)
+    return _log(names, unit_s=1e-3)
+
+
+def _log(names: Sequence[str], unit_s: float) -> Log:
+    columns: dict[str, pl.Expr] = {
+        "job_id": text("job_id"),
+        "submit_s": timestamps.seconds(pl.col("submit_time")) * unit_s,
+        "gpus": number("num_gpu"),
+        "duration_s": number("duration") * unit_s,
+        "model": text("model_name"),
+        "iterations": number("iterations"),
+        **where_there(names, {"batch_size": ("batch_size", number("batch_size")), "user": ("user", text("user"))}),
+    }
+    called = {"submit_s": "submit_time", "gpus": "num_gpu", "duration_s": "duration", "model": "model_name"}
+    return Log(columns, rules=(CPU_ONLY,), called=called)
+
+
+read = Table(log).read
+read_muri = Table(log_muri).read

@@ -1,0 +1,169 @@
+"""A trace: the jobs of a cluster in order of submission, held as columns."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cranny.model.collective import COLLECTIVES
+from cranny.model.errors import InputError, unknown
+from cranny.model.job import whole
+from cranny.model.profile import ModelProfile, library
+from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, Found, checked, typed
+from cranny.traces.trace_jobs import Jobs
+
+DEFAULT_COLLECTIVE = "halving-doubling"
+# Models that nobody trains by allreducing their whole gradient over a data-centre network, so that a job whose
+# log does not say what it trained is not taken for one: embeddings are exchanged sparsely, and models of
+# billions of parameters are sharded. They can be named, or given as `models`.
+NOT_DRAWN = frozenset({"dlrm", "gpt2-xl", "gpt3-2.7b", "llama-1b"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Names rows of a table that came from no file."""
+
+    file: str
+    frame: pl.DataFrame
+
+    def find(self, row: int) -> Found:
+        """Return a row of the table."""
+        line = f"row {row + 1}"
+        return Found(line, f"{self.file}: {line}", self.frame.row(row, named=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Jobs as columns (see `docs/trace-format.md`), sorted by `submit_s`; equal times keep their order.
+
+    Made by `read_trace`, `generate_trace` or, from a table of your own, `Trace.from_frame`.
+    """
+
+    name: str
+    frame: pl.DataFrame
+    notes: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, dtype in {**SCHEMA, **LOGGED}.items():
+            if name in self.frame.columns:
+                if self.frame.schema[name] != dtype:
+                    raise InputError(f"{self.name}: {name}: must be {dtype}, not {self.frame.schema[name]}")
+            elif name in REQUIRED:
+                raise InputError(f"{self.name}: missing column {name}")
+        if not self.frame["submit_s"].is_sorted():
+            object.__setattr__(self, "frame", self.frame.sort("submit_s", maintain_order=True))
+
+    @staticmethod
+    def from_frame(
+        frame: pl.DataFrame,
+        name: str = "trace",
+        *,
+        strict: bool = True,
+        profiles: Mapping[str, ModelProfile] | None = None,
+    ) -> "Trace":
+        """Check a table of jobs, column by column and row by row, and make it a trace.
+
+        With `strict` false, rows that cannot be used are left out and counted.
+        """
+        result = checked(
+            frame.select(typed(frame.schema, name)),
+            _Rows(name, frame),
+            library() if profiles is None else profiles,
+            strict=strict,
+        )
+        return Trace(name, result.frame, result.notes, result.left_out)
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def jobs(
+        self,
+        seed: int = 0,
+        collective: str | None = None,
+        models: Sequence[str] | None = None,
+        profiles: Mapping[str, ModelProfile] | None = None,
+    ) -> Jobs:
+        """Return the jobs in order of submission.
+
+        A job without a model gets one of `models` (all but `NOT_DRAWN` by default), each as likely; the draw
+        depends on the seed and the row alone. A job without a collective gets `collective`.
+        """
+        known = library() if profiles is None else profiles
+        drawn_from = [name for name in known if name not in NOT_DRAWN] if models is None else list(models)
+        for name in (*drawn_from, *self._models()):
+            if name not in known:
+                raise unknown("model", name, known)
+        if not drawn_from:
+            raise InputError("models: name at least one model to draw from")
+        default = DEFAULT_COLLECTIVE if collective is None else collective
+        if default not in COLLECTIVES:
+            raise unknown("collective", default, COLLECTIVES)
+        rng = np.random.default_rng(whole(seed, "seed", least=0, most=2**63 - 1))
+        # One draw a row, needed or not: a job's model does not change when another job names its own.
+        draws = rng.integers(len(drawn_from), size=len(self), dtype=np.uint32)
+        return Jobs(self.frame, draws, drawn_from, default, known)
+
+    def _models(self) -> list[str]:
+        """Return the models that jobs name, sorted."""
+        if "model" not in self.frame.columns:
+            return []
+        return sorted(self.frame["model"].drop_nulls().unique().to_list())
+
+    def slice(
+        self,
+        start_s: float = 0.0,
+        end_s: float = math.inf,
+        skip: int = 0,
+        count: int | None = None,
+        *,
+        from_zero: bool = False,
+    ) -> "Trace":
+        """Return the jobs submitted from `start_s` to just before `end_s`.
+
+        Of those the first `skip` are passed over and at most `count` kept. With `from_zero` times are shifted
+        so that the first job kept is submitted at 0.
+        """
+        submit_s = self.frame["submit_s"]
+        first = int(submit_s.search_sorted(start_s, side="left")) + max(skip, 0)
+        last = int(submit_s.search_sorted(end_s, side="left"))
+        if count is not None:
+            last = min(last, first + count)
+        if last <= first:
+            span = f"they are submitted from {submit_s[0]:,.0f} s to {submit_s[-1]:,.0f} s"
+            raise InputError(f"{self.name}: no jobs in that slice; {span}")
+        frame = self.frame.slice(first, last - first)
+        if from_zero:
+            clocked = [name for name in CLOCKED if name in frame.columns]
+            frame = frame.with_columns(pl.col(clocked) - pl.col("submit_s").first())
+        return replace(self, frame=frame)
+
+    def where(self, **values: object) -> "Trace":
+        """Return the jobs whose columns hold these values, such as `where(cluster="cluster04")`."""
+        for column in values:
+            if column not in self.frame.columns:
+                raise unknown("column", column, self.frame.columns)
+        frame = self.frame.filter(*(pl.col(column) == pl.lit(value) for column, value in values.items()))
+        if frame.is_empty():
+            wanted = ", ".join(f"{column} {value!r}" for column, value in values.items())
+            raise InputError(f"{self.name}: no jobs with {wanted}")
+        return replace(self, frame=frame)
+
+    def write(self, path: str | Path) -> None:
+        """Write the trace as CSV or Parquet, as the ending of the name says."""
+        path = Path(path)
+        suffix = path.suffix.lower()
+        if suffix not in (".csv", ".parquet"):
+            raise InputError(f"{path}: a trace's name must end in .csv or .parquet")
+        try:
+            if suffix == ".csv":
+                self.frame.write_csv(path)
+            else:
+                self.frame.write_parquet(path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        except pl.exceptions.PolarsError as error:
+            raise InputError(f"{path}: cannot be written: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,174 @@
+"""The jobs of a trace with their models drawn: to be gone through, looked up one by one, or read as columns."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cranny.model.errors import InputError
+from cranny.model.job import Job
+from cranny.model.profile import ModelProfile
+from cranny.traces.schema import COUNTS, SCHEMA
+
+CHUNK = 8192
+CHUNKS_KEPT = 4  # a replay looks at the jobs that arrive, and at those that wait
+
+Fields = tuple[list[Any], ...]  # of the jobs of a chunk
+
+
+class Jobs(Sequence[Job]):
+    """Jobs in order of submission, made from columns when they are asked for.
+
+    Columns are turned into jobs a chunk at a time: looking rows up one by one would take most of a replay.
+    """
+
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        draws: npt.NDArray[np.uint32],
+        drawn_from: Sequence[str],
+        collective: str,
+        profiles: Mapping[str, ModelProfile],
+    ) -> None:
+        self._frame = frame.select([name for name in SCHEMA if name in frame.columns])
+        self._draws = draws  # (jobs,) index into `drawn_from`
+        self._drawn_from = drawn_from
+        self._collective = collective
+        self._profiles = profiles
+        self._plain = not any(name in frame.columns for name in (*COUNTS, "restart_s", "speeds"))
+        self._chunks: dict[int, Fields] = {}  # those that were looked into lately
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    def __iter__(self) -> Iterator[Job]:
+        for chunk in range(-(-len(self) // CHUNK)):
+            yield from map(self._make, *self._fields(chunk))
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Job]: ...
+
+    def __getitem__(self, index: int | slice) -> Job | Sequence[Job]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self._draws)
+        if not 0 <= index < len(self._draws):
+            raise IndexError(index)
+        chunk, row = divmod(index, CHUNK)
+        if chunk not in self._chunks:
+            while len(self._chunks) >= CHUNKS_KEPT:
+                del self._chunks[next(iter(self._chunks))]
+            self._chunks[chunk] = self._fields(chunk)
+        return self._make(*[field[row] for field in self._chunks[chunk]])
+
+    @property
+    def ids(self) -> pl.Series:
+        """Names of the jobs."""
+        return self._frame["job_id"]
+
+    @property
+    def submit_s(self) -> npt.NDArray[np.float64]:
+        """When each job was submitted, (jobs,)."""
+        return self._frame["submit_s"].to_numpy()
+
+    @property
+    def duration_s(self) -> npt.NDArray[np.float64]:
+        """How long each job runs on one machine, (jobs,)."""
+        return self._frame["duration_s"].to_numpy()
+
+    @property
+    def gpus(self) -> npt.NDArray[np.int32]:
+        """GPUs of each job, (jobs,)."""
+        return self._frame["gpus"].to_numpy()
+
+    @property
+    def models(self) -> pl.Series:
+        """Model of each job: its own, or the one drawn for it."""
+        drawn = pl.Series("model", self._drawn_from, dtype=pl.String).gather(self._draws)
+        if "model" not in self._frame.columns:
+            return drawn
+        return self._frame["model"].zip_with(self._frame["model"].is_not_null(), drawn)
+
+    @property
+    def collectives(self) -> pl.Series:
+        """Collective of each job: its own, or the one for those that name none."""
+        if "collective" not in self._frame.columns:
+            return pl.repeat(self._collective, len(self), dtype=pl.String, eager=True)
+        return self._frame["collective"].fill_null(self._collective)
+
+    @property
+    def data_parallel(self) -> bool:
+        """Whether no job has tensor or pipeline parallelism."""
+        return "tp" not in self._frame.columns and "pp" not in self._frame.columns
+
+    @property
+    def tenants(self) -> pl.Series:
+        """Whose each job is; empty if nobody said."""
+        if "tenant" not in self._frame.columns:
+            return pl.repeat("", len(self), dtype=pl.String, eager=True)
+        return self._frame["tenant"].fill_null("")
+
+    @property
+    def any_type(self) -> bool:
+        """Whether it is the same to every job which type of GPU it gets."""
+        return all(
+            name not in self._frame.columns or self._frame[name].count() == 0 for name in ("gpu_type", "speeds")
+        )
+
+    @property
+    def _make(self) -> Callable[..., Job]:
+        """What makes a job of the fields of a row."""
+        return Job.checked_before if self._plain else _checked
+
+    def _fields(self, chunk: int) -> Fields:
+        """Return the fields of the jobs of a chunk, in the order in which `_make` takes them."""
+        start = chunk * CHUNK
+        frame = self._frame.slice(start, CHUNK)
+        rows = frame.height
+        part = {name: frame[name].to_list() for name in frame.columns}
+        model = [self._drawn_from[draw] for draw in self._draws[start : start + rows].tolist()]
+        if "model" in part:
+            model = [mine or drawn for mine, drawn in zip(part["model"], model, strict=True)]
+        profile = [self._profiles[name] for name in model]
+        talk = _filled(part, "collective", self._collective, rows)
+        tenant = _filled(part, "tenant", "", rows)
+        gpu_type = part.get("gpu_type", [None] * rows)
+        known = part["job_id"], part["gpus"], model, talk, part["submit_s"], part["duration_s"]
+        if self._plain:
+            return *known, tenant, gpu_type, profile
+        tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)
+        least, most = _filled(part, "least_gpus", None, rows), _filled(part, "most_gpus", None, rows)
+        speeds = [_speeds(text) for text in _filled(part, "speeds", None, rows)]
+        restart_s = _filled(part, "restart_s", 0.0, rows)
+        elastic = least, most, speeds, restart_s
+        return *known, tp, pp, [None] * rows, tenant, gpu_type, *elastic, profile
+
+
+def _checked(*fields: Any) -> Job:
+    """Make a job of the fields of a row, the last of which is its profile, and check it."""
+    named: dict[str, Any] = {"profile": fields[-1]}
+    return Job(*fields[:-1], **named)
+
+
+def _speeds(text: str | None) -> dict[str, float] | None:
+    """Read how fast a job is on types of GPU."""
+    if text is None:
+        return None
+    pairs = (pair.split("=") for pair in text.split())
+    try:
+        return {gpu_type: float(speed) for gpu_type, speed in pairs}
+    except ValueError:
+        raise InputError(f"speeds: must be like T4=0.43 V100=1, not {text!r}") from None
+
+
+def _filled(part: Mapping[str, list[Any]], name: str, default: object, rows: int) -> list[Any]:
+    """Return a column with `default` where it is empty, or all `default` where there is none."""
+    if name not in part:
+        return [default] * rows
+    return [default if value is None else value for value in part[name]]

@@ -1,5 +1,0 @@
-"""What a job log would have looked like under other policies, for the people who run the cluster."""
-
-from cranny.whatif.run import what_if
-
-__all__ = ["what_if"]

@@ -1,0 +1,166 @@
+"""The benches, at sizes that prove nothing about speed but everything about their form."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from benchmarks.measure import Budget, Measured
+
+from benchmarks import (
+    CASES,
+    acme,
+    cassini,
+    decide,
+    has,
+    importing,
+    measure,
+    netpack,
+    netpack_quality,
+    phases,
+    replay,
+    replay_steady,
+    run_case,
+    steady,
+    titan_quality,
+)
+from cranny.cli import main
+
+RunBench = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every case tiny."""
+    monkeypatch.setattr(importing, "RUNS", 1)
+    monkeypatch.setattr(decide, "GPUS", (64, 128, 256))
+    monkeypatch.setattr(decide, "DECISIONS", 60)
+    monkeypatch.setattr(decide, "REFERENCE_DECISIONS", 2)
+    monkeypatch.setattr(replay, "JOBS", 300)
+    monkeypatch.setattr(replay, "REFERENCE_JOBS", 50)
+    monkeypatch.setattr(replay, "RUNS", 1)
+    monkeypatch.setattr(steady, "RACKS", 4)
+    monkeypatch.setattr(steady, "JOBS", 40)
+    monkeypatch.setattr(steady, "UPDATES", 5)
+    monkeypatch.setattr(steady, "REFERENCE_JOBS", 5)
+    monkeypatch.setattr(replay_steady, "JOBS", (100, 200))
+    monkeypatch.setattr(acme, "JOBS", 300)
+    monkeypatch.setattr(titan_quality, "CASES", 12)
+    monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))
+    monkeypatch.setattr(netpack, "PAPER_S", {16: 1.0})
+    monkeypatch.setattr(netpack, "JOBS", 60)
+    monkeypatch.setattr(netpack, "RUNS", 1)
+    monkeypatch.setattr(netpack, "WARM_UP", 5)
+    monkeypatch.setattr(netpack, "LARGEST", 16)
+    monkeypatch.setattr(netpack_quality, "CASES", 3)
+    monkeypatch.setattr(has, "SEEDS", 1)
+    monkeypatch.setattr(has, "REFERENCE_WORKERS", 6)
+    monkeypatch.setattr(cassini, "CASES", 3)
+    monkeypatch.setattr(cassini, "RUNS", 1)
+    monkeypatch.setattr(phases, "HOURS", 0.01)
+    monkeypatch.setattr(phases, "RUNS", 1)
+    monkeypatch.setattr(phases, "GROUPS", 2)
+    monkeypatch.setattr(phases, "REFERENCE_S", 0.5)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunBench:
+    """Return what runs `cranny bench` and gives back its exit code and what it printed as JSON."""
+
+    def bench(*words: str) -> tuple[int, Any]:
+        monkeypatch.setattr(sys, "argv", ["cranny", "bench", *words])
+        code: object = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        assert isinstance(code, int)
+        out = capsys.readouterr().out
+        return code, json.loads(out) if "--json" in words else out
+
+    return bench
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_prints_its_metrics_and_budgets(bench: RunBench, name: str) -> None:
+    if name == "titan-quality":
+        pytest.importorskip("ortools", reason="the judge, CP-SAT, comes with the extra `exact`")
+    code, told = bench(name, "--json")
+    assert code == 0
+    assert set(told) == {"case", "metrics", "budgets"}
+    assert told["case"] == name
+    assert all(isinstance(value, int | float) for value in told["metrics"].values())
+    assert told["budgets"]
+    for budget in told["budgets"]:
+        assert set(budget) == {"name", "value", "limit", "ok"}
+        assert isinstance(budget["ok"], bool)
+        assert told["metrics"][budget["name"]] == budget["value"]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", ["decide", "replay"])
+def test_a_case_is_measured_against_its_slow_reference(name: str) -> None:
+    assert run_case(name).metrics["times_faster_than_reference"] > 0
+
+
+def test_a_reference_that_is_not_there_is_none() -> None:
+    assert measure.reference("no-such-thing") is None
+    assert measure.reference("titan") is not None
+
+
+def made_up(value: float) -> Callable[[str], Measured]:
+    return lambda name: Measured(name, {"seconds": value}, [Budget("seconds", value, 1.0)])
+
+
+def test_check_exits_with_one_when_a_budget_is_missed(bench: RunBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.run_case", made_up(2.0))
+    code, told = bench("import", "--check", "--json")
+    assert code == 1
+    assert told["budgets"] == [{"name": "seconds", "value": 2.0, "limit": 1.0, "ok": False}]
+    assert bench("import", "--json")[0] == 0  # without --check it only tells
+    code, table = bench("import", "--check")
+    assert code == 1
+    assert "MISSED" in table
+
+
+def test_check_exits_with_zero_when_all_budgets_are_kept(bench: RunBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.run_case", made_up(0.5))
+    code, told = bench("import", "decide", "--check", "--json")
+    assert code == 0
+    assert [each["case"] for each in told] == ["import", "decide"]
+    assert "ok" in bench("import", "--check")[1]
+
+
+def test_all_cases_run_when_none_is_named(bench: RunBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.run_case", made_up(0.5))
+    assert [each["case"] for each in bench("--json")[1]] == list(CASES)
+
+
+def test_lists_the_cases(bench: RunBench) -> None:
+    assert set(bench("--list", "--json")[1]) == set(CASES)
+    assert all(name in bench("--list")[1] for name in CASES)
+
+
+def test_an_unknown_case_exits_with_two_and_suggests_another(
+    bench: RunBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cranny", "bench", "replai"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "cranny: unknown bench case 'replai'; did you mean 'replay'?\n"
+    assert bench("replai")[0] == 2
+
+
+def test_a_budget_may_be_a_floor_or_a_ceiling() -> None:
+    assert Budget("x", 1.0, 1.0).ok
+    assert not Budget("x", 1.1, 1.0).ok
+    assert Budget("x", 1.0, 1.0, at_least=True).ok
+    assert not Budget("x", 0.9, 1.0, at_least=True).ok
+
+
+def test_the_cluster_of_the_decisions_is_half_full() -> None:
+    state = decide.half_full(512)
+    assert 0.35 < state.held_gpus / state.cluster.gpus <= 0.5

@@ -1,0 +1,130 @@
+"""Wishes of jobs: machines that they must not have, and racks that they must not leave."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cranny.core.check import check
+from cranny.core.constraints import SameRack, Wish, Wishful
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster, mask_of
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.profile import ModelProfile
+from cranny.run import with_seed
+
+STREAMS = ModelProfile("streams", grad_bytes=1e9, iteration_ms=80.0)  # takes all of a link
+CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+
+
+def wishful(wish: Wish, policy: str = "titan") -> Wishful:
+    return Wishful(with_seed(policy, 0), lambda _: wish)
+
+
+def with_held(*held: int) -> ClusterState:
+    """Return a state in which each machine has so many GPUs held."""
+    state = ClusterState(CLUSTER)
+    for machine, gpus in enumerate(held):
+        if gpus:
+            state.place(Job(id=f"held-{machine}", gpus=gpus), Placement((machine,) * gpus))
+    return state
+
+
+def test_an_excluded_machine_is_not_used() -> None:
+    state = with_held(2, 0, 0, 0)
+    job = Job(id="a", gpus=2)
+    assert wishful(Wish()).place(job, state.snapshot()) == Placement((0, 0))
+    placement = wishful(Wish(mask_of([0, 1]))).place(job, state.snapshot())
+    assert placement == Placement((2, 2))
+
+
+def test_one_rack_is_kept_to_and_the_fuller_one_is_taken() -> None:
+    state = with_held(3, 0, 2, 0)  # 5 free in the first rack, 6 in the second
+    job = Job(id="a", gpus=5)
+    placement = wishful(Wish(same_rack="required"), "best-fit").place(job, state.snapshot())
+    assert placement is not None
+    assert {CLUSTER.rack_of[machine] for machine in placement.machines} == {0}
+
+
+def test_a_job_waits_for_one_rack_if_it_must_and_says_so() -> None:
+    state = with_held(2, 0, 2, 0)  # 6 free in each rack
+    job = Job(id="a", gpus=7)
+    assert wishful(Wish(same_rack="required")).place(job, state.snapshot()) is None
+    told = wishful(Wish(same_rack="required")).why_wait(job, state.snapshot())
+    assert told == "must have all its 7 GPUs in one rack; the emptiest has 6 free"
+    assert wishful(Wish(same_rack="preferred")).place(job, state.snapshot()) is not None
+
+
+@pytest.mark.parametrize("same_rack", ["required", "preferred"])
+def test_a_parameter_server_shares_the_rack_too(same_rack: SameRack) -> None:
+    state = with_held(0, 0, 4, 4)
+    state.place(Job("a", 4, STREAMS, "ina"), Placement((0, 0, 1, 1)))
+    job = Job("b", 3, STREAMS, "ina")
+    free = wishful(Wish(), "netpack").place(job, state.snapshot())
+    assert free is not None
+    assert (set(free.machines), free.server) == ({0, 1}, 2)  # its workers are in one rack, its server in the other
+    placement = wishful(Wish(same_rack=same_rack), "netpack").place(job, state.snapshot())
+    assert placement is not None
+    assert (set(placement.machines), placement.server in {0, 1}) == ({0, 1}, True)
+
+
+def test_a_job_waits_for_machines_that_it_does_not_exclude_and_says_so() -> None:
+    state = with_held(0, 0, 3, 3)
+    job = Job(id="a", gpus=4)
+    placer = wishful(Wish(mask_of([0, 1])))
+    assert placer.place(job, state.snapshot()) is None
+    assert (
+        placer.why_wait(job, state.snapshot()) == "needs 4 GPUs, 2 free on the machines that it does not exclude"
+    )
+
+
+def test_hidden_machines_are_down_in_the_view_only() -> None:
+    state = with_held(1, 0, 0, 0)
+    view = state.snapshot().only(mask_of([0, 3]))
+    assert view.free.tolist() == [3, 0, 0, 4]
+    assert [view.is_up(machine) for machine in range(4)] == [True, False, False, True]
+    assert state.free.tolist() == [3, 4, 4, 4]
+    assert view.running.keys() == {"held-0"}
+    check(state)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 4), min_size=4, max_size=4),
+    st.integers(1, 16),
+    st.sets(st.integers(0, 3)),
+    st.sampled_from(["required", "preferred", None]),
+    st.sampled_from(["titan", "best-fit", "tiresias", "elasticflow", "gpu-balance", "random", "netpack"]),
+)
+def test_wishes_are_always_kept(
+    held: list[int], gpus: int, excluded: set[int], same_rack: SameRack | None, policy: str
+) -> None:
+    state = with_held(*held)
+    job = Job("a", gpus, STREAMS, "ina") if policy == "netpack" else Job(id="a", gpus=gpus)
+    placer = wishful(Wish(mask_of(excluded), same_rack), policy)
+    placement = placer.place(job, state.snapshot())
+    if placement is None:
+        assert placer.why_wait(job, state.snapshot())
+        return
+    server = set() if placement.server is None else {placement.server}
+    used = placement.counts.keys() | server
+    assert not excluded & used
+    if same_rack == "required":
+        assert len({CLUSTER.rack_of[machine] for machine in used}) == 1
+    state.place(job, placement)
+    check(state)
+
+
+@pytest.mark.parametrize("policy", ["titan", "best-fit"])
+def test_a_copy_of_a_state_goes_its_own_way(policy: str) -> None:
+    state = with_held(1, 0, 0, 0)
+    state.drain(3)
+    other = state.copy()
+    placement = with_seed(policy, 0).place(Job(id="a", gpus=3), other.snapshot())
+    assert placement is not None
+    other.place(Job(id="a", gpus=3), placement)
+    assert "a" in other
+    assert "a" not in state
+    assert not other.is_up(3)
+    check(state)
+    check(other)

@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cranny.model.errors import InputError, PlacementError
+from cranny.policies._shared.heterogeneous.batch_split import split
+from cranny.policies._shared.heterogeneous.completion_times import equal_s, fairness
+from cranny.policies._shared.heterogeneous.problem import Problem, Training
+from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.throughput_estimates import Estimates
+from cranny.policies._shared.heterogeneous.worker_placement import seat
+
+JOBS = (Training("ResNet-18", 100_000, 200), Training("VGG-19", 50_000, 200))
+EXAMPLE = Problem(JOBS, ("T4", "V100"), [[2, 2]], [[275, 644], [884, 1754]])
+
+
+@settings(max_examples=100)
+@given(st.integers(1, 10**9), st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40))
+def test_a_split_sums_exactly_and_is_off_by_less_than_a_sample(samples: int, rates: list[float]) -> None:
+    parts = split(samples, np.array(rates))
+    assert parts.sum() == samples
+    assert (parts >= 0).all()
+    assert np.abs(parts - samples * np.array(rates) / sum(rates)).max() < 1 + 1e-6 * samples
+
+
+def test_a_split_gives_what_is_left_over_to_those_who_lost_most() -> None:
+    assert split(10, np.array([1.0, 1.0, 1.0])).tolist() == [4, 3, 3]
+    assert split(100_000, np.array([275.0, 275.0, 644.0])).tolist() == [23032, 23032, 53936]
+
+
+@pytest.mark.parametrize(
+    ("totals", "mean_jct_s"),
+    [
+        ([[1, 1], [1, 1]], 12_776.8),  # LAS
+        ([[2, 1], [0, 1]], 11_225.8),  # {3, 1}
+        ([[2, 0], [0, 2]], 19_607.1),  # {2, 2}
+        ([[1, 0], [1, 2]], 37_502.1),  # {1, 3}
+        ([[0, 2], [2, 0]], 10_592.0),  # the optimum
+    ],
+)
+def test_knows_the_times_of_table_ii(totals: list[list[int]], mean_jct_s: float) -> None:
+    shares = Shares(EXAMPLE, seat(EXAMPLE, np.array(totals)))
+    assert shares.mean_jct_s == pytest.approx(mean_jct_s, abs=0.05)
+
+
+def two_machines(model_bytes: float = 1.25e9) -> Problem:
+    return Problem((Training("a", 1000, 2, model_bytes),), ("T4",), [[2], [2]], [[100]], 100, 10)
+
+
+def test_a_ring_is_as_fast_as_its_slowest_link() -> None:
+    # 10 Gbit: 0.1 s inside, 1 s between machines. Two workers exchange 2 x 1/2, four 2 x 3/4 of the model, twice.
+    problem = two_machines()
+    inside = Shares(problem, np.array([[[2], [0]]]))
+    between = Shares(problem, np.array([[[1], [1]]]))
+    everywhere = Shares(problem, np.array([[[2], [2]]]))
+    assert inside.mean_jct_s == pytest.approx(10 + 0.2)
+    assert between.mean_jct_s == pytest.approx(10 + 2)
+    assert everywhere.mean_jct_s == pytest.approx(5 + 3)
+
+
+def test_one_worker_exchanges_nothing() -> None:
+    assert Shares(two_machines(), np.array([[[1], [0]]])).mean_jct_s == pytest.approx(20)
+
+
+def test_an_equal_split_waits_for_the_slowest_worker() -> None:
+    shares = Shares(EXAMPLE, seat(EXAMPLE, np.array([[1, 1], [1, 1]])), equal_split=True)
+    assert shares.jct_s.tolist() == pytest.approx([100_000 * 200 / 2 / 275, 50_000 * 200 / 2 / 884])
+    assert [batch.samples for batch in shares.batches(0)] == [50_000, 50_000]
+
+
+def test_equal_shares_take_an_s_th_of_the_clusters_throughput() -> None:
+    assert equal_s(EXAMPLE).tolist() == pytest.approx([2e7 / (1838 / 2), 1e7 / (5276 / 2)])
+    # One job has the whole cluster: four workers on two machines.
+    assert equal_s(two_machines()).tolist() == pytest.approx([5 + 3])
+
+
+def test_fairness_is_one_for_equal_shares_and_an_s_th_if_one_job_waits_for_ever() -> None:
+    equal = equal_s(EXAMPLE)
+    assert fairness(equal, equal) == pytest.approx(1)
+    assert fairness(equal * np.array([1e9, 1]), equal) == pytest.approx(0.5)
+    assert Shares(EXAMPLE, seat(EXAMPLE, np.array([[1, 1], [1, 1]]))).fairness == pytest.approx(1)
+
+
+def test_batches_name_machine_and_type_of_each_worker() -> None:
+    shares = Shares(EXAMPLE, seat(EXAMPLE, np.array([[2, 1], [0, 1]])))
+    found = [(batch.machine, batch.gpu_type, batch.samples) for batch in shares.batches(0)]
+    assert found == [(0, "T4", 23032), (0, "T4", 23032), (0, "V100", 53936)]
+
+
+def test_jobs_that_fit_into_a_machine_get_one() -> None:
+    jobs = (Training("small", 1000, 1, 1e6), Training("large", 1000, 1, 1e9))
+    problem = Problem(jobs, ("T4",), [[3], [2]], [[1], [1]], 300, 10)
+    assert seat(problem, np.array([[2], [3]]))[:, :, 0].tolist() == [[0, 2], [3, 0]]
+
+
+def test_refuses_shares_that_the_cluster_does_not_have() -> None:
+    with pytest.raises(PlacementError, match="more workers than the cluster has"):
+        Shares(EXAMPLE, np.array([[[2, 2]], [[1, 0]]]))
+    with pytest.raises(PlacementError, match="job 'VGG-19' has no worker"):
+        Shares(EXAMPLE, np.array([[[2, 2]], [[0, 0]]]))
+
+
+def test_refuses_a_worker_that_cannot_run_its_job() -> None:
+    problem = Problem(JOBS, ("T4", "V100"), [[2, 2]], [[275, 644], [None, 1754]])
+    with pytest.raises(PlacementError, match="job 'VGG-19' has a worker that cannot run it"):
+        Shares(problem, np.array([[[1, 1]], [[1, 1]]]))
+
+
+def test_estimates_begin_with_a_probe_and_follow_reports() -> None:
+    known = Estimates().probed("a", "T4", 100, 1).reported("a", "T4", 200, 1)
+    assert known.matrix(["a"], ["T4"]) == [[pytest.approx(130)]]
+    for _ in range(30):
+        known = known.reported("a", "T4", 200, 1)
+    assert known.matrix(["a"], ["T4"])[0][0] == pytest.approx(200, rel=1e-3)
+
+
+def test_estimates_make_a_problem_only_when_everything_was_probed() -> None:
+    known = Estimates().probed("a", "T4", 100, 1).failed("b", "T4").reported("b", "V100", 50, 2)
+    jobs = (Training("a", 10, 1), Training("b", 10, 1))
+    with pytest.raises(InputError, match="job 'a' has no throughput on V100"):
+        Problem(jobs, ("T4", "V100"), [[1, 1]], known.matrix(["a", "b"], ["T4", "V100"]))
+    known = known.probed("a", "V100", 300, 1)
+    found = Problem(jobs, ("T4", "V100"), [[1, 1]], known.matrix(["a", "b"], ["T4", "V100"]))
+    assert found.rates.tolist() == [[100, 300], [0, 25]]
+
+
+def test_estimates_refuse_a_report_of_nothing() -> None:
+    with pytest.raises(InputError, match="job 'a' on T4: seconds must be a positive number"):
+        Estimates().probed("a", "T4", 100, 0)
+    with pytest.raises(InputError, match="weight"):
+        Estimates(weight=0)

@@ -1,0 +1,39 @@
+import pytest
+
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.service.link_circles import shared_circles
+
+
+@pytest.fixture
+def state() -> ClusterState:
+    made = ClusterState(Cluster.fat_tree(racks=1, machines_per_rack=3, gpus_per_machine=4, link_gbps=50))
+    for name, machines in (("a", (0, 0, 1, 1)), ("b", (1, 1, 2, 2))):
+        made.place(Job(id=name, gpus=4, model="vgg16", collective="ring"), Placement(machines=machines))
+    return made
+
+
+def test_only_the_link_that_two_jobs_share_has_circles(state: ClusterState) -> None:
+    (link,) = shared_circles("a", state.snapshot())
+    assert (link["name"], link["gbps"]) == ("uplink of rack0-machine1", 50.0)
+    assert [ring["job"] for ring in link["jobs"]] == ["a", "b"]
+    for ring in link["jobs"]:
+        assert all(0 <= start < end <= ring["iteration_s"] for start, end, _ in ring["arcs"])
+
+
+def test_equal_jobs_that_always_send_together_score_less_by_the_share_of_time_they_send(
+    state: ClusterState,
+) -> None:
+    (link,) = shared_circles("a", state.snapshot())
+    ring = link["jobs"][0]
+    # Each asks for the whole link while it sends: together they ask for one capacity too much all that time.
+    assert all(gbps == pytest.approx(50.0) for _, _, gbps in ring["arcs"])
+    sends = sum(end - start for start, end, _ in ring["arcs"]) / ring["iteration_s"]
+    assert link["score"] == pytest.approx(1 - sends)
+
+
+def test_a_job_that_shares_nothing_has_no_circles(state: ClusterState) -> None:
+    state.release("b")
+    assert shared_circles("a", state.snapshot()) == []

@@ -1,0 +1,587 @@
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.report.test_page_in_browser import CHROMIUM, browser
+from tests.service.fake_api import EVIL, Fake, serving
+
+from cranny.service.dashboard import dashboard
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium in /usr/bin/chromium")
+__all__ = ["browser"]  # the fixture
+READY = "canvas.map[data-ready=yes]"
+# The contrast of every visible text with what is behind it; those under what WCAG's level AA asks for.
+PALE = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (node) => {
+    for (let each = node; each; each = each.parentElement) {
+      const colour = parse(getComputedStyle(each).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0.9) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement, text = walker.currentNode.data.trim();
+    const box = node.getBoundingClientRect(), style = getComputedStyle(node);
+    if (!text || box.width < 2 || node.closest("[hidden], .unseen, :disabled, dialog")) continue;
+    const shown = parse(node.closest("svg") ? style.fill : style.color);
+    const both = [light(shown), light(behind(node.closest("svg") ?? node))];
+    const [low, high] = both.sort((one, other) => one - other);
+    const contrast = (high + 0.05) / (low + 0.05), large = parseFloat(style.fontSize) >= 24;
+    if (contrast < (large ? 3 : 4.5)) found.push(`${text.slice(0, 30)}: ${contrast.toFixed(2)}`);
+  }
+  return found;
+}"""
+# What has no name for a screen reader, and tables without caption or heads.
+NAMELESS = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const named = (node) => node.getAttribute("aria-label") || node.labels?.length || node.textContent.trim();
+  const controls = all("button, a[href], input, select, canvas[tabindex], [role=region], svg[role=img]");
+  return [
+    ...controls.filter((node) => !named(node)).map((node) => node.outerHTML.slice(0, 80)),
+    ...all("table").filter((node) => !node.caption?.textContent || !node.querySelector("th[scope]")).map(String),
+    ...all("main").filter((node) => node.querySelectorAll("h1").length !== 1).map(String),
+  ];
+}"""
+
+# Counts the machines that are painted from now on.
+COUNTING = """() => {
+  const pen = CanvasRenderingContext2D.prototype, plain = pen.clearRect;
+  window.cleared = 0;
+  pen.clearRect = function (...box) {
+    window.cleared += 1;
+    return plain.apply(this, box);
+  };
+}"""
+
+
+class Visit:
+    """A browser on the dashboard of a made-up cluster, which notes every complaint."""
+
+    def __init__(self, browser: "Browser", fake: Fake, url: str, **options: Any) -> None:
+        self.fake, self.url = fake, url
+        self.troubles: list[str] = []
+        self.expected = "nothing"  # the complaint that a visit is about, whenever it comes
+        self.page: Page = browser.new_page(**{"viewport": {"width": 1400, "height": 900}, **options})
+        self.page.set_default_timeout(5000)
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+
+    def go(self, place: str = "#/", ready: str = READY) -> "Page":
+        self.page.goto(f"{self.url}/{place}")
+        self.page.wait_for_selector(ready)
+        return self.page
+
+    def sees(self, selector: str, text: str) -> None:
+        self.page.locator(selector).filter(has_text=text).first.wait_for()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; the page's policy allows no checks inside it."""
+        end = time.monotonic() + 5
+        while not holds():
+            assert time.monotonic() < end
+            self.page.wait_for_timeout(20)
+
+
+Open = Callable[..., Visit]
+
+
+@pytest.fixture
+def opened(browser: "Browser") -> Iterator[Open]:
+    """Return what serves a made-up cluster and opens a browser on it; complaints fail the test."""
+    visits: list[Visit] = []
+    with ExitStack() as stack:
+
+        def visit(machines: int | Fake = 8, **options: Any) -> Visit:
+            fake = machines if isinstance(machines, Fake) else Fake(machines)
+            visits.append(Visit(browser, fake, stack.enter_context(serving(fake)), **options))
+            return visits[-1]
+
+        yield visit
+        for each in visits:
+            each.page.close()
+    for each in visits:
+        assert [said for said in each.troubles if each.expected not in said] == []
+
+
+def running(fake: Fake, machines: int = 1) -> dict[str, Any]:
+    return next(
+        job for job in fake.jobs.values() if job["status"] == "running" and len(job["machines"]) >= machines
+    )
+
+
+def waiting(fake: Fake) -> dict[str, Any]:
+    return next(job for job in fake.jobs.values() if job["status"] == "waiting")
+
+
+def all_places(fake: Fake) -> Iterator[tuple[str, str]]:
+    """Give every page with what shows that it is there."""
+    yield "#/", READY
+    yield "#/jobs?show=running", "table.jobs tbody tr"
+    yield f"#/jobs/{running(fake, 2)['id']}", "svg.matrix"
+    yield f"#/jobs/{waiting(fake)['id']}", ".next"
+    yield f"#/machines/{fake.names[0]}", "canvas.gantt[data-ready=yes]"
+    yield "#/timeline", "canvas.gantt[data-ready=yes]"
+    yield "#/what-if", READY
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_can_be_read_by_everyone(opened: Open, scheme: str) -> None:
+    visit = opened(8, color_scheme=scheme)
+    dark = scheme == "dark"
+    for place, ready in all_places(visit.fake):
+        page = visit.go(place, ready)
+        for details in page.locator("details").all():
+            details.locator("summary").first.click()
+        assert page.evaluate(PALE) == [], place
+        assert page.evaluate(NAMELESS) == [], place
+        shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(int(part) for part in shade[4:-1].split(",")) < 200) == dark
+    page.evaluate("document.documentElement.style.setProperty('--soft', 'light-dark(#999, #666)')")
+    assert page.evaluate(PALE)  # the check can fail
+
+
+def test_every_page_fits_a_phone(opened: Open) -> None:
+    visit = opened(8, viewport={"width": 360, "height": 700})
+    for place, ready in all_places(visit.fake):
+        page = visit.go(place, ready)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, place
+
+
+def test_a_submitted_job_shows_up_without_a_reload(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go()
+    visit.sees("#live", "live")
+    before = page.locator(".tile dd.value").nth(3).inner_text()
+    job = visit.fake.submit({"gpus": 2, "name": "fresh"})
+    visit.sees(".changes", f"{job['id']} was placed")
+    visit.until(lambda: page.locator(".tile dd.value").nth(3).inner_text() == str(int(before) + 1))
+    page.get_by_role("button", name="Running").click()
+    visit.sees("table.jobs", job["id"])
+    visit.sees("#said", "ann submitted")
+
+
+def test_only_machines_that_changed_are_painted_again(opened: Open) -> None:
+    visit = opened(64)
+    page = visit.go()
+    page.evaluate(COUNTING)
+    before = calm(page)
+    job = visit.fake.submit({"gpus": 1})
+    visit.sees(".changes", f"{job['id']} was placed")
+    visit.until(lambda: page.evaluate("window.cleared") > before)
+    assert calm(page) - before <= 2
+
+
+def calm(page: "Page") -> int:
+    """Wait until nothing has been painted for a while; return how often something was."""
+    seen = -1
+    while seen != (now := page.evaluate("window.cleared")):
+        seen = now
+        page.wait_for_timeout(500)
+    return int(seen)
+
+
+def test_the_map_can_be_walked_by_keyboard_and_pointer(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go()
+    page.keyboard.press("m")
+    page.keyboard.press("ArrowRight")
+    visit.sees("#map-said", visit.fake.names[0])
+    page.keyboard.press("ArrowDown")
+    visit.sees("#map-said", visit.fake.names[1])
+    page.keyboard.press("Enter")
+    visit.sees("h1", visit.fake.names[1])
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+    visit.go("#/")
+    page.locator("canvas.map").hover(position={"x": 30, "y": 50})
+    visit.sees("#tip", f"{visit.fake.names[0]}, rack0")
+    held = visit.fake.slots[0][0]
+    page.locator("canvas.map").click(position={"x": 30, "y": 50})
+    visit.sees(".kicker", str(held))
+
+
+def test_shortcuts_go_to_pages_are_listed_and_can_be_turned_off(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go()
+    for key, heading in (("j", "Jobs"), ("t", "Timeline"), ("w", "What if")):
+        page.keyboard.press(key)
+        visit.sees("h1", heading)
+        assert page.title() == f"{heading} · cranny"
+    page.locator("h1").focus()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    page.get_by_label("Use single-key shortcuts").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    assert page.locator("h1").inner_text() == "What if"
+
+
+def test_tab_reaches_the_content_first_by_the_skip_link_and_focus_can_be_seen(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    seen = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.tagName"))
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert "CANVAS" in seen
+
+
+def test_what_if_shows_where_a_job_would_go_and_submits_it_when_told(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go("#/what-if")
+    page.get_by_label("GPUs", exact=True).fill("2")
+    page.keyboard.press("Enter")
+    visit.sees(".answer h2", "It would start at once, on 1 machine.")
+    assert [(path, spec["command"]) for _, path, spec in visit.fake.asked] == [("plan", ["true"])]
+    page.get_by_role("button", name="Submit this job").click()
+    visit.sees(".notice", "needs a command")
+    page.get_by_label("Command").fill("python 'my train.py' --lr 1")
+    page.get_by_role("button", name="Submit this job").click()
+    page.get_by_text("Submitted as").get_by_role("link").click()
+    visit.sees(".status", "running")
+    assert visit.fake.asked[-1][2] == {"command": ["python", "my train.py", "--lr", "1"], "gpus": 2}
+
+
+def test_what_if_says_why_a_job_would_wait_and_what_is_wrong_with_a_spec(opened: Open) -> None:
+    visit = opened(8)
+    visit.expected = "422"
+    page = visit.go("#/what-if")
+    page.get_by_label("GPUs", exact=True).fill("64")
+    page.get_by_role("button", name="See what would happen").click()
+    visit.sees(".answer", "It would have to wait.")
+    visit.sees(".answer", "GPUs are free.")
+    page.get_by_label("GPUs", exact=True).fill("0")
+    page.get_by_role("button", name="See what would happen").click()
+    visit.sees(".notice.bad", "gpus: must be a whole number")
+
+
+def test_a_waiting_job_says_why_and_can_be_cancelled(opened: Open) -> None:
+    visit = opened(8)
+    job = waiting(visit.fake)
+    page = visit.go(f"#/jobs/{job['id']}", ".next")
+    visit.sees(".finding", "GPUs are asked for")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Cancel the job").click()
+    visit.sees(".status", "cancelled")
+    page.get_by_role("button", name="Cancel the job").wait_for(state="detached")
+
+
+def test_a_viewer_is_offered_nothing_that_a_viewer_may_not_do(opened: Open) -> None:
+    fake = Fake(8)
+    fake.role = "viewer"
+    visit = opened(fake)
+    job = next(job for job in fake.jobs.values() if job["status"] == "waiting" and job["user"] != "ann")
+    page = visit.go(f"#/jobs/{job['id']}", ".next")
+    assert page.locator(".title button").count() == 0
+    visit.go("#/what-if")
+    assert not page.get_by_role("button", name="Submit this job").is_visible()
+
+
+def test_a_machine_can_be_drained_and_taken_back(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go(f"#/machines/{visit.fake.names[0]}", ".buttons button")
+    page.get_by_role("button", name="Drain this machine").click()
+    visit.sees(".facts", "drained: takes no new jobs")
+    page.get_by_role("button", name="Let it take jobs again").click()
+    visit.sees(".facts", "takes jobs")
+
+
+def test_names_are_text_wherever_they_are_shown(opened: Open) -> None:
+    fake = Fake(8)
+    for job in (running(fake, 2), waiting(fake)):
+        job |= {"name": EVIL, "user": EVIL, "reason": EVIL, "model": EVIL, "queue": EVIL}
+    fake.names[0], fake.racks[0] = EVIL, EVIL
+    visit = opened(fake)
+    for place, ready in (*all_places(fake), ("#/machines/%3Cimg%20src%3Dx%3E", "h1")):
+        page = visit.go(place.replace(EVIL, "%3Cimg"), "main h1" if EVIL in place else ready)
+        page.wait_for_timeout(100)
+        assert page.locator("main img").count() == 0
+        assert page.evaluate("window.hacked") is None
+    fake.submit({"gpus": 1, "name": EVIL}, EVIL)
+    visit.go("#/jobs", "table.jobs tbody tr")
+    visit.sees("table.jobs", EVIL)
+
+
+def test_the_stream_comes_back_where_it_stopped(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go()
+    visit.sees("#live", "live")
+    first = visit.fake.submit({"gpus": 1})
+    visit.sees(".changes", first["id"])
+    visit.fake.drop += 1
+    visit.sees("#live", "reconnecting")
+    missed = visit.fake.submit({"gpus": 1})
+    visit.sees("#live", "live")
+    visit.sees(".changes", f"{missed['id']} was placed")
+    assert visit.fake.last_event_ids == ["0", "2"]
+    assert page.locator(".changes li").count() == 4
+
+
+def test_trouble_is_shown_as_the_service_words_it_and_goes_away(opened: Open) -> None:
+    visit = opened(8)
+    visit.expected = "503"
+    page = visit.go()
+    visit.fake.broken = "The log cannot be written: the disk is full."
+    visit.fake.happens("policy", name="titan")
+    visit.sees("#trouble", "the disk is full")
+    visit.fake.broken = ""
+    page.wait_for_selector("#trouble .notice", state="detached", timeout=8000)
+
+
+def test_without_access_a_page_says_how_to_get_it_and_takes_a_token(opened: Open) -> None:
+    visit = opened(Fake(8, token="right"))  # noqa: S106
+    visit.expected = "401"
+    page = visit.go("#/", "#token")
+    visit.sees("main", "/login?code=")
+    visit.sees("main", "cranny token create me --role admin")
+    assert "Bearer" not in page.locator("main").inner_text()
+    visit.sees("#live", "no access")
+    page.get_by_label("Token").fill("wrong")
+    page.keyboard.press("Enter")
+    visit.sees(".notice.bad", "There is no such token.")
+    page.get_by_label("Token").fill("right")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(READY)
+
+
+@pytest.mark.parametrize("notices", ["the line of changes", "a question"])
+def test_a_service_that_forgot_the_session_is_told_from_a_broken_line(opened: Open, notices: str) -> None:
+    fake = Fake(8)
+    visit = opened(fake)
+    visit.expected = "401"
+    visit.go()
+    visit.sees("#live", "live")
+    fake.token = "new"  # noqa: S105
+    if notices == "a question":
+        fake.happens("policy", name="titan")
+    else:
+        fake.drop += 1
+    visit.sees("main", "Your session has ended")
+
+
+def test_a_service_without_jobs_shows_how_to_submit_one(opened: Open) -> None:
+    visit = opened(Fake(8, jobs=False))
+    page = visit.go()
+    visit.sees(".empty pre", "cranny submit job.yaml")
+    page.get_by_role("button", name="Running").click()
+    visit.sees(".empty", "No job runs.")
+    visit.go("#/timeline", "canvas.gantt[data-ready=yes]")
+
+
+def test_logs_are_shown_without_the_codes_of_terminals(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go(f"#/jobs/{running(visit.fake)['id']}", ".log")
+    visit.sees(".log", "[rank 0] step 59")
+    assert page.locator(".log").inner_text().startswith(f"started {EVIL}")
+
+
+def tried_twice(fake: Fake) -> dict[str, Any]:
+    """Return a running job of several machines that failed once before."""
+    job = running(fake, 2)
+    began = job["started_s"] - 900
+    times = {"placed_s": began, "started_s": began, "ended_s": began + 300}
+    before = {"attempt": 1, "outcome": "failed", "exit_code": 3, "machines": [fake.names[4]], **times}
+    job |= {"attempt": 2, "earlier": [before], "started_s": fake.now_s - 600}
+    before |= {"started_s": fake.now_s - 1200, "ended_s": fake.now_s - 900}
+    return job
+
+
+def test_logs_of_earlier_attempts_can_be_read(opened: Open) -> None:
+    visit = opened(8)
+    job = tried_twice(visit.fake)
+    page = visit.go(f"#/jobs/{job['id']}", ".log")
+    visit.sees(".log", "attempt 2")
+    visit.sees("main", "failed (exit code 3)")
+    page.locator("#log-attempt").select_option("1")
+    visit.sees(".log", "attempt 1")
+    visit.fake.happens("launched", job=job["id"])
+    page.wait_for_timeout(300)
+    assert page.locator("#log-attempt").input_value() == "1"  # whoever reads an attempt goes on reading it
+    other = visit.go(f"#/jobs/{waiting(visit.fake)['id']}", ".next")
+    assert not other.locator("#log-attempt").is_visible()
+
+
+def test_the_timeline_shows_every_attempt_and_says_what_lies_beyond(opened: Open) -> None:
+    fake = Fake(8)
+    job = tried_twice(fake)
+    for each in fake.jobs.values():
+        if each["status"] == "waiting" and each["predicted_start_s"]:
+            each["predicted_start_s"] += 600  # in 14, 18, 22, 26 and 34 minutes
+    last = max(each["predicted_start_s"] or 0 for each in fake.jobs.values())
+    next(each for each in fake.jobs.values() if each["predicted_start_s"] == last)["predicted_start_s"] += 9000
+    visit = opened(fake)
+    page = visit.go("#/timeline", "canvas.gantt[data-ready=yes]")
+    visit.sees(".readout", "6 jobs waiting: 4 predicted starts shown, 1 beyond the right edge, the first in 3.1 h")
+    visit.sees(".readout", "1 not predicted")
+    page.get_by_text("The timeline as a table").click()
+    visit.sees("tbody", "failed (attempt 1)")
+    assert page.locator("tbody tr").filter(has=page.get_by_role("link", name=job["id"], exact=True)).count() == 2
+
+
+def test_an_address_that_was_cut_off_leads_to_no_page_and_no_error(opened: Open) -> None:
+    visit = opened(8)
+    visit.go("#/jobs/%E0%A4%A", "h1")
+    visit.sees("h1", "No such page")
+    visit.sees("#who", "ann, admin")
+
+
+def test_the_latest_changes_are_there_when_a_page_is_opened(opened: Open) -> None:
+    fake = Fake(8)
+    for _ in range(30):
+        fake.submit({"gpus": 1})
+    fake.happens("drained", machine=6, name=fake.names[6])
+    visit = opened(fake)
+    page = visit.go()
+    visit.sees(".changes li:first-child", f"machine {fake.names[6]} was drained")
+    assert page.locator(".changes li").count() == 8
+    assert page.locator("#said").inner_text() == ""  # what is old is not said aloud
+
+
+def test_a_job_that_others_run_is_not_offered_to_be_cancelled(opened: Open) -> None:
+    fake = Fake(8)
+    fake.mode = "recommend"
+    job = running(fake)
+    job["placement"]["gpus"] = []
+    visit = opened(fake)
+    page = visit.go(f"#/jobs/{job['id']}", "main th[scope=row]")
+    page.wait_for_timeout(300)
+    assert page.get_by_role("button", name="Cancel the job").count() == 0
+    assert page.get_by_role("columnheader").all_inner_texts()[:2] == ["Machine", "Ranks"]
+    visit.go(f"#/jobs/{waiting(fake)['id']}", ".next")
+    page.get_by_role("button", name="Cancel the job").wait_for()
+
+
+@pytest.mark.parametrize("machines", [1, 2, 3, 5, 8])
+def test_the_map_of_a_small_cluster_is_as_wide_as_its_card(opened: Open, machines: int) -> None:
+    page = opened(machines).go("#/", READY)
+    asked = """async ([base, racks, width]) => {
+      const { places } = (await import(`${base}/arrange.js`)).arrange(racks, 8, width, 660);
+      return Math.max(...places.map((place) => place.x + place.wide)) / width;
+    }"""
+    for racks in ([machines], [4, machines - 4] if machines > 4 else [1] * machines):
+        rows, number = [], 0
+        for count in racks:
+            rows.append({"machines": list(range(number, number + count))})
+            number += count
+        for width in (330, 620, 880, 1300):
+            assert page.evaluate(asked, [f"/assets/{dashboard.site().version}", rows, width]) > 0.85, (
+                racks,
+                width,
+            )
+
+
+def test_jobs_that_stand_side_by_side_differ_in_colour(opened: Open) -> None:
+    page = opened(0).go("#/", "main h1")
+    asked = """async (base) => {
+      const { jobColour } = await import(`${base}/colours.js`);
+      const numbers = (id) => jobColour(id).fill.match(/[0-9.]+/g).map(Number);
+      return Array.from({ length: 60 }, (_, at) => numbers(`job-${at + 1}`));
+    }"""
+    shades = page.evaluate(asked, f"/assets/{dashboard.site().version}")
+    for at, (hue, _, light) in enumerate(shades):
+        for other_hue, _, other_light in shades[at + 1 : at + 40]:
+            apart = abs((hue - other_hue + 180) % 360 - 180)
+            assert apart > 25 or abs(light - other_light) >= 6
+
+
+def test_on_a_phone_the_reason_and_the_predicted_start_of_jobs_are_in_sight(opened: Open) -> None:
+    visit = opened(8, viewport={"width": 390, "height": 844})
+    page = visit.go("#/jobs", "table.jobs tbody tr")
+    for cell in page.locator("table.jobs tbody td").all():
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 390
+    assert page.get_by_role("columnheader", name="Predicted start").count() == 1  # also said to screen readers
+
+
+def test_the_theme_can_be_chosen_and_is_kept(opened: Open) -> None:
+    visit = opened(8, color_scheme="light")
+    page = visit.go()
+    page.get_by_role("button", name="Theme: Auto").click()
+    page.get_by_role("button", name="Theme: Light").click()
+    page.reload()
+    page.wait_for_selector(READY)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 23, 26)"
+
+
+def test_a_recommending_service_says_that_it_starts_nothing(opened: Open) -> None:
+    fake = Fake(8)
+    fake.mode = "recommend"
+    visit = opened(fake)
+    visit.go()
+    visit.sees(".kicker", "recommend only: nothing is started")
+    visit.sees("main", "Put job-1 on rack0-machine0.")
+
+
+def test_events_are_read_the_same_however_the_stream_is_cut(opened: Open) -> None:
+    visit = opened(0)
+    page = visit.go("#/", "main h1")
+    cut = """async ([base, text]) => {
+      const { parser } = await import(`${base}/events.js`), seen = new Set();
+      for (let at = 0; at <= text.length; at += 1) {
+        const found = [], take = parser((event) => found.push([event.id, event.event, event.data]));
+        take(text.slice(0, at));
+        take(text.slice(at));
+        seen.add(JSON.stringify(found));
+      }
+      return [...seen];
+    }"""
+    base = f"/assets/{dashboard.site().version}"
+    text = (
+        ': hello\n\nid: 7\r\nevent: placed\r\ndata: {"a":\r\ndata: 1}\r\n\r\n: here\n\nid: 8\ndata: x\n\nid: 9\n'
+    )
+    assert page.evaluate(cut, [base, text]) == ['[["7","placed","{\\"a\\":\\n1}"],["8",null,"x"]]']
+
+
+def test_a_command_line_is_split_as_a_shell_would(opened: Open) -> None:
+    page = opened(0).go("#/", "main h1")
+    asked = "async ([base, line]) => (await import(`${base}/spec.js`)).split(line)"
+    lines = ("python train.py --lr 1", "  sh -c 'echo \"$RANK\"; sleep 1' ", 'a "b \\"c\\"" d\\ e \'\'', "")
+    for line in lines:
+        assert page.evaluate(asked, [f"/assets/{dashboard.site().version}", line]) == shlex.split(line)
+
+
+def test_a_thousand_machines_take_less_than_a_second_of_scripting(opened: Open) -> None:
+    visit = opened(1000)
+    session = visit.page.context.new_cdp_session(visit.page)
+    session.send("Performance.enable")
+
+    def scripting_s() -> float:
+        return next(
+            float(each["value"])
+            for each in session.send("Performance.getMetrics")["metrics"]
+            if each["name"] == "ScriptDuration"
+        )
+
+    visit.go()
+    visit.page.wait_for_timeout(300)
+    assert scripting_s() < 1.0
+    before = scripting_s()
+    for _ in range(10):
+        visit.fake.submit({"gpus": 1})
+        time.sleep(0.02)
+    visit.sees(".changes", "was placed")
+    visit.page.wait_for_timeout(500)
+    assert scripting_s() - before < 0.5
+    visit.page.locator("canvas.map").hover(position={"x": 200, "y": 200})
+    visit.go("#/timeline", "canvas.gantt[data-ready=yes]")
+    visit.page.mouse.move(700, 500)
+    visit.page.mouse.wheel(0, 4000)
+    visit.page.wait_for_timeout(200)
+    assert scripting_s() < 2.0

@@ -1,0 +1,290 @@
+"""Why a job waits: one reason, and a step that would help."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tests.service.conftest import Serve, Start
+
+from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.service.explain import Explanation, largest_startable, plainly, why_here, why_wait
+from cranny.service.predict import KINDS, expected_end_s, foresee
+from cranny.service.suggestions import TRIED, Advice
+
+SCATTER = {"name": "consolidate-idle"}
+
+
+def why(running: Any, job_id: str) -> Explanation:
+    service = running.service
+    return why_wait(service.desk.find(job_id), service.stand(), service.now_s(), service.desk.engine.period_s)
+
+
+def test_gpus_that_are_free_in_the_wrong_places(start: Start) -> None:
+    running = start(policy={"name": "consolidate-idle"})
+    for machine in range(4):
+        others = [f"rack{m // 2}-machine{m % 2}" for m in range(4) if m != machine]
+        running.submit(gpus=2, wishes={"exclude": others})
+    told = why(running, running.submit(gpus=4))
+    assert told.kind == "scattered"
+    assert (
+        told.evidence[1]
+        == "8 GPUs free on 4 machines, such as 2 on rack0-machine0, 2 on rack0-machine1, 2 on rack1-machine0"
+    )
+    assert told.next_step == "ask for 2 GPUs or fewer: it would start now"
+    assert largest_startable(running.service.stand(), running.service.now_s()) == 2
+
+
+def test_a_wish_that_binds(start: Start) -> None:
+    running = start()
+    for machine in ("rack0-machine0", "rack1-machine0"):
+        others = [f"rack{m // 2}-machine{m % 2}" for m in range(4)]
+        others.remove(machine)
+        running.submit(gpus=2, wishes={"exclude": others})
+    told = why(running, running.submit(gpus=8, wishes={"same_rack": "required"}))
+    assert told.kind == "wishes"
+    assert told.reason == "must have all its 8 GPUs in one rack; the emptiest has 6 free"
+    assert told.next_step == "leave out wishes.same_rack: it would start now"
+
+
+def test_a_period_that_is_not_over(start: Start) -> None:
+    running = start(policy={"name": "titan", "period_s": 3600})
+    told = why(running, running.submit())
+    assert (told.kind, told.reason) == (
+        "period",
+        "starts when the policy decides next, which it does every 60 min",
+    )
+
+
+def test_a_deadline_in_danger(start: Start) -> None:
+    running = start()
+    running.submit(gpus=16, duration_s=7200)
+    told = why(running, running.submit(duration_s=60, deadline_s=600))
+    assert "its deadline is in 10 min and will be missed" in told.evidence
+    service, record = running.service, running.service.desk.find("job-2")
+    late = why_wait(record, service.stand(), service.now_s() + 3600, 0.0)
+    assert "its deadline passed 50 min ago" in late.evidence
+
+
+def test_starts_are_foreseen_in_the_order_of_the_queue(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 4))
+    running.submit(gpus=4, duration_s=100)
+    ids = [running.submit(gpus=4, duration_s=50), running.submit(gpus=2, duration_s=10), running.submit(gpus=2)]
+    after = running.submit(gpus=4)
+    stand = running.service.stand()
+    begin = running.service.desk.find("job-1").attempts[0].placed_s
+    starts = foresee(stand, stand.state.snapshot(running.service.now_s()))
+    assert [round(starts[job_id] - begin) for job_id in ids] == [100, 150, 150]
+    assert after not in starts  # the one before it does not say how long it takes
+
+
+TWO_TYPES = Cluster.of(Switch("top", (Machine("old", 8, "t4"), Machine("new", 8, "h200")), (100.0, 100.0)))
+
+
+def foreseen(running: Any, *ids: str) -> list[int | None]:
+    """Return in how many seconds jobs are expected to start, counted from the first placement."""
+    stand = running.service.stand()
+    begin = running.service.desk.find("job-1").attempts[0].placed_s
+    starts = foresee(stand, stand.state.snapshot(running.service.now_s()))
+    return [round(starts[job_id] - begin) if job_id in starts else None for job_id in ids]
+
+
+def test_only_gpus_of_a_type_that_a_job_can_use_count(start: Start) -> None:
+    running = start(TWO_TYPES)
+    old, new = {"gpu_type": "t4"}, {"gpu_type": "h200"}
+    running.submit(gpus=8, duration_s=100, wishes=old)
+    running.submit(gpus=8, duration_s=300, wishes=new)
+    picky = running.submit(gpus=4, duration_s=50, wishes=new)
+    assert foreseen(running, picky) == [300]  # not 100, when GPUs of the other type come back
+    told = why(running, picky)
+    assert told.reason == "needs 4 GPUs, 0 free; job-2 ends in about 5 min and frees 8"
+    assert told.predicted_start_s is not None
+    # In the order of the queue, and what one takes, the next one of its type must do without.
+    other, same, any_type = (running.submit(gpus=8, duration_s=10, wishes=each) for each in (old, new, {}))
+    assert foreseen(running, other, same, any_type) == [300, 350, 350]
+
+
+def test_advice_names_only_machines_whose_gpus_can_run_the_job(start: Start) -> None:
+    running = start(TWO_TYPES)
+    running.submit(gpus=8, wishes={"gpu_type": "h200"})
+    drain(running, 0)
+    record = running.service.desk.find(running.submit(gpus=16))
+    stand, view = running.service.stand(), running.service.stand().state.snapshot()
+    assert Advice(record, stand, view, 0).room().startswith("resume old")
+    for field in ({"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}):
+        picky = replace(record, job=replace(record.job, **field))
+        assert "resume" not in Advice(picky, stand, view, 0).room()
+
+
+def test_excluded_machines_do_not_count(start: Start) -> None:
+    running = start()  # 4 machines of 4 GPUs
+    names = [machine.name for machine in running.service.desk.cluster.machines]
+    for number, duration_s in enumerate((100, 200, 300)):
+        running.submit(gpus=4, duration_s=duration_s, wishes={"exclude": names[:number] + names[number + 1 :]})
+    running.submit(gpus=4, duration_s=400)
+    waiting = running.submit(gpus=8, duration_s=50, wishes={"exclude": names[:2]})
+    after = running.submit(gpus=4, duration_s=50, wishes={"exclude": names[2:]})
+    assert foreseen(running, waiting, after) == [400, 400]
+    never = running.submit(gpus=4, wishes={"exclude": names[1:]})
+    drain(running, 0)
+    assert foreseen(running, waiting, after, never) == [400, 400, None]
+
+
+def test_a_question_about_a_job_counts_with_its_wishes(serve: Serve) -> None:
+    site = serve()
+    names = [machine.name for machine in site.running.service.desk.cluster.machines]
+    for number, duration_s in enumerate((100, 300, 400, 400)):
+        others = names[:number] + names[number + 1 :]
+        site.running.submit(gpus=4, duration_s=duration_s, wishes={"exclude": others})
+    with site.client() as client:
+        told = client.post("/api/v1/plan", json={"command": ["a"], "gpus": 4, "wishes": {"exclude": names[:1]}})
+    begin = site.running.service.desk.find("job-2").attempts[0].placed_s
+    assert round(told.json()["explanation"]["predicted_start_s"] - begin) == 300
+
+
+def test_only_so_many_kinds_of_jobs_are_foreseen(start: Start) -> None:
+    cluster = Cluster.fat_tree(1, KINDS + 10, 1)
+    names = [machine.name for machine in cluster.machines]
+    running = start(cluster)
+    running.submit(gpus=KINDS + 10, duration_s=100)
+    ids = [running.submit(duration_s=10, wishes={"exclude": [name]}) for name in names]
+    assert [start_s is not None for start_s in foreseen(running, *ids)] == [True] * (KINDS - 1) + [False] * 11
+
+
+def test_the_end_of_a_running_job_is_foreseen_where_it_can_be(start: Start) -> None:
+    running = start()
+    asked: list[dict[str, Any]] = [
+        {"duration_s": 100},
+        {"time_limit_s": 50},
+        {"duration_s": 100, "time_limit_s": 50},
+        {},
+    ]
+    ids = [running.submit(gpus=4, **more) for more in asked]
+    waiting = running.submit(gpus=4, time_limit_s=70)
+    after = running.submit(gpus=4)
+    for job_id in ids:
+        running.until(job_id, "running")
+    service = running.service
+    stand = service.stand()
+    view = stand.state.snapshot(service.now_s())
+    records = [service.desk.find(job_id) for job_id in ids]
+    begin = [(record.attempts[0].placed_s, record.attempts[0].started_s) for record in records]
+    assert [expected_end_s(record, view) for record in records] == [
+        begin[0][0] + 100,
+        (begin[1][1] or 0) + 50,
+        (begin[2][1] or 0) + 50,
+        None,
+    ]
+    assert expected_end_s(service.desk.find(waiting), view) is None
+    starts = foresee(stand, view)
+    assert starts[waiting] == expected_end_s(records[1], view)
+    assert starts[after] == expected_end_s(records[2], view)
+    told = why(running, waiting)
+    assert told.evidence[2] == "job-2 ends in about 50 s and frees 4"
+    service.ask(lambda now_s: service.desk.cancel(ids[0], "ann", now_s)).result(10)
+    assert expected_end_s(records[0], view) is None
+
+
+def test_one_of_something_is_not_called_many(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 1))
+    running.submit(gpus=1)
+    told = why(running, running.submit(gpus=1))
+    assert told.reason == "needs 1 GPU, 0 free; no running job says when it ends"
+    assert told.evidence[:2] == ["no other job waits", "no GPU is free"]
+    assert running.service.desk.cluster.describe() == "1 rack, 1 machine x 1 GPU, 1 GPU"
+    placed = why_here(running.service.desk.find("job-1"))
+    assert placed.reason.startswith("1 worker on 1 machine")  # not "job job-1: ..."
+
+
+def test_a_job_that_failed_points_to_its_log(start: Start) -> None:
+    running = start(real=True)
+    job_id = running.submit(command=["false"])
+    running.until(job_id, "failed")
+    told = why_here(running.service.desk.find(job_id))
+    assert told.reason == "it has failed with exit code 1"
+    assert told.next_step == f"read its log: cranny logs {job_id}"
+
+
+def drain(running: Any, *machines: int) -> None:
+    for machine in machines:
+        running.service.ask(partial(running.service.desk.drain, machine, "root")).result(10)
+
+
+def test_gpus_of_drained_machines_do_not_come_back(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 2, 4))
+    running.submit(gpus=4, duration_s=100)  # on the first machine
+    drain(running, 0)
+    waiting = running.submit(gpus=8)
+    told = why(running, waiting)
+    assert told.predicted_start_s is None
+    assert all("ends in about" not in line for line in told.evidence)
+    assert told.next_step == (
+        "resume rack0-machine0, which takes no jobs: cranny resume rack0-machine0; the others have 4 GPUs"
+    )
+
+
+def test_machines_are_resumed_only_where_that_helps(start: Start) -> None:
+    running = start()  # 2 racks of 2 machines with 4 GPUs each
+    drain(running, 2, 3)
+    running.submit(gpus=8, duration_s=100)
+    assert why(running, running.submit(gpus=6)).next_step == (
+        "resume rack1-machine0 and rack1-machine1, which take no jobs: cranny resume rack1-machine0, and so on"
+    )
+    assert why(running, running.submit(gpus=2)).next_step == (
+        "wait until job-2, which is first in the queue, has started"  # it would take the machines
+    )
+
+
+def test_fewer_gpus_are_advised_only_where_they_would_start(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 8))
+    running.submit(gpus=6, duration_s=100)
+    first, third = running.submit(gpus=8, duration_s=50), running.submit(gpus=4, duration_s=500)
+    assert why(running, first).next_step == "ask for 2 GPUs or fewer: it would start now"
+    assert why(running, third).next_step == "wait until job-2, which is first in the queue, has started"
+    after = running.submit(gpus=2, duration_s=10)
+    told = why(running, after)
+    assert told.kind == "behind-others"
+    assert told.next_step == (
+        "submit it with a priority above 0, or let jobs pass: cranny policy set titan --order backfill"
+    )
+    assert told.evidence[0] == "number 3 of 3 waiting jobs"
+    ends_late = running.submit(gpus=2, duration_s=5000)  # would delay the first: backfilling does not help it
+    assert why(running, ends_late).next_step == "submit it with a priority above 0"
+
+
+def test_a_command_that_is_advised_keeps_the_policy_as_it_is(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 8), policy={"name": "best-fit", "period_s": 30})
+    running.submit(gpus=6, duration_s=1000)
+    running.service.ask(running.service.desk.tick).result(10)
+    running.submit(gpus=8)
+    job_id = running.submit(gpus=2, duration_s=10)
+    assert "cranny policy set best-fit --order backfill --period 30" in why(running, job_id).next_step
+
+
+def test_an_end_that_is_overdue_is_called_so(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 4))
+    running.submit(gpus=4, duration_s=10)
+    service, record = running.service, running.service.desk.find(running.submit(gpus=4))
+    told = why_wait(record, service.stand(), service.now_s() + 610, 0.0)
+    assert told.evidence[2] == "job-1 should have ended 10 min ago and frees 4"
+
+
+def test_jobs_are_named_as_everywhere_else(start: Start) -> None:
+    assert plainly("behind job 'job-2', which came first") == "behind job-2, which came first"
+    running = start(Cluster.fat_tree(1, 1, 4), policy={"name": "has"})
+    for gpus in (2, 4, 1):
+        last = running.submit(gpus=gpus, model="resnet50", duration_s=1000)
+    told = why(running, last)
+    assert (told.kind, told.reason) == ("behind-others", "behind job-2, which came first")
+    assert told.evidence[1] == "2 GPUs free on rack0-machine0"
+
+
+def test_advice_for_a_long_queue_is_quick_and_not_made_up(start: Start) -> None:
+    running = start(Cluster.fat_tree(1, 1, 8), policy={"name": "titan", "period_s": 86_400})
+    service = running.service
+    asked = [service.submit("ann", {"command": ["true"], "gpus": 8}) for _ in range(TRIED + 1)]
+    for future in asked:
+        future.result(30)
+    drain(running, 0)
+    told = why(running, "job-2")
+    assert told.next_step.startswith("resume rack0-machine0")
+    assert why(running, "job-1").kind == "too-few-gpus"

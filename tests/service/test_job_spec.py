@@ -1,0 +1,136 @@
+"""Job files: what is wrong with them is said in one line, with the field."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.service.job_spec import parse, read
+from cranny.service.redact import hide, masked, secrets_of
+
+GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"gpus": 0}, "gpus: must be a whole number from 1"),
+        ({"gpus": "4"}, "gpus: must be a whole number"),
+        ({"gpus": True}, "gpus: must be a whole number"),
+        (
+            {"command": "python train.py"},
+            "command must be a list of arguments; one line of text needs `shell: true`",
+        ),
+        ({"command": ["a"], "shell": True}, "command must be one line of text"),
+        ({"command": []}, "command"),
+        ({"command": [""]}, "command is empty"),
+        ({"command": ["a", 1]}, r"command\[1\]: must be text, not 1: put it in quotes$"),
+        ({"command": [True]}, r"command\[0\]: must be text, not true: put it in quotes$"),
+        ({"command": [None]}, r"command\[0\]: must be text, not nothing$"),
+        ({"command": ["a\0"]}, r"command\[0\]: must not hold the character NUL"),
+        ({"command": ["a"] * 1001}, "command: is longer than 1000 entries"),
+        ({"name": "a\u202eb"}, r"name: must be printable text of 1 to 100 characters, not 'a\\u202eb'$"),
+        ({"env": {"A": 1}}, "env.A: must be text, not 1: put it in quotes$"),
+        ({"env": {"gpus": 1}}, "env.gpus: must be text, not 1: put it in quotes$"),
+        ({"env": {"A=B": "1"}}, "env: 'A=B' is no name"),
+        ({"env": {"A": "x" * 40_000}}, "env.A: is longer than"),
+        ({"cwd": "here"}, "cwd: must be an absolute path"),
+        ({"wishes": {"same_rack": "yes"}}, "wishes.same_rack: must be `required` or `preferred`"),
+        ({"wishes": {"exclude": ["a", ""]}}, r"wishes.exclude\[1\]: must be the name of a machine, not ''$"),
+        ({"duration_s": float("nan")}, "duration_s: must be a number of seconds, not nan$"),
+        ({"duration_s": "1"}, "duration_s: must be a number of seconds, not '1'$"),
+        ({"duration_s": -1}, "duration_s: must be a positive number of seconds, not -1$"),
+        ({"duration_s": 1e12}, "duration_s: must be at most 315360000 seconds, not 1000000000000.0$"),
+        ({"model": "vgg16", "profile": {"grad_bytes": 1, "iteration_ms": 1}}, "`model` or `profile`, not both"),
+        ({"gpu": 4}, "gpu: is not a known field"),
+        ({"profile": {"grad_bytes": 1}}, "profile.iteration_ms: is missing"),
+        ({"max_retries": 101}, "max_retries: must be a whole number from 0 to 100"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_field(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        parse({**GOOD, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"model": "vgg17"}, "did you mean 'vgg"),
+        ({"collective": "rings"}, "did you mean 'ring'"),
+        ({"tp": 3}, "cannot be split"),
+        ({"least_gpus": 8}, "least_gpus must be a whole number from 1 to 4"),
+    ],
+)
+def test_what_policies_could_not_use_is_refused(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        parse({**GOOD, **change}).job("job-1", "ann", 0.0)
+
+
+def test_a_machine_to_exclude_must_exist() -> None:
+    spec = parse({**GOOD, "wishes": {"exclude": ["rack0-machine0", "rack0-machine9"]}})
+    with pytest.raises(InputError, match=r"wishes.exclude\[1\]: unknown machine 'rack0-machine9'"):
+        spec.wish(Cluster.fat_tree(1, 2, 4))
+
+
+def test_a_job_is_as_its_file_says() -> None:
+    spec = parse({**GOOD, "model": "vgg16", "tp": 2, "queue": "vision", "wishes": {"gpu_type": "H200"}})
+    job = spec.job("job-1", "ann", 5.0)
+    assert (job.gpus, job.profile.name, job.tp, job.tenant, job.gpu_type) == (4, "vgg16", 2, "vision", "H200")
+    assert spec.argv == ("python", "train.py")
+    assert parse({"command": "a | b", "shell": True, "gpus": 1}).argv == ("/bin/sh", "-c", "a | b")
+
+
+def test_torchrun_may_be_written_before_the_script_or_asked_for() -> None:
+    written = parse({"command": ["torchrun", "train.py", "--lr", "1"], "gpus": 4})
+    asked = parse({"command": ["train.py", "--lr", "1"], "gpus": 4, "torchrun": True})
+    assert written.argv == asked.argv == ("train.py", "--lr", "1")
+    assert written.by_torchrun
+    assert asked.by_torchrun
+    assert not parse(GOOD).by_torchrun
+    assert not parse({"command": "torchrun --nproc-per-node=1 a.py", "shell": True, "gpus": 1}).by_torchrun
+
+
+def test_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("command: [a]\ngpus: 2\nwishes:\n  same_rak: required\n")
+    with pytest.raises(
+        InputError, match=r"job.yaml:4: wishes: unknown field 'same_rak'; did you mean 'same_rack'"
+    ):
+        read(path)
+    path.write_text("command: [a]\nenv:\n  A: 1\ngpus: 2\n")
+    with pytest.raises(InputError, match=r"job.yaml:3: env.A: must be text"):
+        read(path)
+    path.write_text("- a\n")
+    with pytest.raises(InputError, match="must be a mapping of fields"):
+        read(path)
+
+
+def test_secrets_are_hidden() -> None:
+    env = {"API_TOKEN": "abcdef", "HF_KEY": "k", "PLAIN": "x", "DB": "postgres://u:pw@h/d"}
+    spec = {**GOOD, "env": env, "secrets": {"ANY": "thing1"}}
+    shown = masked(spec)
+    assert shown["env"] == {"API_TOKEN": "***", "HF_KEY": "***", "PLAIN": "x", "DB": "***"}
+    assert shown["secrets"] == {"ANY": "***"}
+    assert hide(b"say abcdef and thing1!", secrets_of(spec)) == b"say ****** and ******!"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ["command", "shell", "gpus", "name", "model", "profile", "tp", "env", "wishes", "cwd", "duration_s", "x"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from(FIELDS), values, max_size=5))
+def test_any_file_is_a_job_or_refused_in_one_line(fields: dict[str, Any]) -> None:
+    try:
+        parse({**GOOD, **fields})
+    except InputError as error:
+        assert str(error)  # noqa: PT017 - refused is fine
+        assert "\n" not in str(error)  # noqa: PT017

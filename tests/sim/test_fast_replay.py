@@ -1,0 +1,281 @@
+"""The compiled replay against the event loop that it stands for: equal to the last bit."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.policies.test_simple_policies import state_with
+
+from cranny import run
+from cranny.core.fast import memo
+from cranny.core.fast.memo import Memory
+from cranny.core.fast.placement_arrays import Ints
+from cranny.core.protocol import FirstChoices
+from cranny.core.queue import Queued, Slowdown
+from cranny.core.snapshot import Snapshot
+from cranny.core.traffic import Communication, isolated
+from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.collective import COLLECTIVES
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.profile import ModelProfile, library
+from cranny.network.isolated import Alone
+from cranny.network.networks import instant
+from cranny.policies import TABLE, policy
+from cranny.policies.best_fit import BestFit
+from cranny.policies.titan import Titan
+from cranny.sim.fast import fast_replay
+from cranny.sim.fast.fast_replay import Compiled, compiled_for
+from cranny.sim.record import LEFT_OUT, Record
+from cranny.sim.replay import Replay
+from cranny.traces.generate import generate_trace
+from cranny.traces.trace import Trace
+
+COMPILED = sorted(
+    name for name in TABLE if name not in ("exact", "random") and isinstance(policy(name), FirstChoices)
+)
+SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=25, oversubscription=4)
+# Too large for Titan's search: what it does when links are busy is compiled, too.
+WIDE = Cluster.fat_tree(
+    racks=9, machines_per_rack=4, gpus_per_machine=4, link_gbps=25, oversubscription=4, racks_per_pod=3
+)
+
+
+def rack(name: str, machines: int) -> Switch:
+    return Switch(name, tuple(Machine(f"{name}-{at}", 4) for at in range(machines)), (25.0,) * machines)
+
+
+# Machines alike, at different heights.
+UNEVEN = Cluster.of(
+    Switch(
+        "top",
+        (Machine("high", 4), rack("left", 3), Switch("pod", (rack("deep", 34), Machine("low", 4)), (100.0, 10.0))),
+        (25.0, 40.0, 60.0),
+    )
+)
+# A model so large that the uplinks of the small cluster carry it only where ranks share machines.
+HUGE: Mapping[str, ModelProfile] = {**library(), "huge": ModelProfile("huge", grad_bytes=1e10, iteration_ms=900.0)}
+
+
+def first_choices(name: str) -> FirstChoices:
+    placer = policy(name)
+    assert isinstance(placer, FirstChoices)
+    return placer
+
+
+def both(
+    cluster: Cluster,
+    trace: Trace,
+    name: str,
+    seed: int = 0,
+    network: Slowdown = isolated,
+    collective: str | None = None,
+) -> tuple[Record, Record]:
+    fast = Compiled(cluster, first_choices(name), network).run(trace.jobs(seed, collective, profiles=HUGE))
+    replay = Replay(cluster, Queued(policy(name)), network=Alone(network))
+    return fast, replay.run(trace.jobs(seed, collective, profiles=HUGE))
+
+
+def twice(job: Job, cost: Communication) -> float:
+    """A network of somebody's own: only Python can tell what it does."""
+    return 1.0 + 2.0 * cost.comm_s / job.profile.iteration_s
+
+
+def assert_equal(fast: Record, plain: Record) -> None:
+    assert fast.jobs.equals(plain.jobs)
+    assert fast.jobs.schema == plain.jobs.schema
+    assert fast.runs.equals(plain.runs)
+    assert fast.runs.schema == plain.runs.schema
+    assert np.array_equal(fast.noted, plain.noted)
+    for ours, theirs in zip(fast.stretches, plain.stretches, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    """Jobs that come in bursts, queue up and end together; some too large, some huge, of every collective."""
+    rows = []
+    now_s = 0.0
+    for number in range(draw(st.integers(1, 40))):
+        now_s += draw(st.sampled_from([0.0, 0.0, 1.0, 30.0, 250.5]))
+        gpus = draw(st.sampled_from([1, 1, 1, 2, 3, 4, 4, 5, 7, 8, 12, 16, 17, 32, 70, 128]))
+        model = draw(st.sampled_from([None, None, "vgg16", "huge"]))
+        collective = draw(st.sampled_from([None, "halving-doubling", "halving-doubling", *COLLECTIVES]))
+        duration_s = draw(st.sampled_from([0.0, 10.0, 60.0, 250.5, 1e6]))
+        rows.append((f"job-{number}", now_s, gpus, duration_s, model, collective))
+    schema = {"job_id": pl.String, "submit_s": pl.Float64, "gpus": pl.Int32, "duration_s": pl.Float64}
+    return Trace(
+        "drawn", pl.DataFrame(rows, schema={**schema, "model": pl.String, "collective": pl.String}, orient="row")
+    )
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    cluster=st.sampled_from([SMALL, WIDE, UNEVEN]),
+    trace=traces(),
+    seed=st.integers(0, 3),
+    network=st.sampled_from([isolated, instant, twice]),
+)
+def test_a_compiled_replay_equals_the_event_loop(
+    name: str, cluster: Cluster, trace: Trace, seed: int, network: Slowdown
+) -> None:
+    assert_equal(*both(cluster, trace, name, seed, network))
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_replay_equals_the_event_loop_on_a_busy_cluster(name: str) -> None:
+    cluster = Cluster.fat_tree(racks=9, machines_per_rack=8, gpus_per_machine=8)  # sets of more than one word
+    trace = generate_trace("itp", jobs=1500, seed=1, load=1.1, gpus=cluster.gpus)
+    fast, plain = both(cluster, trace, name)
+    assert_equal(fast, plain)
+    assert (fast.jobs["wait_s"] > 0).any()
+    assert (fast.jobs["machines"] > 1).any()
+
+
+@pytest.mark.parametrize("collective", ["ring", "halving-doubling", "tree"])
+def test_a_compiled_titan_equals_the_event_loop_where_links_are_busy(collective: str) -> None:
+    cluster = Cluster.fat_tree(racks=8, machines_per_rack=8, gpus_per_machine=8, link_gbps=40, oversubscription=4)
+    trace = generate_trace("acme", jobs=1500, seed=1, load=0.7, gpus=cluster.gpus, max_gpus=256)
+    fast, plain = both(cluster, trace, "titan", collective=collective)
+    assert_equal(fast, plain)
+    assert (fast.jobs.filter(pl.col("gpus") > 64)["machines"] > 1).any()
+    without_constraint = Compiled(cluster, Titan(phase_budget_s=1e9)).run(trace.jobs(0, collective))
+    assert not without_constraint.runs.equals(fast.runs)
+
+
+@pytest.mark.parametrize("name", ["best-fit", "consolidate-idle", "fragments-first", "titan"])
+def test_drafted_jobs_never_come_to_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster.fat_tree(racks=9, machines_per_rack=8, gpus_per_machine=8)
+    trace = generate_trace("itp", jobs=1500, seed=1, load=0.15, gpus=cluster.gpus, max_gpus=64)
+
+    def place(*_: object) -> None:
+        pytest.fail("Python was asked")
+
+    expected = both(cluster, trace, name)[1]
+    monkeypatch.setattr(type(policy(name)), "place", place)
+    record = Compiled(cluster, first_choices(name)).run(trace.jobs(profiles=HUGE))
+    assert_equal(record, expected)
+    assert (record.jobs["machines"] > 1).any()
+
+
+def test_jobs_of_several_patterns_are_left_to_python() -> None:
+    trace = generate_trace("philly", jobs=200, seed=2, load=0.9, gpus=WIDE.gpus, max_gpus=32)
+    tp = pl.when(pl.col("gpus") % 2 == 0).then(2).otherwise(1).cast(pl.Int32)
+    trace = Trace.from_frame(trace.frame.with_columns(tp=tp), "sharded", profiles=HUGE)
+    fast, plain = both(WIDE, trace, "titan")
+    assert_equal(fast, plain)
+    assert (fast.jobs["machines"] > 1).any()
+
+
+def test_what_a_placer_learnt_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster.fat_tree(racks=9, machines_per_rack=8, gpus_per_machine=8)
+    trace = generate_trace("itp", jobs=1500, seed=1, load=1.1, gpus=cluster.gpus)
+    learn, learnt = Memory.learn, []
+
+    def heard(memory: Memory, key: Ints, entry: Sequence[int]) -> None:
+        learnt.append(tuple(key.tolist()))
+        learn(memory, key, entry)
+
+    monkeypatch.setattr(Memory, "learn", heard)
+    monkeypatch.setattr(memo, "MOST_ROWS", 20)
+    assert_equal(*both(cluster, trace, "titan"))
+    assert len(set(learnt)) > 20
+    assert len(set(learnt)) < len(learnt)  # some of it twice
+
+
+def test_machines_may_have_as_many_gpus_as_a_word_has_bits() -> None:
+    cluster = Cluster.single_rack(machines=3, gpus_per_machine=64)
+    trace = generate_trace("acme", jobs=400, seed=1, load=0.9, gpus=cluster.gpus)
+    assert_equal(*both(cluster, trace, "titan"))
+
+
+def test_jobs_that_can_never_run_are_left_out_in_both() -> None:
+    trace = Trace(
+        "drawn",
+        pl.DataFrame(
+            {
+                "job_id": ["fills", "never", "later", "too-large"],
+                "submit_s": [0.0, 1.0, 2.0, 3.0],
+                "gpus": pl.Series([16, 16, 1, 99], dtype=pl.Int32),
+                "duration_s": [10.0, 10.0, 10.0, 10.0],
+                "model": ["resnet50", "huge", "resnet50", "resnet50"],
+            }
+        ),
+    )
+    fast, plain = both(SMALL, trace, "titan")
+    assert_equal(fast, plain)
+    assert fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list() == ["never", "too-large"]
+
+
+class Moody(BestFit):
+    """Best fit that changes its mind about jobs of 5 after the first second."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        return None if job.gpus == 5 and view.now_s > 1 else super().place(job, view)
+
+
+def test_jobs_that_do_not_start_although_nothing_runs_are_left_out_in_both() -> None:
+    gpus = [16, 5, 1, 5, 99, 5]
+    frame = pl.DataFrame(
+        {
+            "job_id": [f"job-{number}" for number in range(len(gpus))],
+            "submit_s": [0.5 * number for number in range(len(gpus))],
+            "gpus": pl.Series(gpus, dtype=pl.Int32),
+            "duration_s": [10.0] * len(gpus),
+        }
+    )
+    fast = Compiled(SMALL, Moody()).run(Trace("moody", frame).jobs())
+    plain = Replay(SMALL, Queued(Moody())).run(Trace("moody", frame).jobs())
+    assert_equal(fast, plain)
+    left_out = fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list()
+    assert sorted(left_out) == ["job-1", "job-3", "job-4", "job-5"]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@given(free=st.lists(st.integers(0, 4), min_size=1, max_size=6), gpus=st.integers(1, 4))
+def test_first_choices_are_what_the_policy_does(name: str, free: list[int], gpus: int) -> None:
+    placer = first_choices(name)
+    wanted = next((size for size in placer.first_choices(gpus, 4) if size in free), None)
+    fragments = sum(size for size in free if size < 4)
+    if wanted is not None and not (wanted == 4 and placer.fragments_before_idle and gpus <= fragments):
+        placement = placer.place(Job("job", gpus), state_with(free).snapshot())
+        if wanted >= gpus:
+            assert placement is not None
+            assert placement.machines == (free.index(wanted),) * gpus
+        else:
+            assert placement is None or len(placement.counts) > 1
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("gpus", [1, 2, 3, 4])
+def test_a_job_that_fits_one_machine_starts_on_an_empty_cluster(name: str, gpus: int) -> None:
+    assert policy(name).place(Job("job", gpus), state_with([4, 4]).snapshot()) is not None
+
+
+def test_only_simple_set_ups_are_compiled() -> None:
+    jobs = generate_trace("philly", jobs=3).jobs()
+    fifo = Queued(policy("titan"))
+    uneven = Cluster.of(Switch("top", (Machine("a", 2), Machine("b", 4)), (10.0, 10.0)))
+    typed = generate_trace("philly", jobs=3).frame.with_columns(gpu_type=pl.lit("h200"))
+    assert compiled_for(SMALL, fifo, isolated, jobs) is not None
+    assert compiled_for(uneven, fifo, isolated, jobs) is None
+    assert compiled_for(SMALL, Queued(policy("titan"), "backfill"), isolated, jobs) is None
+    assert compiled_for(SMALL, Queued(policy("hived")), isolated, jobs) is None
+    assert compiled_for(SMALL, fifo, isolated, Trace("typed", typed).jobs()) is None
+
+
+def test_simulate_compiles_long_traces_and_tells_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = generate_trace("philly", jobs=200, seed=2, load=0.9, gpus=SMALL.gpus)
+    plain = run.simulate(SMALL, trace, "titan")
+    monkeypatch.setattr(run, "COMPILE_FROM", 100)
+    monkeypatch.setattr(run, "Replay", None)
+    monkeypatch.setattr(fast_replay, "PAUSE_EVERY", 64)
+    heard: list[int] = []
+    fast = run.simulate(SMALL, trace, "titan", progress=heard.append)
+    assert heard == [64, 128, 192]
+    assert fast.summary == plain.summary
+    assert fast.timeline.equals(plain.timeline)

@@ -1,0 +1,114 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cranny.model.errors import InputError
+from cranny.process_pool import run_each
+
+
+def double(number: int, plus: int) -> int:
+    if number < 0:
+        raise InputError("no negative numbers")
+    return 2 * number + plus
+
+
+def process_id(_: int) -> int:
+    return os.getpid()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_results_come_in_the_order_of_the_calls(processes: int) -> None:
+    heard: list[int] = []
+    assert run_each(double, [(3, 1), (1, 0), (2, 5)], processes, heard.append) == [7, 2, 9]
+    assert heard == [1, 2, 3]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_a_call_raises_is_raised(processes: int) -> None:
+    with pytest.raises(InputError, match="no negative numbers"):
+        run_each(double, [(1, 0), (-1, 0)], processes)
+
+
+def test_a_process_makes_way_for_a_new_one_if_it_should() -> None:
+    found = run_each(process_id, [(0,), (1,), (2,), (3,)], 2, calls_per_process=1)
+    assert len(set(found)) == 4
+    assert os.getpid() not in found
+
+
+def test_no_calls_are_no_results() -> None:
+    assert run_each(double, [], 2) == []
+
+
+SLEEPING = """
+import time
+from cranny.process_pool import run_each
+if __name__ == "__main__":
+    print("go", flush=True)
+    try:
+        run_each(time.sleep, [(5,)] * 4, 2)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.2, 1.0])  # while processes start, and when they work
+def test_ctrl_c_ends_all_processes_without_a_word(after_s: float, tmp_path: Path) -> None:
+    script = tmp_path / "sleeping.py"
+    script.write_text(SLEEPING, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "go\n"
+        time.sleep(after_s)
+        os.killpg(started.pid, signal.SIGINT)
+        assert started.communicate(timeout=20) == ("interrupted\n", "")
+
+
+UNGUARDED = """
+from cranny.process_pool import run_each
+print("once", flush=True)
+run_each(abs, [(1,), (2,)], 2)
+"""
+
+
+def test_a_script_without_a_guard_is_told_so_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(UNGUARDED)
+    ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 1
+    said = ran.stderr.splitlines()
+    assert said[0] == "Traceback (most recent call last):"
+    assert sum(line.startswith("Traceback") for line in said) == 1  # of the script itself, and of no process
+    assert said[-1].endswith("has no `if __name__ == '__main__':`")
+
+
+def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(SLEEPING.replace("time.sleep, [(5,)]", "time.sleep, [(300,)]"))
+    started = subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, start_new_session=True)
+    until = time.monotonic() + 60
+    group = os.getpgid(started.pid)
+    while time.monotonic() < until and len(members(group)) < 4:  # itself, what tracks resources, and two that work
+        time.sleep(0.1)
+    time.sleep(1.0)  # until they work
+    started.kill()
+    started.communicate()
+    while members(group) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert members(group) == []
+
+
+def members(group: int) -> list[int]:
+    """Return the processes of a group."""
+    found = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
