@@ -61,13 +61,16 @@ def test_ctrl_c_is_heeded_as_soon_as_some_code_is_compiled(tmp_path: Path) -> No
     path = tmp_path / "kernel.py"
     path.write_text(SOURCE)
     module, impatient = load(path), Impatient()
-    before = signal.getsignal(signal.SIGINT)
+    # A process that a shell starts in the background ignores SIGINT; here it must be handled as in the foreground.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     register("numba:compiler_lock", impatient)  # type: ignore[no-untyped-call]
     try:
         with pytest.raises(KeyboardInterrupt):
             module.twice(2)
+        after = signal.getsignal(signal.SIGINT)
     finally:
         unregister("numba:compiler_lock", impatient)  # type: ignore[no-untyped-call]
+        signal.signal(signal.SIGINT, inherited)
     assert impatient.pressed
-    assert signal.getsignal(signal.SIGINT) is before
+    assert after is signal.default_int_handler
     assert module.twice(2) == 4

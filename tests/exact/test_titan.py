@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections import Counter
 from itertools import product
 
@@ -235,3 +237,26 @@ def test_says_so_when_time_runs_out() -> None:
     view = state_with([4, 3, 3, 2, 2, 1, 1, 1]).snapshot()
     with pytest.raises(CrannyError, match="time_limit_s"):
         Exact(time_limit_s=1e-9).solve(Job(id="a", gpus=12), view)
+
+
+SOLVE_THEN_INTERRUPT = """
+import signal
+signal.signal(signal.SIGINT, {handler})
+import cranny
+cluster = cranny.Cluster.fat_tree(1, 2, 2)
+assert cranny.policy("exact").place(cranny.Job(id="a", gpus=3), cranny.ClusterState(cluster).snapshot())
+try:
+    signal.raise_signal(signal.SIGINT)
+    print("ignored")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("handler", "printed"), [("signal.default_int_handler", "interrupted"), ("signal.SIG_IGN", "ignored")]
+)
+def test_the_solver_leaves_ctrl_c_as_it_was(handler: str, printed: str) -> None:
+    code = SOLVE_THEN_INTERRUPT.format(handler=handler)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.split()) == (0, [printed]), ended.stderr

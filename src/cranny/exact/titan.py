@@ -149,6 +149,8 @@ class Exact:
     def _run(self, model: "_Model") -> tuple[cp_model.CpSolverStatus, cp_model.CpSolver]:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
+        # Else CP-SAT resets SIGINT to its default action: the next Ctrl-C would end the process without clean-up.
+        solver.parameters.catch_sigint_signal = False
         solver.parameters.random_seed = 0
         solver.parameters.max_deterministic_time = self.time_limit_s
         status = solver.solve(model.cp)

@@ -1,4 +1,4 @@
-"""Fig. 10 of NetPack (ASPLOS 2024): CPU seconds to place a job on clusters of 100 to 10,000 servers of 4 GPUs each.
+"""Fig. 10 of NetPack (ASPLOS 2024): CPU seconds to place a job, on 100 to 10,000 servers of 4 GPUs each.
 
 As in the paper, 4,000 jobs of a Philly-like mix are placed on 16 racks. They come in batches; when the cluster is
 too full for the next one, the jobs that were placed first end. The time is that of the policy alone: choosing the
