@@ -60,7 +60,7 @@ def train(number: int, folder: Path) -> None:
     """Train, and write down how the iterations went."""
     job, rank = divmod(number, WORKERS)
     dist.init_process_group("gloo", init_method=f"file://{folder}/job{job}", rank=rank, world_size=WORKERS)
-    said = iterations(number, folder)  # a function of its own, so that the model is gone: see docs/torch.md
+    said = iterations(number, folder)  # a function of its own, so that the model is gone: see docs/use/torch.md
     (folder / f"said{number}.json").write_text(json.dumps(said), encoding="utf-8")
     dist.destroy_process_group()
 
@@ -99,7 +99,7 @@ def iterations(number: int, folder: Path) -> dict[str, object]:
 
 
 def destroy(end: Callable[[], None]) -> None:
-    """End a process group, unless a model still uses it: then the process may hang (docs/torch.md says why)."""
+    """End a process group, unless a model still uses it: then the process may hang (docs/use/torch.md says why)."""
     assert not any(type(each) is DistributedDataParallel for each in gc.get_objects())
     end()
 

@@ -54,6 +54,6 @@ def iterations(rank: int) -> dict[str, object]:
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
-    said = iterations(dist.get_rank())  # a function of its own, so that the models are gone: see docs/torch.md
+    said = iterations(dist.get_rank())  # a function of its own, so that the models are gone: see docs/use/torch.md
     (Path(sys.argv[1]) / f"said{dist.get_rank()}.json").write_text(json.dumps(said), encoding="utf-8")
     dist.destroy_process_group()

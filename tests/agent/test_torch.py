@@ -142,7 +142,7 @@ def start_on_their_beat(workers: list[Said], shift_s: float) -> None:
 
 
 def test_the_example_of_the_document_trains_and_ends(tmp_path: Path) -> None:
-    document = (ROOT / "docs" / "torch.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "use" / "torch.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python\n(.*?)^```$", document, re.DOTALL | re.MULTILINE)
     assert len(examples) == 1
     script = tmp_path / "train.py"

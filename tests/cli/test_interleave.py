@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 from cranny.model.errors import InputError
 from cranny.network.interleave.interleave_file import read_links
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "interleave.yaml"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "interleave.yaml"
 PAIR = """
 link_gbps: 50
 jobs:

@@ -92,7 +92,7 @@ def test_yaml_and_json_of_the_same_give_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", [0, 1])
 def test_the_examples_of_the_documentation_can_be_read(tmp_path: Path, example: int) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "cluster-format.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "use" / "cluster-format.md").read_text(encoding="utf-8")
     blocks = [block.split("\n", 1)[1] for block in text.split("```")[1::2]]
     cluster = read(tmp_path, blocks[example])
     assert len(cluster.machines) == (5, 65)[example]

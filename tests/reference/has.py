@@ -1,6 +1,6 @@
 """HAS/JPS by the book: single workers, Python lists, the paper's pseudo-code line by line.
 
-A worker is (machine, type). Where the paper is not clear this does what `docs/has-jps.md` says.
+A worker is (machine, type). Where the paper is not clear this does what `docs/understand/has-jps.md` says.
 """
 
 from collections.abc import Iterator, Sequence

@@ -36,7 +36,7 @@ def test_poisson_jobs_come_at_the_load() -> None:
 
 
 def test_cassini_improves_themis_on_the_dynamic_trace() -> None:
-    # Three seeds; docs/cassini.md has ten.
+    # Three seeds; docs/understand/cassini.md has ten.
     found = {
         name: [watch(setup.testbed(), setup.dynamic(seed, sets=2), name) for seed in range(3)]
         for name in ("themis", "themis+cassini")

@@ -22,7 +22,7 @@ PICTURES = (".svg", ".html", ".htm")
 
 def interleave(
     jobs: Annotated[
-        Path, typer.Argument(metavar="JOBS", help="Jobs and links, YAML or JSON; see docs/cassini.md.")
+        Path, typer.Argument(metavar="JOBS", help="Jobs and links, YAML or JSON; see docs/understand/cassini.md.")
     ],
     picture: Annotated[
         Path | None, typer.Option("--out", "-o", help="Draw circles and demand to this .svg or .html file.")
@@ -39,7 +39,7 @@ def interleave(
 ) -> None:
     """Turn the circles of jobs against each other until they share their links best; print score and shifts.
 
-    Example: cranny interleave docs/interleave.yaml --out circles.svg
+    Example: cranny interleave docs/examples/interleave.yaml --out circles.svg
     """
     from cranny.network.interleave.interleave_file import read_links
     from cranny.network.interleave.shifts import interleave as solve

@@ -23,7 +23,9 @@ LEAST_NAME, LEAST_LAST = 6, 16  # columns of a terminal for a name, and for wher
 
 
 def submit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file (YAML or JSON); see docs/service.md.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A job file (YAML or JSON); see docs/use/service.md.")
+    ],
     key: Annotated[
         str | None, typer.Option("--key", help="The same key and file again give the same job, not another.")
     ] = None,

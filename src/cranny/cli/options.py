@@ -124,7 +124,7 @@ MapAtOption = Annotated[
     ),
 ]
 ProfilesOption = Annotated[
-    Path | None, typer.Option("--profiles", help="A JSON file with further models; see docs/profiles.md.")
+    Path | None, typer.Option("--profiles", help="A JSON file with further models; see docs/use/profiles.md.")
 ]
 SettingsOption = Annotated[
     list[str] | None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to sweep over; see docs/sweeps.md.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to sweep over; see docs/use/sweeps.md.")],
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where results go (default: out/NAME). Finished cells stay there.")
     ] = None,
@@ -33,7 +33,7 @@ def sweep(
 ) -> None:
     """Simulate all combinations of policies, loads, seeds, clusters and traces; finished ones are not run again.
 
-    Example: cranny sweep docs/sweep.yaml --processes 4
+    Example: cranny sweep docs/examples/sweep.yaml --processes 4
     """
     from cranny.analysis.sweep.run_sweep import run_sweep
     from cranny.analysis.sweep.sweep_file import read_sweep

@@ -125,7 +125,7 @@ class Cluster:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Cluster":
-        """Read a cluster from YAML or JSON; see `docs/cluster-format.md`."""
+        """Read a cluster from YAML or JSON; see `docs/use/cluster-format.md`."""
         from cranny.model.cluster_file import read_tree  # YAML and pydantic only where a file is read
 
         return cls.of(read_tree(Path(path)))

@@ -1,4 +1,4 @@
-"""Clusters from YAML or JSON files; the format is described in `docs/cluster-format.md`."""
+"""Clusters from YAML or JSON files; the format is described in `docs/use/cluster-format.md`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

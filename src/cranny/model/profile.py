@@ -2,7 +2,7 @@
 
 The built-in library holds measurements (see `source` in `data/profiles_h200.json`). To add a model, write a
 JSON file of the same form, or make a `ModelProfile` by hand, and pass it as `Job(model=...)`; see
-`docs/profiles.md`.
+`docs/use/profiles.md`.
 """
 
 import json

@@ -115,7 +115,7 @@ def summarise(
     columns: Mapping[str, Floats],
     price_per_gpu_hour: float,
 ) -> dict[str, float]:
-    """Work out the summary; `docs/metrics.md` defines each value."""
+    """Work out the summary; `docs/understand/metrics.md` defines each value."""
     done = jobs.filter(pl.col("status") == DONE)
     machine_hours = float(columns["machine_hours"][-1]) if len(columns["machine_hours"]) else 0.0
     delivered = _total(done["gpus"] * done["duration_s"]) / SECONDS_PER_HOUR

@@ -37,7 +37,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Jobs as columns (see `docs/trace-format.md`), sorted by `submit_s`; equal times keep their order.
+    """Jobs as columns (see `docs/use/trace-format.md`), sorted by `submit_s`; equal times keep their order.
 
     Made by `read_trace`, `generate_trace` or, from a table of your own, `Trace.from_frame`.
     """

@@ -1,4 +1,4 @@
-"""Sweeps from YAML or JSON files; the format is described in `docs/sweeps.md`."""
+"""Sweeps from YAML or JSON files; the format is described in `docs/use/sweeps.md`."""
 
 import hashlib
 import json

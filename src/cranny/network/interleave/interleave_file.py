@@ -1,4 +1,4 @@
-"""Jobs that share links, from YAML or JSON files; the format is described in `docs/cassini.md`."""
+"""Jobs that share links, from YAML or JSON files; the format is described in `docs/understand/cassini.md`."""
 
 from collections.abc import Sequence
 from pathlib import Path

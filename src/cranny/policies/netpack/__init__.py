@@ -19,7 +19,7 @@ jobs.
 Departure: Eq. 1 subtracts C / f_max as a penalty for hot spots, which is smallest where most flows are, and so
 draws jobs to hot spots. It is the share of its most crowded link that the job would get: we add it. For
 oversubscribed networks the paper takes the largest of such shares of links and racks; we take the smallest, the
-bottleneck. With `printed` the sign is as printed; docs/netpack.md has what becomes of the jobs.
+bottleneck. With `printed` the sign is as printed; docs/understand/netpack.md has what becomes of the jobs.
 
 Departure: plans within single racks are candidates too, and come first among equals. The paper's penalty is to
 keep jobs within racks, but its table, blind to racks, need not contain any such plan.

@@ -22,7 +22,7 @@ from cranny.repro.cassini.values import FIG5_ITERATIONS_MS, FIG5_ROTATION_DEG, F
 
 Floats = npt.NDArray[np.float64]
 
-JITTER = 0.005  # of computing times; at it the paper's few adjustments can be had (docs/phases.md)
+JITTER = 0.005  # of computing times; at it the paper's few adjustments can be had (docs/understand/phases.md)
 JITTERS = (0.0025, 0.005, 0.02)
 SHARES = tuple(np.linspace(0.01, 1.0, 100).tolist())
 FIG5_UP_MS = 10.0  # of either job; the paper gives no up phases

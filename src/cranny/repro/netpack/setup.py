@@ -1,7 +1,7 @@
 """The set-ups: a cluster, the jobs that come to it, and the order in which they wait.
 
 The paper gives neither the load nor the parameters of its Poisson and normal demand. These are ours, and so is how
-the real trace is brought to a load; docs/repro-netpack.md has the reasons.
+the real trace is brought to a load; docs/understand/repro-netpack.md has the reasons.
 """
 
 from dataclasses import dataclass, replace

@@ -3,7 +3,7 @@
 J. Fang et al., "Non-Idle Machine-Aware Worker Placement for Efficient Distributed Training in GPU Clusters", ICNP
 2024, Sec. V. Only numbers of the text are here; curves of its figures cannot be read to the digit. Schemes are
 named by the policies that do what the paper describes: its "Elasticflow" is `consolidate-idle` and its "HiveD" is
-`fragments-first` (docs/rivals.md).
+`fragments-first` (docs/understand/rivals.md).
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Figure:
     unit: str
     factor: float  # from our values to the unit
     better: Literal["lower", "higher"]
-    network: str  # the model that we compare with first; see docs/repro-titan.md
+    network: str  # the model that we compare with first; see docs/understand/repro-titan.md
     said: tuple[Pair, ...]  # what the text claims for every trace, lower value first
     place: str
     on: str = ""  # the trace that the values are for

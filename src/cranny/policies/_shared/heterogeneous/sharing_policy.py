@@ -34,7 +34,7 @@ from cranny.policies._shared.heterogeneous.min_max_workers import within
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
 from cranny.policies._shared.heterogeneous.solution import Shares
 
-MARGIN = 0.05  # measured, see docs/has-jps.md
+MARGIN = 0.05  # measured, see docs/understand/has-jps.md
 
 # What a decision depends on: running jobs, waiting jobs, machines that are down, changes of estimates.
 Reset = tuple[frozenset[str], frozenset[str], frozenset[int], int]
