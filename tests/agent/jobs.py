@@ -99,7 +99,7 @@ def iterations(number: int, folder: Path) -> dict[str, object]:
 
 
 def destroy(end: Callable[[], None]) -> None:
-    """End a process group, unless a model still uses it: then the process may hang (docs/use/torch.md says why)."""
+    """End a process group, unless a model still uses it: then the process may hang (torch.md says why)."""
     assert not any(type(each) is DistributedDataParallel for each in gc.get_objects())
     end()
 

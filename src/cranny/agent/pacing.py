@@ -11,7 +11,7 @@ An agent must never be why a job stops: it calls no collective, waits for little
 raises no error once it runs.
 
 Departure: the paper measures when communication starts; we look when the iteration starts, when it is not too late
-to wait. Departure: an iteration that would start early waits for its beat. docs/understand/phases.md says why for both.
+to wait. Departure: an iteration that would start early waits for its beat. `phases.md` says why for both.
 
 Departure: the paper does not say what becomes of a job that cannot keep its beat. Ours lets go if it waits a lot.
 """

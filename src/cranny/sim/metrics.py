@@ -1,6 +1,6 @@
 """Measures of a simulation.
 
-Definitions follow Titan's evaluation (ICNP'24, Sec. V-A), read as `docs/understand/metrics.md` says: used machines have at
+Definitions follow Titan's evaluation (ICNP'24, Sec. V-A), read as `metrics.md` says: used machines have at
 least one GPU held; fragmentation is the mean share of GPUs without a rank over used machines; traffic is what
 one iteration of every running job moves between machines; the profit rate is
 jobs * mean price / (used machines * mean duration).

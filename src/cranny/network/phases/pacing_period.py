@@ -7,7 +7,7 @@ jobs that were shifted once drift apart, and their agents bring back a job that 
 
 Departure: the paper does not say to what beat, nor what an agent does between. Ours tells each job a period: the
 perimeter, long enough for the slowest job, over the job's turns. And no iteration starts before its beat. The
-paper's rule alone, `hold=False`, lets the start of an iteration wander; docs/understand/phases.md says what becomes of
+paper's rule alone, `hold=False`, lets the start of an iteration wander; `phases.md` says what becomes of
 that.
 
 Departure: under jitter periods are longer by four standard deviations of the iteration time. A job that was late

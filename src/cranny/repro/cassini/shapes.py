@@ -27,7 +27,7 @@ SETUPS = {
     BATCH: "the paper's batches",
     EVEN: "batches, equal iteration times",
 }
-WORKERS = 6  # of a job of a snapshot: with them communication takes as long as in Table 2 (docs/understand/repro-cassini.md)
+WORKERS = 6  # of a job of a snapshot: with them communication takes as long as in Table 2 (repro-cassini.md)
 PAIR_WORKERS, PAIR_BATCH = 2, 1400  # of Fig. 2, which gives no batch: that of snapshots 2 and 5
 SIDE = 6  # servers on either side of the link
 SLOWEST, CLOSE = 100.0, 1e-6  # of what a job is slowed by
