@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cranny.core.protocol import Placer, Policy
-from cranny.core.queue import Queued, Slowdown
+from cranny.core.queue import QueuePolicy, Slowdown
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.event import Event
@@ -166,7 +166,7 @@ def choose(
     if options:
         raise InputError("options are for a policy that is given by name; this one is made already")
     policy = _unused(policy)
-    if not isinstance(policy, Queued):
+    if not isinstance(policy, QueuePolicy):
         return type(policy).__name__, _in_order(policy, order or "fifo", slowdown), order or "fifo"
     if order not in (None, policy.order):
         raise InputError(f"the policy has its own order, {policy.order!r}; order={order!r} cannot be kept")
@@ -175,7 +175,7 @@ def choose(
 
 def _unused(policy: Placer | Policy) -> Placer | Policy:
     """Return a copy of a policy of ours, so that one object serves several runs alike; others see to that."""
-    core = policy.placer if isinstance(policy, Queued) else policy
+    core = policy.placer if isinstance(policy, QueuePolicy) else policy
     return deepcopy(policy) if type(core).__module__.startswith("cranny.policies.") else policy
 
 
@@ -224,7 +224,7 @@ def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy
         return in_order(order, slowdown)
     if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == getattr(chosen, "order", None)):
         return chosen
-    return Queued(chosen, order, slowdown)
+    return QueuePolicy(chosen, order, slowdown)
 
 
 def compare(

@@ -19,24 +19,24 @@ def busy() -> ClusterState:
 
 
 def rewrite(state: ClusterState, job_id: str, **fields: object) -> None:
-    running = state._books.running
+    running = state._accounting.running
     running[job_id] = running[job_id]._replace(**fields)  # type: ignore[arg-type]
 
 
 def free_count(state: ClusterState) -> None:
-    state._books.free[0] += 1
+    state._accounting.free[0] += 1
 
 
 def free_gpu(state: ClusterState) -> None:
-    state._books.slots[0] |= 1
+    state._accounting.slots[0] |= 1
 
 
 def drained_gives(state: ClusterState) -> None:
-    state._books.free[3] = 4
+    state._accounting.free[3] = 4
 
 
 def half_down(state: ClusterState) -> None:
-    state._books.down ^= 1
+    state._accounting.down ^= 1
 
 
 def failed_runs(state: ClusterState) -> None:
@@ -68,39 +68,39 @@ def no_speed(state: ClusterState) -> None:
 
 
 def wrong_name(state: ClusterState) -> None:
-    state._books.running["other"] = state._books.running.pop("small")
+    state._accounting.running["other"] = state._accounting.running.pop("small")
 
 
 def forgotten(state: ClusterState) -> None:
-    del state._books.running["small"]
+    del state._accounting.running["small"]
 
 
 def link(state: ClusterState) -> None:
-    state._books.link_use_gbps[0] += 1.0
+    state._accounting.link_use_gbps[0] += 1.0
 
 
 def crossing(state: ClusterState) -> None:
-    state._books.cross_bytes *= 2
+    state._accounting.cross_bytes *= 2
 
 
 def used(state: ClusterState) -> None:
-    state._books.used_machines += 1
+    state._accounting.used_machines += 1
 
 
 def held(state: ClusterState) -> None:
-    state._books.held_gpus -= 1
+    state._accounting.held_gpus -= 1
 
 
 def fragmentation(state: ClusterState) -> None:
-    state._books.idle_units += 1
+    state._accounting.idle_units += 1
 
 
 def filed_twice(state: ClusterState) -> None:
-    state._books.idle[4] |= 1
+    state._accounting.idle[4] |= 1
 
 
 def not_filed(state: ClusterState) -> None:
-    state._books.in_use[2] ^= 1
+    state._accounting.in_use[2] ^= 1
 
 
 FAULTS: list[tuple[Callable[[ClusterState], None], str]] = [

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cranny.core.check import check
 from cranny.core.engine import Engine, Queue
-from cranny.core.queue import ORDERS, Queued
+from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
@@ -29,7 +29,7 @@ from cranny.policies.best_fit import BestFit
 @pytest.fixture
 def engine(state: ClusterState) -> Engine:
     """First come, first served on two racks with two machines of four GPUs each."""
-    return Engine(state, Queued(BestFit()))
+    return Engine(state, QueuePolicy(BestFit()))
 
 
 def job(name: str, gpus: int, submit_s: float = 0.0) -> Job:
@@ -168,7 +168,7 @@ def test_a_policy_may_stop_move_and_start_in_one_plan(state: ClusterState) -> No
 
 
 def test_a_queue_is_a_sequence_in_the_policys_order() -> None:
-    queue = Queue(Queued(BestFit(), "sjf"))
+    queue = Queue(QueuePolicy(BestFit(), "sjf"))
     for name, duration_s in (("a", 5.0), ("b", 1.0)):
         queue.add(Waiting(Job(id=name, gpus=1, duration_s=duration_s)))
     queue.fill(Waiting(Job(id=name, gpus=1, duration_s=s)) for name, s in (("c", 5.0), ("d", 3.0)))
@@ -215,7 +215,7 @@ def event_of(kind: str, number: int, serial: int, now_s: float, engine: Engine) 
 @settings(max_examples=150, deadline=None)
 @given(EVENTS, st.sampled_from(sorted(ORDERS)))
 def test_no_stream_of_events_loses_a_job_or_breaks_the_books(events: list[tuple[str, int]], order: str) -> None:
-    engine = Engine(ClusterState(Cluster.fat_tree(2, 2, 4)), Queued(BestFit(), order))
+    engine = Engine(ClusterState(Cluster.fat_tree(2, 2, 4)), QueuePolicy(BestFit(), order))
     wanted: set[str] = set()
     for serial, (kind, number) in enumerate(events):
         now_s = 500.0 * serial
@@ -250,7 +250,7 @@ def test_errors_of_the_engine_are_crannys() -> None:
 
 
 def test_with_a_period_the_policy_is_asked_only_at_its_multiples() -> None:
-    engine = Engine(ClusterState(Cluster.single_rack(1, 2)), Queued(BestFit()), period_s=60.0)
+    engine = Engine(ClusterState(Cluster.single_rack(1, 2)), QueuePolicy(BestFit()), period_s=60.0)
     assert engine.next_tick_s(0.0) == math.inf  # nobody waits
     assert engine.submit(Job("a", 1), 10.0) == ()
     assert engine.submit(Job("b", 1), 59.0) == ()
@@ -264,7 +264,7 @@ def test_with_a_period_the_policy_is_asked_only_at_its_multiples() -> None:
 
 @pytest.mark.parametrize("period_s", [0.001, 0.01, 0.1, 0.7, 1 / 3, 13.7, 360.0])
 def test_the_next_tick_is_later_and_a_multiple_of_the_period(period_s: float) -> None:
-    engine = Engine(ClusterState(Cluster.single_rack(1, 4)), Queued(BestFit(), "fifo"), period_s)
+    engine = Engine(ClusterState(Cluster.single_rack(1, 4)), QueuePolicy(BestFit(), "fifo"), period_s)
     engine.queue.add(Waiting(job("a", 1)))
     for turn in range(1, 3000):  # a rounded multiple over the period may be just below a whole number
         next_s = engine.next_tick_s(turn * period_s)
@@ -273,4 +273,4 @@ def test_the_next_tick_is_later_and_a_multiple_of_the_period(period_s: float) ->
 
 def test_a_period_too_short_for_a_clock_is_refused() -> None:
     with pytest.raises(InputError, match=r"period_s must be 0, or at least 0.001, not 1e-320"):
-        Engine(ClusterState(Cluster.single_rack(1, 4)), Queued(BestFit(), "fifo"), 1e-320)
+        Engine(ClusterState(Cluster.single_rack(1, 4)), QueuePolicy(BestFit(), "fifo"), 1e-320)

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cranny.core.batch import Batches
 from cranny.core.engine import Engine
-from cranny.core.knapsack import most_valuable
-from cranny.core.queue import Queued
+from cranny.core.knapsack import KnapsackBatches, most_valuable
+from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -43,7 +42,7 @@ def test_earlier_things_are_preferred_at_equal_worth() -> None:
 def test_a_job_that_is_passed_over_gains_worth_until_it_beats_several_others() -> None:
     state = ClusterState(Cluster.single_rack(1, 4))
     large = Job("large", 4)
-    batches = Batches()
+    batches = KnapsackBatches()
     chosen = []
     for second in range(4):
         small = [Waiting(Job(f"small-{second}-{number}", 2)) for number in range(2)]
@@ -57,7 +56,7 @@ def test_a_job_that_is_passed_over_gains_worth_until_it_beats_several_others() -
 
 def test_asking_twice_at_the_same_time_does_not_age_anybody() -> None:
     state = ClusterState(Cluster.single_rack(1, 1))
-    batches = Batches()
+    batches = KnapsackBatches()
     view = state.snapshot(5.0, [Waiting(Job("a", 2))])
     for _ in range(3):
         assert batches.choose(view) == []
@@ -69,14 +68,14 @@ def test_asking_twice_at_the_same_time_does_not_age_anybody() -> None:
 MIXED = Cluster.of(Switch("rack", (Machine("a", 4, "A"), Machine("b", 4, "B")), (100.0,) * 2))
 
 
-def chosen_by(batches: Batches, state: ClusterState, now_s: float, *jobs: Job) -> list[str]:
+def chosen_by(batches: KnapsackBatches, state: ClusterState, now_s: float, *jobs: Job) -> list[str]:
     view = state.snapshot(now_s, [Waiting(job) for job in jobs])
     return [waiting.job.id for waiting in batches.choose(view)]
 
 
 @pytest.mark.parametrize("field", [{"gpu_type": "A"}, {"speeds": {"A": 1.0}}])
 def test_a_job_whose_type_of_gpu_is_taken_does_not_take_the_room_of_others(field: dict[str, object]) -> None:
-    state, batches = ClusterState(MIXED), Batches()
+    state, batches = ClusterState(MIXED), KnapsackBatches()
     state.place(Job("long", 4, gpu_type="A"), Placement((0,) * 4))
     old, new = Job("old", 4, **field), Job("new", 4, gpu_type="B")  # type: ignore[arg-type]
     for second in range(3):
@@ -86,18 +85,18 @@ def test_a_job_whose_type_of_gpu_is_taken_does_not_take_the_room_of_others(field
 
 
 def test_no_more_jobs_of_a_type_are_chosen_than_it_holds() -> None:
-    state, batches = ClusterState(MIXED), Batches()
+    state, batches = ClusterState(MIXED), KnapsackBatches()
     wide, a = Job("wide", 8), [Job(f"a{number}", 4, gpu_type="A") for number in range(2)]
     assert chosen_by(batches, state, 0.0, *a, Job("b", 3, gpu_type="B"), Job("any", 1)) == ["any", "b", "a0"]
     # Two jobs would be worth more than the wide one, but only one of them could start.
-    assert chosen_by(Batches(), state, 0.0, wide, *a) == ["wide"]
+    assert chosen_by(KnapsackBatches(), state, 0.0, wide, *a) == ["wide"]
 
 
 @pytest.mark.parametrize("name", ["netpack", "best-fit"])
 def test_who_can_start_does_start_beside_old_jobs_of_a_type_that_is_taken(name: str) -> None:
     state = ClusterState(MIXED)
     chosen = policy(name)
-    engine = Engine(state, chosen if name == "netpack" else Queued(chosen, "knapsack"))  # type: ignore[arg-type]
+    engine = Engine(state, chosen if name == "netpack" else QueuePolicy(chosen, "knapsack"))  # type: ignore[arg-type]
     engine.submit(Job("long", 2, gpu_type="A"), 0.0)
     for number in range(3):  # of which one fits
         engine.submit(Job(f"old{number}", 2 + number, gpu_type="A"), 1.0)
@@ -117,8 +116,8 @@ TYPES = st.sampled_from(
 def test_nobody_waits_for_whom_there_are_gpus(each: list[tuple[int, dict[str, object]]], name: str) -> None:
     state = ClusterState(MIXED)
     chosen = policy(name)
-    engine = Engine(state, chosen if name == "netpack" else Queued(chosen, "knapsack"))  # type: ignore[arg-type]
+    engine = Engine(state, chosen if name == "netpack" else QueuePolicy(chosen, "knapsack"))  # type: ignore[arg-type]
     for number, (gpus, field) in enumerate(each):
         engine.submit(Job(f"j{number}", gpus, **field), float(number))  # type: ignore[arg-type]
     view = state.snapshot(99.0)
-    assert all(view.offer(waiting.job).gpus < waiting.job.gpus for waiting in engine.queue)
+    assert all(view.available(waiting.job).gpus < waiting.job.gpus for waiting in engine.queue)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.engine import Engine
-from cranny.core.queue import ORDERS, Queued, las_level, remaining_s, reservation
+from cranny.core.queue import ORDERS, QueuePolicy, las_level, remaining_s, reservation
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
@@ -25,7 +25,7 @@ UNIT = ModelProfile(name="unit", grad_bytes=1e9, iteration_ms=100)
 
 
 def engine(order: str, machines: int = 1, gpus: int = 4) -> Engine:
-    return Engine(ClusterState(Cluster.single_rack(machines, gpus)), Queued(BestFit(), order))
+    return Engine(ClusterState(Cluster.single_rack(machines, gpus)), QueuePolicy(BestFit(), order))
 
 
 def submit(to: Engine, name: str, gpus: int, now_s: float = 0.0, duration_s: float | None = None) -> list[str]:
@@ -180,7 +180,7 @@ def test_backfill_counts_the_time_a_job_spends_communicating() -> None:
     # Alone on a machine it would end in time, but only two machines have room: 100 ms become 900.
     pair = Waiting(Job(id="pair", gpus=2, model=UNIT, duration_s=50.0))
     lone = Waiting(Job(id="lone", gpus=1, model=UNIT, duration_s=50.0))
-    queued = Queued(BestFit(), "backfill")
+    queued = QueuePolicy(BestFit(), "backfill")
     assert queued.plan(state.snapshot(0.0, (first, pair))).actions == ()
     assert told(queued.plan(state.snapshot(0.0, (first, pair, lone))).actions) == ["+lone"]
     assert remaining_s(pair.job, 0.0, 9.0) == pytest.approx(450)
@@ -198,7 +198,7 @@ class Greedy:
 
 
 def test_backfill_counts_spare_gpus() -> None:
-    greedy = Engine(ClusterState(Cluster.single_rack(1, 8)), Queued(Greedy(), "backfill"))
+    greedy = Engine(ClusterState(Cluster.single_rack(1, 8)), QueuePolicy(Greedy(), "backfill"))
     submit(greedy, "a", 4, 0, duration_s=100)
     view = greedy.state.snapshot()
     assert reservation(Job(id="x", gpus=7), view) is not None
@@ -232,7 +232,9 @@ def two_types() -> ClusterState:
 
 def backfilled(state: ClusterState, *jobs: Job) -> list[str]:
     """Return what backfill starts when these jobs wait."""
-    return told(Queued(BestFit(), "backfill").plan(state.snapshot(0.0, [Waiting(job) for job in jobs])).actions)
+    return told(
+        QueuePolicy(BestFit(), "backfill").plan(state.snapshot(0.0, [Waiting(job) for job in jobs])).actions
+    )
 
 
 def test_a_reservation_counts_only_gpus_that_the_job_has_a_speed_on() -> None:
@@ -290,14 +292,14 @@ def test_a_reservation_knows_how_fast_gpus_train_the_running_jobs() -> None:
 
 def test_an_unknown_order_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"unknown queue order 'filo'; did you mean 'fifo'\?"):
-        Queued(BestFit(), "filo")
+        QueuePolicy(BestFit(), "filo")
     assert set(ORDERS) == {"fifo", "sjf", "las", "backfill", "knapsack"}
 
 
 def test_an_empty_queue_needs_no_plan() -> None:
     state = ClusterState(Cluster.single_rack(1, 1))
     for order in ORDERS:
-        assert Queued(BestFit(), order).plan(state.snapshot()).actions == ()
+        assert QueuePolicy(BestFit(), order).plan(state.snapshot()).actions == ()
 
 
 Submission = tuple[int, float, float]  # GPUs, seconds after the last, duration
@@ -356,7 +358,7 @@ def test_backfill_never_delays_the_first_whatever_types_jobs_can_run_on(
 ) -> None:
     arrivals = accumulate(gap_s for _, gap_s, _, _ in submissions)
     keep_promises(
-        Engine(two_types(), Queued(BestFit(), "backfill")),
+        Engine(two_types(), QueuePolicy(BestFit(), "backfill")),
         [
             Job(id=str(number), gpus=gpus, submit_s=now_s, duration_s=duration_s, speeds=speeds)
             for number, ((gpus, _, duration_s, speeds), now_s) in enumerate(

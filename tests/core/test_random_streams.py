@@ -15,7 +15,7 @@ from tests.reference.views import seen
 
 from cranny.core.check import check
 from cranny.core.protocol import Placer
-from cranny.core.queue import Queued
+from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -263,9 +263,9 @@ def test_no_replay_ends_with_an_error_or_loses_a_job(name: str, cluster: str) ->
         assert status.keys() == {job.id for job in story.jobs}
         empty = ClusterState(tree).snapshot()
         for job in story.jobs:
-            if empty.offer(job).gpus < (job.least_gpus or job.gpus):
+            if empty.available(job).gpus < (job.least_gpus or job.gpus):
                 assert status[job.id] != DONE
-            elif not story.faults and isinstance(chosen, Queued) and make(name).place(job, empty) is not None:
+            elif not story.faults and isinstance(chosen, QueuePolicy) and make(name).place(job, empty) is not None:
                 assert status[job.id] == DONE
 
     run()

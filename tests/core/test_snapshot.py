@@ -125,8 +125,8 @@ def test_a_job_that_asks_for_a_type_and_names_speeds_gets_what_both_allow(make_s
     ):
         wanted = Job(id="a", gpus=1, gpu_type=gpu_type, speeds=speeds)
         assert view.usable(wanted, view.free).tolist() == usable
-        assert view.offer(wanted).gpus == sum(usable)
-        drained_too = [machine for machine in range(4) if view.suited(wanted) >> machine & 1]
+        assert view.available(wanted).gpus == sum(usable)
+        drained_too = [machine for machine in range(4) if view.eligible(wanted) >> machine & 1]
         up = [machine for machine in drained_too if view.is_up(machine)]
         assert up == [machine for machine, gpus in enumerate(usable) if gpus]
         assert (2 in drained_too) == (1 in drained_too)  # the same type, only down

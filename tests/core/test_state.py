@@ -239,12 +239,12 @@ def test_a_job_runs_only_on_its_type_of_gpu(mixed: ClusterState) -> None:
         mixed.place(job("a", 2, "t4"), Placement((2, 1)))
     mixed.place(job("a", 2, "t4"), Placement((2, 2)))
     mixed.place(job("b", 9), Placement((0,) * 8 + (1,)))
-    offer = mixed.snapshot().offer(job("c", 1, "h200"))
+    offer = mixed.snapshot().available(job("c", 1, "h200"))
     assert (offer.gpus, offer.gpus_in_use, offer.in_use_count[3]) == (3, 3, 1)
-    assert mixed.snapshot().offer(job("c", 1, "a100")).gpus == 0
+    assert mixed.snapshot().available(job("c", 1, "a100")).gpus == 0
     assert (
-        mixed.snapshot().offer(job("c", 1)) is mixed.snapshot().machines
-        or mixed.snapshot().offer(job("c", 1)) == mixed.snapshot().machines
+        mixed.snapshot().available(job("c", 1)) is mixed.snapshot().machines
+        or mixed.snapshot().available(job("c", 1)) == mixed.snapshot().machines
     )
 
 

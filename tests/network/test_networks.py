@@ -3,7 +3,7 @@
 import pytest
 
 from cranny.core.accounting import Running
-from cranny.core.queue import Queued
+from cranny.core.queue import QueuePolicy
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.event import MachineFailed, MachineRepaired
@@ -35,7 +35,7 @@ class Crowded:
 
 
 def replayed(jobs: list[Job], **settings: object) -> Result:
-    replay = Replay(CLUSTER, Queued(policy("best-fit")), network=Crowded(), **settings)  # type: ignore[arg-type]
+    replay = Replay(CLUSTER, QueuePolicy(policy("best-fit")), network=Crowded(), **settings)  # type: ignore[arg-type]
     return Result.of(CLUSTER, replay.run(jobs), {}, 1.0)
 
 

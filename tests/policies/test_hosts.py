@@ -348,7 +348,7 @@ def test_nobody_waits_for_whom_there_are_gpus_and_nobody_is_stopped_to_start_aga
             stopped = {action.job_id for action in actions if isinstance(action, Stop)}
             view = state.snapshot(now_s)
             for waiting in engine.queue:
-                assert view.offer(waiting.job).gpus < (waiting.job.least_gpus or waiting.job.gpus)
+                assert view.available(waiting.job).gpus < (waiting.job.least_gpus or waiting.job.gpus)
             before = placed.copy()
             placed.clear()
             placed.update({job_id: running.placement.machines for job_id, running in state.running.items()})

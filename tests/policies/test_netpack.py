@@ -11,7 +11,7 @@ from tests.reference import netpack as book
 
 import cranny
 from cranny.core.check import check
-from cranny.core.constraints import Wish, Wishful
+from cranny.core.constraints import ConstrainedPlacer, Constraints
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
@@ -124,7 +124,7 @@ def test_no_parameter_server_goes_to_a_machine_that_takes_no_jobs(policy: type[N
     assert (placement.server == 4) == (policy is NetPack)
     placer: Placer = policy()
     if name == "exclude":
-        placer = Wishful(placer, lambda _: Wish(mask_of([4])))
+        placer = ConstrainedPlacer(placer, lambda _: Constraints(mask_of([4])))
     else:
         getattr(state, name)(4)
     placement = placer.place(job("d", 4), state.snapshot())

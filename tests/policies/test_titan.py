@@ -369,7 +369,7 @@ def test_what_it_says_of_a_placement_is_true(case: Case) -> None:
     placement = case.titan.place(case.job, case.view)
     if placement is None:
         reason = case.titan.why_wait(case.job, case.view)
-        offered = case.view.offer(case.job).gpus
+        offered = case.view.available(case.job).gpus
         assert reason.startswith("needs ") == (offered < case.job.gpus)
         assert "nothing holds it up" not in reason
         return

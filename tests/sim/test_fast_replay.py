@@ -14,7 +14,7 @@ from cranny.core.fast import memo
 from cranny.core.fast.memo import Memory
 from cranny.core.fast.placement_arrays import Ints
 from cranny.core.protocol import FirstChoices
-from cranny.core.queue import Queued, Slowdown
+from cranny.core.queue import QueuePolicy, Slowdown
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import Communication, isolated
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -75,7 +75,7 @@ def both(
     collective: str | None = None,
 ) -> tuple[Record, Record]:
     fast = Compiled(cluster, first_choices(name), network).run(trace.jobs(seed, collective, profiles=HUGE))
-    replay = Replay(cluster, Queued(policy(name)), network=Alone(network))
+    replay = Replay(cluster, QueuePolicy(policy(name)), network=Alone(network))
     return fast, replay.run(trace.jobs(seed, collective, profiles=HUGE))
 
 
@@ -229,7 +229,7 @@ def test_jobs_that_do_not_start_although_nothing_runs_are_left_out_in_both() -> 
         }
     )
     fast = Compiled(SMALL, Moody()).run(Trace("moody", frame).jobs())
-    plain = Replay(SMALL, Queued(Moody())).run(Trace("moody", frame).jobs())
+    plain = Replay(SMALL, QueuePolicy(Moody())).run(Trace("moody", frame).jobs())
     assert_equal(fast, plain)
     left_out = fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list()
     assert sorted(left_out) == ["job-1", "job-3", "job-4", "job-5"]
@@ -258,13 +258,13 @@ def test_a_job_that_fits_one_machine_starts_on_an_empty_cluster(name: str, gpus:
 
 def test_only_simple_set_ups_are_compiled() -> None:
     jobs = generate_trace("philly", jobs=3).jobs()
-    fifo = Queued(policy("titan"))
+    fifo = QueuePolicy(policy("titan"))
     uneven = Cluster.of(Switch("top", (Machine("a", 2), Machine("b", 4)), (10.0, 10.0)))
     typed = generate_trace("philly", jobs=3).frame.with_columns(gpu_type=pl.lit("h200"))
     assert compiled_for(SMALL, fifo, isolated, jobs) is not None
     assert compiled_for(uneven, fifo, isolated, jobs) is None
-    assert compiled_for(SMALL, Queued(policy("titan"), "backfill"), isolated, jobs) is None
-    assert compiled_for(SMALL, Queued(policy("hived")), isolated, jobs) is None
+    assert compiled_for(SMALL, QueuePolicy(policy("titan"), "backfill"), isolated, jobs) is None
+    assert compiled_for(SMALL, QueuePolicy(policy("hived")), isolated, jobs) is None
     assert compiled_for(SMALL, fifo, isolated, Trace("typed", typed).jobs()) is None
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import cranny
 from cranny.analysis.explain import explain
-from cranny.core.queue import Queued
+from cranny.core.queue import QueuePolicy
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 from cranny.model.event import Event, MachineDrained, MachineFailed, MachineRepaired
@@ -313,8 +313,11 @@ def test_explaining_a_job_does_not_change_its_run() -> None:
     [
         ({"checkpoint_s": -1.0}, "checkpoint_s must be"),
         ({"machine_events": [(float("nan"), MachineFailed(0))]}, "time of a machine event must be"),
-        ({"policy": Queued(BestFit()), "options": {"a": 1}}, "options are for a policy that is given by name"),
-        ({"policy": Queued(BestFit(), "sjf"), "order": "fifo"}, "has its own order, 'sjf'"),
+        (
+            {"policy": QueuePolicy(BestFit()), "options": {"a": 1}},
+            "options are for a policy that is given by name",
+        ),
+        ({"policy": QueuePolicy(BestFit(), "sjf"), "order": "fifo"}, "has its own order, 'sjf'"),
         ({"policy": "random", "options": {"rng": 3}}, "rng is set by the run's seed"),
     ],
 )

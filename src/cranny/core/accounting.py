@@ -1,6 +1,6 @@
-"""The books of a cluster: who holds which GPU, and every total that follows from it.
+"""The accounting of a cluster: who holds which GPU, and every total that follows from it.
 
-Only `ClusterState` writes to its books. A snapshot reads them, or writes to a copy of its own for a what-if.
+Only `ClusterState` writes to its accounting. A snapshot reads them, or writes to a copy of its own for a what-if.
 """
 
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def attained_gpu_s(running: Running, now_s: float) -> float:
     return running.attained_gpu_s + (now_s - running.started_s) * running.job.gpus
 
 
-class Books:
+class Accounting:
     """Records of machines, links and running jobs."""
 
     __slots__ = (
@@ -89,9 +89,9 @@ class Books:
         self.cross_bytes = 0.0  # of one iteration of every running job
         self.crossing_jobs = 0
 
-    def copy(self) -> "Books":
+    def copy(self) -> "Accounting":
         """Copy everything that is ever written to."""
-        new = object.__new__(Books)
+        new = object.__new__(Accounting)
         for name in self.__slots__:
             value = getattr(self, name)
             setattr(new, name, value.copy() if name in _WRITTEN else value)

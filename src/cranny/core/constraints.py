@@ -18,7 +18,7 @@ from cranny.model.placement import Placement
 SameRack = Literal["required", "preferred"]
 
 
-class Wish(NamedTuple):
+class Constraints(NamedTuple):
     """What a job wishes of its placement."""
 
     excluded: int = 0  # machines that it must not have, as a set
@@ -29,10 +29,10 @@ class Wish(NamedTuple):
         return (1 << len(cluster.machines)) - 1 & ~self.excluded
 
 
-class Wishful:
+class ConstrainedPlacer:
     """A placer that keeps the wishes of jobs."""
 
-    def __init__(self, placer: Placer, wish_of: Callable[[str], Wish | None]) -> None:
+    def __init__(self, placer: Placer, wish_of: Callable[[str], Constraints | None]) -> None:
         self.placer = placer
         self._wish_of = wish_of  # of a job's id
 
@@ -77,7 +77,7 @@ def _racks(placement: Placement, cluster: Cluster) -> int:
 
 def _racks_free(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:
     """Return the free GPUs of each rack that a job may have, and the rack's span."""
-    offer = view.offer(job)
+    offer = view.available(job)
     return [(offer.only(within(-1, *span)).gpus, *span) for span in view.cluster.rack_spans]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.protocol import Policy
-from cranny.core.queue import Queued
+from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.errors import InputError
@@ -98,7 +98,7 @@ class Engine:
         self.policy = policy
         self.period_s = period(period_s)
         self.queue = Queue(policy)
-        self._queued = policy if isinstance(policy, Queued) else None
+        self._queued = policy if isinstance(policy, QueuePolicy) else None
 
     def handle(self, event: Event, now_s: float) -> Sequence[Action]:
         """Take in an event; return what is to be carried out, in order."""
@@ -170,7 +170,7 @@ class Engine:
         actions: list[Action] = []
         # A placer has nothing to do when nobody waits; a policy may move or shift running jobs all the same.
         while self.queue or self._queued is None:
-            # The snapshot must not outlive the decision, or committing would have to copy the books.
+            # The snapshot must not outlive the decision, or committing would have to copy the accounting.
             plan = self.policy.plan(self.state.snapshot(now_s, self.queue))
             if not plan.actions:
                 break

@@ -17,7 +17,7 @@ from cranny.model.placement import Placement
 MEGA = 1e6
 
 
-class Seen(NamedTuple):
+class DefaultRationale(NamedTuple):
     """What was free when a job was placed."""
 
     job: Job

@@ -17,7 +17,7 @@ def too_large(job_gpus: int, capacity: int, kind: str = "") -> str:
     return f"needs {counted(job_gpus, f'{kind} GPU'.strip())}, the cluster has {capacity}"
 
 
-class Possible:
+class Feasibility:
     """Knows which jobs a placer would place on the empty cluster."""
 
     def __init__(self, cluster: Cluster) -> None:

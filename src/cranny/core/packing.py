@@ -49,7 +49,7 @@ def fewest_with(idle: int, gpus: int, in_use_count: Sequence[int], idle_count: S
 
 
 @lru_cache(maxsize=4096)
-def machines_when_empty(gpus: int, cluster: Cluster, suited: int) -> int:
-    """Return how many machines a job takes in an empty cluster; `suited` is the set of those that suit it."""
-    sizes = [machine.gpus for index, machine in enumerate(cluster.machines) if suited >> index & 1]
+def machines_when_empty(gpus: int, cluster: Cluster, eligible: int) -> int:
+    """Return how many machines a job takes in an empty cluster; `eligible` is the set of those that suit it."""
+    sizes = [machine.gpus for index, machine in enumerate(cluster.machines) if eligible >> index & 1]
     return len(largest_first(gpus, [sizes.count(size) for size in range(max(sizes, default=0) + 1)]))

@@ -84,6 +84,6 @@ class Host(Placer, Policy, Protocol):
 
 def lacks_gpus(job: Job, view: Snapshot) -> str | None:
     """Say that there are too few free GPUs, if that is so."""
-    free = view.offer(job).gpus
+    free = view.available(job).gpus
     kind = f"{job.gpu_type} " if job.gpu_type else ""
     return f"needs {counted(job.gpus, f'{kind}GPU')}, {free} free" if free < job.gpus else None

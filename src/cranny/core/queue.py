@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cranny.core.accounting import Running, attained_gpu_s
-from cranny.core.batch import Batches
+from cranny.core.knapsack import KnapsackBatches
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.core.traffic import Communication, isolated
@@ -33,7 +33,7 @@ Slowdown = Callable[[Job, Communication], float]
 DEPTH = 100
 
 
-class Queued:
+class QueuePolicy:
     """Places waiting jobs one after the other in a given order."""
 
     def __init__(self, placer: Placer, order: str = "fifo", slowdown: Slowdown = isolated) -> None:
@@ -46,7 +46,7 @@ class Queued:
         # stopping jobs, of which none more may be stopped before `_retry_s`.
         self._stuck: tuple[Job | None, int] = (None, 0)
         self._retry_s = 0.0
-        self._batches = Batches()  # for knapsack
+        self._batches = KnapsackBatches()  # for knapsack
 
     def key(self, waiting: Waiting) -> Any:
         """Return what the queue is sorted by; ties keep the order of submission."""
@@ -165,7 +165,7 @@ class Queued:
         reserved = reservation(first, view, self._slowdown)
         if reserved is None:
             return Plan(view.version)
-        wanted = view.suited(first)
+        wanted = view.eligible(first)
         for waiting in view.waiting[1 : 1 + DEPTH]:
             job = waiting.job
             best = 1.0 if job.speeds is None else 1.0 / max(job.speeds.values(), default=1.0)
@@ -176,7 +176,7 @@ class Queued:
                 continue
             running = view.as_running(job, placement)
             slowdown = self._slowdown(running.job, running.communication) * running.stretch
-            if _may_pass(waiting, reserved, view, running.gpus_on(wanted & view.taking), slowdown):
+            if _may_pass(waiting, reserved, view, running.gpus_on(wanted & view.up_machines), slowdown):
                 return Plan(view.version, (Start(job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)
 
@@ -194,14 +194,14 @@ def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Rese
 
     EASY counts GPUs only, not where they are, as batch schedulers do. Those that cannot run the job do not count.
     """
-    free = view.offer(job).gpus
-    wanted = view.suited(job)
+    free = view.available(job).gpus
+    wanted = view.eligible(job)
     ends = []
     for running in view.running.values():
         if running.job.duration_s is not None:
             slower = slowdown(running.job, running.communication) * running.stretch
             left_s = remaining_s(running.job, running.attained_gpu_s, slower)
-            ends.append((running.started_s + left_s, running.gpus_on(wanted & view.taking)))
+            ends.append((running.started_s + left_s, running.gpus_on(wanted & view.up_machines)))
     for end_s, gpus in sorted(ends):
         free += gpus
         if free >= job.gpus:
@@ -224,7 +224,7 @@ def remaining_s(job: Job, attained_gpu_s: float, slowdown: float) -> float:
 
 def _least_taken(job: Job, machines: int, view: Snapshot) -> int:
     """Return how many GPUs of some machines a job takes when it takes all it can of others."""
-    return job.gpus if machines == ALL else max(0, job.gpus - view.offer(job).only(~machines).gpus)
+    return job.gpus if machines == ALL else max(0, job.gpus - view.available(job).only(~machines).gpus)
 
 
 def las_level(attained: float) -> int:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.accounting import Books, Running
-from cranny.core.explanation import Seen
+from cranny.core.accounting import Accounting, Running
+from cranny.core.explanation import DefaultRationale
 from cranny.core.machine_set import FreeMachines, within
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
@@ -24,104 +24,106 @@ class Waiting(NamedTuple):
 
 
 class _RunningJobs(Mapping[str, Running]):
-    """The running jobs of some books; as long as it is alive, so are the books as they are."""
+    """The running jobs of some accounting; as long as it is alive, so are the accounting as they are."""
 
-    __slots__ = ("_books",)
+    __slots__ = ("_accounting",)
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, accounting: Accounting) -> None:
+        self._accounting = accounting
 
     def __getitem__(self, job_id: str) -> Running:
-        return self._books.running[job_id]
+        return self._accounting.running[job_id]
 
     def __iter__(self) -> Iterator[str]:
-        books = self._books  # held while somebody iterates
-        yield from books.running
+        accounting = self._accounting  # held while somebody iterates
+        yield from accounting.running
 
     def __len__(self) -> int:
-        return len(self._books.running)
+        return len(self._accounting.running)
 
 
 class Snapshot:
     """The cluster as it was when the snapshot was taken; what happens later does not show.
 
-    Made for every decision, so it is a plain class that is cheap to make. It shares the books of the state;
+    Made for every decision, so it is a plain class that is cheap to make. It shares the accounting of the state;
     whoever writes to them while it is alive must write to a copy.
     """
 
-    __slots__ = ("_books", "cluster", "machines", "now_s", "version", "waiting")
+    __slots__ = ("_accounting", "cluster", "machines", "now_s", "version", "waiting")
 
-    def __init__(self, books: Books, version: int, now_s: float, waiting: Sequence[Waiting]) -> None:
-        self._books = books
-        self.cluster = books.cluster
+    def __init__(self, accounting: Accounting, version: int, now_s: float, waiting: Sequence[Waiting]) -> None:
+        self._accounting = accounting
+        self.cluster = accounting.cluster
         self.version = version
         self.now_s = now_s
         self.waiting = waiting  # the queue in the policy's order; valid while the policy plans
-        self.machines = FreeMachines(tuple(books.in_use), tuple(books.idle))
+        self.machines = FreeMachines(tuple(accounting.in_use), tuple(accounting.idle))
 
     @property
     def free(self) -> npt.NDArray[np.int64]:
         """Free GPUs of each machine, (machines,)."""
-        free = np.array(self._books.free, dtype=np.int64)
+        free = np.array(self._accounting.free, dtype=np.int64)
         free.setflags(write=False)
         return free
 
     @property
     def running(self) -> Mapping[str, Running]:
         """Running jobs by id."""
-        return _RunningJobs(self._books)
+        return _RunningJobs(self._accounting)
 
     def all_running(self) -> dict[str, Running]:
         """Return running jobs by id, copied: faster for whoever looks at every one of them."""
-        return self._books.running.copy()
+        return self._accounting.running.copy()
 
     def free_on(self, machine: int) -> int:
         """Return the free GPUs of one machine."""
-        return self._books.free[machine]
+        return self._accounting.free[machine]
 
     def free_between(self, first: int, past: int) -> int:
         """Return the free GPUs of the machines from `first` to before `past`."""
-        return sum(self._books.free[first:past])
+        return sum(self._accounting.free[first:past])
 
     def slots_on(self, machine: int) -> int:
         """Return which GPUs of a machine are free, as bits; none when the machine is down."""
-        return self._books.slots[machine] if self._books.free[machine] else 0
+        return self._accounting.slots[machine] if self._accounting.free[machine] else 0
 
     def is_up(self, machine: int) -> bool:
         """Say whether a machine takes jobs."""
-        return self._books.is_up(machine)
+        return self._accounting.is_up(machine)
 
     def is_idle(self, machine: int) -> bool:
         """Say whether no GPU of a machine is held."""
-        return self._books.is_idle(machine)
+        return self._accounting.is_idle(machine)
 
     @property
     def up(self) -> npt.NDArray[np.bool_]:
         """Whether each machine takes jobs, (machines,)."""
-        return self._whether_in(self.taking)
+        return self._whether_in(self.up_machines)
 
     @property
-    def taking(self) -> int:
+    def up_machines(self) -> int:
         """The machines that take jobs, as a set."""
-        return ~self._books.down
+        return ~self._accounting.down
 
-    def offer(self, job: Job) -> FreeMachines:
+    def available(self, job: Job) -> FreeMachines:
         """Return the machines that may be given to a job: those with a type of GPU that it names, if it does."""
-        suited = self.suited(job)
-        return self.machines if suited == ALL else self.machines.only(suited)
+        eligible = self.eligible(job)
+        return self.machines if eligible == ALL else self.machines.only(eligible)
 
     def usable(self, job: Job, free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return those of some GPUs, (machines,), that are of a type which a job can have."""
-        suited = self.suited(job)
-        return free if suited == ALL else np.where(self._whether_in(suited), free, 0)
+        eligible = self.eligible(job)
+        return free if eligible == ALL else np.where(self._whether_in(eligible), free, 0)
 
-    def suited(self, job: Job) -> int:
+    def eligible(self, job: Job) -> int:
         """Return the machines whose type of GPU suits a job, free or not, as a set; `ALL` if any type does."""
         if job.gpu_type is None and job.speeds is None:
             return ALL
         machines_with = self.cluster.machines_with
-        suited = ALL if job.gpu_type is None else machines_with.get(job.gpu_type, 0)
-        return suited if job.speeds is None else suited & sum(machines_with.get(each, 0) for each in job.speeds)
+        eligible = ALL if job.gpu_type is None else machines_with.get(job.gpu_type, 0)
+        return (
+            eligible if job.speeds is None else eligible & sum(machines_with.get(each, 0) for each in job.speeds)
+        )
 
     def _whether_in(self, machines: int) -> npt.NDArray[np.bool_]:
         """Return whether each machine is in a set, (machines,)."""
@@ -131,25 +133,25 @@ class Snapshot:
 
     def link_free_gbps(self, link: int) -> float:
         """Return what running jobs leave of a link."""
-        return max(0.0, self.cluster.uplink_gbps[link] - self._books.link_use_gbps[link])
+        return max(0.0, self.cluster.uplink_gbps[link] - self._accounting.link_use_gbps[link])
 
     def least_free_gbps(self, links: Sequence[int]) -> float:
         """Return what running jobs leave of the fullest of some links."""
-        capacity, use = self.cluster.uplink_gbps, self._books.link_use_gbps
+        capacity, use = self.cluster.uplink_gbps, self._accounting.link_use_gbps
         return max(0.0, min([capacity[link] - use[link] for link in links]))
 
     def link_use_gbps(self, link: int) -> float:
         """Return the mean rate that running jobs put on a link."""
-        return self._books.link_use_gbps[link]
+        return self._accounting.link_use_gbps[link]
 
     @property
     def uplink_use_gbps(self) -> npt.NDArray[np.float64]:
         """Mean rate that running jobs put on the uplink of each machine, (machines,)."""
-        return np.array(self._books.link_use_gbps[: len(self.cluster.machines)])
+        return np.array(self._accounting.link_use_gbps[: len(self.cluster.machines)])
 
     def link_users(self, link: int) -> int:
         """Return how many running jobs use a link."""
-        return self._books.link_users[link]
+        return self._accounting.link_users[link]
 
     def busy_machines(self, need_gbps: float) -> int:
         """Return the set of machines whose uplink has less than `need_gbps` left."""
@@ -182,38 +184,40 @@ class Snapshot:
         server: int | None = None,
     ) -> Placement:
         """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
-        return Placement.made(machines, spare, gpus, Seen(job, self.cluster, self.offer(job), note), server)
+        return Placement.made(
+            machines, spare, gpus, DefaultRationale(job, self.cluster, self.available(job), note), server
+        )
 
     def as_running(self, job: Job, placement: Placement) -> Running:
         """Return a job as it would run with this placement, or say why it does not fit."""
-        return self._books.fit(job, placement, self.now_s)
+        return self._accounting.fit(job, placement, self.now_s)
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""
-        books = self._books.copy()
-        if job_id not in books.running:
+        accounting = self._accounting.copy()
+        if job_id not in accounting.running:
             raise PlacementError(f"job {job_id!r} is not running")
-        books.turn(books.running[job_id], -1)
-        return Snapshot(books, self.version, self.now_s, self.waiting)
+        accounting.turn(accounting.running[job_id], -1)
+        return Snapshot(accounting, self.version, self.now_s, self.waiting)
 
-    def unseen(self, job_ids: Iterable[str]) -> "Snapshot":
+    def hiding(self, job_ids: Iterable[str]) -> "Snapshot":
         """Return the view in which some running jobs do not show, while all that they hold stays taken."""
-        books = self._books.copy()
+        accounting = self._accounting.copy()
         for job_id in job_ids:
-            del books.running[job_id]
-        return Snapshot(books, self.version, self.now_s, self.waiting)
+            del accounting.running[job_id]
+        return Snapshot(accounting, self.version, self.now_s, self.waiting)
 
     def only(self, machines: int) -> "Snapshot":
         """Return the view in which no machines but those of a set take jobs."""
-        books = self._books.copy()
+        accounting = self._accounting.copy()
         for machine in range(len(self.cluster.machines)):
             if not machines >> machine & 1:
-                books.set_up(machine, up=False)
-        return Snapshot(books, self.version, self.now_s, self.waiting)
+                accounting.set_up(machine, up=False)
+        return Snapshot(accounting, self.version, self.now_s, self.waiting)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":
         """Return the view as it would be with this placement made."""
         job = job or Job(id="what-if", gpus=len(placement.machines))
-        books = self._books.copy()
-        books.turn(books.fit(job, placement, self.now_s), 1)
-        return Snapshot(books, self.version, self.now_s, self.waiting)
+        accounting = self._accounting.copy()
+        accounting.turn(accounting.fit(job, placement, self.now_s), 1)
+        return Snapshot(accounting, self.version, self.now_s, self.waiting)

@@ -252,7 +252,7 @@ class Footprint(NamedTuple):
     costs: tuple[tuple[Cost, float], ...]
 
 
-# A policy weighs a placement and the state books it a moment later: the last few are remembered.
+# A policy weighs a placement and the state accounting it a moment later: the last few are remembered.
 @lru_cache(maxsize=64)
 def footprint(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Footprint:
     """Return what a job costs on these machines."""

@@ -116,7 +116,7 @@ class Exact:
             raise CrannyError(
                 f"exact: job {job.id!r}: with {job.collective!r} the placement decides who talks to whom"
             )
-        offer = view.offer(job)
+        offer = view.available(job)
         machines = sum(offer.in_use_count[1:]) + sum(offer.idle_count[1:])
         if machines > self.max_machines or job.gpus > self.max_ranks:
             raise CrannyError(

@@ -55,7 +55,7 @@ class Problem:
 
 def problem(job: Job, view: Snapshot, phase_budget_s: float) -> Problem:
     """Write down Eq. 1 for a job and the machines with free GPUs."""
-    offer = view.offer(job)
+    offer = view.available(job)
     machines = tuple(sorted(m for group in (*offer.in_use[1:], *offer.idle[1:]) for m in members(group)))
     free = tuple(view.free_on(machine) for machine in machines)
     moved = [

@@ -23,7 +23,7 @@ def _indices(values: object, what: str) -> tuple[int, ...]:
     return found
 
 
-class Evidence(Protocol):
+class Rationale(Protocol):
     """What a policy saw when it placed a job, kept small; facts and text are made when asked for."""
 
     def facts(self, placement: "Placement") -> Mapping[str, object]:
@@ -45,7 +45,7 @@ class Placement:
     machines: tuple[int, ...]
     spare: tuple[int, ...] = ()
     gpus: tuple[int, ...] | None = None
-    evidence: Evidence | None = field(default=None, compare=False, repr=False)
+    rationale: Rationale | None = field(default=None, compare=False, repr=False)
     server: int | None = None
     aggregate: bool = True
 
@@ -54,7 +54,7 @@ class Placement:
         machines: Sequence[int],
         spare: Sequence[int] = (),
         gpus: Sequence[int] | None = None,
-        evidence: Evidence | None = None,
+        rationale: Rationale | None = None,
         server: int | None = None,
         aggregate: bool = True,  # noqa: FBT001, FBT002 - a field like the others
     ) -> None:
@@ -74,7 +74,7 @@ class Placement:
         _put(self, "machines", machines)
         _put(self, "spare", spare)
         _put(self, "gpus", gpus)
-        _put(self, "evidence", evidence)
+        _put(self, "rationale", rationale)
         _put(self, "server", server)
         _put(self, "aggregate", aggregate)
 
@@ -84,7 +84,7 @@ class Placement:
         machines: tuple[int, ...],
         spare: tuple[int, ...],
         gpus: tuple[int, ...] | None,
-        evidence: Evidence,
+        rationale: Rationale,
         server: int | None = None,
     ) -> "Placement":
         """Make a placement of plain tuples that need no checking, as policies do many times a second."""
@@ -92,7 +92,7 @@ class Placement:
         _put(made, "machines", machines)
         _put(made, "spare", spare)
         _put(made, "gpus", gpus)
-        _put(made, "evidence", evidence)
+        _put(made, "rationale", rationale)
         _put(made, "server", server)
         _put(made, "aggregate", True)  # noqa: FBT003 - the value
         return made
@@ -105,12 +105,12 @@ class Placement:
     @property
     def facts(self) -> dict[str, object]:
         """Why the job was placed here, as plain values."""
-        if self.evidence is None:
+        if self.rationale is None:
             return {"machines": list(self.machines), "placed_by": "hand"}
-        return dict(self.evidence.facts(self))
+        return dict(self.rationale.facts(self))
 
     def explain(self) -> str:
         """Why the job was placed here, as text."""
-        if self.evidence is None:
+        if self.rationale is None:
             return f"placed by hand on machines {', '.join(map(str, self.counts))}"
-        return self.evidence.text(self)
+        return self.rationale.text(self)

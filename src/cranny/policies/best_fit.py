@@ -22,7 +22,7 @@ class BestFit:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take the tightest machine for what is left of the job, else the emptiest one whole, and repeat."""
-        offer = view.offer(job)
+        offer = view.available(job)
         groups = [used | idle for used, idle in zip(offer.in_use, offer.idle, strict=True)]
         ranks: list[int] = []
         while len(ranks) < job.gpus:

@@ -34,7 +34,7 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.model.placement import Evidence, Placement
+from cranny.model.placement import Placement, Rationale
 from cranny.model.plan import Action, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import whole
 from cranny.network.interleave.affinity import SharedLink, shared_links
@@ -183,7 +183,7 @@ class Interleaved(NamedTuple):
     """Why a job sits where it sits: what the host saw, and how the job gets on with those it meets."""
 
     job_id: str
-    inner: Evidence | None
+    inner: Rationale | None
     number: int  # of the candidate
     candidates: int
     chosen: Interleaving
@@ -230,6 +230,6 @@ def _explained(action: Action, number: int, candidates: int, chosen: Interleavin
     if isinstance(action, Stop | Shift):
         return action
     old = action.placement
-    why = Interleaved(action.job_id, old.evidence, number, candidates, chosen)
+    why = Interleaved(action.job_id, old.rationale, number, candidates, chosen)
     placement = Placement(old.machines, old.spare, old.gpus, why, old.server, old.aggregate)
     return action._replace(placement=placement)

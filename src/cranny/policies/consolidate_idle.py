@@ -21,10 +21,10 @@ class ConsolidateIdle:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Fill the roomiest machines; give up if that takes more machines than an empty cluster would."""
-        offer = view.offer(job)
+        offer = view.available(job)
         idle, in_use = list(offer.idle), list(offer.in_use)
         ranks: list[int] = []
-        for _ in range(machines_when_empty(job.gpus, view.cluster, view.suited(job))):
+        for _ in range(machines_when_empty(job.gpus, view.cluster, view.eligible(job))):
             left = job.gpus - len(ranks)
             if not left:
                 break
@@ -49,9 +49,9 @@ class ConsolidateIdle:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that the free GPUs are on too many machines, if that is why."""
-        fewest = machines_when_empty(job.gpus, view.cluster, view.suited(job))
+        fewest = machines_when_empty(job.gpus, view.cluster, view.eligible(job))
         on = counted(fewest, "machine")
-        idle = sum(view.offer(job).idle_count)
+        idle = sum(view.available(job).idle_count)
         return lacks_gpus(job, view) or (
             f"wants {job.gpus} GPUs on {on}: only {idle} idle, and the free GPUs are scattered"
         )

@@ -39,18 +39,18 @@ class ElasticFlow:
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take a block inside one machine, or, if none is that large, the largest blocks of several."""
         size = power_of_two_from(job.gpus)
-        if not _could_hold(view.cluster, view.suited(job), size):
+        if not _could_hold(view.cluster, view.eligible(job), size):
             return self._unrounded(job, view)
         return self._within_machine(job, view, size) or self._over_machines(job, view, size)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that GPUs are short, or that no block is free."""
         size = power_of_two_from(job.gpus)
-        free = view.offer(job).gpus
+        free = view.available(job).gpus
         short = lacks_gpus(job, view)
         if short is not None:
             return short
-        if not _could_hold(view.cluster, view.suited(job), size):
+        if not _could_hold(view.cluster, view.eligible(job), size):
             return f"needs idle machines with {job.gpus} GPUs in all; the {free} free GPUs are scattered"
         if free < size:
             return f"needs {size} GPUs ({job.gpus} rounded up to a power of two), {free} free"
@@ -58,7 +58,7 @@ class ElasticFlow:
 
     def _within_machine(self, job: Job, view: Snapshot, size: int) -> Placement | None:
         """Best fit: the machine with the fewest free GPUs that has a block, and its smallest such block."""
-        for machine in _tightest_first(view.offer(job), size):
+        for machine in _tightest_first(view.available(job), size):
             block = _gpu_block(view.slots_on(machine), size)
             if block is not None:
                 first = block[0]
@@ -72,8 +72,8 @@ class ElasticFlow:
 
     def _over_machines(self, job: Job, view: Snapshot, size: int) -> Placement | None:
         """Take k machines with their largest blocks free; the machines form a block, too, if possible."""
-        offer = view.offer(job)
-        for unit in _blocks(view.cluster, view.suited(job)):
+        offer = view.available(job)
+        for unit in _blocks(view.cluster, view.eligible(job)):
             if unit < size:
                 machines = _neighbours(view.cluster, _free_units(view, offer, unit), size // unit)
                 if machines:
@@ -83,7 +83,7 @@ class ElasticFlow:
     def _unrounded(self, job: Job, view: Snapshot) -> Placement | None:
         """Take whole idle machines, the largest first, for a job that could never have its power of two."""
         ranks: list[int] = []
-        for group in reversed(view.offer(job).idle):
+        for group in reversed(view.available(job).idle):
             for machine in members(group):
                 if len(ranks) < job.gpus:
                     ranks += [machine] * min(view.free_on(machine), job.gpus - len(ranks))

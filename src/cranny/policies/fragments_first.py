@@ -25,7 +25,7 @@ class FragmentsFirst:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take fragments, then idle machines, until every rank has a GPU."""
-        offer = view.offer(job)
+        offer = view.available(job)
         ranks: list[int] = []
         for groups in (list(offer.in_use), list(offer.idle)):
             while len(ranks) < job.gpus:

@@ -77,7 +77,7 @@ class HiveD:
             return f"tenant {job.tenant!r} has no cells"
         cells = " + ".join(map(str, cell_sizes(job.gpus, vc.largest)))
         if self.vcs is None:
-            free = view.offer(job).gpus
+            free = view.available(job).gpus
             return lacks_gpus(job, view) or f"needs cells of {cells} GPUs; the {free} free GPUs are scattered"
         owned = self._owned(job, view)
         gpus = sum(size * count for (size, _), count in owned.items())
@@ -91,9 +91,9 @@ class HiveD:
 
     def _virtual_cluster(self, job: Job, view: Snapshot) -> "_VirtualCluster | None":
         """Return what the job's tenant may use now; None if it owns nothing."""
-        offer = view.offer(job)
+        offer = view.available(job)
         if self.vcs is None:
-            return _VirtualCluster(view, offer, {}, _largest(view.cluster, view.suited(job)))
+            return _VirtualCluster(view, offer, {}, _largest(view.cluster, view.eligible(job)))
         owned = self._owned(job, view)
         if not owned:
             return None
@@ -114,7 +114,7 @@ class HiveD:
     def _owned(self, job: Job, view: Snapshot) -> dict[Kind, int]:
         """Count the machine cells of each kind that the job's tenant owns and the job can use."""
         share = (self.vcs or {}).get(job.tenant, 0.0)
-        suited = view.suited(job)  # all machines of a kind, or none
+        suited = view.eligible(job)  # all machines of a kind, or none
         counts = {
             kind: int(share * machines.bit_count() + TOLERANCE)
             for kind, machines in _kinds(view.cluster).items()

@@ -202,7 +202,7 @@ class _Room:
         self.least = {job_id: job.least_gpus or job.gpus for job_id, job in jobs.items()}
         self.sizes = {job_id: had.get(job_id, 0) for job_id in jobs}
         self._had = had
-        self._suited = {job_id: view.suited(job) for job_id, job in jobs.items()}
+        self._suited = {job_id: view.eligible(job) for job_id, job in jobs.items()}
         self._typed = any(machines != ALL for machines in self._suited.values())
         self._free = int(view.free.sum())
         self._pool = Pool(view.free.tolist())

@@ -17,7 +17,7 @@ class Random:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Draw GPUs without replacement, and ranks in the order of the draw."""
-        offer = view.offer(job)
+        offer = view.available(job)
         free = [
             machine
             for groups in (offer.in_use, offer.idle)

@@ -200,7 +200,7 @@ class Themis:
     ) -> None:
         """Raise the product of 1 / rho as far as GPUs go, the largest gain for a GPU first."""
         bids = {job_id: self._bids(bidders[job_id], base) for job_id in order}
-        suited = {job_id: base.suited(bidders[job_id].job) for job_id in bids}
+        suited = {job_id: base.eligible(bidders[job_id].job) for job_id in bids}
         kinds = set(suited.values())
         while bids:
             left = {machines: pool.left(machines) for machines in kinds}
@@ -223,7 +223,7 @@ class Themis:
 
         A job does not bid for more than there are of the GPUs that can run it: it would win what it cannot use.
         """
-        steps, held, room = [], 0, view.offer(bidder.job).gpus
+        steps, held, room = [], 0, view.available(bidder.job).gpus
         worth = -math.log(self._rho(bidder, 0, view))
         for size in bidder.sizes:
             if size > room:

@@ -56,17 +56,17 @@ class Tiresias:
         short = lacks_gpus(job, view)
         if short is not None or job.profile.skew <= self.skew_limit:
             return short or "nothing holds it up"
-        count = machines_when_empty(job.gpus, view.cluster, view.suited(job))
+        count = machines_when_empty(job.gpus, view.cluster, view.eligible(job))
         where = "one machine" if count == 1 else f"{count} machines"
         return f"must be consolidated: {job.gpus} GPUs on {where}; the free GPUs are on more"
 
 
 def _consolidated(job: Job, view: Snapshot) -> list[int]:
     """Fill the roomiest machines and end on the tightest that holds the rest, or give up."""
-    offer = view.offer(job)
+    offer = view.available(job)
     groups = [in_use | idle for in_use, idle in zip(offer.in_use, offer.idle, strict=True)]
     ranks: list[int] = []
-    for _ in range(machines_when_empty(job.gpus, view.cluster, view.suited(job))):
+    for _ in range(machines_when_empty(job.gpus, view.cluster, view.eligible(job))):
         left = job.gpus - len(ranks)
         tightest = (free for free in range(left, len(groups)) if groups[free])
         roomiest = (free for free in range(min(left, len(groups)) - 1, 0, -1) if groups[free])
@@ -81,7 +81,7 @@ def _consolidated(job: Job, view: Snapshot) -> list[int]:
 
 def _fragments(job: Job, view: Snapshot) -> list[int]:
     """Take all free GPUs of the machines that have the fewest, idle machines last."""
-    offer = view.offer(job)
+    offer = view.available(job)
     ranks: list[int] = []
     for groups in (offer.in_use, offer.idle):
         for free in range(1, len(groups)):

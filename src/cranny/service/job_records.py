@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from cranny.core.constraints import Wish
+from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
@@ -41,7 +41,7 @@ class Record:
     user: str
     spec: Spec
     job: Job
-    wish: Wish | None
+    wish: Constraints | None
     submitted_s: float
     status: Status = "waiting"
     reason: str = ""  # why it failed, was cancelled, or waits again
@@ -85,7 +85,7 @@ class Ledger:
         self.seq = 0
         self.last_s = 0.0
 
-    def wish_of(self, job_id: str) -> Wish | None:
+    def wish_of(self, job_id: str) -> Constraints | None:
         """Return what a job wishes of its placement."""
         record = self.jobs.get(job_id)
         return record.wish if record is not None else None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from cranny.core.constraints import Wish
+from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.errors import InputError, unknown
 from cranny.model.fields import MAX_NAME, Fields, Name, Positive, checked
@@ -160,7 +160,7 @@ class Spec(Fields):
             most_gpus=self.most_gpus,
         )
 
-    def wish(self, cluster: Cluster) -> Wish | None:
+    def wish(self, cluster: Cluster) -> Constraints | None:
         """Return the wish of the job on a cluster; None if it has none."""
         wishes = self.wishes
         if not wishes.exclude and wishes.same_rack is None:
@@ -169,7 +169,7 @@ class Spec(Fields):
         for number, name in enumerate(wishes.exclude):
             if name not in index:
                 raise InputError(f"wishes.exclude[{number}]: {unknown('machine', name, index)}")
-        return Wish(mask_of(index[name] for name in wishes.exclude), wishes.same_rack)
+        return Constraints(mask_of(index[name] for name in wishes.exclude), wishes.same_rack)
 
 
 _WORDS = {

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cranny import run
-from cranny.core.constraints import Wishful
+from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.engine import period
 from cranny.core.protocol import Policy
-from cranny.core.queue import ORDERS, Queued
+from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import isolated
 from cranny.model.errors import InputError, unknown
@@ -22,10 +22,10 @@ SEED = 0
 MAX_PERIOD_S = 86_400.0
 
 
-class ByPriority(Queued):
+class ByPriority(QueuePolicy):
     """Jobs of higher priority stand first, those of equal priority in the queue order; wishes are kept."""
 
-    def __init__(self, wishful: Wishful, order: str, ledger: Ledger) -> None:
+    def __init__(self, wishful: ConstrainedPlacer, order: str, ledger: Ledger) -> None:
         super().__init__(wishful, order, isolated)
         self.wishful = wishful
         self._ledger = ledger
@@ -69,7 +69,7 @@ def lasting(view: Snapshot, ledger: Ledger) -> Snapshot:
     Their GPUs stay taken until their processes are gone.
     """
     going = [job_id for job_id in ledger.stopping if job_id in view.running] if ledger.stopping else []
-    return view.unseen(going) if going else view
+    return view.hiding(going) if going else view
 
 
 def settle(setting: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,6 +89,6 @@ def settle(setting: Mapping[str, Any]) -> dict[str, Any]:
 def choose(setting: Mapping[str, Any], ledger: Ledger) -> Policy:
     """Return the policy that a setting describes."""
     _, policy, order = run.choose(setting["name"], setting["order"], setting["options"], SEED, isolated)
-    if type(policy) is not Queued:
+    if type(policy) is not QueuePolicy:
         return AllTogether(policy, ledger)
-    return ByPriority(Wishful(policy.placer, ledger.wish_of), order, ledger)
+    return ByPriority(ConstrainedPlacer(policy.placer, ledger.wish_of), order, ledger)

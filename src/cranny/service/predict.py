@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from operator import or_
 
 from cranny.core.accounting import Running
-from cranny.core.constraints import Wish
+from cranny.core.constraints import Constraints
 from cranny.core.machine_set import FreeMachines, members
 from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
@@ -46,18 +46,18 @@ class Reach:
         self.kinds = [_all(view.machines)]  # sets of machines; the first is for jobs that ask for nothing
         self._known: dict[object, int] = {}
 
-    def kind(self, job: Job, wish: Wish | None) -> int:
+    def kind(self, job: Job, wish: Constraints | None) -> int:
         """Return the number of a job's kind."""
         if job.gpu_type is None and job.speeds is None and wish is None:
             return 0
         key = (job.gpu_type, None if job.speeds is None else frozenset(job.speeds), wish)
         if key not in self._known:
             self._known[key] = len(self.kinds)
-            machines = _all(self._view.offer(job))
+            machines = _all(self._view.available(job))
             self.kinds.append(machines if wish is None else machines & wish.allowed(self._view.cluster))
         return self._known[key]
 
-    def machines(self, job: Job, wish: Wish | None) -> int:
+    def machines(self, job: Job, wish: Constraints | None) -> int:
         """Return the machines that take jobs and that a job may have, as a set."""
         return self.kinds[self.kind(job, wish)]
 

@@ -5,7 +5,7 @@ from itertools import takewhile
 from typing import Any
 
 from cranny.core.engine import Engine
-from cranny.core.queue import Queued
+from cranny.core.queue import QueuePolicy
 from cranny.core.state import ClusterState
 from cranny.core.traffic import traffic
 from cranny.model.errors import InputError
@@ -87,7 +87,7 @@ class Shadow:
 
 def _one_by_one(engine: Engine) -> bool:
     """Say whether the policy places one job after the other, so that the last changes nothing for the others."""
-    return isinstance(engine.policy, Queued) and engine.policy.order != "knapsack"
+    return isinstance(engine.policy, QueuePolicy) and engine.policy.order != "knapsack"
 
 
 def ended(engine: Engine, record: Record) -> dict[str, Any]:

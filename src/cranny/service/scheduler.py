@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from cranny.core.constraints import Wish, Wishful
+from cranny.core.constraints import ConstrainedPlacer, Constraints
 from cranny.core.engine import Engine
-from cranny.core.feasibility import Possible, never
+from cranny.core.feasibility import Feasibility, never
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
@@ -83,7 +83,7 @@ class Desk:
     def _examine_with(self, setting: dict[str, Any]) -> None:
         """Choose who says whether a job could ever start: not who decides, whom a question may change."""
         self._examiner = choose(setting, self.ledger)
-        self._possible = Possible(self.cluster)
+        self._possible = Feasibility(self.cluster)
 
     def open(self, now_s: float) -> None:
         """Note that the service was started; refuse a log of another cluster."""
@@ -141,11 +141,11 @@ class Desk:
         if reason is not None:
             raise InputError(reason)
 
-    def _why_never(self, job: Job, wish: Wish | None, policy: ByPriority) -> str | None:
+    def _why_never(self, job: Job, wish: Constraints | None, policy: ByPriority) -> str | None:
         """Say why a job would not even start on the empty cluster; None if it would."""
         if wish is None:
             return self._possible.why_not(job, policy.placer)
-        alone = Wishful(policy.wishful.placer, lambda _: wish)
+        alone = ConstrainedPlacer(policy.wishful.placer, lambda _: wish)
         if alone.place(job, self._empty) is not None:
             return None
         return f"wishes: {never(alone.why_wait(job, self._empty))}"

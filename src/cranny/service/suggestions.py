@@ -88,7 +88,7 @@ class Advice:
 
     def _may_have(self, machine: int) -> bool:
         wish = self._record.wish
-        fits = bool(self._view.suited(self._record.job) >> machine & 1)
+        fits = bool(self._view.eligible(self._record.job) >> machine & 1)
         return fits and (wish is None or not wish.excluded >> machine & 1)
 
     def _freer(self) -> str:

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from cranny.core.engine import Engine
-from cranny.core.feasibility import Possible, never
+from cranny.core.feasibility import Feasibility, never
 from cranny.core.protocol import Placer, Policy
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
@@ -62,7 +62,7 @@ class Replay:
         self._pace = Pace()  # of jobs that share the network; their ends are there
         self._serial = 0
         self._tick_s = math.inf  # when the policy is asked next, if it has a period
-        self._possible = Possible(cluster)
+        self._possible = Feasibility(cluster)
 
     def run(
         self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None, until_s: float = math.inf

@@ -16,9 +16,9 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from cranny.core.explanation import Seen
+from cranny.core.explanation import DefaultRationale
 from cranny.core.protocol import Host, Placer, Policy
-from cranny.core.queue import Queued, Slowdown
+from cranny.core.queue import QueuePolicy, Slowdown
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import communication, isolated
 from cranny.model.cluster import Cluster
@@ -284,7 +284,7 @@ def placed(
     aggregate: bool = True,
 ) -> Placement:
     """Make a placement that can explain itself, also if the job has not as many workers as it asked for."""
-    seen = Seen(_trained(job, len(machines)), view.cluster, view.offer(job), note)
+    seen = DefaultRationale(_trained(job, len(machines)), view.cluster, view.available(job), note)
     return Placement(machines, (), None, seen, server, aggregate)
 
 
@@ -334,4 +334,4 @@ def host_of(policy: Placer, order: str | None = None, slowdown: Slowdown = isola
         return policy
     if own and isinstance(policy, Policy):
         return Varied(policy, policy, by_links=True)
-    return Varied(Queued(policy, order or FIFO, slowdown), policy, by_links=False)
+    return Varied(QueuePolicy(policy, order or FIFO, slowdown), policy, by_links=False)

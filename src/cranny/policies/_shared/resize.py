@@ -97,10 +97,10 @@ class _Seating:
         after = Pool(self._free.copy())
         for other, size in self._sizes.items():
             if other != job_id and other not in self.seats:
-                after.take(self._base.suited(self._job(other)), size)
+                after.take(self._base.eligible(self._job(other)), size)
         if found is None or not after.without(found).short():
             return found
-        suited, taken = self._base.suited(self._job(job_id)), list[int]()
+        suited, taken = self._base.eligible(self._job(job_id)), list[int]()
         after.take(suited, self._sizes[job_id])
         for machine, gpus in enumerate(self.usable(job_id)):
             for _ in range(min(gpus, self._sizes[job_id] - len(taken))):

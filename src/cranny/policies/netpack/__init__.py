@@ -4,7 +4,7 @@ B. Zhao, W. Xu, S. Liu, Y. Tian, Q. Wang, W. Wu, "Training Job Placement in Clus
 Aggregation", ASPLOS 2024, Sec. 5.2 and Algorithm 2. The steady state of Sec. 4 is `core.steady`.
 
 Symbols of the paper and their names here:
-    Jobs, JobsToPlace    `view.waiting`; what `Batches.choose` returns (step 1, `core.batch`)
+    Jobs, JobsToPlace    `view.waiting`; what `KnapsackBatches.choose` returns (step 1, `core.knapsack`)
     server.GPUs          `free`: a plan takes all free GPUs of a server or none
     server.bw, C         `left_gbps`, `link_gbps`: of a server's uplink
     server.flows         `flows`: that its uplink carries
@@ -39,7 +39,7 @@ from collections import Counter
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from cranny.core.batch import Batches
+from cranny.core.knapsack import KnapsackBatches
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
@@ -62,7 +62,7 @@ class NetPack:
 
     def __init__(self, *, printed: bool = False) -> None:
         self.printed = yes_or_no(printed, "netpack: printed")
-        self._batches = Batches()
+        self._batches = KnapsackBatches()
         self._outlook: Outlook | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> "NetPack":
@@ -164,7 +164,7 @@ def _aggregate(placed: list[Start], outlook: "Outlook", memory_gbps: list[float]
         rate_gbps = outlook.estimate.rate_gbps(job.id) or 0.0
         switches = _merged_flows(placement, outlook)
         full = [rack for rack in switches if memory_gbps[rack] <= 0.0]
-        why = placement.evidence
+        why = placement.rationale
         if isinstance(why, Reasons):
             why = why._replace(efficiency=efficiency[job.id], full_switch=full[0] if full else None)
         decided[job.id] = Placement(placement.machines, (), None, why, placement.server, aggregate=not full)

@@ -54,7 +54,7 @@ class Titan:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
-        offer = view.offer(job)
+        offer = view.available(job)
         tight = _tightest(offer.in_use, job.gpus)
         if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
             return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
@@ -86,7 +86,7 @@ class Titan:
         short = lacks_gpus(job, view)
         if short:
             return short
-        offer = view.offer(job)
+        offer = view.available(job)
         least = fewest(job.gpus, *offer.counts_for(job.gpus))
         if least is None:
             return "nothing holds it up"

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cranny.core.accounting import Books
+from cranny.core.accounting import Accounting
 from cranny.core.fast.build_arrays import furnish, meet
 from cranny.core.fast.greedy import greedy
 from cranny.core.fast.memo import Memory
 from cranny.core.fast.placement_arrays import CROSS_BYTES, LINKS, PARTS, SLOWDOWN, WAIT, Ask, Room
-from cranny.core.feasibility import Possible, never, too_large
+from cranny.core.feasibility import Feasibility, never, too_large
 from cranny.core.jit import pointer
 from cranny.core.protocol import Drafter, Drafting, FirstChoices, Policy
-from cranny.core.queue import Queued, Slowdown
+from cranny.core.queue import QueuePolicy, Slowdown
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import GIGA, SILENT, communication, exchange_graph, isolated
 from cranny.model.cluster import Cluster
@@ -41,7 +41,7 @@ def compiled_for(cluster: Cluster, policy: Policy, network: Slowdown, jobs: JobC
     simple = len({machine.gpus for machine in cluster.machines}) == 1 and jobs.any_type
     if (
         simple
-        and isinstance(policy, Queued)
+        and isinstance(policy, QueuePolicy)
         and policy.order == "fifo"
         and isinstance(policy.placer, FirstChoices)
     ):
@@ -57,8 +57,10 @@ class Compiled:
         self._placer = placer
         self._network = network
         self._drafter = _drafter(placer) if network in STRETCH else None
-        self._books = Books(cluster)  # when Python looks, true of machines and links; it knows of no jobs
-        self._possible = Possible(cluster)
+        self._accounting = Accounting(
+            cluster
+        )  # when Python looks, true of machines and links; it knows of no jobs
+        self._possible = Feasibility(cluster)
         self._memory = Memory(cluster.machines[0].gpus + 1, 1 + 2 * len(cluster.machines) + cluster.gpus)
         setting = self._drafter.setting if self._drafter is not None else 0.0
         self._room: Room = furnish(cluster, placer, self._memory.known, pattern_count(cluster), setting)
@@ -105,7 +107,7 @@ class Compiled:
             return
         held = placement.counts
         for machine, gpus in held.items():
-            if self._books.free[machine] < gpus:
+            if self._accounting.free[machine] < gpus:
                 raise PlacementError(f"job {job.id!r} needs {gpus} GPUs of machine {machine}, which are not free")
         cost = communication(self.cluster, job, placement.machines) if len(held) > 1 else SILENT
         draft, parts, links = self._room.draft, len(held), len(cost.link_gbps)
@@ -138,7 +140,7 @@ class Compiled:
 
     def _look(self, board: replay_kernel.Board) -> None:
         """Bring the books up to date with what happened since."""
-        at, books, machines = board.at, self._books, self._room.machines
+        at, books, machines = board.at, self._accounting, self._room.machines
         changed = board.changed[: at[replay_kernel.CHANGED]]
         for machine, slots in zip(changed.tolist(), machines.open_slots[changed].tolist(), strict=True):
             books.slots[machine] = slots
@@ -173,7 +175,7 @@ class Compiled:
     def _view(self, board: replay_kernel.Board) -> Snapshot:
         """Return the cluster as Python last looked at it."""
         return Snapshot(
-            self._books, int(board.at[replay_kernel.STARTS]), float(board.level[replay_kernel.NOW_S]), ()
+            self._accounting, int(board.at[replay_kernel.STARTS]), float(board.level[replay_kernel.NOW_S]), ()
         )
 
     def _record(self, board: replay_kernel.Board, jobs: JobColumns) -> Record:
