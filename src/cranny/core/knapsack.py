@@ -1,7 +1,7 @@
 """Which waiting jobs to place now: those that are worth most together among the sets that fit (NetPack, step 1).
 
-Every job is worth 1 at first and 1 more each time that it is skipped. All waiting jobs have been skipped since they
-came, so what a job is worth follows from when it was first seen.
+Every job is worth 1 at first and 1 more each time that it is skipped. All waiting jobs have been skipped since
+they came, so what a job is worth follows from when it was first seen.
 
 Departure: jobs that can use only some types of GPU, of which the paper has none, are first chosen among for these
 GPUs alone. What cannot start there would otherwise take the GPUs of others, and the older the more surely.
