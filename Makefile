@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # As many test processes as there are cores.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
-.PHONY: demo test check bench lock format clean
+.PHONY: demo test fuzz coverage check bench release lock format clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/run.done  ## compare Titan with its rivals and write out/demo.html
@@ -13,6 +13,16 @@ demo: .venv/run.done  ## compare Titan with its rivals and write out/demo.html
 
 test: check .venv/system.done  ## everything that CI runs
 	$(BIN)/pytest -n $(CORES)
+
+# What it finds becomes an @example of the test. SEED=N draws as a run that printed N.
+ROUNDS ?= 3
+fuzz: .venv/system.done  ## all property tests with draws at random, ROUNDS times
+	@for round in $$(seq $(ROUNDS)); do \
+	  seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	  echo "make fuzz ROUNDS=1 SEED=$$seed"; \
+	  HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n $(CORES) --hypothesis-seed=$$seed \
+	    $$(grep -rlE '^from (hypothesis|schemathesis)' tests --include='test_*.py') || exit 1; \
+	done
 
 check: .venv/dev.done  ## format, lint, types, import contracts, unused dependencies
 	$(BIN)/ruff format --check .

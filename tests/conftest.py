@@ -9,9 +9,11 @@ from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 
-# How long an example takes says more about the machine than about the code.
-settings.register_profile("cranny", deadline=None)
-settings.load_profile("cranny")
+# CI draws the same examples each time, so that a failure comes from the change; `make fuzz` draws at random, and
+# what it finds becomes an `@example`. How long an example takes says more about the machine than about the code.
+settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
+settings.register_profile("fuzz", derandomize=False, database=None, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
