@@ -2,8 +2,8 @@
 
 Without jitter, jobs that share links soon do the same things again and again, or come very close to it. `settle`
 plays until the state is one that was there before, and answers for that cycle; if there is none, for the later
-half of so many iterations. That is a sample, within 1 % of the long run in 98 of 100 cases; where jobs get into step
-and out of it only once in minutes it may be 10 % off, and the error falls with the root of the number of rounds.
+half of so many iterations. That is a sample, within 1 % of the long run in 98 of 100 cases; where jobs get into
+step and out of it only once in minutes it may be 10 % off. Its error falls with the root of the rounds.
 `play` goes through a span of time, and over whole cycles in one step.
 """
 
