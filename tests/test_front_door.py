@@ -91,7 +91,7 @@ def test_the_code_of_the_design_runs(tmp_path: Path) -> None:
     trace = cranny.read_trace(str(tmp_path / "trace.parquet"))
     assert len(trace) == 200
     result = cranny.simulate(cluster, trace, policy="titan", network="isolated", seed=0)
-    assert result.summary["jobs_done"] + result.summary["jobs_left_out"] == 200
+    assert result.summary["jobs_done"] + result.summary["jobs_skipped"] == 200
     assert result.jobs.height == 200
     assert result.timeline.height > 0
     result.save(tmp_path / "saved")

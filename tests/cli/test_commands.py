@@ -138,9 +138,9 @@ def test_without_json_it_prints_for_people(
     assert not shown.out.startswith(("{", "["))
 
 
-def test_simulate_reports_the_jobs_it_left_out(run: Run, trace_file: Path) -> None:
+def test_simulate_reports_the_jobs_it_skipped(run: Run, trace_file: Path) -> None:
     shown = run("simulate", trace_file, *SMALL)
-    assert "titan: 1 job left out, such as huge: needs 99 GPUs, the cluster has 8" in shown.out
+    assert "titan: 1 job skipped, such as huge: needs 99 GPUs, the cluster has 8" in shown.out
 
 
 def test_simulate_prints_summary_and_settings_as_json(run: Run, trace_file: Path) -> None:
@@ -149,7 +149,7 @@ def test_simulate_prints_summary_and_settings_as_json(run: Run, trace_file: Path
     assert told["settings"]["seed"] == 3
     assert told["settings"]["command"].startswith("cranny simulate")
     assert told["summary"]["jobs_done"] == 4
-    assert told["summary"]["jobs_left_out"] == 1
+    assert told["summary"]["jobs_skipped"] == 1
 
 
 def test_the_same_command_prints_the_same_bytes(run: Run, trace_file: Path) -> None:

@@ -58,11 +58,11 @@ def test_a_trace_of_which_nothing_can_run_is_refused_as_by_simulate(run: Run, tm
     assert run("simulate", file, "--cluster", "1x2x4").err == ran.err
 
 
-def test_says_who_was_left_out(run: Run, trace_file: Path) -> None:
+def test_reports_skipped_jobs(run: Run, trace_file: Path) -> None:
     words = ("network", trace_file, "--cluster", "1x2x4", "--at", 50)
-    assert "1 job left out, such as huge: needs 99 GPUs, the cluster has 8\n" in run(*words).out
-    assert run(*words, "--json").json["left_out"] == 1
-    assert "left out" not in run(*words[:-1], 30).out  # it comes at 40 s
+    assert "1 job skipped, such as huge: needs 99 GPUs, the cluster has 8\n" in run(*words).out
+    assert run(*words, "--json").json["skipped"] == 1
+    assert "skipped" not in run(*words[:-1], 30).out  # it comes at 40 s
 
 
 def test_one_job_runs_and_one_waits(run: Run, trace_file: Path) -> None:

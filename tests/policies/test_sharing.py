@@ -142,7 +142,7 @@ def test_a_job_that_no_type_can_run_is_named_and_holds_up_nobody() -> None:
         elastic("later", submit_s=2.0),
     ]
     result = cranny.simulate(mixed(("T4", 2)), jobs, "has-exact")
-    assert by_id(result, "status") == {"good": "done", "later": "done", "bad": "left out"}
+    assert by_id(result, "status") == {"good": "done", "later": "done", "bad": "skipped"}
     assert by_id(result, "reason")["bad"] == "needs 1 H100 GPU, the cluster has 0"
     with pytest.raises(InputError, match="job 'bad' needs 1 H100 GPU, the cluster has 0"):
         cranny.simulate(mixed(("T4", 2)), [jobs[1]], "jps")

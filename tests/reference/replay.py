@@ -89,14 +89,14 @@ def measure(
 
 
 def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.0) -> dict[str, Any]:
-    """Replay jobs; return starts and finishes by id, the jobs left out, every event, and the summary."""
+    """Replay jobs; return starts and finishes by id, the jobs skipped, every event, and the summary."""
     running: list[Running] = []  # in order of their start
     queue: list[Job] = []
     coming = list(jobs)
     start_s: dict[str, float] = {}
     finish_s: dict[str, float] = {}
     slowdown: dict[str, float] = {}
-    left_out: list[str] = []
+    skipped: list[str] = []
     events: list[dict[str, float]] = []
     while coming or running:
         ending = min(running, key=lambda each: each.end_s, default=None)
@@ -109,7 +109,7 @@ def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.
             job = coming.pop(0)
             now_s, arrival = job.submit_s, 1
             if job.gpus > sum(m.gpus for m in cluster.machines if job.gpu_type in (None, m.gpu_type)):
-                left_out.append(job.id)
+                skipped.append(job.id)
                 continue
             queue.append(job)
         while queue:
@@ -130,10 +130,10 @@ def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.
         "start_s": start_s,
         "finish_s": finish_s,
         "slowdown": slowdown,
-        "left_out": left_out,
+        "skipped": skipped,
         "timeline": [event for event in events if event["arrival"]],
         "summary": {
-            "jobs_left_out": len(left_out),
+            "jobs_skipped": len(skipped),
             **_job_figures(jobs, done, start_s, finish_s, slowdown),
             **_cluster_figures(cluster, done, events, price_per_gpu_hour),
         },

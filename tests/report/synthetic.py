@@ -112,7 +112,7 @@ def replay(policy: str, cluster: FakeCluster, trace: list[tuple[str, int, str, f
     for serial, (job, wanted, model, submit_s, duration_s) in enumerate(trace):
         if wanted > free.size * gpus:
             why = f"wants {wanted} GPUs, the cluster has {free.size * gpus}"
-            log.jobs.append((job, wanted, model, "", submit_s, None, None, None, None, 0, 0.0, 0, "left out", why))
+            log.jobs.append((job, wanted, model, "", submit_s, None, None, None, None, 0, 0.0, 0, "skipped", why))
             continue
         start_s = max(now, submit_s)
         while ends and ends[0][0] <= start_s:
@@ -190,7 +190,7 @@ def _result(policy: str, cluster: FakeCluster, log: Log) -> FakeResult:
     means = {name: float(timeline[name].to_numpy().mean()) for name in columns}
     summary = {
         "jobs_done": float(done.height),
-        "jobs_left_out": float(jobs.height - done.height),
+        "jobs_skipped": float(jobs.height - done.height),
         "mean_used_machines": means["used_machines"],
         "time_mean_used_machines": means["used_machines"] * 0.97,
         "mean_fragmentation": means["fragmentation"],

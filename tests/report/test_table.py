@@ -12,7 +12,7 @@ from cranny.report.run_view import labels
 from cranny.report.table import COLUMNS, best, column, format_value, rich_table, scale_for, shown_columns
 
 SUMMARY_KEYS = {
-    *("jobs_done", "jobs_left_out", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),
+    *("jobs_done", "jobs_skipped", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),
     *("mean_jct_s", "p50_jct_s", "p99_jct_s", "mean_wait_s", "p99_wait_s", "machine_hours", "restarts"),
     "moves",
     *("time_mean_fragmentation", "time_mean_cross_traffic_gb"),

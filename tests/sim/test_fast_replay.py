@@ -29,7 +29,7 @@ from cranny.policies.best_fit import BestFit
 from cranny.policies.titan import Titan
 from cranny.sim.fast import fast_replay
 from cranny.sim.fast.fast_replay import Compiled, compiled_for
-from cranny.sim.record import LEFT_OUT, Record
+from cranny.sim.record import SKIPPED, Record
 from cranny.sim.replay import Replay
 from cranny.traces.generate import generate_trace
 from cranny.traces.trace import Trace
@@ -193,7 +193,7 @@ def test_machines_may_have_as_many_gpus_as_a_word_has_bits() -> None:
     assert_equal(*both(cluster, trace, "titan"))
 
 
-def test_jobs_that_can_never_run_are_left_out_in_both() -> None:
+def test_jobs_that_can_never_run_are_skipped_in_both() -> None:
     trace = Trace(
         "drawn",
         pl.DataFrame(
@@ -208,7 +208,7 @@ def test_jobs_that_can_never_run_are_left_out_in_both() -> None:
     )
     fast, plain = both(SMALL, trace, "titan")
     assert_equal(fast, plain)
-    assert fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list() == ["never", "too-large"]
+    assert fast.jobs.filter(pl.col("status") == SKIPPED)["job_id"].to_list() == ["never", "too-large"]
 
 
 class Moody(BestFit):
@@ -218,7 +218,7 @@ class Moody(BestFit):
         return None if job.gpus == 5 and view.now_s > 1 else super().place(job, view)
 
 
-def test_jobs_that_do_not_start_although_nothing_runs_are_left_out_in_both() -> None:
+def test_jobs_that_do_not_start_although_nothing_runs_are_skipped_in_both() -> None:
     gpus = [16, 5, 1, 5, 99, 5]
     frame = pl.DataFrame(
         {
@@ -231,8 +231,8 @@ def test_jobs_that_do_not_start_although_nothing_runs_are_left_out_in_both() -> 
     fast = Compiled(SMALL, Moody()).run(Trace("moody", frame).jobs())
     plain = Replay(SMALL, QueuePolicy(Moody())).run(Trace("moody", frame).jobs())
     assert_equal(fast, plain)
-    left_out = fast.jobs.filter(pl.col("status") == LEFT_OUT)["job_id"].to_list()
-    assert sorted(left_out) == ["job-1", "job-3", "job-4", "job-5"]
+    skipped = fast.jobs.filter(pl.col("status") == SKIPPED)["job_id"].to_list()
+    assert sorted(skipped) == ["job-1", "job-3", "job-4", "job-5"]
 
 
 @pytest.mark.parametrize("name", COMPILED)

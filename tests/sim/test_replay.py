@@ -30,11 +30,11 @@ MODELS = ("resnet50", "vgg16", "gpt2", "bert-large")
 
 
 def same(result: Result, expected: dict[str, Any]) -> None:
-    """Compare starts, finishes, the jobs left out, the timeline and the summary."""
+    """Compare starts, finishes, the jobs skipped, the timeline and the summary."""
     jobs = {row["job_id"]: row for row in result.jobs.iter_rows(named=True)}
     done = {name: row for name, row in jobs.items() if row["status"] == "done"}
     assert set(done) == set(expected["finish_s"])
-    assert {name for name, row in jobs.items() if row["status"] == "left out"} == set(expected["left_out"])
+    assert {name for name, row in jobs.items() if row["status"] == "skipped"} == set(expected["skipped"])
     for name, row in done.items():
         for column in ("start_s", "finish_s", "slowdown"):
             assert row[column] == pytest.approx(expected[column][name], rel=1e-9, abs=1e-9), (name, column)

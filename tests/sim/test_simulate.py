@@ -1,5 +1,6 @@
 """The simulator from end to end, on clusters small enough to check by hand."""
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -108,7 +109,7 @@ def test_the_timeline_has_a_row_for_each_arrival(three_jobs: Result) -> None:
 def test_the_summary_is_as_worked_out_by_hand(three_jobs: Result) -> None:
     expected = {
         "jobs_done": 3,
-        "jobs_left_out": 0,
+        "jobs_skipped": 0,
         "jobs_unfinished": 0,
         "mean_used_machines": 5 / 3,  # at arrivals: 1, 2, 2
         "time_mean_used_machines": (1 * 1800 + 2 * 3960) / 5760,
@@ -281,7 +282,7 @@ def test_jobs_that_no_machine_is_left_for_stay_unfinished_with_a_reason() -> Non
     assert result.summary["jobs_unfinished"] == 2
 
 
-def test_a_running_job_whose_machine_never_comes_back_is_unfinished_not_left_out() -> None:
+def test_a_running_job_whose_machine_never_comes_back_is_unfinished_not_skipped() -> None:
     cluster = Cluster.single_rack(2, 4)
     result = simulate(cluster, [job("a", 8, 0, 10_000)], "best-fit", machine_events=[(5000.0, MachineFailed(0))])
     row = result.jobs.row(0, named=True)
@@ -342,13 +343,13 @@ def test_a_job_that_gives_way_after_a_failure_elsewhere_saves_its_work_first() -
 # -- jobs that cannot run -------------------------------------------------------------------------------------
 
 
-def test_jobs_larger_than_the_cluster_are_left_out_and_reported() -> None:
+def test_jobs_larger_than_the_cluster_are_skipped_and_reported() -> None:
     result = simulate(TWO, [job("a", 2, 0, 100), job("huge", 9, 1, 100), job("b", 8, 2, 100)], "titan")
-    assert statuses(result)["huge"] == ("left out", "needs 9 GPUs, the cluster has 8")
+    assert statuses(result)["huge"] == ("skipped", "needs 9 GPUs, the cluster has 8")
     start_s, finish_s = spans(result)["b"]
     assert start_s == 100.0
     assert finish_s == pytest.approx(100 + 100 * 1.175)  # a ring of 8 takes 14 steps of K/8
-    assert result.summary["jobs_left_out"] == 1
+    assert result.summary["jobs_skipped"] == 1
     assert result.summary["jobs_done"] == 2
 
 
@@ -362,7 +363,7 @@ def test_a_cluster_that_names_no_types_runs_jobs_that_ask_for_one() -> None:
         simulate(named, Trace("typed", frame))
 
 
-def test_jobs_that_want_more_of_a_type_than_there_is_are_left_out() -> None:
+def test_jobs_that_want_more_of_a_type_than_there_is_are_skipped() -> None:
     cluster = Cluster.of(Switch("top", (Machine("a", 4, "t4"), Machine("b", 4, "h200")), (100.0, 100.0)))
     jobs = [
         Job(id="a", gpus=5, gpu_type="t4", duration_s=1.0),
@@ -374,11 +375,11 @@ def test_jobs_that_want_more_of_a_type_than_there_is_are_left_out() -> None:
     ]
     result = simulate(cluster, jobs, "best-fit")
     assert statuses(result) == {
-        "a": ("left out", "needs 5 t4 GPUs, the cluster has 4"),
-        "b": ("left out", "needs 1 tpu GPU, the cluster has 0"),
-        "d": ("left out", "needs 5 t4 GPUs, the cluster has 4"),
-        "e": ("left out", "needs 9 h200 or t4 GPUs, the cluster has 8"),
-        "f": ("left out", "needs 5 t4 GPUs, the cluster has 4"),
+        "a": ("skipped", "needs 5 t4 GPUs, the cluster has 4"),
+        "b": ("skipped", "needs 1 tpu GPU, the cluster has 0"),
+        "d": ("skipped", "needs 5 t4 GPUs, the cluster has 4"),
+        "e": ("skipped", "needs 9 h200 or t4 GPUs, the cluster has 8"),
+        "f": ("skipped", "needs 5 t4 GPUs, the cluster has 4"),
         "c": ("done", None),
     }
 
@@ -389,15 +390,15 @@ def test_a_job_that_no_type_can_run_says_nothing_of_one_of_its_size_that_any_can
     picky = Job("b", 6, ROUND, submit_s=1.0, duration_s=10.0, speeds={"t4": 1.0})
     jobs = [job("a", 8, 0.0, 100.0), picky, job("c", 6, 2.0, 10.0, "halving-doubling")]
     found = statuses(simulate(cluster, jobs, "titan"))
-    assert {name: status for name, (status, _) in found.items()} == {"a": "done", "b": "left out", "c": "done"}
+    assert {name: status for name, (status, _) in found.items()} == {"a": "done", "b": "skipped", "c": "done"}
 
 
-def test_a_job_that_the_policy_can_never_place_is_left_out_and_blocks_nobody() -> None:
+def test_a_job_that_the_policy_can_never_place_is_skipped_and_blocks_nobody() -> None:
     slow = Cluster.single_rack(2, 4, link_gbps=0.1)  # K/2 would take 50 s, and a phase may take one
     jobs = [job("a", 4, 0, 100), job("never", 8, 1, 100), job("b", 4, 2, 100), job("c", 4, 500, 1)]
     result = simulate(slow, jobs, "titan")
     status, reason = statuses(result)["never"]
-    assert status == "left out"
+    assert status == "skipped"
     assert str(reason).startswith("does not fit the empty cluster: uplink of machine rack0-machine0 has 0.1")
     assert spans(result) == {"a": (0.0, 100.0), "b": (2.0, 102.0), "c": (500.0, 501.0)}
 
@@ -480,7 +481,7 @@ FOUR = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_g
 def check_conservation(result: Result, jobs: Sequence[Job]) -> None:
     """See that every job ends up somewhere, and every GPU with one job at a time."""
     assert sorted(result.jobs["job_id"]) == sorted(job.id for job in jobs)
-    counts = [result.summary[f"jobs_{status}"] for status in ("done", "left_out", "unfinished")]
+    counts = [result.summary[f"jobs_{status}"] for status in ("done", "skipped", "unfinished")]
     assert sum(counts) == len(jobs)
     assert (result.jobs["wait_s"].drop_nulls() >= 0).all()
     done = result.jobs.filter(pl.col("status") == "done")
@@ -518,7 +519,7 @@ def test_every_job_ends_up_somewhere_and_every_gpu_with_one_job_at_a_time(name: 
         try:
             result = simulate(FOUR, jobs, name, order=order)
         except InputError as error:
-            assert "can run" in str(error)  # noqa: PT017 - all jobs were left out
+            assert "can run" in str(error)  # noqa: PT017 - all jobs were skipped
             return
         check_conservation(result, jobs)
         # Jobs that were never stopped or moved held their GPUs for what they asked for, communication on top.
@@ -546,7 +547,7 @@ def test_nothing_is_lost_when_machines_come_and_go(name: str) -> None:
         try:
             result = simulate(FOUR, jobs, name, order=order, machine_events=events)
         except InputError as error:
-            assert "can run" in str(error)  # noqa: PT017 - all jobs were left out
+            assert "can run" in str(error)  # noqa: PT017 - all jobs were skipped
             return
         assert sorted(result.jobs["job_id"]) == sorted(job.id for job in jobs)
         failed = {(time_s, event.machine) for time_s, event in events if isinstance(event, MachineFailed)}
@@ -588,6 +589,20 @@ def test_a_result_is_the_same_after_saving_and_loading(tmp_path: Path) -> None:
     loaded.save(tmp_path / "again")
     for file in ("jobs.parquet", "timeline.parquet", "runs.parquet", "result.json"):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "deep/folder" / file).read_bytes()
+
+
+def test_a_result_saved_before_jobs_were_called_skipped_can_be_read(tmp_path: Path) -> None:
+    result = simulate(FOUR, [Job("huge", 99, duration_s=1.0), Job("a", 1, duration_s=1.0)], "titan")
+    result.save(tmp_path)
+    told = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    told["summary"]["jobs_left_out"] = told["summary"].pop("jobs_skipped")
+    (tmp_path / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    result.jobs.with_columns(pl.col("status").replace("skipped", "left out")).write_parquet(
+        tmp_path / "jobs.parquet"
+    )
+    loaded = cranny.Result.load(tmp_path)
+    assert loaded.summary == result.summary
+    assert loaded.jobs.equals(result.jobs)
 
 
 @pytest.mark.parametrize(
@@ -689,10 +704,10 @@ def test_tells_that_a_job_stood_behind_another() -> None:
     assert story.facts()["placement"]["machines_used"] == 1
 
 
-def test_tells_that_a_job_was_left_out() -> None:
+def test_tells_that_a_job_was_skipped() -> None:
     story = explain(TWO, story_trace(), "huge", "titan")
     assert story.start_s is None
-    assert story.text().endswith("it was left out: needs 99 GPUs, the cluster has 8")
+    assert story.text().endswith("it was skipped: needs 99 GPUs, the cluster has 8")
 
 
 def test_tells_what_the_simulation_does() -> None:

@@ -29,7 +29,7 @@ class Story:
     waits: list[tuple[float, str]] = field(default_factory=list)  # each new reason, and since when
     start_s: float | None = None
     placement: Placement | None = None
-    left_out: str = ""
+    skipped: str = ""
 
     def facts(self) -> dict[str, Any]:
         """Return the story as plain values."""
@@ -39,7 +39,7 @@ class Story:
             "submit_s": self.submit_s,
             "start_s": self.start_s,
             "waits": [{"since_s": since_s, "reason": reason} for since_s, reason in self.waits],
-            "left_out": self.left_out,
+            "skipped": self.skipped,
             "placement": self.placement.facts if self.placement else None,
         }
 
@@ -50,7 +50,7 @@ class Story:
         if self.placement is not None and self.start_s is not None:
             lines += [f"it started at {self.start_s:,.0f} s", self.placement.explain()]
         else:
-            lines.append(f"it was left out: {self.left_out}" if self.left_out else "it never started")
+            lines.append(f"it was skipped: {self.skipped}" if self.skipped else "it never started")
         return "\n".join(lines)
 
 
@@ -117,5 +117,5 @@ def explain(
             raise InputError(f"there is no job {job_id!r} in {trace.name}")
 
     replay.run(until_placed(), progress)
-    story.left_out = next((reason for job, reason in replay.log.left_out if job.id == job_id), "")
+    story.skipped = next((reason for job, reason in replay.log.skipped if job.id == job_id), "")
     return story

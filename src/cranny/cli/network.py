@@ -101,15 +101,15 @@ def network(
 def _counts(moment: "Moment") -> dict[str, int]:
     """Count the jobs that are there, and those that never will be."""
     view = moment.view
-    return {"running": len(view.running), "waiting": len(view.waiting), "left_out": len(moment.left_out)}
+    return {"running": len(view.running), "waiting": len(view.waiting), "skipped": len(moment.skipped)}
 
 
 def show(load: "Load", moment: "Moment", about: str, top: int) -> None:
-    """Print the heat map, what it amounts to, the worst bottlenecks, and who was left out."""
+    """Print the heat map, what it amounts to, the worst bottlenecks, and the jobs that were skipped."""
     from cranny.report.heatmap_summary import line, summary, worst
     from cranny.report.heatmap_text import heat_table
 
-    running, waiting, left_out = _counts(moment).values()
+    running, waiting, skipped = _counts(moment).values()
     run = f"{counted(running, 'job')} {'runs' if running == 1 else 'run'}"
     run = f"{run}, {waiting:,} {'waits' if waiting == 1 else 'wait'}"
     out.print(f"{about} at {moment.view.now_s:,.0f} s: {run}", style="bold", markup=False)
@@ -119,6 +119,6 @@ def show(load: "Load", moment: "Moment", about: str, top: int) -> None:
     out.print(summary(load), markup=False)
     for each in worst(load, top):
         out.print(f"- {line(load, each)}", markup=False)
-    if left_out:
-        job, why = moment.left_out[0]
-        out.print(f"{counted(left_out, 'job')} left out, such as {job.id}: {why}", style="yellow", markup=False)
+    if skipped:
+        job, why = moment.skipped[0]
+        out.print(f"{counted(skipped, 'job')} skipped, such as {job.id}: {why}", style="yellow", markup=False)

@@ -148,7 +148,7 @@ def show(
         return
     out.print(rich_table(results))
     out.print(finding(results), markup=False)
-    for line in filter(None, [caution(results), *_rows_left_out(results[0]), *_left_out(results)]):
+    for line in filter(None, [caution(results), *_rows_left_out(results[0]), *_skipped(results)]):
         out.print(line, style="yellow", markup=False)
     if written is not None:
         out.print(f"report: {written}", soft_wrap=True, markup=False)
@@ -160,15 +160,15 @@ def _rows_left_out(result: "Result") -> list[str]:
     return [f"left out of the trace: {counted(count, 'row')}: {why}" for why, count in left_out.items()]
 
 
-def _left_out(results: "Sequence[Result]") -> list[str]:
-    """Say how many jobs each policy left out, and why, with an example."""
+def _skipped(results: "Sequence[Result]") -> list[str]:
+    """Say how many jobs each policy skipped, and why, with an example."""
     lines = []
     for result in results:
-        left_out = result.jobs.filter(result.jobs["status"] == "left out")
-        if left_out.height:
-            job_id, reason = left_out.row(0, named=True)["job_id"], left_out.row(0, named=True)["reason"]
-            count = f"{left_out.height} job{'s' if left_out.height > 1 else ''}"
-            lines.append(f"{result.settings['policy']}: {count} left out, such as {job_id}: {reason}")
+        skipped = result.jobs.filter(result.jobs["status"] == "skipped")
+        if skipped.height:
+            job_id, reason = skipped.row(0, named=True)["job_id"], skipped.row(0, named=True)["reason"]
+            count = counted(skipped.height, "job")
+            lines.append(f"{result.settings['policy']}: {count} skipped, such as {job_id}: {reason}")
     return lines
 
 

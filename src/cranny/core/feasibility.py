@@ -1,4 +1,4 @@
-"""Jobs that could never run: a replay leaves them out, for they would block the others for good."""
+"""Jobs that could never run: a replay skips them, for they would block the others for good."""
 
 from cranny.core.protocol import Placer
 from cranny.core.state import ClusterState
@@ -8,12 +8,12 @@ from cranny.model.validate import counted
 
 
 def never(reason: str) -> str:
-    """Say why a job is left out that does not start although nothing runs."""
+    """Say why a job is skipped that does not start although nothing runs."""
     return f"does not fit the empty cluster: {reason}"
 
 
 def too_large(job_gpus: int, capacity: int, kind: str = "") -> str:
-    """Say why a job is left out that asks for more GPUs of a kind than there are."""
+    """Say why a job is skipped that asks for more GPUs of a kind than there are."""
     return f"needs {counted(job_gpus, f'{kind} GPU'.strip())}, the cluster has {capacity}"
 
 

@@ -35,7 +35,7 @@ BRIEF_IF_SHARED = frozenset(
             "mean_comm_slowdown",
             "mean_iteration_s",
         ),
-        *("p99_iteration_s", "mean_above_gbit", "jobs_done", "jobs_left_out"),
+        *("p99_iteration_s", "mean_above_gbit", "jobs_done", "jobs_skipped"),
     }
 )
 # What is counted at arrivals, and its mean over time if there is one. A policy that decides in rounds has not
@@ -175,7 +175,7 @@ COLUMNS: tuple[Column, ...] = (
         "Jobs that ran to their end.", brief=True,
     ),
     Column(
-        "jobs_left_out", "left out", "", "lower", "count", "Jobs",
+        "jobs_skipped", "skipped", "", "lower", "count", "Jobs",
         "Jobs that this cluster or policy can never run; the reasons are at the end of the page.",
         brief=True, quiet=True,
     ),

@@ -18,7 +18,7 @@ class Moment(NamedTuple):
     """The cluster at a time, and the jobs that came until then but can never run, with the reasons."""
 
     view: Snapshot
-    left_out: Sequence[tuple[Job, str]]
+    skipped: Sequence[tuple[Job, str]]
 
 
 def view_at(
@@ -46,7 +46,7 @@ def view_at(
             at_s = busiest_s(record)
         replay = Replay(cluster, policy(), network=model.on(cluster), period_s=period_s)
         replay.run(jobs, progress, until_s=at_s)
-    return Moment(replay.state.snapshot(at_s, tuple(replay.engine.queue)), replay.log.left_out)
+    return Moment(replay.state.snapshot(at_s, tuple(replay.engine.queue)), replay.log.skipped)
 
 
 def busiest_s(record: Record) -> float:

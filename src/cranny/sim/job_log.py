@@ -9,7 +9,7 @@ import polars as pl
 
 from cranny.core.traffic import GIGA
 from cranny.model.job import Job
-from cranny.sim.record import DONE, JOBS, LEFT_OUT, RUNS, UNFINISHED, Floats, Record, Stretches
+from cranny.sim.record import DONE, JOBS, RUNS, SKIPPED, UNFINISHED, Floats, Record, Stretches
 
 Held = Mapping[int, int]  # machine -> its GPUs, as bits
 
@@ -49,7 +49,7 @@ class Log:
 
     done: list[Work] = field(default_factory=list)
     runs: list[Stretch] = field(default_factory=list)
-    left_out: list[tuple[Job, str]] = field(default_factory=list)
+    skipped: list[tuple[Job, str]] = field(default_factory=list)
     unfinished: list[Work] = field(default_factory=list)
 
     def record(self, noted: Floats) -> Record:
@@ -58,9 +58,9 @@ class Log:
 
     def _jobs(self) -> pl.DataFrame:
         works = [*self.done, *self.unfinished]
-        left_out = [job for job, _ in self.left_out]
-        jobs = [*(work.job for work in works), *left_out]
-        none = [None] * len(left_out)
+        skipped = [job for job, _ in self.skipped]
+        jobs = [*(work.job for work in works), *skipped]
+        none = [None] * len(skipped)
         submit_s = np.array([job.submit_s for job in jobs], dtype=float)
         start_s = _seconds([*(work.first_start_s for work in works), *none])
         finish_s = _seconds([*(work.finish_s for work in self.done), *[None] * (len(jobs) - len(self.done))])
@@ -81,8 +81,8 @@ class Log:
                 "cross_traffic_gb": [*(work.cross_bytes / GIGA for work in works), *none],
                 "restarts": [*(work.stops for work in works), *none],
                 "moves": [*(work.moves for work in works), *none],
-                "status": [DONE] * len(self.done) + [UNFINISHED] * len(self.unfinished) + [LEFT_OUT] * len(none),
-                "reason": [*(work.reason or None for work in works), *(reason for _, reason in self.left_out)],
+                "status": [DONE] * len(self.done) + [UNFINISHED] * len(self.unfinished) + [SKIPPED] * len(none),
+                "reason": [*(work.reason or None for work in works), *(reason for _, reason in self.skipped)],
             },
             schema=JOBS,
         )

@@ -46,7 +46,7 @@ JOBS = {
 }
 RUNS = {"job_id": pl.String, "start_s": pl.Float64, "end_s": pl.Float64, "machine": pl.Int32, "gpus": pl.UInt64}
 
-DONE, UNFINISHED, LEFT_OUT = "done", "unfinished", "left out"
+DONE, UNFINISHED, SKIPPED = "done", "unfinished", "skipped"
 
 
 class Stretches(NamedTuple):
@@ -62,7 +62,7 @@ class Stretches(NamedTuple):
 class Record(NamedTuple):
     """Everything that a finished replay wrote down."""
 
-    jobs: pl.DataFrame  # a row a job, see `JOBS`: those done, then those unfinished, then those left out
+    jobs: pl.DataFrame  # a row a job, see `JOBS`: those done, then those unfinished, then those skipped
     runs: pl.DataFrame  # a row for each stretch and machine, see `RUNS`
     noted: Floats  # (notes, NOTED)
     stretches: Stretches
@@ -72,8 +72,8 @@ class Record(NamedTuple):
 
 
 def some_can_run(record: Record, trace_name: str) -> None:
-    """Refuse a replay in which every job was left out, with the reason of the first."""
-    if (record.jobs["status"] == LEFT_OUT).all():
+    """Refuse a replay in which every job was skipped, with the reason of the first."""
+    if (record.jobs["status"] == SKIPPED).all():
         if record.jobs.is_empty():
             raise InputError(f"{trace_name}: no jobs")
         job_id, reason = record.jobs.select("job_id", "reason").row(0)

@@ -136,7 +136,7 @@ class Replay:
             raise InputError(f"job {job.id!r} has no duration to replay")
         too_large = self._possible.why_too_large(job)
         if too_large is not None:
-            self.log.left_out.append((job, too_large))
+            self.log.skipped.append((job, too_large))
             return
         if job.id in self._work:
             raise InputError(f"job id {job.id!r} occurs twice")
@@ -252,29 +252,29 @@ class Replay:
         self.log.runs.append(stretch)
 
     def _refuse_impossible(self, job: Job, now_s: float) -> None:
-        """Leave out a job that would not be placed on the empty cluster: it would block the others for good."""
+        """Skip a job that would not be placed on the empty cluster: it would block the others for good."""
         placer: Placer | None = getattr(self.engine.policy, "placer", None)
         if placer is None:
             return
         reason = self._possible.why_not(job, placer)
         if reason is not None:
-            self._leave_out(job, reason, now_s)
+            self._skip(job, reason, now_s)
 
     def _drop_impossible(self, now_s: float) -> None:
-        """Leave out jobs at the head of the queue that do not start although nothing runs or will change."""
+        """Skip jobs at the head of the queue that do not start although nothing runs or will change."""
         queue = self.engine.queue
         while queue and not self.state.running_jobs and not self._machine_events:
             job = queue[0].job
             work, reason = self._work[job.id], self.engine.why_wait(job.id, now_s)
             if work.first_start_s is None and self.state.all_up:
-                self._leave_out(job, never(reason), now_s)
+                self._skip(job, never(reason), now_s)
             else:  # with the machines that are gone for good it could go on
                 work.reason = f"waits for machines that do not come back: {reason}"
                 self.log.unfinished.append(self._work.pop(job.id))
                 self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
 
-    def _leave_out(self, job: Job, reason: str, now_s: float) -> None:
-        self.log.left_out.append((job, reason))
+    def _skip(self, job: Job, reason: str, now_s: float) -> None:
+        self.log.skipped.append((job, reason))
         del self._work[job.id]
         self._carry_out(self.engine.handle(Cancelled(job.id), now_s), now_s)
 

@@ -14,7 +14,7 @@ from cranny.network.phases.contention import Meeting
 from cranny.network.steady.link_load import Load
 from cranny.network.steady.stream_log import load_at
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
-from cranny.sim.record import DONE, LEFT_OUT, UNFINISHED, Floats, Record
+from cranny.sim.record import DONE, SKIPPED, UNFINISHED, Floats, Record
 
 FRAMES = ("jobs", "timeline", "runs")
 TIMELINE = (
@@ -101,7 +101,12 @@ class Result:
                 pat_gbps=tuple(known["pat_gbps"]),
             )
             meetings = tuple(Meeting.of(each) for each in told.get("meetings", ()))
-            return cls(cluster, told["settings"], told["summary"], **frames, meetings=meetings)
+            # Results saved before version 0.2 have other words for skipped jobs.
+            summary = {
+                "jobs_skipped" if key == "jobs_left_out" else key: value for key, value in told["summary"].items()
+            }
+            frames["jobs"] = frames["jobs"].with_columns(pl.col("status").replace("left out", SKIPPED))
+            return cls(cluster, told["settings"], summary, **frames, meetings=meetings)
         except OSError as error:
             raise InputError(f"{at(folder)}: not a saved result: {error.strerror or error}") from None
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
@@ -123,7 +128,7 @@ def summarise(
     makespan_s = _number(done["finish_s"].max()) - _number(jobs["submit_s"].min())
     return {
         "jobs_done": done.height,
-        "jobs_left_out": jobs.filter(pl.col("status") == LEFT_OUT).height,
+        "jobs_skipped": jobs.filter(pl.col("status") == SKIPPED).height,
         "jobs_unfinished": jobs.filter(pl.col("status") == UNFINISHED).height,
         **{f"mean_{name}": _number(timeline[name].mean()) for name in ("used_machines", "fragmentation")},
         **time_means(columns, cluster.gpus),

@@ -29,7 +29,7 @@ from cranny.model.errors import PlacementError
 from cranny.network.networks import instant
 from cranny.sim.fast import replay_kernel
 from cranny.sim.fast.kernel_setup import JobColumns, longer, nothing_held, pattern_count, set_up
-from cranny.sim.record import DONE, JOBS, LEFT_OUT, RUNS, Record, Stretches
+from cranny.sim.record import DONE, JOBS, RUNS, SKIPPED, Record, Stretches
 
 PAUSE_EVERY = 8192  # arrivals, to report progress
 # Of the time that a job's communication takes, the share that makes its iterations longer in these networks.
@@ -65,7 +65,7 @@ class Compiled:
         setting = self._drafter.setting if self._drafter is not None else 0.0
         self._room: Room = furnish(cluster, placer, self._memory.known, pattern_count(cluster), setting)
         self._held = nothing_held()
-        self._left_out: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
+        self._skipped: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
 
     def run(self, jobs: JobColumns, progress: Callable[[int], None] | None = None) -> Record:
         """Replay jobs in the order of their submission until all are done."""
@@ -153,24 +153,24 @@ class Compiled:
         books.link_users = self._room.links.users.tolist()
 
     def _check(self, board: replay_kernel.Board, jobs: JobColumns) -> None:
-        """Leave out a job that would not be placed on the empty cluster: it would block the others for good."""
+        """Skip a job that would not be placed on the empty cluster: it would block the others for good."""
         index = int(board.queue[board.at[replay_kernel.TAIL] - 1])
         reason = self._possible.why_not(jobs[index], self._placer)
         if reason is not None:
-            self._leave_out(board, index, reason)
+            self._skip(board, index, reason)
             board.at[replay_kernel.TAIL] -= 1
 
     def _drop(self, board: replay_kernel.Board, jobs: JobColumns) -> None:
-        """Leave out the first job of the queue, which does not start although nothing runs."""
+        """Skip the first job of the queue, which does not start although nothing runs."""
         index = _first(board)
         self._look(board)
         reason = self._placer.why_wait(jobs[index], self._view(board))
-        self._leave_out(board, index, never(reason))
+        self._skip(board, index, never(reason))
         board.at[replay_kernel.HEAD] += 1
 
-    def _leave_out(self, board: replay_kernel.Board, index: int, reason: str) -> None:
+    def _skip(self, board: replay_kernel.Board, index: int, reason: str) -> None:
         arrived = int(board.at[replay_kernel.NEXT_JOB]) - 1
-        self._left_out.append((arrived, index, reason))
+        self._skipped.append((arrived, index, reason))
 
     def _view(self, board: replay_kernel.Board) -> Snapshot:
         """Return the cluster as Python last looked at it."""
@@ -192,8 +192,8 @@ class Compiled:
         return Record(self._jobs(board, jobs, done), self._runs(board, jobs, done), noted, stretches)
 
     def _jobs(self, board: replay_kernel.Board, jobs: JobColumns, done: npt.NDArray[np.int64]) -> pl.DataFrame:
-        left_out = self._reasons(board)
-        rows = np.concatenate([done, np.fromiter(left_out, np.int64, len(left_out))])
+        skipped = self._reasons(board)
+        rows = np.concatenate([done, np.fromiter(skipped, np.int64, len(skipped))])
         submit_s = board.submit_s[rows]
         known = pl.Series(np.arange(len(rows)) < len(done))  # of the jobs that ran
 
@@ -218,18 +218,18 @@ class Compiled:
                 "machines": ran(np.maximum(board.parts[rows], 1)),
                 "cross_traffic_gb": ran(board.cross_bytes[rows] / GIGA),
                 **{name: ran(np.zeros(len(rows), np.int64)) for name in ("restarts", "moves")},
-                "status": pl.Series([DONE, LEFT_OUT]).gather(np.repeat([0, 1], [len(done), len(left_out)])),
-                "reason": pl.Series([*[None] * len(done), *left_out.values()], dtype=pl.String),
+                "status": pl.Series([DONE, SKIPPED]).gather(np.repeat([0, 1], [len(done), len(skipped)])),
+                "reason": pl.Series([*[None] * len(done), *skipped.values()], dtype=pl.String),
             },
             schema=JOBS,
         )
 
     def _reasons(self, board: replay_kernel.Board) -> dict[int, str]:
-        """Return the jobs that were left out, in the order in which that was found out, and why."""
+        """Return the jobs that were skipped, in the order in which that was found, and why."""
         capacity = self.cluster.gpus
         larger = np.flatnonzero(board.gpus > capacity).tolist()
         reasons = [(at, at, too_large(int(board.gpus[at]), capacity)) for at in larger]
-        return {job: reason for _, job, reason in sorted([*reasons, *self._left_out], key=itemgetter(0))}
+        return {job: reason for _, job, reason in sorted([*reasons, *self._skipped], key=itemgetter(0))}
 
     def _runs(self, board: replay_kernel.Board, jobs: JobColumns, done: npt.NDArray[np.int64]) -> pl.DataFrame:
         count = np.maximum(board.parts[done], 1)

@@ -161,7 +161,7 @@ def _next_event(board: Board, room: Room, held: Held) -> None:
         return
     at[NEXT_JOB] += 1
     if board.gpus[job] > len(room.machines.free) * (len(room.machines.members) - 1):
-        return  # larger than the cluster: left out
+        return  # larger than the cluster: skipped
     board.level[NOW_S] = board.submit_s[job]
     at[ARRIVAL] = 1
     if at[HEAD] < at[TAIL]:
