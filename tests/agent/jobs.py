@@ -71,11 +71,11 @@ def iterations(number: int, folder: Path) -> dict[str, object]:
     torch.manual_seed(rank)
     model = DistributedDataParallel(torch.nn.Linear(256, 256))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    pace = cranny.agent.torch.Pace(patience=1.0)
-    pace.listen(model, reduce_over, folder / "link" if rank == 0 else None)
+    pacer = cranny.agent.torch.TorchPacer(patience=1.0)
+    pacer.listen(model, reduce_over, folder / "link" if rank == 0 else None)
 
     def iterate() -> None:
-        pace.step()
+        pacer.step()
         time.sleep(COMPUTE_S)
         optimizer.zero_grad()
         model(torch.rand(8, 256)).square().mean().backward()
@@ -86,14 +86,14 @@ def iterations(number: int, folder: Path) -> dict[str, object]:
     while not all((folder / f"ready{each}").exists() for each in range(2 * WORKERS)):
         time.sleep(0.005)
     for period_s, shift_s, times in ((LONG_S, 0.0, TOGETHER), (PERIOD_S, job * PERIOD_S / 2, APART)):
-        pace.update(period_s, shift_s)
+        pacer.update(period_s, shift_s)
         for _ in range(times):
             iterate()
-    pace.step()
+    pacer.step()
     weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     return {
-        "iterations": pace.past,
-        "adjustments": pace.report().adjustments,
+        "iterations": pacer.past,
+        "adjustments": pacer.report().adjustments,
         "weights": float(weights.double().sum()),
     }
 

@@ -24,31 +24,31 @@ def weights(model: torch.nn.Module) -> list[float]:
 def iterations(rank: int) -> dict[str, object]:
     """Train, every worker with data of its own; return what was learnt and heard."""
     groups = [dist.new_group([each]) for each in range(dist.get_world_size())]
-    pace = cranny.agent.torch.Pace()
+    pacer = cranny.agent.torch.TorchPacer()
     pairs = []
     for group in (None, groups[rank]):
         twins = []
         for _ in range(2):
             torch.manual_seed(0)
             twins.append(DistributedDataParallel(torch.nn.Linear(8, 8), process_group=group))
-        pace.listen(twins[0])
+        pacer.listen(twins[0])
         pairs.append(twins)
     models = [model for twins in pairs for model in twins]
     optimizer = torch.optim.SGD([parameter for model in models for parameter in model.parameters()], lr=0.1)
     torch.manual_seed(1 + rank)
     for _ in range(ITERATIONS):
-        pace.step()
+        pacer.step()
         batch = torch.rand(4, 8)
         optimizer.zero_grad()
         for model in models:
             model(batch).square().mean().backward()
             time.sleep(PAUSE_S)
         optimizer.step()
-    pace.step()
+    pacer.step()
     return {
         "pairs": [[weights(model) for model in twins] for twins in pairs],
-        "talks": [each.talk for each in pace.past],
-        "works_s": [each.work_s for each in pace.past],
+        "talks": [each.communication for each in pacer.past],
+        "works_s": [each.work_s for each in pacer.past],
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cranny.agent.pacing import PATIENCE, REST, TOLERANCE, TRIAL, Beat, Pace
+from cranny.agent.pacing import PATIENCE, SUSPEND_FOR, TOLERANCE, WINDOW, Pacer, PacingSchedule
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
 from cranny.network.phases import playback as phases
@@ -31,7 +31,7 @@ class Job:
         self.now_s = now_s  # by the timer
         self.set_by_s = 0.0  # what somebody added to the clock
         self.starts_s: list[float] = []
-        self.pace = Pace(
+        self.pacer = Pacer(
             period_s,
             shift_s,
             patience=patience,
@@ -48,7 +48,7 @@ class Job:
         """Do iterations that take so long; return how long each of them waited before."""
         waits = []
         for work_s in works_s:
-            waits.append(self.pace.step())
+            waits.append(self.pacer.step())
             self.starts_s.append(self.now_s)
             self.now_s += work_s
         return waits
@@ -57,7 +57,7 @@ class Job:
 def test_a_shift_delays_the_next_iteration_and_no_other() -> None:
     job = Job(0.255, 0.057)
     assert job.iterate(*[0.255] * 50) == pytest.approx([0.057] + [0.0] * 49, abs=1e-9)
-    assert job.pace.report().adjustments == 0
+    assert job.pacer.report().adjustments == 0
 
 
 def test_jobs_that_join_at_different_times_are_apart_by_their_shifts() -> None:
@@ -71,7 +71,7 @@ def test_jobs_that_join_at_different_times_are_apart_by_their_shifts() -> None:
 def test_an_iteration_that_is_a_little_late_starts_at_once(late: float) -> None:
     job = Job(1.0)
     assert job.iterate(1.0 + late, 0.1)[1] == 0.0
-    assert job.pace.report().drift_s == pytest.approx(late)
+    assert job.pacer.report().drift_s == pytest.approx(late)
 
 
 @pytest.mark.parametrize(("late", "wait"), [(0.0501, 0.9499), (0.3, 0.7), (0.7, 0.3), (1.02, 0.0), (5.6, 0.4)])
@@ -80,7 +80,7 @@ def test_an_iteration_that_is_late_by_more_than_five_percent_waits_for_the_next_
 ) -> None:
     job = Job(1.0)
     assert job.iterate(1.0 + late, 0.1)[1] == pytest.approx(wait)
-    report = job.pace.report()
+    report = job.pacer.report()
     assert report.adjustments == 1
     assert report.drift_s == pytest.approx(late)
 
@@ -88,7 +88,7 @@ def test_an_iteration_that_is_late_by_more_than_five_percent_waits_for_the_next_
 def test_an_iteration_that_is_early_waits_for_its_beat_and_that_is_no_adjustment() -> None:
     job = Job(1.0)
     assert job.iterate(0.9, 0.02, 0.95, 1.0) == pytest.approx([0.0, 0.1, 0.98, 0.05])
-    report = job.pace.report()
+    report = job.pacer.report()
     assert report.adjustments == 0
     assert report.drift_s == pytest.approx(-0.05)
 
@@ -97,7 +97,7 @@ def test_drift_adds_up_until_it_is_more_than_five_percent() -> None:
     job = Job(1.0)
     waits = job.iterate(*[1.011] * 7)  # late by 1.1, 2.2, 3.3, 4.4 and then 5.5 %
     assert waits == pytest.approx([0.0] * 5 + [0.945, 0.0])
-    assert job.pace.report().adjustments == 1
+    assert job.pacer.report().adjustments == 1
 
 
 def test_adjustments_are_counted_by_the_minute() -> None:
@@ -106,7 +106,7 @@ def test_adjustments_are_counted_by_the_minute() -> None:
         job.iterate(*[0.5] * 58, 0.8)
     job.iterate(0.5)
     assert job.now_s == pytest.approx(60.5)
-    assert job.pace.report().adjustments_per_minute == pytest.approx(2 / (60.5 / 60))
+    assert job.pacer.report().adjustments_per_minute == pytest.approx(2 / (60.5 / 60))
 
 
 def test_the_rule_is_that_of_the_simulator() -> None:
@@ -117,8 +117,8 @@ def test_the_rule_is_that_of_the_simulator() -> None:
     while job.now_s < 600.0:
         job.iterate(0.2506)
     assert simulated.adjustments > 50
-    assert job.pace.report().adjustments == pytest.approx(simulated.adjustments, abs=1)
-    assert job.pace.report().iterations == pytest.approx(simulated.iterations, abs=2)
+    assert job.pacer.report().adjustments == pytest.approx(simulated.adjustments, abs=1)
+    assert job.pacer.report().iterations == pytest.approx(simulated.iterations, abs=2)
 
 
 SIXTY_FOURTHS = st.integers(0, 224).map(lambda number: number / 64)  # of a period: sums are exact
@@ -144,7 +144,7 @@ def test_iterations_start_on_the_next_beat_or_at_most_five_percent_late(
         ready, due = start + work, math.floor(start) + 1
         assert after >= due  # never before its beat, nor twice on one
         lost += ready > due + TOLERANCE
-    assert job.pace.report().adjustments == lost
+    assert job.pacer.report().adjustments == lost
 
 
 # -- beats that a job cannot keep ------------------------------------------------------------------------------
@@ -153,42 +153,42 @@ def test_iterations_start_on_the_next_beat_or_at_most_five_percent_late(
 def test_an_agent_lets_go_of_a_job_that_is_slower_than_its_beat_and_tries_again_later() -> None:
     job = Job(1.0)
     waits = job.iterate(*[1.02] * 30)
-    assert sum(wait > 0 for wait in waits[:TRIAL]) > 3
-    assert sum(waits[TRIAL + 1 :]) == 0.0
-    assert not job.pace.report().keeping
-    waits = job.iterate(*[0.98] * (REST + 100))
-    assert job.pace.report().keeping  # the job has become faster meanwhile
+    assert sum(wait > 0 for wait in waits[:WINDOW]) > 3
+    assert sum(waits[WINDOW + 1 :]) == 0.0
+    assert not job.pacer.report().paced
+    waits = job.iterate(*[0.98] * (SUSPEND_FOR + 100))
+    assert job.pacer.report().paced  # the job has become faster meanwhile
     lost = 19  # six waits of 0.94 s are more than a fifth of a trial, whatever the rest of it is like
-    assert sum(wait > 0 for wait in waits) == (30 + REST + 100) - (lost + REST)
+    assert sum(wait > 0 for wait in waits) == (30 + SUSPEND_FOR + 100) - (lost + SUSPEND_FOR)
 
 
 def test_a_beat_that_is_far_off_is_let_go_at_once() -> None:
     job = Job(255.0, 57.0)  # somebody wrote milliseconds
     waits = job.iterate(*[0.25] * 100)
     assert sum(wait > 0 for wait in waits) == 2  # for the shift, and for one beat
-    assert not job.pace.report().keeping
+    assert not job.pacer.report().paced
 
 
 def test_waits_for_one_beat_do_not_count_against_the_next() -> None:
     job = Job(1.0, patience=0.0)
     job.iterate(0.9, 0.9)
-    job.pace.update(1.0, 0.5)
+    job.pacer.update(1.0, 0.5)
     job.iterate(1.0, 1.0)
-    assert job.pace.report().keeping
+    assert job.pacer.report().paced
     job.iterate(0.9, 1.0, 1.0)
-    assert not job.pace.report().keeping
+    assert not job.pacer.report().paced
 
 
 def test_an_agent_lets_go_of_a_job_that_is_much_faster_than_its_beat() -> None:
     job = Job(1.0)
-    job.iterate(*[0.5] * (TRIAL + 3))
-    assert not job.pace.report().keeping
+    job.iterate(*[0.5] * (WINDOW + 3))
+    assert not job.pacer.report().paced
 
 
 def test_a_patient_agent_never_lets_go() -> None:
     job = Job(1.0, patience=1.0)
     job.iterate(*[0.1] * 200)
-    assert job.pace.report().keeping
+    assert job.pacer.report().paced
     assert job.now_s == pytest.approx(199.1)
 
 
@@ -197,15 +197,15 @@ def test_a_patient_agent_never_lets_go() -> None:
 def test_waiting_never_takes_much_more_of_the_time_than_allowed(work: float, shift: float) -> None:
     job = Job(1.0, shift)
     waited = sum(job.iterate(*[work] * 3000))
-    trials = 3 * (TRIAL + 2)  # at full cost: before the first, and after every rest
-    assert waited <= max(PATIENCE * job.now_s, trials) + TRIAL
+    trials = 3 * (WINDOW + 2)  # at full cost: before the first, and after every rest
+    assert waited <= max(PATIENCE * job.now_s, trials) + WINDOW
 
 
 def test_a_checkpoint_now_and_then_is_no_reason_to_let_go() -> None:
     job = Job(1.0)
     job.iterate(*([1.0] * 9 + [1.6]) * 20)
-    report = job.pace.report()
-    assert report.keeping
+    report = job.pacer.report()
+    assert report.paced
     assert report.adjustments == 19
 
 
@@ -228,16 +228,16 @@ def test_whatever_the_beat_and_the_clock_no_iteration_fails_or_waits_for_long(
     period_s: float, shift_s: float, epoch_s: float, clock_s: list[float]
 ) -> None:
     try:
-        beat = Beat(period_s, shift_s, epoch_s)
+        schedule = PacingSchedule(period_s, shift_s, epoch_s)
     except InputError:
         assert period_s < 1e-200 or shift_s + epoch_s > 1e100
         return
     waits: list[float] = []
     times_s = iter([each for each in clock_s for _ in range(2)])
-    pace = Pace(clock=lambda: next(times_s), timer=lambda: 0.0, sleep=waits.append, patience=1.0)
-    pace.update(beat.period_s, beat.shift_s, beat.epoch_s)
+    pacer = Pacer(clock=lambda: next(times_s), timer=lambda: 0.0, sleep=waits.append, patience=1.0)
+    pacer.update(schedule.period_s, schedule.shift_s, schedule.epoch_s)
     for _ in clock_s:
-        pace.step()
+        pacer.step()
     assert all(wait <= (1.0 + TOLERANCE) * period_s for wait in waits)
 
 
@@ -247,8 +247,8 @@ def test_whatever_the_beat_and_the_clock_no_iteration_fails_or_waits_for_long(
 def test_without_a_period_iterations_start_as_they_come_and_are_measured() -> None:
     job = Job()
     assert job.iterate(0.3, 0.5, 0.1, 0.0) == [0.0] * 4
-    report = job.pace.report()
-    assert not report.keeping
+    report = job.pacer.report()
+    assert not report.paced
     assert report.iterations == 3
     assert report.iteration_s == pytest.approx(0.3)
     assert report.adjustments == 0
@@ -257,25 +257,25 @@ def test_without_a_period_iterations_start_as_they_come_and_are_measured() -> No
 def test_another_shift_delays_the_next_iteration() -> None:
     job = Job(0.25)
     job.iterate(*[0.25] * 3)
-    job.pace.update(0.25, 0.1)
+    job.pacer.update(0.25, 0.1)
     assert job.iterate(0.25, 0.25) == pytest.approx([0.1, 0.0])
-    job.pace.update(0.3, 0.0, epoch_s=job.now_s + 0.2)
+    job.pacer.update(0.3, 0.0, epoch_s=job.now_s + 0.2)
     assert job.iterate(0.3, 0.3) == pytest.approx([0.2, 0.0])
-    assert job.pace.report().adjustments == 0
+    assert job.pacer.report().adjustments == 0
 
 
 def test_a_report_says_what_an_iteration_takes_and_when_it_communicates() -> None:
     job = Job(0.25)
     for number in range(5):
-        job.pace.step()
+        job.pacer.step()
         start_s = job.now_s
         for bucket in range(3):
-            job.pace.talked(start_s + 0.1 + 0.03 * bucket, start_s + 0.12 + 0.03 * bucket)
+            job.pacer.communicated(start_s + 0.1 + 0.03 * bucket, start_s + 0.12 + 0.03 * bucket)
         job.work(0.2 if number else 0.24)
-    job.pace.step()
-    report = job.pace.report()
-    assert report.talk_from_s == pytest.approx(0.1)
-    assert report.talk_to_s == pytest.approx(0.18)
+    job.pacer.step()
+    report = job.pacer.report()
+    assert report.comm_start_s == pytest.approx(0.1)
+    assert report.comm_end_s == pytest.approx(0.18)
     assert report.work_s == pytest.approx(0.2)
     assert report.iteration_s == pytest.approx((0.24 + 4 * 0.2 + 0.01 + 3 * 0.05) / 5)
     assert report.waited_s == pytest.approx(0.01 + 4 * 0.05)
@@ -284,32 +284,32 @@ def test_a_report_says_what_an_iteration_takes_and_when_it_communicates() -> Non
 
 def test_what_was_said_before_the_first_iteration_is_not_part_of_it() -> None:
     job = Job()
-    job.pace.talked(0.0, 5.0)
+    job.pacer.communicated(0.0, 5.0)
     job.iterate(1.0, 1.0)
-    assert job.pace.report().talk_to_s is None
+    assert job.pacer.report().comm_end_s is None
 
 
 def test_the_environment_tells_the_beat() -> None:
     env = {"CRANNY_PERIOD_S": "0.255", "CRANNY_SHIFT_S": "0.057", "CRANNY_EPOCH_S": "1800000000"}
-    assert Pace.from_env(env).beat == Beat(0.255, 0.057, 1_800_000_000.0)
-    assert Pace.from_env({}).beat == Beat()
+    assert Pacer.from_env(env).schedule == PacingSchedule(0.255, 0.057, 1_800_000_000.0)
+    assert Pacer.from_env({}).schedule == PacingSchedule()
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", ""])
 def test_a_beat_in_the_environment_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=f"^CRANNY_SHIFT_S must be a number, zero or more, not '{text}'$"):
-        Pace.from_env({"CRANNY_SHIFT_S": text})
+        Pacer.from_env({"CRANNY_SHIFT_S": text})
 
 
 def test_beats_and_shares_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InputError, match="period_s must be a number, zero or more, not -1"):
-        Pace(-1)
+        Pacer(-1)
     with pytest.raises(InputError, match="period_s is too short to count such beats: 5e-324"):
-        Pace(5e-324)
+        Pacer(5e-324)
     with pytest.raises(InputError, match="tolerance is a share of the period"):
-        Pace(1.0, tolerance=1.0)
+        Pacer(1.0, tolerance=1.0)
     with pytest.raises(InputError, match="patience must be"):
-        Pace(1.0, patience=math.nan)
+        Pacer(1.0, patience=math.nan)
 
 
 # -- a file that somebody rewrites -----------------------------------------------------------------------------
@@ -320,25 +320,25 @@ def test_a_beat_is_taken_from_a_file_when_it_changes(tmp_path: Path) -> None:
     job = Job(watch=file)  # which is not there yet
     job.iterate(0.5, 0.5)
     for shift_s in (0.2, 0.7):
-        Beat(1.0, shift_s).write(file)
+        PacingSchedule(1.0, shift_s).write(file)
         waits = job.iterate(*[1.0] * 4)
         assert sum(wait > 0 for wait in waits) == 1
         assert job.now_s % 1.0 == pytest.approx(shift_s)
-    assert job.pace.report().adjustments == 0
+    assert job.pacer.report().adjustments == 0
     assert list(tmp_path.iterdir()) == [file]
-    assert Job(watch=file).pace.beat == Beat(1.0, 0.7)
+    assert Job(watch=file).pacer.schedule == PacingSchedule(1.0, 0.7)
 
 
 def test_a_file_that_is_written_again_or_removed_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "beat.json"
-    Beat(1.0, 0.2).write(file)
+    PacingSchedule(1.0, 0.2).write(file)
     job = Job(watch=file)
     job.iterate(1.0, 1.0)
-    Beat(1.0, 0.2).write(file)
+    PacingSchedule(1.0, 0.2).write(file)
     assert sum(job.iterate(*[1.0] * 3)) == pytest.approx(0.0)
     file.unlink()
     assert sum(job.iterate(*[1.0] * 3)) == pytest.approx(0.0)
-    assert job.pace.report().keeping
+    assert job.pacer.report().paced
 
 
 BROKEN = [
@@ -352,7 +352,7 @@ BROKEN = [
 @pytest.mark.parametrize(("text", "wrong"), BROKEN)
 def test_a_broken_file_is_refused_at_the_start_and_ends_no_training(tmp_path: Path, text: str, wrong: str) -> None:
     file = tmp_path / "beat.json"
-    Beat(1.0, 0.2).write(file)
+    PacingSchedule(1.0, 0.2).write(file)
     job = Job(watch=file)
     job.iterate(1.0)
     file.write_text(text, encoding="utf-8")
@@ -361,7 +361,7 @@ def test_a_broken_file_is_refused_at_the_start_and_ends_no_training(tmp_path: Pa
     assert len(caught) == 1
     assert str(caught[0].message).startswith(f"{file}: {wrong}")
     assert caught[0].filename == __file__
-    assert job.pace.beat == Beat(1.0, 0.2)
+    assert job.pacer.schedule == PacingSchedule(1.0, 0.2)
     with pytest.raises(InputError) as refused:
         Job(watch=file)
     assert str(refused.value).startswith(f"{file}: {wrong}")

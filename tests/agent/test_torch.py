@@ -13,7 +13,7 @@ from statistics import median
 
 import pytest
 
-from cranny.agent.pacing import Beat, Iteration
+from cranny.agent.pacing import Iteration, PacingSchedule
 from tests.agent import APART, ITERATIONS, PART_S, PARTS, PAUSE_S, PERIOD_S, TOGETHER, WORKERS
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra `torch`)")
@@ -71,12 +71,12 @@ def two_jobs(folder: Path) -> list[list[Said]]:
     return [each[:WORKERS], each[WORKERS:]]
 
 
-def talks(iterations: list[Iteration]) -> list[tuple[float, float]]:
+def intervals(iterations: list[Iteration]) -> list[tuple[float, float]]:
     """Return from when to when a job communicated."""
     found = []
     for each in iterations:
-        assert each.talk is not None
-        found.append((each.start_s + each.talk[0], each.start_s + each.talk[1]))
+        assert each.communication is not None
+        found.append((each.start_s + each.communication[0], each.start_s + each.communication[1]))
     return found
 
 
@@ -85,10 +85,12 @@ def overlap(job: list[Iteration], other: list[Iteration]) -> float:
     since_s = max(job[0].start_s, other[0].start_s)
     until_s = min(each[-1].start_s + each[-1].work_s for each in (job, other))
     both = whole = 0.0
-    for start, end in talks(job):
+    for start, end in intervals(job):
         start_s, end_s = max(start, since_s), min(end, until_s)
         whole += max(0.0, end_s - start_s)
-        both += sum(max(0.0, min(end_s, its_end) - max(start_s, its_start)) for its_start, its_end in talks(other))
+        both += sum(
+            max(0.0, min(end_s, its_end) - max(start_s, its_start)) for its_start, its_end in intervals(other)
+        )
     assert whole > 5 * PARTS * PART_S
     return both / whole
 
@@ -151,19 +153,19 @@ def test_the_example_of_the_document_trains_and_ends(tmp_path: Path) -> None:
     report = re.fullmatch(r"Report\(iterations=20, iteration_s=([\d.]+), .*, beat=(Beat\(.*\))\)\n", printed)
     assert report is not None, printed  # by one worker, and nothing else
     assert float(report[1]) > 0.085  # what the example computes
-    assert report[2] == repr(Beat(period_s=0.1, shift_s=0.05))
+    assert report[2] == repr(PacingSchedule(period_s=0.1, shift_s=0.05))
 
 
 def test_listening_changes_nothing_and_hears_all_models(tmp_path: Path) -> None:
     train(tmp_path, Path(__file__).with_name("listen.py"))
     workers = [json.loads((tmp_path / f"said{rank}.json").read_text(encoding="utf-8")) for rank in range(WORKERS)]
     for said in workers:
-        for heard, plain in said["pairs"]:
-            assert heard == pytest.approx(plain, rel=1e-6)
+        for bucket_times, plain in said["pairs"]:
+            assert bucket_times == pytest.approx(plain, rel=1e-6)
         assert len(said["talks"]) == ITERATIONS
         for (start_s, end_s), work_s in zip(said["talks"], said["works_s"], strict=True):
             assert 0.0 < start_s < start_s + 2 * PAUSE_S < end_s < work_s + 0.01  # measured by two clocks
-    (together, apart), (same, other) = ([heard for heard, _ in said["pairs"]] for said in workers)
+    (together, apart), (same, other) = ([bucket_times for bucket_times, _ in said["pairs"]] for said in workers)
     assert together == pytest.approx(same, rel=1e-6)  # these asked each other
     assert apart != pytest.approx(other, rel=1e-3)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.backends.local_harness import LocalHarness
 
-from cranny.backends.local import Local
+from cranny.backends.local import LocalBackend
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def harness(tmp_path: Path) -> Iterator[LocalHarness]:
     """Return a harness; nothing of its jobs may be left when the test is over."""
     made = LocalHarness(tmp_path)
     yield made
-    assert isinstance(made.backend, Local)
+    assert isinstance(made.backend, LocalBackend)
     until = time.monotonic() + 10.0
     names = list(made.backend._running)
     for job_id in names:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from tests.backends.contract import CLUSTER, Harness
 
-from cranny.backends.local import Local
+from cranny.backends.local import LocalBackend
 from cranny.backends.process import PROC, Process, carrying
 from cranny.backends.protocol import Backend, Launch
 
 MARK = "TEST_OF_CRANNY"  # a variable that tells our processes from those of other tests
 
 
-class Marked(Local):
+class Marked(LocalBackend):
     """A local backend that marks the processes of its jobs."""
 
     def __init__(self, folder: Path) -> None:

@@ -3,22 +3,22 @@ from pathlib import Path
 import pytest
 from tests.backends.contract import CLUSTER, Contract, Harness
 
-from cranny.backends.fake import Course, Fake, World
+from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.protocol import Backend, BackendError, Ended, Launch, Rank
 
 
 class FakeHarness(Harness):
     def __init__(self, folder: Path) -> None:
         self.now = 0.0
-        self.world = World()
+        self.processes = FakeProcesses()
         super().__init__(folder)
 
     def make(self) -> Backend:
-        return Fake(CLUSTER, lambda: self.now, self.course, self.world)
+        return FakeBackend(CLUSTER, lambda: self.now, self.course, self.processes)
 
     @staticmethod
-    def course(what: Launch) -> Course:
-        return Course(float(what.argv[1]), int(what.argv[2]), stubborn=what.argv[3] == "True")
+    def course(what: Launch) -> FakeRun:
+        return FakeRun(float(what.argv[1]), int(what.argv[2]), stubborn=what.argv[3] == "True")
 
     def argv(self, run_s: float, exit_code: int = 0, *, stubborn: bool = False) -> tuple[str, ...]:
         return ("pretend", str(run_s + 0.001), str(exit_code), str(stubborn))
@@ -27,14 +27,16 @@ class FakeHarness(Harness):
         return what
 
     def over(self, what: Launch) -> Launch:
-        self.now = max(self.now, self.world.processes[what.job_id, what.attempt].ends_at)
+        self.now = max(self.now, self.processes.by_attempt[what.job_id, what.attempt].ends_at)
         return what
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
     def left(self, job_id: str) -> int:
-        return sum(name == job_id and each.ends_at > self.now for (name, _), each in self.world.processes.items())
+        return sum(
+            name == job_id and each.ends_at > self.now for (name, _), each in self.processes.by_attempt.items()
+        )
 
 
 class TestFake(Contract):
@@ -52,7 +54,7 @@ def test_ends_come_in_the_order_of_time(tmp_path: Path) -> None:
 
 
 def test_a_job_can_get_lost(tmp_path: Path) -> None:
-    fake = Fake(CLUSTER, lambda: 0.0)
+    fake = FakeBackend(CLUSTER, lambda: 0.0)
     fake.launch(Launch("a", 1, ("x",), (Rank(0, 0, 0),), {}, None, tmp_path, None))
     fake.lose("a")
     assert fake.poll() == [Ended("a", 1, None, "lost")]
@@ -60,10 +62,10 @@ def test_a_job_can_get_lost(tmp_path: Path) -> None:
 
 
 def test_a_course_can_refuse_to_start(tmp_path: Path) -> None:
-    def no(what: Launch) -> Course:
+    def no(what: Launch) -> FakeRun:
         raise BackendError(f"no {what.job_id}")
 
-    fake = Fake(CLUSTER, lambda: 0.0, no)
+    fake = FakeBackend(CLUSTER, lambda: 0.0, no)
     with pytest.raises(BackendError, match="no a"):
         fake.launch(Launch("a", 1, ("x",), (Rank(0, 0, 0),), {}, None, tmp_path, None))
     assert not fake.launches

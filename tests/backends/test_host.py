@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cranny.backends import host
-from cranny.backends.local import Local
+from cranny.backends.local import LocalBackend
 from cranny.backends.protocol import BackendError
 
 
@@ -20,7 +20,9 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_gpus")
 def test_this_machine_is_a_cluster_of_its_gpus() -> None:
-    assert Local.here().nodes().describe().endswith("1 rack, 1 machine x 2 GPUs (NVIDIA H200), 2 GPUs")
+    assert (
+        LocalBackend.this_machine().nodes().describe().endswith("1 rack, 1 machine x 2 GPUs (NVIDIA H200), 2 GPUs")
+    )
 
 
 @pytest.mark.usefixtures("two_gpus")

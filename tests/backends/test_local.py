@@ -15,8 +15,8 @@ from tests.backends.contract import CLUSTER, LONG_S, Contract
 from tests.backends.local_harness import LocalHarness, appears
 
 from cranny.backends import supervisor
-from cranny.backends.attempt_files import Files, read, write
-from cranny.backends.local import Local
+from cranny.backends.attempt_files import AttemptFiles, read, write
+from cranny.backends.local import LocalBackend
 from cranny.backends.process import started
 from cranny.backends.protocol import BackendError, Ended, Launch, Rank
 from cranny.model.cluster import Cluster
@@ -36,10 +36,10 @@ def sh(harness: LocalHarness, text: str, *, ranks: int = 1, cwd: Path | None = N
 
 
 def test_who_is_stopped_without_a_word_about_grace_has_that_of_the_backend(harness: LocalHarness) -> None:
-    harness.backend = Local(CLUSTER, devices=(), grace_s=0.25)
+    harness.backend = LocalBackend(CLUSTER, devices=(), grace_s=0.25)
     what = harness.begun(harness.launch("a", LONG_S, stubborn=True))
     harness.backend.stop("a")
-    assert read(Files.of(what.log_dir, 1).stop) == 0.25
+    assert read(AttemptFiles.of(what.log_dir, 1).stop) == 0.25
     assert harness.ends() == [Ended("a", 1, -SIGKILL, "cancelled")]
 
 
@@ -95,7 +95,7 @@ def test_a_job_may_change_what_it_gets_of_the_service_but_not_what_we_know_it_by
     ids=["no real GPUs", "enough real GPUs", "too few real GPUs"],
 )
 def test_slots_are_real_gpus_if_there_are_enough(tmp_path: Path, devices: tuple[str, ...], seen: str) -> None:
-    backend = Local(Cluster.single_rack(2, 2), devices)
+    backend = LocalBackend(Cluster.single_rack(2, 2), devices)
     what = Launch("a", 1, ("env",), (Rank(0, 1, 1), Rank(1, 1, 0)), {}, None, tmp_path, None)
     backend.launch(what)
     while not backend.poll():
@@ -104,7 +104,7 @@ def test_slots_are_real_gpus_if_there_are_enough(tmp_path: Path, devices: tuple[
 
 
 def test_this_machine_has_a_slot_for_each_gpu_or_processor() -> None:
-    (machine,) = Local.here().nodes().machines
+    (machine,) = LocalBackend.this_machine().nodes().machines
     assert machine.gpus >= 1
 
 
@@ -316,17 +316,17 @@ def test_a_supervisor_whose_attempt_was_called_off_does_nothing(tmp_path: Path) 
 def test_a_supervisor_notes_that_its_attempt_is_called_off_just_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = Files.of(tmp_path, 1)
+    files = AttemptFiles.of(tmp_path, 1)
     what = Launch("a", 1, ("true",), (Rank(0, 0, 0),), {}, None, tmp_path, None)
     found: list[Ended] = []
 
     def write_then_restart(path: Path, value: object, *, size: int = 0) -> None:
         write(path, value, size=size)
-        found.extend(Local(CLUSTER, devices=()).adopt([what]) if path == files.reserve else [])
+        found.extend(LocalBackend(CLUSTER, devices=()).adopt([what]) if path == files.reserve else [])
 
     monkeypatch.setattr(supervisor, "write", write_then_restart)
     write(files.launch, {"token": "x"})
-    assert supervisor.take_on(files) is None
+    assert supervisor.claim(files) is None
     assert found == [Ended("a", 1, None, "lost")]
     assert not list(tmp_path.iterdir())
 

@@ -13,7 +13,7 @@ from tests.backends.local_harness import LocalHarness
 from cranny.backends import supervisor
 from cranny.backends.process import Process, carrying, started
 from cranny.backends.protocol import BackendError
-from cranny.backends.supervisor import Attempt
+from cranny.backends.supervisor import SupervisedAttempt
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def test_a_supervisor_that_cannot_look_for_children_ends_the_ranks_it_knows(
 
     monkeypatch.setattr(supervisor, "descendants", blind)
     with subprocess.Popen(["sleep", "30"], start_new_session=True) as rank:
-        attempt = Attempt.__new__(Attempt)
+        attempt = SupervisedAttempt.__new__(SupervisedAttempt)
         attempt._ranks, attempt._subreaper = {rank.pid}, True
         attempt._signal_all(signal.SIGTERM)
         assert rank.wait(10) == -signal.SIGTERM

@@ -17,17 +17,17 @@ import pytest
 import uvicorn
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 
-from cranny.backends.fake import Course, Fake, World
-from cranny.backends.local import Local
+from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
+from cranny.backends.local import LocalBackend
 from cranny.backends.protocol import Launch
 from cranny.core.check import check
 from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
-from cranny.service.auth import Keeper, create
+from cranny.service.auth import Authenticator, create
 from cranny.service.clock import wall_clock
 from cranny.service.limits import Limits
 from cranny.service.service import Service
-from cranny.service.store import Store
+from cranny.service.store import EventStore
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 COMPILE_S = 180.0  # a policy may have to be compiled first, while other tests keep the machine busy
@@ -46,7 +46,7 @@ class Running:
     """A service, and what runs its jobs."""
 
     service: Service
-    world: World = field(default_factory=World)
+    processes: FakeProcesses = field(default_factory=FakeProcesses)
 
     def submit(self, user: str = "ann", key: str | None = None, **spec: Any) -> str:
         value = {"command": ["true"], "gpus": 1, **spec}
@@ -54,7 +54,7 @@ class Running:
 
     def status(self, job_id: str) -> str:
         with self.service.lock:
-            return self.service.desk.find(job_id).status
+            return self.service.scheduler.find(job_id).status
 
     def until(self, job_id: str, *statuses: str) -> None:
         until(lambda: self.status(job_id) in statuses)
@@ -71,8 +71,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def make(
         cluster: Cluster = CLUSTER,
         *,
-        course: Callable[[Launch], Course] = lambda _: Course(run_s=1e9),
-        world: World | None = None,
+        course: Callable[[Launch], FakeRun] = lambda _: FakeRun(run_s=1e9),
+        processes: FakeProcesses | None = None,
         real: bool = False,
         recommend: bool = False,
         database: str | None = None,
@@ -81,10 +81,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         clock: Callable[[], float] = wall_clock,
         ready: bool = True,
     ) -> Running:
-        known = world or World()
-        backend = Local(cluster, ()) if real else Fake(cluster, time.monotonic, course, known)
+        known = processes or FakeProcesses()
+        backend = LocalBackend(cluster, ()) if real else FakeBackend(cluster, time.monotonic, course, known)
         service = Service(
-            Store(database or str(tmp_path / "log.db")),
+            EventStore(database or str(tmp_path / "log.db")),
             None if recommend else backend,
             tmp_path,
             cluster=cluster,
@@ -102,7 +102,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for service in started:
         if service._works:
             service.close()
-        check(service.desk.engine.state)
+        check(service.scheduler.engine.state)
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Site:
     """A server, and clients of all kinds."""
 
     running: Running
-    keeper: Keeper
+    authenticator: Authenticator
     url: str
     tokens: dict[str, str]
 
@@ -132,19 +132,19 @@ def serve(start: Start) -> Iterator[Serve]:
         store = running.service.store
         roles = {"root": "admin", "ann": "user", "bob": "user", "eve": "viewer"}
         tokens = {name: create(store, name, role, 0.0)[1] for name, role in roles.items()}
-        keeper = Keeper(store, loopback=True)
-        app = build(running.service, keeper)
+        authenticator = Authenticator(store, loopback=True)
+        app = build(running.service, authenticator)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         until(lambda: server.started)
         servers.append((server, thread, app))
         port = server.servers[0].sockets[0].getsockname()[1]
-        return Site(running, keeper, f"http://127.0.0.1:{port}", tokens)
+        return Site(running, authenticator, f"http://127.0.0.1:{port}", tokens)
 
     yield make
     for server, thread, app in servers:
-        app.state.bell.close()
+        app.state.notifier.close()
         server.should_exit = True
         thread.join(10)
 

@@ -10,23 +10,23 @@ from pathlib import Path
 
 from tests.service.reports import reporting
 
-from cranny.backends.local import Local
+from cranny.backends.local import LocalBackend
 from cranny.model.cluster import Cluster
 from cranny.model.validate import counted
 from cranny.service.service import Service
-from cranny.service.store import Store
-from cranny.service.warmup import preparing
+from cranny.service.store import EventStore
+from cranny.service.warmup import start_warmup
 
 CLUSTER = Cluster.fat_tree(2, 2, 8)
 
 
 def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) -> None:
     """Be the service: take the jobs that were not accepted yet and run, in the last life until all are over."""
-    service = Service(Store(database), Local(CLUSTER, ()), folder)
+    service = Service(EventStore(database), LocalBackend(CLUSTER, ()), folder)
     service.start()
     os.write(started, b"!")
     accepted = os.open(folder / "accepted", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    known = {key for _, key in service.desk.ledger.keys}
+    known = {key for _, key in service.scheduler.records.keys}
     for number in range(jobs):
         key = f"key-{number}"
         if key not in known:
@@ -36,7 +36,7 @@ def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) ->
             os.write(accepted, f"{key} {record.id}\n".encode())
     parent = os.getppid()  # should it be gone, nobody would kill us any more
     while os.getppid() == parent:
-        if last and all(record.over for record in service.desk.ledger.jobs.values()):
+        if last and all(record.over for record in service.scheduler.records.jobs.values()):
             break
         time.sleep(0.02)
     service.close()
@@ -45,8 +45,8 @@ def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) ->
 def main(database: str, folder: Path, jobs: int, kills: int) -> None:
     """Kill the service until it was killed often enough, then let it finish."""
     # What a service loads when it starts is loaded once here, so that its lives are short.
-    Store(database).close()
-    preparing({"name": "titan"}, CLUSTER).result()
+    EventStore(database).close()
+    start_warmup({"name": "titan"}, CLUSTER).result()
     rng = random.Random(7)  # noqa: S311 - moments to kill, not secrets
     killed = 0
     while True:

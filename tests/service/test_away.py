@@ -11,27 +11,27 @@ import uvicorn
 from tests.cli.conftest import Run
 from tests.service.conftest import Running, Serve, Start, until
 
-from cranny.backends.fake import Course, World
+from cranny.backends.fake import FakeProcesses, FakeRun
 from cranny.cli import client, follow
 from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
-from cranny.service.auth import Keeper, create
+from cranny.service.auth import Authenticator, create
 
 
 class House:
     """A server that can be shut and opened again at the same address, on the same log."""
 
     def __init__(self, start: Start, **settings: Any) -> None:
-        self._start, self._settings, self._world = start, settings, World()
+        self._start, self._settings, self._processes = start, settings, FakeProcesses()
         self._port = 0
         self.token = ""
         self.running = self.open()
         self.url = f"http://127.0.0.1:{self._port}"
 
     def open(self) -> Running:
-        self.running = self._start(world=self._world, **self._settings)
+        self.running = self._start(processes=self._processes, **self._settings)
         self.token = self.token or create(self.running.service.store, "ann", "user", 0.0)[1]
-        self._app = build(self.running.service, Keeper(self.running.service.store, loopback=True))
+        self._app = build(self.running.service, Authenticator(self.running.service.store, loopback=True))
         config = uvicorn.Config(self._app, port=self._port, log_level="error", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -41,14 +41,14 @@ class House:
         return self.running
 
     def shut(self) -> None:
-        self._app.state.bell.close()
+        self._app.state.notifier.close()
         self._server.should_exit = True
         self._thread.join(10)
         if self.running.service._works:
             self.running.service.close()
 
     def somebody_listens(self) -> bool:
-        return bool(self._app.state.bell._waiting)
+        return bool(self._app.state.notifier._waiting)
 
     def restart_when(self, holds: Callable[[], object]) -> threading.Thread:
         def work() -> None:
@@ -83,13 +83,13 @@ def house(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return what is set as soon as a command asks with patience."""
-    event, right = threading.Event(), client.Remote.get_in_time
+    event, right = threading.Event(), client.ServiceClient.get_in_time
 
-    def get_in_time(self: client.Remote, path: str, **query: Any) -> Any:
+    def get_in_time(self: client.ServiceClient, path: str, **query: Any) -> Any:
         event.set()
         return right(self, path, **query)
 
-    monkeypatch.setattr(client.Remote, "get_in_time", get_in_time)
+    monkeypatch.setattr(client.ServiceClient, "get_in_time", get_in_time)
     return event
 
 
@@ -102,7 +102,7 @@ def job_file(folder: Path, text: str) -> str:
 def test_waiting_for_a_job_goes_on_when_the_server_is_back(
     house: Callable[..., House], run: Run, tmp_path: Path
 ) -> None:
-    opened = house(course=lambda _: Course(run_s=1.0))
+    opened = house(course=lambda _: FakeRun(run_s=1.0))
     changing = opened.restart_when(opened.somebody_listens)
     ran = run("submit", job_file(tmp_path, "command: [a]\ngpus: 1\n"), "--wait")
     changing.join()
@@ -117,7 +117,7 @@ def test_waiting_for_a_job_goes_on_when_the_server_is_back(
 
 
 def test_changes_are_watched_across_a_restart(house: Callable[..., House], run: Run) -> None:
-    opened = house(course=lambda _: Course(run_s=1.0))
+    opened = house(course=lambda _: FakeRun(run_s=1.0))
     job_id = opened.running.submit()
     changing = opened.restart_when(opened.somebody_listens)
     ran = run("watch", job_id)
@@ -152,17 +152,17 @@ def test_a_job_that_ends_while_we_begin_to_watch_is_not_waited_for(
 ) -> None:
     opened = house()
     job_id = opened.running.submit()
-    asked = client.Remote.get
+    asked = client.ServiceClient.get
 
-    def get(self: client.Remote, path: str, **query: Any) -> Any:
+    def get(self: client.ServiceClient, path: str, **query: Any) -> Any:
         answer = asked(self, path, **query)
         if path.endswith(job_id):
             service = opened.running.service
-            service.ask(lambda now_s: service.desk.cancel(job_id, "ann", now_s)).result(10)
+            service.call(lambda now_s: service.scheduler.cancel(job_id, "ann", now_s)).result(10)
             opened.running.until(job_id, "cancelled")
         return answer
 
-    monkeypatch.setattr(client.Remote, "get", get)
+    monkeypatch.setattr(client.ServiceClient, "get", get)
     assert "status=cancelled" in run("watch", job_id).out
     monkeypatch.undo()
 
@@ -213,6 +213,8 @@ def test_a_job_that_is_cancelled_before_its_start_has_no_log(house: Callable[...
     service = opened.running.service
     opened.running.submit(gpus=16)
     waiting = opened.running.submit(gpus=16)
-    threading.Timer(0.3, lambda: service.ask(lambda now_s: service.desk.cancel(waiting, "ann", now_s))).start()
+    threading.Timer(
+        0.3, lambda: service.call(lambda now_s: service.scheduler.cancel(waiting, "ann", now_s))
+    ).start()
     ran = run("logs", waiting, "-f")
     assert (ran.code, ran.err.splitlines()[-1]) == (1, "cranny: job-2 never started: cancelled by ann")

@@ -62,7 +62,7 @@ def test_jobs_are_listed_with_their_times_in_100_columns(
     site.running.submit(gpus=16)
     site.running.until("job-1", "running")
     service = site.running.service
-    service.ask(lambda now_s: service.desk.cancel("job-3", "ann", now_s)).result(10)
+    service.call(lambda now_s: service.scheduler.cancel("job-3", "ann", now_s)).result(10)
     monkeypatch.setattr(out, "width", 100)
     lines = run("jobs").out.splitlines()
     assert max(map(len, lines)) <= 100
@@ -104,7 +104,7 @@ def test_machines_are_listed_drained_and_resumed(site: Site, run: Run, job_file:
     ran = run("drain", "nomachine")
     wanted = "known: rack0-machine0, rack0-machine1, rack1-machine0, rack1-machine1"
     assert (ran.code, ran.err) == (2, f"cranny: unknown machine 'nomachine'; {wanted}\n")
-    assert site.running.service.desk.ledger.drained == set()
+    assert site.running.service.scheduler.records.drained == set()
 
 
 def test_the_policy_is_shown_and_set(site: Site, run: Run) -> None:
@@ -121,7 +121,7 @@ def test_the_policy_is_shown_and_set(site: Site, run: Run) -> None:
     assert ran.err == "cranny: options.search_nodes: must be true or false, a number, or text, not a list\n"
     ran = run("policy", "set", "titan", "--period", "-1")
     assert (ran.code, ran.err) == (2, "cranny: --period: must be a number, zero or more, not -1.0\n")
-    assert site.running.service.desk.ledger.policy["name"] == "best-fit"
+    assert site.running.service.scheduler.records.policy["name"] == "best-fit"
 
 
 def test_tokens_are_made_listed_and_revoked(

@@ -13,8 +13,8 @@ from tests.service.standing import standing
 
 from cranny.core.check import check
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Desk
-from cranny.service.store import Row, Store
+from cranny.service.scheduler import Scheduler
+from cranny.service.store import EventRow, EventStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,20 +25,20 @@ def crash(database: str, folder: Path, jobs: int, kills: int) -> None:
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert json.loads(ran.stdout)["kills"] == kills
 
-    store = Store(database)
+    store = EventStore(database)
     rows = list(store.read())
-    desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
-    desk.restore(store)
-    check(desk.engine.state)
-    again = Desk(CLUSTER, "run", Limits(), lambda _: None)
+    scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    scheduler.restore(store)
+    check(scheduler.engine.state)
+    again = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
     again.restore(store)
-    assert standing(desk) == standing(again)
+    assert standing(scheduler) == standing(again)
     store.close()
 
     jobs_of = dict(line.split() for line in lines(folder / "accepted"))
-    records = desk.ledger.jobs
+    records = scheduler.records.jobs
     assert len(records) == jobs
-    assert {key: found[0] for (_, key), found in desk.ledger.keys.items()}.items() >= jobs_of.items()
+    assert {key: found[0] for (_, key), found in scheduler.records.keys.items()}.items() >= jobs_of.items()
     assert {record.status for record in records.values()} == {"done"}
     finished = Counter(lines(folder / "reports" / "finished"))
     assert finished == Counter(dict.fromkeys(records, 1))
@@ -48,7 +48,7 @@ def crash(database: str, folder: Path, jobs: int, kills: int) -> None:
     assert adopted(rows) > 0
 
 
-def adopted(rows: list[Row]) -> int:
+def adopted(rows: list[EventRow]) -> int:
     """Count the attempts that one service launched and another saw end well."""
     launched: dict[tuple[str | None, int], int] = {}
     lives = found = 0
@@ -74,10 +74,10 @@ def test_what_ran_when_the_service_ended_is_adopted(outcome: str, tmp_path: Path
     from tests.service.conftest import until
     from tests.service.reports import reporting
 
-    from cranny.backends.local import Local
+    from cranny.backends.local import LocalBackend
     from cranny.service.service import Service
 
-    first = Service(Store(str(tmp_path / "log.db")), Local(CLUSTER, ()), tmp_path)
+    first = Service(EventStore(str(tmp_path / "log.db")), LocalBackend(CLUSTER, ()), tmp_path)
     first.start()
     spec = reporting(tmp_path / "reports", 2, 0.0 if outcome == "finished" else 1.0)
     job_id = first.submit("ann", spec).result(10)[0].id
@@ -85,10 +85,10 @@ def test_what_ran_when_the_service_ended_is_adopted(outcome: str, tmp_path: Path
     first.close()
     if outcome == "finished":
         until(lambda: not left_over(tmp_path / "reports"))
-    second = Service(Store(str(tmp_path / "log.db")), Local(CLUSTER, ()), tmp_path)
+    second = Service(EventStore(str(tmp_path / "log.db")), LocalBackend(CLUSTER, ()), tmp_path)
     second.start()
-    until(lambda: second.desk.find(job_id).over)
-    record = second.desk.find(job_id)
+    until(lambda: second.scheduler.find(job_id).over)
+    record = second.scheduler.find(job_id)
     assert (record.status, len(record.attempts)) == ("done", 1)
     assert lines(tmp_path / "reports" / "finished") == [job_id]
     second.close()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.service.conftest import CLUSTER, until
 
-from cranny.backends.fake import Course, Fake, World
+from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.protocol import BackendError, Launch, Rank
-from cranny.service.executor import NEVER, Gone, Hands, Launched, Report
+from cranny.service.executor import NOT_STARTED, AttemptEnded, AttemptLaunched, Executor, ExecutorReport
 
 
 class Clock:
@@ -27,18 +27,18 @@ def launch(job_id: str, attempt: int = 1, gpu: int = 0) -> Launch:
 class Scene:
     """Hands, a backend that pretends, and what was reported."""
 
-    def __init__(self, world: World, clock: Clock) -> None:
-        self.reports: list[Report] = []
-        self.backend = Fake(CLUSTER, clock, self.course, world)
-        self.hands = Hands(self.backend, self.take)
-        self.hands.start()
+    def __init__(self, processes: FakeProcesses, clock: Clock) -> None:
+        self.reports: list[ExecutorReport] = []
+        self.backend = FakeBackend(CLUSTER, clock, self.course, processes)
+        self.executor = Executor(self.backend, self.take)
+        self.executor.start()
 
-    def course(self, what: Launch) -> Course:
+    def course(self, what: Launch) -> FakeRun:
         if what.job_id == "impossible":
             raise BackendError("there is no such command")
-        return Course(run_s=100.0, stubborn=what.job_id == "stubborn")
+        return FakeRun(run_s=100.0, stubborn=what.job_id == "stubborn")
 
-    def take(self, reports: Sequence[Report]) -> None:
+    def take(self, reports: Sequence[ExecutorReport]) -> None:
         self.reports += reports
 
 
@@ -48,91 +48,91 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def processes() -> FakeProcesses:
+    return FakeProcesses()
 
 
 @pytest.fixture
-def scene(world: World, clock: Clock) -> Iterator[Scene]:
-    made = Scene(world, clock)
+def scene(processes: FakeProcesses, clock: Clock) -> Iterator[Scene]:
+    made = Scene(processes, clock)
     yield made
-    made.hands.close()
+    made.executor.close()
 
 
 def test_a_launch_waits_for_its_gpus_and_nobody_passes_it(scene: Scene, clock: Clock) -> None:
-    scene.hands.launch(launch("stubborn"))
-    until(lambda: scene.reports == [Launched("stubborn", 1)])
-    scene.hands.stop("stubborn", 1)
-    scene.hands.launch(launch("next"))
-    scene.hands.launch(launch("later"))
-    scene.hands.launch(launch("elsewhere", gpu=1))
-    until(lambda: Launched("elsewhere", 1) in scene.reports)
+    scene.executor.launch(launch("stubborn"))
+    until(lambda: scene.reports == [AttemptLaunched("stubborn", 1)])
+    scene.executor.stop("stubborn", 1)
+    scene.executor.launch(launch("next"))
+    scene.executor.launch(launch("later"))
+    scene.executor.launch(launch("elsewhere", gpu=1))
+    until(lambda: AttemptLaunched("elsewhere", 1) in scene.reports)
     assert len(scene.reports) == 2
     clock.now_s = 50.0  # the grace is over
-    until(lambda: Launched("next", 1) in scene.reports)
-    assert isinstance(scene.reports[2], Gone)
-    assert Launched("later", 1) not in scene.reports
+    until(lambda: AttemptLaunched("next", 1) in scene.reports)
+    assert isinstance(scene.reports[2], AttemptEnded)
+    assert AttemptLaunched("later", 1) not in scene.reports
 
 
 def test_the_next_attempt_waits_for_the_last_and_an_order_that_comes_twice_counts_once(
     scene: Scene, clock: Clock
 ) -> None:
-    scene.hands.launch(launch("stubborn"))
-    scene.hands.launch(launch("stubborn"))
-    until(lambda: Launched("stubborn", 1) in scene.reports)
-    scene.hands.stop("stubborn", 1)
-    scene.hands.launch(launch("stubborn", attempt=2, gpu=3))
-    scene.hands.launch(launch("elsewhere", gpu=1))
-    until(lambda: Launched("elsewhere", 1) in scene.reports)  # all orders were taken
+    scene.executor.launch(launch("stubborn"))
+    scene.executor.launch(launch("stubborn"))
+    until(lambda: AttemptLaunched("stubborn", 1) in scene.reports)
+    scene.executor.stop("stubborn", 1)
+    scene.executor.launch(launch("stubborn", attempt=2, gpu=3))
+    scene.executor.launch(launch("elsewhere", gpu=1))
+    until(lambda: AttemptLaunched("elsewhere", 1) in scene.reports)  # all orders were taken
     clock.now_s = 50.0
-    until(lambda: Launched("stubborn", 2) in scene.reports)
-    assert [report for report in scene.reports if isinstance(report, Launched)] == [
-        Launched("stubborn", 1),
-        Launched("elsewhere", 1),
-        Launched("stubborn", 2),
+    until(lambda: AttemptLaunched("stubborn", 2) in scene.reports)
+    assert [report for report in scene.reports if isinstance(report, AttemptLaunched)] == [
+        AttemptLaunched("stubborn", 1),
+        AttemptLaunched("elsewhere", 1),
+        AttemptLaunched("stubborn", 2),
     ]
 
 
 def test_what_cannot_start_or_is_stopped_before_is_reported(scene: Scene) -> None:
-    scene.hands.launch(launch("impossible"))
-    scene.hands.launch(launch("a"))
-    scene.hands.launch(launch("b"))
-    until(lambda: Launched("a", 1) in scene.reports)
-    scene.hands.stop("b", 1)
-    until(lambda: Gone("b", 1, "cancelled") in scene.reports)
-    assert Gone("impossible", 1, "failed", None, "there is no such command") in scene.reports
+    scene.executor.launch(launch("impossible"))
+    scene.executor.launch(launch("a"))
+    scene.executor.launch(launch("b"))
+    until(lambda: AttemptLaunched("a", 1) in scene.reports)
+    scene.executor.stop("b", 1)
+    until(lambda: AttemptEnded("b", 1, "cancelled") in scene.reports)
+    assert AttemptEnded("impossible", 1, "failed", None, "there is no such command") in scene.reports
 
 
-def test_other_hands_adopt_what_runs_and_end_what_was_ending(world: World, clock: Clock) -> None:
-    first = Scene(world, clock)
-    first.hands.launch(launch("a"))
-    first.hands.launch(launch("stubborn", gpu=1))
+def test_other_hands_adopt_what_runs_and_end_what_was_ending(processes: FakeProcesses, clock: Clock) -> None:
+    first = Scene(processes, clock)
+    first.executor.launch(launch("a"))
+    first.executor.launch(launch("stubborn", gpu=1))
     until(lambda: len(first.reports) == 2)
-    first.hands.close()
-    second = Scene(world, clock)
+    first.executor.close()
+    second = Scene(processes, clock)
     again = launch("stubborn", attempt=2, gpu=2)
-    second.hands.adopt([launch("a"), launch("never", gpu=3), again], [launch("stubborn", gpu=1)])
-    until(lambda: Launched("a", 1) in second.reports)
-    assert Gone("never", 1, NEVER) in second.reports
-    assert Launched("stubborn", 2) not in second.reports
+    second.executor.adopt([launch("a"), launch("never", gpu=3), again], [launch("stubborn", gpu=1)])
+    until(lambda: AttemptLaunched("a", 1) in second.reports)
+    assert AttemptEnded("never", 1, NOT_STARTED) in second.reports
+    assert AttemptLaunched("stubborn", 2) not in second.reports
     clock.now_s = 50.0
-    until(lambda: Launched("stubborn", 2) in second.reports)
-    second.hands.close()
+    until(lambda: AttemptLaunched("stubborn", 2) in second.reports)
+    second.executor.close()
 
 
 def test_the_processes_of_an_attempt_are_found_although_later_ones_were_called_off(
-    world: World, clock: Clock
+    processes: FakeProcesses, clock: Clock
 ) -> None:
-    first = Scene(world, clock)
-    first.hands.launch(launch("stubborn"))
-    until(lambda: first.reports == [Launched("stubborn", 1)])
-    first.hands.close()
-    second = Scene(world, clock)
+    first = Scene(processes, clock)
+    first.executor.launch(launch("stubborn"))
+    until(lambda: first.reports == [AttemptLaunched("stubborn", 1)])
+    first.executor.close()
+    second = Scene(processes, clock)
     leaving = [launch("stubborn"), launch("stubborn", attempt=2, gpu=1)]
-    second.hands.adopt([launch("stubborn", attempt=3, gpu=2)], leaving)
+    second.executor.adopt([launch("stubborn", attempt=3, gpu=2)], leaving)
     until(lambda: bool(second.reports))
-    assert second.reports == [Gone("stubborn", 2, NEVER)]
+    assert second.reports == [AttemptEnded("stubborn", 2, NOT_STARTED)]
     clock.now_s = 50.0
-    until(lambda: Launched("stubborn", 3) in second.reports)
+    until(lambda: AttemptLaunched("stubborn", 3) in second.reports)
     assert [report.attempt for report in second.reports] == [2, 1, 3]
-    second.hands.close()
+    second.executor.close()

@@ -7,23 +7,25 @@ from typing import Any
 from tests.service.conftest import Serve, Start
 
 from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.service.explain import Explanation, largest_startable, plainly, why_here, why_wait
-from cranny.service.predict import KINDS, expected_end_s, foresee
-from cranny.service.suggestions import TRIED, Advice
+from cranny.service.explain import Explanation, explain_placement, explain_wait, largest_startable, plain_job_ids
+from cranny.service.predict import KINDS, expected_end_s, predict_starts
+from cranny.service.suggestions import TRIED, Suggestions
 
 SCATTER = {"name": "consolidate-idle"}
 
 
 def why(running: Any, job_id: str) -> Explanation:
     service = running.service
-    return why_wait(service.desk.find(job_id), service.stand(), service.now_s(), service.desk.engine.period_s)
+    return explain_wait(
+        service.scheduler.find(job_id), service.fork(), service.now_s(), service.scheduler.engine.period_s
+    )
 
 
 def test_gpus_that_are_free_in_the_wrong_places(start: Start) -> None:
     running = start(policy={"name": "consolidate-idle"})
     for machine in range(4):
         others = [f"rack{m // 2}-machine{m % 2}" for m in range(4) if m != machine]
-        running.submit(gpus=2, wishes={"exclude": others})
+        running.submit(gpus=2, constraints={"exclude": others})
     told = why(running, running.submit(gpus=4))
     assert told.kind == "scattered"
     assert (
@@ -31,7 +33,7 @@ def test_gpus_that_are_free_in_the_wrong_places(start: Start) -> None:
         == "8 GPUs free on 4 machines, such as 2 on rack0-machine0, 2 on rack0-machine1, 2 on rack1-machine0"
     )
     assert told.next_step == "ask for 2 GPUs or fewer: it would start now"
-    assert largest_startable(running.service.stand(), running.service.now_s()) == 2
+    assert largest_startable(running.service.fork(), running.service.now_s()) == 2
 
 
 def test_a_wish_that_binds(start: Start) -> None:
@@ -39,11 +41,11 @@ def test_a_wish_that_binds(start: Start) -> None:
     for machine in ("rack0-machine0", "rack1-machine0"):
         others = [f"rack{m // 2}-machine{m % 2}" for m in range(4)]
         others.remove(machine)
-        running.submit(gpus=2, wishes={"exclude": others})
-    told = why(running, running.submit(gpus=8, wishes={"same_rack": "required"}))
-    assert told.kind == "wishes"
+        running.submit(gpus=2, constraints={"exclude": others})
+    told = why(running, running.submit(gpus=8, constraints={"same_rack": "required"}))
+    assert told.kind == "constraints"
     assert told.reason == "must have all its 8 GPUs in one rack; the emptiest has 6 free"
-    assert told.next_step == "leave out wishes.same_rack: it would start now"
+    assert told.next_step == "leave out constraints.same_rack: it would start now"
 
 
 def test_a_period_that_is_not_over(start: Start) -> None:
@@ -60,8 +62,8 @@ def test_a_deadline_in_danger(start: Start) -> None:
     running.submit(gpus=16, duration_s=7200)
     told = why(running, running.submit(duration_s=60, deadline_s=600))
     assert "its deadline is in 10 min and will be missed" in told.evidence
-    service, record = running.service, running.service.desk.find("job-2")
-    late = why_wait(record, service.stand(), service.now_s() + 3600, 0.0)
+    service, record = running.service, running.service.scheduler.find("job-2")
+    late = explain_wait(record, service.fork(), service.now_s() + 3600, 0.0)
     assert "its deadline passed 50 min ago" in late.evidence
 
 
@@ -70,9 +72,9 @@ def test_starts_are_foreseen_in_the_order_of_the_queue(start: Start) -> None:
     running.submit(gpus=4, duration_s=100)
     ids = [running.submit(gpus=4, duration_s=50), running.submit(gpus=2, duration_s=10), running.submit(gpus=2)]
     after = running.submit(gpus=4)
-    stand = running.service.stand()
-    begin = running.service.desk.find("job-1").attempts[0].placed_s
-    starts = foresee(stand, stand.state.snapshot(running.service.now_s()))
+    fork = running.service.fork()
+    begin = running.service.scheduler.find("job-1").attempts[0].placed_s
+    starts = predict_starts(fork, fork.state.snapshot(running.service.now_s()))
     assert [round(starts[job_id] - begin) for job_id in ids] == [100, 150, 150]
     assert after not in starts  # the one before it does not say how long it takes
 
@@ -82,62 +84,66 @@ TWO_TYPES = Cluster.of(Switch("top", (Machine("old", 8, "t4"), Machine("new", 8,
 
 def foreseen(running: Any, *ids: str) -> list[int | None]:
     """Return in how many seconds jobs are expected to start, counted from the first placement."""
-    stand = running.service.stand()
-    begin = running.service.desk.find("job-1").attempts[0].placed_s
-    starts = foresee(stand, stand.state.snapshot(running.service.now_s()))
+    fork = running.service.fork()
+    begin = running.service.scheduler.find("job-1").attempts[0].placed_s
+    starts = predict_starts(fork, fork.state.snapshot(running.service.now_s()))
     return [round(starts[job_id] - begin) if job_id in starts else None for job_id in ids]
 
 
 def test_only_gpus_of_a_type_that_a_job_can_use_count(start: Start) -> None:
     running = start(TWO_TYPES)
     old, new = {"gpu_type": "t4"}, {"gpu_type": "h200"}
-    running.submit(gpus=8, duration_s=100, wishes=old)
-    running.submit(gpus=8, duration_s=300, wishes=new)
-    picky = running.submit(gpus=4, duration_s=50, wishes=new)
+    running.submit(gpus=8, duration_s=100, constraints=old)
+    running.submit(gpus=8, duration_s=300, constraints=new)
+    picky = running.submit(gpus=4, duration_s=50, constraints=new)
     assert foreseen(running, picky) == [300]  # not 100, when GPUs of the other type come back
     told = why(running, picky)
     assert told.reason == "needs 4 GPUs, 0 free; job-2 ends in about 5 min and frees 8"
     assert told.predicted_start_s is not None
     # In the order of the queue, and what one takes, the next one of its type must do without.
-    other, same, any_type = (running.submit(gpus=8, duration_s=10, wishes=each) for each in (old, new, {}))
+    other, same, any_type = (running.submit(gpus=8, duration_s=10, constraints=each) for each in (old, new, {}))
     assert foreseen(running, other, same, any_type) == [300, 350, 350]
 
 
 def test_advice_names_only_machines_whose_gpus_can_run_the_job(start: Start) -> None:
     running = start(TWO_TYPES)
-    running.submit(gpus=8, wishes={"gpu_type": "h200"})
+    running.submit(gpus=8, constraints={"gpu_type": "h200"})
     drain(running, 0)
-    record = running.service.desk.find(running.submit(gpus=16))
-    stand, view = running.service.stand(), running.service.stand().state.snapshot()
-    assert Advice(record, stand, view, 0).room().startswith("resume old")
+    record = running.service.scheduler.find(running.submit(gpus=16))
+    fork, view = running.service.fork(), running.service.fork().state.snapshot()
+    assert Suggestions(record, fork, view, 0).too_few_gpus().startswith("resume old")
     for field in ({"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}):
         picky = replace(record, job=replace(record.job, **field))
-        assert "resume" not in Advice(picky, stand, view, 0).room()
+        assert "resume" not in Suggestions(picky, fork, view, 0).too_few_gpus()
 
 
 def test_excluded_machines_do_not_count(start: Start) -> None:
     running = start()  # 4 machines of 4 GPUs
-    names = [machine.name for machine in running.service.desk.cluster.machines]
+    names = [machine.name for machine in running.service.scheduler.cluster.machines]
     for number, duration_s in enumerate((100, 200, 300)):
-        running.submit(gpus=4, duration_s=duration_s, wishes={"exclude": names[:number] + names[number + 1 :]})
+        running.submit(
+            gpus=4, duration_s=duration_s, constraints={"exclude": names[:number] + names[number + 1 :]}
+        )
     running.submit(gpus=4, duration_s=400)
-    waiting = running.submit(gpus=8, duration_s=50, wishes={"exclude": names[:2]})
-    after = running.submit(gpus=4, duration_s=50, wishes={"exclude": names[2:]})
+    waiting = running.submit(gpus=8, duration_s=50, constraints={"exclude": names[:2]})
+    after = running.submit(gpus=4, duration_s=50, constraints={"exclude": names[2:]})
     assert foreseen(running, waiting, after) == [400, 400]
-    never = running.submit(gpus=4, wishes={"exclude": names[1:]})
+    never = running.submit(gpus=4, constraints={"exclude": names[1:]})
     drain(running, 0)
     assert foreseen(running, waiting, after, never) == [400, 400, None]
 
 
 def test_a_question_about_a_job_counts_with_its_wishes(serve: Serve) -> None:
     site = serve()
-    names = [machine.name for machine in site.running.service.desk.cluster.machines]
+    names = [machine.name for machine in site.running.service.scheduler.cluster.machines]
     for number, duration_s in enumerate((100, 300, 400, 400)):
         others = names[:number] + names[number + 1 :]
-        site.running.submit(gpus=4, duration_s=duration_s, wishes={"exclude": others})
+        site.running.submit(gpus=4, duration_s=duration_s, constraints={"exclude": others})
     with site.client() as client:
-        told = client.post("/api/v1/plan", json={"command": ["a"], "gpus": 4, "wishes": {"exclude": names[:1]}})
-    begin = site.running.service.desk.find("job-2").attempts[0].placed_s
+        told = client.post(
+            "/api/v1/plan", json={"command": ["a"], "gpus": 4, "constraints": {"exclude": names[:1]}}
+        )
+    begin = site.running.service.scheduler.find("job-2").attempts[0].placed_s
     assert round(told.json()["explanation"]["predicted_start_s"] - begin) == 300
 
 
@@ -146,7 +152,7 @@ def test_only_so_many_kinds_of_jobs_are_foreseen(start: Start) -> None:
     names = [machine.name for machine in cluster.machines]
     running = start(cluster)
     running.submit(gpus=KINDS + 10, duration_s=100)
-    ids = [running.submit(duration_s=10, wishes={"exclude": [name]}) for name in names]
+    ids = [running.submit(duration_s=10, constraints={"exclude": [name]}) for name in names]
     assert [start_s is not None for start_s in foreseen(running, *ids)] == [True] * (KINDS - 1) + [False] * 11
 
 
@@ -164,9 +170,9 @@ def test_the_end_of_a_running_job_is_foreseen_where_it_can_be(start: Start) -> N
     for job_id in ids:
         running.until(job_id, "running")
     service = running.service
-    stand = service.stand()
-    view = stand.state.snapshot(service.now_s())
-    records = [service.desk.find(job_id) for job_id in ids]
+    fork = service.fork()
+    view = fork.state.snapshot(service.now_s())
+    records = [service.scheduler.find(job_id) for job_id in ids]
     begin = [(record.attempts[0].placed_s, record.attempts[0].started_s) for record in records]
     assert [expected_end_s(record, view) for record in records] == [
         begin[0][0] + 100,
@@ -174,13 +180,13 @@ def test_the_end_of_a_running_job_is_foreseen_where_it_can_be(start: Start) -> N
         (begin[2][1] or 0) + 50,
         None,
     ]
-    assert expected_end_s(service.desk.find(waiting), view) is None
-    starts = foresee(stand, view)
+    assert expected_end_s(service.scheduler.find(waiting), view) is None
+    starts = predict_starts(fork, view)
     assert starts[waiting] == expected_end_s(records[1], view)
     assert starts[after] == expected_end_s(records[2], view)
     told = why(running, waiting)
     assert told.evidence[2] == "job-2 ends in about 50 s and frees 4"
-    service.ask(lambda now_s: service.desk.cancel(ids[0], "ann", now_s)).result(10)
+    service.call(lambda now_s: service.scheduler.cancel(ids[0], "ann", now_s)).result(10)
     assert expected_end_s(records[0], view) is None
 
 
@@ -190,8 +196,8 @@ def test_one_of_something_is_not_called_many(start: Start) -> None:
     told = why(running, running.submit(gpus=1))
     assert told.reason == "needs 1 GPU, 0 free; no running job says when it ends"
     assert told.evidence[:2] == ["no other job waits", "no GPU is free"]
-    assert running.service.desk.cluster.describe() == "1 rack, 1 machine x 1 GPU, 1 GPU"
-    placed = why_here(running.service.desk.find("job-1"))
+    assert running.service.scheduler.cluster.describe() == "1 rack, 1 machine x 1 GPU, 1 GPU"
+    placed = explain_placement(running.service.scheduler.find("job-1"))
     assert placed.reason.startswith("1 worker on 1 machine")  # not "job job-1: ..."
 
 
@@ -199,14 +205,14 @@ def test_a_job_that_failed_points_to_its_log(start: Start) -> None:
     running = start(real=True)
     job_id = running.submit(command=["false"])
     running.until(job_id, "failed")
-    told = why_here(running.service.desk.find(job_id))
+    told = explain_placement(running.service.scheduler.find(job_id))
     assert told.reason == "it has failed with exit code 1"
     assert told.next_step == f"read its log: cranny logs {job_id}"
 
 
 def drain(running: Any, *machines: int) -> None:
     for machine in machines:
-        running.service.ask(partial(running.service.desk.drain, machine, "root")).result(10)
+        running.service.call(partial(running.service.scheduler.drain, machine, "root")).result(10)
 
 
 def test_gpus_of_drained_machines_do_not_come_back(start: Start) -> None:
@@ -254,7 +260,7 @@ def test_fewer_gpus_are_advised_only_where_they_would_start(start: Start) -> Non
 def test_a_command_that_is_advised_keeps_the_policy_as_it_is(start: Start) -> None:
     running = start(Cluster.fat_tree(1, 1, 8), policy={"name": "best-fit", "period_s": 30})
     running.submit(gpus=6, duration_s=1000)
-    running.service.ask(running.service.desk.tick).result(10)
+    running.service.call(running.service.scheduler.tick).result(10)
     running.submit(gpus=8)
     job_id = running.submit(gpus=2, duration_s=10)
     assert "cranny policy set best-fit --order backfill --period 30" in why(running, job_id).next_step
@@ -263,13 +269,13 @@ def test_a_command_that_is_advised_keeps_the_policy_as_it_is(start: Start) -> No
 def test_an_end_that_is_overdue_is_called_so(start: Start) -> None:
     running = start(Cluster.fat_tree(1, 1, 4))
     running.submit(gpus=4, duration_s=10)
-    service, record = running.service, running.service.desk.find(running.submit(gpus=4))
-    told = why_wait(record, service.stand(), service.now_s() + 610, 0.0)
+    service, record = running.service, running.service.scheduler.find(running.submit(gpus=4))
+    told = explain_wait(record, service.fork(), service.now_s() + 610, 0.0)
     assert told.evidence[2] == "job-1 should have ended 10 min ago and frees 4"
 
 
 def test_jobs_are_named_as_everywhere_else(start: Start) -> None:
-    assert plainly("behind job 'job-2', which came first") == "behind job-2, which came first"
+    assert plain_job_ids("behind job 'job-2', which came first") == "behind job-2, which came first"
     running = start(Cluster.fat_tree(1, 1, 4), policy={"name": "has"})
     for gpus in (2, 4, 1):
         last = running.submit(gpus=gpus, model="resnet50", duration_s=1000)

@@ -10,18 +10,18 @@ from tests.service.standing import standing
 
 from cranny.service import store as store_module
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Desk
-from cranny.service.store import Store, StoreError
+from cranny.service.scheduler import Scheduler
+from cranny.service.store import EventStore, StoreError
 
 JOB = {"command": ["true"], "gpus": 1}
 
 
 def same_as_the_log(running: "object") -> None:
     service = running.service  # type: ignore[attr-defined]
-    again = Desk(service.desk.cluster, "run", Limits(), lambda _: None)
+    again = Scheduler(service.scheduler.cluster, "run", Limits(), lambda _: None)
     with service.lock:
         again.restore(service.store)
-        assert standing(again) == standing(service.desk)
+        assert standing(again) == standing(service.scheduler)
 
 
 def test_a_locked_database_refuses_jobs_and_then_takes_them(
@@ -59,7 +59,7 @@ def test_a_full_disk_refuses_jobs_and_what_runs_is_not_forgotten(start: Start) -
     asked = [service.submit("ann", big) for _ in range(3)]
     with pytest.raises(StoreError, match="disk is full"):
         [future.result(10) for future in asked]
-    kept = len(service.desk.ledger.jobs)
+    kept = len(service.scheduler.records.jobs)
     same_as_the_log(running)
     full = False
     last = running.submit()
@@ -88,7 +88,7 @@ def test_a_policy_that_errs_takes_nothing_down(start: Start, monkeypatch: pytest
         running.submit()
     same_as_the_log(running)
     service = running.service
-    service.ask(lambda now_s: service.desk.set_policy({"name": "titan"}, "root", now_s)).result(10)
+    service.call(lambda now_s: service.scheduler.set_policy({"name": "titan"}, "root", now_s)).result(10)
     assert running.submit() == "job-2"
     until(lambda: running.status(first) == "running")
 
@@ -97,7 +97,7 @@ def test_a_second_service_on_the_same_log_is_refused(start: Start, tmp_path: Pat
     start(database=postgres)
     with pytest.raises(StoreError, match="another cranny serve is using it"):
         start(database=postgres)
-    other = Store(str(tmp_path / "other.db"))
+    other = EventStore(str(tmp_path / "other.db"))
     other.take()
     # Locks of files are between processes, so another one must try.
     import subprocess

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.service.job_spec import parse, read
-from cranny.service.redact import hide, masked, secrets_of
+from cranny.service.redact import redact, redact_spec, secrets_of
 
 GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
 
@@ -39,8 +39,11 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"env": {"A=B": "1"}}, "env: 'A=B' is no name"),
         ({"env": {"A": "x" * 40_000}}, "env.A: is longer than"),
         ({"cwd": "here"}, "cwd: must be an absolute path"),
-        ({"wishes": {"same_rack": "yes"}}, "wishes.same_rack: must be `required` or `preferred`"),
-        ({"wishes": {"exclude": ["a", ""]}}, r"wishes.exclude\[1\]: must be the name of a machine, not ''$"),
+        ({"constraints": {"same_rack": "yes"}}, "constraints.same_rack: must be `required` or `preferred`"),
+        (
+            {"constraints": {"exclude": ["a", ""]}},
+            r"constraints.exclude\[1\]: must be the name of a machine, not ''$",
+        ),
         ({"duration_s": float("nan")}, "duration_s: must be a number of seconds, not nan$"),
         ({"duration_s": "1"}, "duration_s: must be a number of seconds, not '1'$"),
         ({"duration_s": -1}, "duration_s: must be a positive number of seconds, not -1$"),
@@ -71,13 +74,13 @@ def test_what_policies_could_not_use_is_refused(change: dict[str, Any], problem:
 
 
 def test_a_machine_to_exclude_must_exist() -> None:
-    spec = parse({**GOOD, "wishes": {"exclude": ["rack0-machine0", "rack0-machine9"]}})
-    with pytest.raises(InputError, match=r"wishes.exclude\[1\]: unknown machine 'rack0-machine9'"):
-        spec.wish(Cluster.fat_tree(1, 2, 4))
+    spec = parse({**GOOD, "constraints": {"exclude": ["rack0-machine0", "rack0-machine9"]}})
+    with pytest.raises(InputError, match=r"constraints.exclude\[1\]: unknown machine 'rack0-machine9'"):
+        spec.constraints_on(Cluster.fat_tree(1, 2, 4))
 
 
 def test_a_job_is_as_its_file_says() -> None:
-    spec = parse({**GOOD, "model": "vgg16", "tp": 2, "queue": "vision", "wishes": {"gpu_type": "H200"}})
+    spec = parse({**GOOD, "model": "vgg16", "tp": 2, "queue": "vision", "constraints": {"gpu_type": "H200"}})
     job = spec.job("job-1", "ann", 5.0)
     assert (job.gpus, job.profile.name, job.tp, job.tenant, job.gpu_type) == (4, "vgg16", 2, "vision", "H200")
     assert spec.argv == ("python", "train.py")
@@ -98,7 +101,7 @@ def test_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("command: [a]\ngpus: 2\nwishes:\n  same_rak: required\n")
     with pytest.raises(
-        InputError, match=r"job.yaml:4: wishes: unknown field 'same_rak'; did you mean 'same_rack'"
+        InputError, match=r"job.yaml:4: constraints: unknown field 'same_rak'; did you mean 'same_rack'"
     ):
         read(path)
     path.write_text("command: [a]\nenv:\n  A: 1\ngpus: 2\n")
@@ -112,10 +115,10 @@ def test_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_secrets_are_hidden() -> None:
     env = {"API_TOKEN": "abcdef", "HF_KEY": "k", "PLAIN": "x", "DB": "postgres://u:pw@h/d"}
     spec = {**GOOD, "env": env, "secrets": {"ANY": "thing1"}}
-    shown = masked(spec)
+    shown = redact_spec(spec)
     assert shown["env"] == {"API_TOKEN": "***", "HF_KEY": "***", "PLAIN": "x", "DB": "***"}
     assert shown["secrets"] == {"ANY": "***"}
-    assert hide(b"say abcdef and thing1!", secrets_of(spec)) == b"say ****** and ******!"
+    assert redact(b"say abcdef and thing1!", secrets_of(spec)) == b"say ****** and ******!"
 
 
 values = st.recursive(
@@ -123,7 +126,20 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = ["command", "shell", "gpus", "name", "model", "profile", "tp", "env", "wishes", "cwd", "duration_s", "x"]
+FIELDS = [
+    "command",
+    "shell",
+    "gpus",
+    "name",
+    "model",
+    "profile",
+    "tp",
+    "env",
+    "constraints",
+    "cwd",
+    "duration_s",
+    "x",
+]
 
 
 @settings(max_examples=100, deadline=None)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.service.conftest import Serve, Site, Start
 
-from cranny.backends.fake import Course
+from cranny.backends.fake import FakeRun
 from cranny.model.cluster import Cluster
-from cranny.service.executor import Gone
+from cranny.service.executor import AttemptEnded
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Desk
+from cranny.service.scheduler import Scheduler
 
 JOB = {"command": ["true"], "gpus": 1, "duration_s": 60}
 CLIENTS = 20
@@ -24,7 +24,7 @@ TRIES = 5
 
 
 def test_1000_submissions_by_20_clients_are_taken_in_10_seconds(serve: Serve) -> None:
-    site = serve(Cluster.fat_tree(4, 8, 8), course=lambda _: Course(run_s=0.05))
+    site = serve(Cluster.fat_tree(4, 8, 8), course=lambda _: FakeRun(run_s=0.05))
 
     def submit_some(number: int) -> list[str]:
         # The plainest client there is: it shares a processor with the server.
@@ -48,7 +48,7 @@ def test_1000_submissions_by_20_clients_are_taken_in_10_seconds(serve: Serve) ->
 
 
 def test_answers_come_quickly_while_jobs_are_placed(serve: Serve) -> None:
-    site = serve(Cluster.fat_tree(4, 8, 8), course=lambda _: Course(run_s=0.2))
+    site = serve(Cluster.fat_tree(4, 8, 8), course=lambda _: FakeRun(run_s=0.2))
     slow = []
     for _ in range(TRIES):  # other tests run at the same time, and may take the processors away for a while
         took = asked_100_times_a_second(site)
@@ -85,13 +85,13 @@ def test_a_round_is_short_however_many_ask_at_once(start: Start, monkeypatch: py
     running = start()
     rounds: list[float] = []
     running.service.rounds.append(lambda decide_s, *_: rounds.append(decide_s))
-    check = Desk.check
+    check = Scheduler.check
 
     def slow(*given: Any) -> None:
         time.sleep(0.01)
         check(*given)
 
-    monkeypatch.setattr(Desk, "check", slow)
+    monkeypatch.setattr(Scheduler, "check", slow)
     asked = [
         running.service.submit("ann", JOB) for _ in range(100)
     ]  # a second of work, in one round if it were long
@@ -101,29 +101,29 @@ def test_a_round_is_short_however_many_ask_at_once(start: Start, monkeypatch: py
 
 
 def test_50000_pending_jobs_slow_neither_the_loop_nor_the_pages_down(serve: Serve) -> None:
-    desk = Desk(Cluster.fat_tree(125, 8, 8), "run", Limits(jobs_per_user=10**6), lambda _: None)
-    desk.open(0.0)
-    desk.set_policy({"name": "titan", "order": "backfill"}, "root", 0.0)
+    scheduler = Scheduler(Cluster.fat_tree(125, 8, 8), "run", Limits(jobs_per_user=10**6), lambda _: None)
+    scheduler.open(0.0)
+    scheduler.set_policy({"name": "titan", "order": "backfill"}, "root", 0.0)
     for number in range(50_000):
         value = {**JOB, "gpus": 64 if number < 125 else 8 + number * 7 % 57}
-        desk.submit("ann", value, None, float(number) / 1000)
+        scheduler.submit("ann", value, None, float(number) / 1000)
         if number == 200:
             # The rest is taken as it comes, without asking in vain for each.
-            desk.set_policy({"name": "titan", "order": "backfill", "period_s": 86_400}, "root", 1.0)
-    assert len(desk.engine.queue) > 49_000
-    desk.set_policy({"name": "titan", "order": "backfill"}, "root", 60.0)
+            scheduler.set_policy({"name": "titan", "order": "backfill", "period_s": 86_400}, "root", 1.0)
+    assert len(scheduler.engine.queue) > 49_000
+    scheduler.set_policy({"name": "titan", "order": "backfill"}, "root", 60.0)
     rounds = []
     for turn in range(50):
-        job_id = next(iter(desk.engine.state.running))
-        attempts = len(desk.find(job_id).attempts)
+        job_id = next(iter(scheduler.engine.state.running))
+        attempts = len(scheduler.find(job_id).attempts)
         since = time.thread_time()
-        desk.gone(Gone(job_id, attempts, "finished", 0), 100.0 + turn)
-        desk.submit("ann", JOB, None, 100.0 + turn)
+        scheduler.gone(AttemptEnded(job_id, attempts, "finished", 0), 100.0 + turn)
+        scheduler.submit("ann", JOB, None, 100.0 + turn)
         rounds.append(time.thread_time() - since)
     assert max(rounds) < 0.2
 
-    site = serve(desk.cluster)
-    site.running.service.desk = desk
+    site = serve(scheduler.cluster)
+    site.running.service.scheduler = scheduler
     asked = ["jobs?status=waiting", "jobs?newest=1", "cluster", "jobs/job-40000/explain", "nodes", "links"]
     with site.client() as client:
         for path in asked:
@@ -148,12 +148,12 @@ def test_a_long_queue_is_shown_quickly(start: Start) -> None:
     asked = [service.submit("ann", JOB) for _ in range(5_000)]
     for future in asked:
         future.result(30)
-    from cranny.service.explain import why_wait
-    from cranny.service.metrics import Gauges
+    from cranny.service.explain import explain_wait
+    from cranny.service.metrics import MetricsCollector
 
     since = time.thread_time()
-    text, _ = Gauges(service).page()
-    why = why_wait(service.desk.find("job-4000"), service.stand(), service.now_s(), 60.0)
+    text, _ = MetricsCollector(service).page()
+    why = explain_wait(service.scheduler.find("job-4000"), service.fork(), service.now_s(), 60.0)
     assert time.thread_time() - since < 0.5
     assert b'cranny_pending_jobs{reason="behind-others"} 4999.0' in text
     assert why.kind == "behind-others"

@@ -39,7 +39,9 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-fields = st.sampled_from(["command", "shell", "gpus", "env", "wishes", "profile", "tp", "least_gpus", "name", "x"])
+fields = st.sampled_from(
+    ["command", "shell", "gpus", "env", "constraints", "profile", "tp", "least_gpus", "name", "x"]
+)
 bodies = values | st.dictionaries(fields, values, max_size=6).map(
     lambda made: {"command": ["a"], "gpus": 1, **made}
 )

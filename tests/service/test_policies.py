@@ -6,40 +6,40 @@ import pytest
 from tests.service.conftest import Start, until
 from tests.service.standing import standing
 
-from cranny.backends.fake import Course, World
+from cranny.backends.fake import FakeProcesses, FakeRun
 from cranny.model.errors import InputError
 from cranny.service.limits import ConflictError, Limits
-from cranny.service.scheduler import Desk
-from cranny.service.store import Store
+from cranny.service.scheduler import Scheduler
+from cranny.service.store import EventStore
 
 KINDS = ["elasticflow", "hived", "gavel", "has", "pollux", "themis+cassini", "titan+cassini"]
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_all_jobs_end_under_any_kind_of_policy(start: Start, name: str) -> None:
-    running = start(course=lambda _: Course(run_s=0.05), policy={"name": name, "period_s": 0.1})
+    running = start(course=lambda _: FakeRun(run_s=0.05), policy={"name": name, "period_s": 0.1})
     service = running.service
     for number in range(12):
         running.submit(gpus=1 + number % 5, duration_s=5, model="vgg16", priority=number % 2)
-    until(lambda: all(record.over for record in service.desk.ledger.jobs.values()))
-    assert service.desk.ledger.counts["done"] == 12
+    until(lambda: all(record.over for record in service.scheduler.records.jobs.values()))
+    assert service.scheduler.records.counts["done"] == 12
     service.close()
-    again = Desk(service.desk.cluster, "run", Limits(), lambda _: None)
-    store = Store(str(service.folder / "log.db"))
+    again = Scheduler(service.scheduler.cluster, "run", Limits(), lambda _: None)
+    store = EventStore(str(service.folder / "log.db"))
     again.restore(store)
-    assert standing(again) == standing(service.desk)
+    assert standing(again) == standing(service.scheduler)
     store.close()
 
 
 @pytest.mark.parametrize("back_s", [1_999.9, 2_500.0])
 def test_a_policy_with_a_period_is_asked_after_a_restart(start: Start, back_s: float) -> None:
-    world = World()
-    before = start(policy={"name": "titan", "period_s": 1_000.0}, clock=lambda: 1_000.5, world=world)
+    processes = FakeProcesses()
+    before = start(policy={"name": "titan", "period_s": 1_000.0}, clock=lambda: 1_000.5, processes=processes)
     job_id = before.submit()
     assert before.status(job_id) == "waiting"
     before.service.close()
     begin_s = time.monotonic()
-    after = start(clock=lambda: back_s + time.monotonic() - begin_s, world=world)
+    after = start(clock=lambda: back_s + time.monotonic() - begin_s, processes=processes)
     after.until(job_id, "running")
 
 
@@ -47,22 +47,22 @@ def test_a_policy_that_plans_for_all_takes_no_wishes(start: Start) -> None:
     running = start()
     service = running.service
     running.submit(gpus=16)
-    wishing = running.submit(gpus=2, wishes={"same_rack": "required"})
-    with pytest.raises(ConflictError, match=f"keeps no wishes; {wishing} has some"):
-        service.ask(lambda now_s: service.desk.set_policy({"name": "pollux"}, "root", now_s)).result(10)
-    assert service.desk.ledger.policy["name"] == "titan"
-    service.ask(lambda now_s: service.desk.cancel(wishing, "root", now_s)).result(10)
-    service.ask(lambda now_s: service.desk.set_policy({"name": "pollux"}, "root", now_s)).result(10)
-    with pytest.raises(InputError, match="wishes: policy 'pollux' plans for all jobs"):
-        running.submit(gpus=2, wishes={"same_rack": "required"})
+    constrained = running.submit(gpus=2, constraints={"same_rack": "required"})
+    with pytest.raises(ConflictError, match=f"does not support constraints; {constrained} has some"):
+        service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(10)
+    assert service.scheduler.records.policy["name"] == "titan"
+    service.call(lambda now_s: service.scheduler.cancel(constrained, "root", now_s)).result(10)
+    service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(10)
+    with pytest.raises(InputError, match="constraints: policy 'pollux' plans for all jobs jointly"):
+        running.submit(gpus=2, constraints={"same_rack": "required"})
 
 
 def test_wishes_are_kept_and_priority_goes_first(start: Start) -> None:
     running = start()
-    first = running.submit(gpus=2, wishes={"exclude": ["rack0-machine0", "rack1-machine0"]})
-    record = running.service.desk.find(first)
+    first = running.submit(gpus=2, constraints={"exclude": ["rack0-machine0", "rack1-machine0"]})
+    record = running.service.scheduler.find(first)
     assert record.attempt is not None
     assert set(record.attempt.placement.machines) == {1}
     running.submit(gpus=14)
     low, high = running.submit(gpus=1), running.submit(gpus=1, priority=1)
-    assert [waiting.job.id for waiting in running.service.desk.engine.queue] == [high, low]
+    assert [waiting.job.id for waiting in running.service.scheduler.engine.queue] == [high, low]

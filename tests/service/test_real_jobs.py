@@ -29,12 +29,12 @@ def test_200_jobs_end_in_the_right_state_and_no_gpu_is_used_twice(start: Start, 
     ids = [future.result(30)[0].id for future in asked]
     for number, job_id in enumerate(ids):
         if kind_of(number) == "is cancelled":
-            service.ask(lambda now_s, it=job_id: service.desk.cancel(it, "ann", now_s)).result(30)  # type: ignore[misc]
-    until(lambda: all(record.over for record in service.desk.ledger.jobs.values()), 120)
+            service.call(lambda now_s, it=job_id: service.scheduler.cancel(it, "ann", now_s)).result(30)  # type: ignore[misc]
+    until(lambda: all(record.over for record in service.scheduler.records.jobs.values()), 120)
 
     wanted = {"fails": "failed", "fails once more": "failed", "is cancelled": "cancelled", "ends well": "done"}
     for number, job_id in enumerate(ids):
-        record = service.desk.find(job_id)
+        record = service.scheduler.find(job_id)
         assert record.status == wanted[kind_of(number)], f"{job_id}: {record.reason}"
         if kind_of(number) == "fails once more":
             assert len(record.attempts) == 2
@@ -45,20 +45,20 @@ def test_200_jobs_end_in_the_right_state_and_no_gpu_is_used_twice(start: Start, 
     service.close()
     assert left_over(reports) == []
     assert zombies() == []
-    assert service.desk.engine.state.held_gpus == 0
+    assert service.scheduler.engine.state.held_gpus == 0
 
 
 def test_a_job_that_cannot_start_fails_with_the_reason(start: Start) -> None:
     running = start(real=True)
     job_id = running.submit(command=["no-such-command-anywhere"])
     running.until(job_id, "failed")
-    assert running.service.desk.find(job_id).reason == "there is no command 'no-such-command-anywhere'"
+    assert running.service.scheduler.find(job_id).reason == "there is no command 'no-such-command-anywhere'"
 
 
 def test_a_job_over_its_time_limit_fails(start: Start) -> None:
     running = start(real=True)
     job_id = running.submit(command=["sleep", "60"], time_limit_s=0.2, max_retries=3)
     running.until(job_id, "failed")
-    record = running.service.desk.find(job_id)
+    record = running.service.scheduler.find(job_id)
     assert record.reason.startswith("timed out")
     assert len(record.attempts) == 1

@@ -12,12 +12,12 @@ from tests.service.standing import standing
 from cranny.core.check import check
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
-from cranny.service.executor import Gone, Launched
-from cranny.service.job_records import Record
+from cranny.service.executor import AttemptEnded, AttemptLaunched
+from cranny.service.job_records import JobRecord
 from cranny.service.job_spec import parse
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Desk, Mode
-from cranny.service.store import Store
+from cranny.service.scheduler import Mode, Scheduler
+from cranny.service.store import EventStore
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 MACHINES = [machine.name for machine in CLUSTER.machines]
@@ -31,7 +31,7 @@ specs = st.fixed_dictionaries(
     },
     optional={
         "duration_s": st.integers(1, 50_000),
-        "wishes": st.fixed_dictionaries(
+        "constraints": st.fixed_dictionaries(
             {},
             optional={
                 "exclude": st.lists(st.sampled_from(MACHINES), max_size=2, unique=True),
@@ -59,34 +59,34 @@ happenings = st.one_of(
 )
 
 
-def happen(desk: Desk, what: str, value: Any, now_s: float) -> None:
+def happen(scheduler: Scheduler, what: str, value: Any, now_s: float) -> None:
     """Let something happen that may be refused."""
     if what == "submit":
-        desk.submit("ann", value, None, now_s)
+        scheduler.submit("ann", value, None, now_s)
     elif what == "again":
-        desk.submit("bob", {"command": ["true"], "gpus": 1 + value}, f"key-{value}", now_s)
+        scheduler.submit("bob", {"command": ["true"], "gpus": 1 + value}, f"key-{value}", now_s)
     elif what == "cancel":
-        desk.cancel(one_of(desk, value).id if value % 2 else f"job-{value}", "ann", now_s)
+        scheduler.cancel(one_of(scheduler, value).id if value % 2 else f"job-{value}", "ann", now_s)
     elif what == "drain":
-        desk.drain(value, "root", now_s)
+        scheduler.drain(value, "root", now_s)
     elif what == "resume":
-        desk.resume(value, "root", now_s)
+        scheduler.resume(value, "root", now_s)
     elif what == "policy":
-        desk.set_policy(value, "root", now_s)
+        scheduler.set_policy(value, "root", now_s)
     elif what == "launched":
-        record = one_of(desk, value)
-        desk.launched(Launched(record.id, len(record.attempts)), now_s)
+        record = one_of(scheduler, value)
+        scheduler.launched(AttemptLaunched(record.id, len(record.attempts)), now_s)
     elif what == "gone":
-        record = one_of(desk, value[0])
+        record = one_of(scheduler, value[0])
         number = record.leaving[0].number if record.leaving else len(record.attempts)
-        desk.gone(Gone(record.id, number, value[1], 1), now_s)
+        scheduler.gone(AttemptEnded(record.id, number, value[1], 1), now_s)
     else:
-        desk.tick(now_s)
+        scheduler.tick(now_s)
 
 
-def one_of(desk: Desk, number: int) -> Record:
+def one_of(scheduler: Scheduler, number: int) -> JobRecord:
     """Return one of the jobs that have processes, if any, and any other otherwise."""
-    records = list(desk.ledger.jobs.values())
+    records = list(scheduler.records.jobs.values())
     live = [record for record in records if record.leaving or record.status in {"starting", "running", "stopping"}]
     if not records:
         raise CrannyError("there are no jobs yet")
@@ -97,8 +97,8 @@ def one_of(desk: Desk, number: int) -> Record:
 @given(st.lists(happenings, max_size=40), st.sampled_from(["run", "recommend"]))
 def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) -> None:
     with TemporaryDirectory() as folder:
-        store = Store(str(Path(folder) / "log.db"))
-        live = Desk(CLUSTER, mode, Limits(), lambda _: None)
+        store = EventStore(str(Path(folder) / "log.db"))
+        live = Scheduler(CLUSTER, mode, Limits(), lambda _: None)
         live.open(0.0)
         live.set_policy({"name": "titan"}, "root", 0.0)
         for number, (what, value) in enumerate(course):
@@ -108,7 +108,7 @@ def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) 
                 assert "policy" not in str(error)  # noqa: PT017 - it is refused for its own sake
         store.append(live.rows)
         check(live.engine.state)
-        again = Desk(CLUSTER, mode, Limits(), lambda _: None)
+        again = Scheduler(CLUSTER, mode, Limits(), lambda _: None)
         again.restore(store)
         check(again.engine.state)
         assert standing(again) == standing(live)
@@ -116,15 +116,15 @@ def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) 
 
 
 def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "log.db"))
-    live = Desk(CLUSTER, "run", Limits(), lambda _: None)
+    store = EventStore(str(tmp_path / "log.db"))
+    live = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
     live.open(0.0)
     live.set_policy({"name": "best-fit", "order": "las"}, "root", 0.0)
     live.submit("ann", {"command": ["true"], "gpus": 16}, None, 0.0)
     live.submit("ann", {"command": ["true"], "gpus": 1}, None, 5_000.0)
     assert [(each.job.id, each.attained_gpu_s) for each in live.engine.queue] == [("job-1", 80_000.0)]
     store.append(live.rows)
-    again = Desk(CLUSTER, "run", Limits(), lambda _: None)
+    again = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
     again.restore(store)
     assert standing(again) == standing(live)
     assert again.find("job-1").leaving
@@ -132,18 +132,18 @@ def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
 
 
 def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
-    desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
-    desk.open(0.0)
-    desk.set_policy({"name": "titan"}, "root", 0.0)
-    job, _ = desk.submit("ann", {"command": ["true"], "gpus": 1}, None, 0.0)
-    desk.launched(Launched(job.id, 1), 0.0)
-    placed = next(row for row in desk.rows if row.kind == "placed").body
+    scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    scheduler.open(0.0)
+    scheduler.set_policy({"name": "titan"}, "root", 0.0)
+    job, _ = scheduler.submit("ann", {"command": ["true"], "gpus": 1}, None, 0.0)
+    scheduler.launched(AttemptLaunched(job.id, 1), 0.0)
+    placed = next(row for row in scheduler.rows if row.kind == "placed").body
     for number in (2, 3):  # moved again before the processes of the first attempt have ended
-        desk.log("moved", job.id, {**placed, "attempt": number}, 1.0)
+        scheduler.log("moved", job.id, {**placed, "attempt": number}, 1.0)
     assert [attempt.number for attempt in job.leaving] == [1, 2]
-    desk.gone(Gone(job.id, 2, "cancelled"), 2.0)  # it was called off
+    scheduler.gone(AttemptEnded(job.id, 2, "cancelled"), 2.0)  # it was called off
     assert [attempt.number for attempt in job.leaving] == [1]
-    desk.gone(Gone(job.id, 1, "cancelled", -15), 3.0)
+    scheduler.gone(AttemptEnded(job.id, 1, "cancelled", -15), 3.0)
     assert not job.leaving
     assert [attempt.exit_code for attempt in job.attempts] == [-15, None, None]
 
@@ -151,14 +151,14 @@ def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
 @pytest.mark.parametrize("name", ["random", "titan", "netpack"])
 def test_a_question_changes_nothing_about_what_is_decided(name: str) -> None:
     def placements(*, ask: bool) -> list[Any]:
-        desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
-        desk.open(0.0)
-        desk.set_policy({"name": name}, "root", 0.0)
+        scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+        scheduler.open(0.0)
+        scheduler.set_policy({"name": name}, "root", 0.0)
         found = []
         for number in range(6):
             for gpus in range(1, 6) if ask else ():
-                desk.check(parse({"command": ["true"], "gpus": gpus}), "what-if", "eve", float(number))
-            record, _ = desk.submit("ann", {"command": ["true"], "gpus": 2}, None, float(number))
+                scheduler.check(parse({"command": ["true"], "gpus": gpus}), "what-if", "eve", float(number))
+            record, _ = scheduler.submit("ann", {"command": ["true"], "gpus": 2}, None, float(number))
             found.append([attempt.placement.machines for attempt in record.attempts])
         return found
 

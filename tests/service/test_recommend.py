@@ -15,7 +15,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies.best_fit import BestFit
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Desk
+from cranny.service.scheduler import Scheduler
 
 JOB: dict[str, Any] = {"command": ["true"], "gpus": 4, "duration_s": 60}
 
@@ -47,7 +47,7 @@ def test_it_recommends_and_counts_what_was_lost(serve: Serve) -> None:
         assert root.post("/api/v1/jobs/job-2/observed", json={"machines": ["nowhere"]}).status_code == 404
         assert root.post("/api/v1/jobs/job-2/observed", json={"machines": [0]}).status_code == 422
         assert root.post("/api/v1/jobs/job-2/observed", json={"machines": [0] * 13}).status_code == 409
-    assert site.running.world.processes == {}
+    assert site.running.processes.by_attempt == {}
 
 
 def test_what_others_run_is_shown_with_its_ranks_and_its_start(serve: Serve) -> None:
@@ -94,17 +94,17 @@ def test_a_log_of_recommendations_is_not_for_running(start: Start) -> None:
         start()
 
 
-def desk_of(cluster: Cluster = CLUSTER, **policy: Any) -> Desk:
+def desk_of(cluster: Cluster = CLUSTER, **policy: Any) -> Scheduler:
     """Return a desk that only recommends."""
-    desk = Desk(cluster, "recommend", Limits(), lambda _: None)
-    desk.open(0.0)
-    desk.set_policy({"name": "best-fit", **policy}, "root", 0.0)
-    return desk
+    scheduler = Scheduler(cluster, "recommend", Limits(), lambda _: None)
+    scheduler.open(0.0)
+    scheduler.set_policy({"name": "best-fit", **policy}, "root", 0.0)
+    return scheduler
 
 
-def told(desk: Desk) -> dict[str, list[int]]:
+def told(scheduler: Scheduler) -> dict[str, list[int]]:
     """Return where each job should go, as last recommended."""
-    return {job: each["placement"]["machines"] for job, each in desk.ledger.recommended.items()}
+    return {job: each["placement"]["machines"] for job, each in scheduler.records.recommended.items()}
 
 
 @pytest.fixture
@@ -122,19 +122,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.parametrize("order", ["fifo", "sjf", "backfill"])
 def test_a_job_that_comes_is_decided_once_however_many_wait(asked: Counter[str], order: str) -> None:
-    desk = desk_of(Cluster.fat_tree(4, 8, 8), order=order)  # 64 jobs of 4 GPUs fit
+    scheduler = desk_of(Cluster.fat_tree(4, 8, 8), order=order)  # 64 jobs of 4 GPUs fit
     for number in range(200):
-        desk.submit("ann", {**JOB, "duration_s": 60 + number}, None, float(number))
-    assert len(told(desk)) == 64
+        scheduler.submit("ann", {**JOB, "duration_s": 60 + number}, None, float(number))
+    assert len(told(scheduler)) == 64
     first = asked["places"]
     assert first < 2 * 200
     # Where jobs are started as recommended, and end, nothing of it is decided again either.
     for number in range(1, 65):
-        desk.observe(f"job-{number}", {"machines": told(desk)[f"job-{number}"]}, 300.0)
+        scheduler.observe(f"job-{number}", {"machines": told(scheduler)[f"job-{number}"]}, 300.0)
     assert asked["places"] == first
     for number in range(1, 33):
-        desk.observe(f"job-{number}", {"ended": True}, 400.0)
-    assert len(told(desk)) == 64 + 32
+        scheduler.observe(f"job-{number}", {"ended": True}, 400.0)
+    assert len(told(scheduler)) == 64 + 32
     assert asked["places"] < first + 3 * 32
 
 
@@ -154,34 +154,34 @@ def test_what_is_not_decided_again_comes_out_the_same(jobs: list[tuple[int, int,
 
 
 def test_all_is_decided_anew_when_somebody_does_otherwise() -> None:
-    desk = desk_of()  # 2 racks of 2 machines with 4 GPUs each
+    scheduler = desk_of()  # 2 racks of 2 machines with 4 GPUs each
     for number in range(5):
-        desk.submit("ann", JOB, None, float(number))
-    assert told(desk) == {f"job-{number + 1}": [number] * 4 for number in range(4)}
-    desk.observe("job-1", {"machines": [1] * 4}, 10.0)  # where job-2 should go
-    assert told(desk)["job-2"] == [0] * 4
-    desk.drain(3, "root", 11.0)
-    assert "job-5" not in told(desk)
-    desk.observe("job-1", {"ended": True}, 12.0)
-    desk.cancel("job-2", "ann", 13.0)
-    desk.submit("ann", {**JOB, "gpus": 8, "priority": 5}, None, 14.0)  # passes those that were recommended
-    assert sorted(set(told(desk)["job-6"])) == [0, 1]
+        scheduler.submit("ann", JOB, None, float(number))
+    assert told(scheduler) == {f"job-{number + 1}": [number] * 4 for number in range(4)}
+    scheduler.observe("job-1", {"machines": [1] * 4}, 10.0)  # where job-2 should go
+    assert told(scheduler)["job-2"] == [0] * 4
+    scheduler.drain(3, "root", 11.0)
+    assert "job-5" not in told(scheduler)
+    scheduler.observe("job-1", {"ended": True}, 12.0)
+    scheduler.cancel("job-2", "ann", 13.0)
+    scheduler.submit("ann", {**JOB, "gpus": 8, "priority": 5}, None, 14.0)  # passes those that were recommended
+    assert sorted(set(told(scheduler)["job-6"])) == [0, 1]
 
 
 def test_a_policy_with_a_period_recommends_when_it_is_due(asked: Counter[str]) -> None:
-    desk = desk_of(period_s=60)
-    desk.submit("ann", JOB, None, 1.0)
-    assert told(desk) == {}
-    desk.tick(60.0)
-    assert told(desk) == {"job-1": [0] * 4}
+    scheduler = desk_of(period_s=60)
+    scheduler.submit("ann", JOB, None, 1.0)
+    assert told(scheduler) == {}
+    scheduler.tick(60.0)
+    assert told(scheduler) == {"job-1": [0] * 4}
     assert asked["places"] > 0
 
 
 @pytest.mark.parametrize("name", ["themis", "tiresias", "netpack"])
 def test_policies_that_stop_move_or_batch_recommend_too(name: str) -> None:
-    desk = desk_of()
-    desk.set_policy({"name": name, "period_s": 0}, "root", 0.0)
+    scheduler = desk_of()
+    scheduler.set_policy({"name": name, "period_s": 0}, "root", 0.0)
     for number in range(6):
-        desk.submit("ann", {**JOB, "model": "vgg16"}, None, 10_000.0 * number)
-        desk.tick(10_000.0 * number + 1)
-    assert len(told(desk)) >= 4
+        scheduler.submit("ann", {**JOB, "model": "vgg16"}, None, 10_000.0 * number)
+        scheduler.tick(10_000.0 * number + 1)
+    assert len(told(scheduler)) >= 4

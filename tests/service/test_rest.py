@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.service.conftest import Serve, Site, until
 
-from cranny.service.auth import SESSION_S, Caller, Keeper, UnknownCallerError
+from cranny.service.auth import SESSION_S, Authenticator, Caller, UnauthenticatedError
 from cranny.service.limits import Limits
 
 JOB: dict[str, Any] = {"command": ["true"], "gpus": 4, "duration_s": 600}
@@ -76,7 +76,7 @@ def test_the_same_key_gives_the_same_job(root: httpx.Client) -> None:
     [
         ({"gpus": 4}, "command"),
         ({**JOB, "gpus": 0}, "gpus"),
-        ({**JOB, "wishes": {"exclude": [3]}}, "wishes.exclude[0]"),
+        ({**JOB, "constraints": {"exclude": [3]}}, "constraints.exclude[0]"),
         ({**JOB, "env": {"A": 1}}, "env.A"),
         ([], ""),
     ],
@@ -90,9 +90,9 @@ def test_a_bad_job_is_refused_with_its_field(root: httpx.Client, body: Any, fiel
     ("change", "detail"),
     [
         ({"gpus": 17}, "gpus: needs 17 GPUs, the cluster has 16"),
-        ({"wishes": {"gpu_type": "H100"}}, "gpus: needs 4 H100 GPUs, the cluster has 0"),
-        ({"wishes": {"exclude": ["nowhere"]}}, "wishes.exclude[0]: unknown machine 'nowhere'"),
-        ({"gpus": 9, "wishes": {"same_rack": "required"}}, "wishes: does not fit the empty cluster"),
+        ({"constraints": {"gpu_type": "H100"}}, "gpus: needs 4 H100 GPUs, the cluster has 0"),
+        ({"constraints": {"exclude": ["nowhere"]}}, "constraints.exclude[0]: unknown machine 'nowhere'"),
+        ({"gpus": 9, "constraints": {"same_rack": "required"}}, "constraints: does not fit the empty cluster"),
         ({"model": "nothing"}, "unknown model 'nothing'"),
         ({"tp": 3}, "cannot be split"),
         (
@@ -245,16 +245,16 @@ def test_a_waiting_job_is_explained(site: Site, root: httpx.Client) -> None:
     placed = root.get(f"{JOBS}/job-1/explain").json()
     assert placed["kind"] == "placed"
     assert placed["facts"]["machines_used"] == 1
-    submit(root, gpus=9, wishes={"exclude": ["rack1-machine1"]}, priority=5)
+    submit(root, gpus=9, constraints={"exclude": ["rack1-machine1"]}, priority=5)
     assert root.get(f"{JOBS}/job-4/explain").json()["kind"] == "too-few-gpus"
     root.post("/api/v1/nodes/rack1-machine1/drain")
     assert "cranny resume rack1-machine1" in root.get(f"{JOBS}/job-2/explain").json()["next_step"]
-    assert site.running.service.desk.engine.queue.has("job-4")
+    assert site.running.service.scheduler.engine.queue.has("job-4")
 
 
 def test_a_plan_starts_nothing(site: Site, root: httpx.Client) -> None:
     submit(root, gpus=10)
-    before = site.running.service.desk.ledger.seq
+    before = site.running.service.scheduler.records.seq
     fits = root.post("/api/v1/plan", json={**JOB, "gpus": 6}).json()
     assert fits["starts"]
     assert len(fits["placement"]["names"]) == 6
@@ -262,7 +262,7 @@ def test_a_plan_starts_nothing(site: Site, root: httpx.Client) -> None:
     assert not waits["starts"]
     assert waits["explanation"]["reason"].startswith("needs 7 GPUs, 6 free")
     until(lambda: site.running.status("job-1") == "running")
-    assert site.running.service.desk.ledger.seq <= before + 1  # the launch that was under way
+    assert site.running.service.scheduler.records.seq <= before + 1  # the launch that was under way
     problem(root.post("/api/v1/plan", json={**JOB, "gpus": 99}), 422)
 
 
@@ -358,7 +358,7 @@ def test_the_rest_is_shown(root: httpx.Client, site: Site) -> None:
 
 
 def test_a_browser_logs_in_once_by_link_and_writes_from_its_own_pages_only(site: Site) -> None:
-    code = site.keeper.one_time_code(Caller("root", "admin"))
+    code = site.authenticator.one_time_code(Caller("root", "admin"))
     with httpx.Client(base_url=site.url) as browser:
         answer = browser.get("/login", params={"code": code})
         assert answer.status_code == 303
@@ -380,16 +380,16 @@ def test_a_browser_logs_in_once_by_link_and_writes_from_its_own_pages_only(site:
 def test_a_session_outlives_the_service_and_ends_when_its_time_is_over(site: Site) -> None:
     now_s = 1_000.0
     store = site.running.service.store
-    before = Keeper(store, loopback=True, clock=lambda: now_s)
+    before = Authenticator(store, loopback=True, clock=lambda: now_s)
     by_link = before.redeem(before.one_time_code(Caller("root", "admin")))
     by_token = before.log_in(site.tokens["ann"])
-    after = Keeper(store, loopback=True, clock=lambda: now_s)  # as if started again
+    after = Authenticator(store, loopback=True, clock=lambda: now_s)  # as if started again
     assert after.by_session(by_link) == Caller("root", "admin")
     assert after.by_session(by_token) == Caller("ann", "user")
     assert all(by_link not in row and by_token not in row for row in store.sessions())  # only hashes are kept
     now_s += SESSION_S
     for session in (by_link, by_token, "made up"):
-        with pytest.raises(UnknownCallerError, match="the session is over"):
+        with pytest.raises(UnauthenticatedError, match="the session is over"):
             after.by_session(session)
 
 

@@ -10,11 +10,11 @@ from tests.service.standing import standing
 
 from cranny.core.check import check
 from cranny.policies import TABLE
-from cranny.service.executor import Gone, Launched
-from cranny.service.job_records import Record
+from cranny.service.executor import AttemptEnded, AttemptLaunched
+from cranny.service.job_records import JobRecord
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Desk
-from cranny.service.store import Row
+from cranny.service.scheduler import Scheduler
+from cranny.service.store import EventRow
 
 OUTCOMES = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]
 
@@ -22,10 +22,10 @@ OUTCOMES = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]
 class Log:
     """A log in memory, for a desk to be restored from."""
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[EventRow]) -> None:
         self._rows = rows
 
-    def read(self) -> Iterator[Row]:
+    def read(self) -> Iterator[EventRow]:
         return iter(self._rows)
 
 
@@ -35,12 +35,12 @@ class Day:
     def __init__(self, policy: str, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - no secret
         self.now_s = 0.0
-        self.desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
-        self.desk.open(0.0)
-        self.desk.set_policy({"name": policy}, "root", 0.0)
+        self.scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+        self.scheduler.open(0.0)
+        self.scheduler.set_policy({"name": policy}, "root", 0.0)
 
-    def jobs(self, *statuses: str) -> list[Record]:
-        return [each for each in self.desk.ledger.jobs.values() if each.status in statuses]
+    def jobs(self, *statuses: str) -> list[JobRecord]:
+        return [each for each in self.scheduler.records.jobs.values() if each.status in statuses]
 
     def submit(self) -> None:
         gpus = self.random.choice([1, 1, 2, 3, 4, 5, 8])
@@ -49,31 +49,31 @@ class Day:
             value |= {"least_gpus": 1, "most_gpus": 8}
         if self.random.random() < 0.7:
             value["duration_s"] = self.random.choice([5, 600, 6000])
-        self.desk.submit("ann", value, None, self.now_s)
+        self.scheduler.submit("ann", value, None, self.now_s)
 
     def cancel(self) -> None:
         for record in self.some(self.jobs("waiting", "starting", "running", "stopping")):
-            self.desk.cancel(record.id, "ann", self.now_s)
+            self.scheduler.cancel(record.id, "ann", self.now_s)
 
     def launch(self) -> None:
         for record in self.jobs("starting", "stopping"):
-            self.desk.launched(Launched(record.id, len(record.attempts)), self.now_s)
+            self.scheduler.launched(AttemptLaunched(record.id, len(record.attempts)), self.now_s)
 
     def end(self) -> None:
         for record in self.some(self.jobs("running", "stopping")):
             outcome = ("cancelled", -15) if record.status == "stopping" else self.random.choice(OUTCOMES)
-            self.desk.gone(Gone(record.id, len(record.attempts), *outcome), self.now_s)
+            self.scheduler.gone(AttemptEnded(record.id, len(record.attempts), *outcome), self.now_s)
 
     def drain(self) -> None:
         machine = self.random.randrange(len(CLUSTER.machines))
-        drained = machine in self.desk.ledger.drained
-        (self.desk.resume if drained else self.desk.drain)(machine, "root", self.now_s)
+        drained = machine in self.scheduler.records.drained
+        (self.scheduler.resume if drained else self.scheduler.drain)(machine, "root", self.now_s)
 
     def tick(self) -> None:
         self.now_s += 400.0
-        self.desk.tick(self.now_s)
+        self.scheduler.tick(self.now_s)
 
-    def some(self, records: list[Record]) -> list[Record]:
+    def some(self, records: list[JobRecord]) -> list[JobRecord]:
         return [self.random.choice(records)] if records else []
 
     def pass_by(self, turns: int) -> None:
@@ -83,10 +83,10 @@ class Day:
             before = {record.id: len(record.attempts) for record in self.jobs("stopping")}
             self.random.choices(what, [6, 3, 3, 3, 2, 1])[0]()
             for job_id, attempts in before.items():
-                record = self.desk.find(job_id)
+                record = self.scheduler.find(job_id)
                 assert len(record.attempts) == attempts, "a job that was cancelled is never started again"
                 assert record.status in {"stopping", "cancelled"}
-            check(self.desk.engine.state)
+            check(self.scheduler.engine.state)
 
 
 @pytest.mark.parametrize("policy", TABLE)
@@ -95,8 +95,8 @@ def test_no_policy_brings_the_desk_down(policy: str) -> None:
         day = Day(policy, seed)
         day.pass_by(50)
         assert {each.id for each in day.jobs("starting", "running", "stopping")} == set(
-            day.desk.engine.state.running
+            day.scheduler.engine.state.running
         )
-        again = Desk(CLUSTER, "run", Limits(), lambda _: None)
-        again.restore(Log(day.desk.rows))  # type: ignore[arg-type]
-        assert standing(again) == standing(day.desk)
+        again = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+        again.restore(Log(day.scheduler.rows))  # type: ignore[arg-type]
+        assert standing(again) == standing(day.scheduler)

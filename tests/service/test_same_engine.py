@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.service.conftest import Running, Start, until
 
-from cranny.backends.fake import Course
+from cranny.backends.fake import FakeRun
 from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
@@ -18,17 +18,17 @@ from cranny.model.plan import Start as Started
 from cranny.network.networks import network
 from cranny.run import choose, simulate
 from cranny.service.clock import Clock
-from cranny.service.job_records import Ledger
-from cranny.service.store import Row
+from cranny.service.job_records import JobRecords
+from cranny.service.store import EventRow
 from cranny.sim.result import Result
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=4, gpus_per_machine=4)
 
 
-def heard(row: Row, ledger: Ledger) -> Event | None:
+def heard(row: EventRow, records: JobRecords) -> Event | None:
     """Return the event of the engine that a row of the log stands for, if it is one from outside."""
     if row.kind in {"submitted", "retried"}:
-        return Submitted(ledger.jobs[str(row.job)].job)
+        return Submitted(records.jobs[str(row.job)].job)
     if row.kind == "ended":
         return Finished(str(row.job))
     if row.kind == "cancelled":
@@ -45,15 +45,15 @@ def told(action: Action) -> Any:
     return ("stopped", action.job_id)
 
 
-def replayed(rows: list[Row], name: str, order: str) -> list[Any]:
+def replayed(rows: list[EventRow], name: str, order: str) -> list[Any]:
     """Drive an engine of the simulator's with what came in from outside."""
     _, policy, _ = choose(name, order, None, 0, network("isolated").alone)
     engine = Engine(ClusterState(CLUSTER), policy)
-    ledger = Ledger(CLUSTER)
+    records = JobRecords(CLUSTER)
     decided: list[Any] = []
     for row in rows:
-        ledger.apply(row)
-        event = heard(row, ledger)
+        records.apply(row)
+        event = heard(row, records)
         if event is not None:
             decided += map(told, engine.handle(event, row.at_s))
     return decided
@@ -65,7 +65,7 @@ def test_a_recorded_log_gives_the_same_placements_in_the_simulators_engine(
 ) -> None:
     running = start(
         CLUSTER,
-        course=lambda what: Course(run_s=0.02 * (1 + int(what.job_id.removeprefix("job-")) % 7)),
+        course=lambda what: FakeRun(run_s=0.02 * (1 + int(what.job_id.removeprefix("job-")) % 7)),
         policy={"name": name, "order": order},
     )
     service = running.service
@@ -73,17 +73,21 @@ def test_a_recorded_log_gives_the_same_placements_in_the_simulators_engine(
         running.submit(gpus=1 + number * 5 % 11, duration_s=1 + number % 7, model="vgg16")
         if number % 9 == 4:
             machine = number % 8
-            change = service.desk.resume if machine in service.desk.ledger.drained else service.desk.drain
-            service.ask(partial(change, machine, "root")).result(10)
+            change = (
+                service.scheduler.resume
+                if machine in service.scheduler.records.drained
+                else service.scheduler.drain
+            )
+            service.call(partial(change, machine, "root")).result(10)
     for machine in range(8):
-        service.ask(partial(service.desk.resume, machine, "root")).result(10)
-    until(lambda: all(record.over for record in service.desk.ledger.jobs.values()))
+        service.call(partial(service.scheduler.resume, machine, "root")).result(10)
+    until(lambda: all(record.over for record in service.scheduler.records.jobs.values()))
     rows = list(service.store.read())
     assert len(logged(rows)) >= 60
     assert replayed(rows, name, order) == logged(rows)
 
 
-def logged(rows: list[Row]) -> list[Any]:
+def logged(rows: list[EventRow]) -> list[Any]:
     """Return what the service decided."""
     return [
         ("placed", row.job, tuple(row.body["placement"]["machines"]))
@@ -146,32 +150,32 @@ def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
     live_through(running, now, jobs, result)
     rows = list(running.service.store.read())
     assert does in {row.kind for row in rows}
-    assert [record.job for record in running.service.desk.ledger.jobs.values()] == jobs
+    assert [record.job for record in running.service.scheduler.records.jobs.values()] == jobs
     assert stretches(rows) == simulated(result)
 
 
 def live_through(running: Running, now: list[float], jobs: list[Job], result: Result) -> None:
     """Let everything happen to a service that happened in a simulation, at the same times, but for decisions."""
-    service, processes = running.service, running.world.processes
-    period_s = service.desk.engine.period_s
+    service, by_attempt = running.service, running.processes.by_attempt
+    period_s = service.scheduler.engine.period_s
 
     def submit(job: Job) -> None:
         sizes: dict[str, Any] = {} if job.least_gpus is None else RESIZED
         assert running.submit(gpus=job.gpus, model=job.model, duration_s=job.duration_s, **sizes) == job.id
 
     def end(job_id: str) -> None:
-        key = (job_id, len(service.desk.find(job_id).attempts))
-        until(lambda: key in processes)
-        processes[key].ends_at = 0.0
+        key = (job_id, len(service.scheduler.find(job_id).attempts))
+        until(lambda: key in by_attempt)
+        by_attempt[key].ends_at = 0.0
         running.until(job_id, "done")
 
     def change(event: Event) -> None:
         assert isinstance(event, MachineDrained | MachineRepaired)
-        do = service.desk.drain if isinstance(event, MachineDrained) else service.desk.resume
-        service.ask(partial(do, event.machine, "root")).result(10)
+        do = service.scheduler.drain if isinstance(event, MachineDrained) else service.scheduler.resume
+        service.call(partial(do, event.machine, "root")).result(10)
 
     def look() -> None:
-        service.ask(lambda _: None).result(10)  # the loop finds that it is time to ask the policy
+        service.call(lambda _: None).result(10)  # the loop finds that it is time to ask the policy
 
     ends = result.jobs.select("finish_s", "job_id").rows()
     last_s = max(at_s for at_s, _ in ends)
@@ -197,7 +201,7 @@ def simulated(result: Result) -> list[Stretch]:
     return sorted((*key, gpus) for key, gpus in held.items() if key[0] < key[1])
 
 
-def stretches(rows: list[Row]) -> list[Stretch]:
+def stretches(rows: list[EventRow]) -> list[Stretch]:
     """Return the same of the log of a service."""
     found: list[Stretch] = []
     holds: dict[str, tuple[float, list[tuple[int, int]]]] = {}

@@ -2,11 +2,11 @@
 
 from tests.service.conftest import Serve, until
 
-from cranny.backends.fake import Course
+from cranny.backends.fake import FakeRun
 
 
 def test_a_job_that_waits_again_shows_no_place_but_what_it_tried(serve: Serve) -> None:
-    site = serve(course=lambda launch: Course(run_s=0.05 if launch.job_id == "job-1" else 1e9, exit_code=3))
+    site = serve(course=lambda launch: FakeRun(run_s=0.05 if launch.job_id == "job-1" else 1e9, exit_code=3))
     with site.client() as root:
         spec = {"command": ["x"], "gpus": 16, "max_retries": 5}
         root.post("/api/v1/jobs", json=spec)
@@ -27,7 +27,7 @@ def test_a_job_that_waits_again_shows_no_place_but_what_it_tried(serve: Serve) -
 
 
 def test_a_job_that_is_over_shows_where_it_ended(serve: Serve) -> None:
-    site = serve(course=lambda _: Course(run_s=0.05, exit_code=3))
+    site = serve(course=lambda _: FakeRun(run_s=0.05, exit_code=3))
     with site.client() as root:
         root.post("/api/v1/jobs", json={"command": ["x"], "gpus": 2, "max_retries": 1})
         until(lambda: root.get("/api/v1/jobs/job-1").json()["status"] == "failed")

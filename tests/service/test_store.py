@@ -17,11 +17,19 @@ import pytest
 from sqlalchemy import Connection, text
 
 from cranny.model.errors import InputError
-from cranny.service.store import Row, SessionRow, Store, StoreError, TakenError, TokenRow, shown_url
+from cranny.service.store import (
+    EventRow,
+    EventStore,
+    OtherWriterError,
+    SessionRow,
+    StoreError,
+    TokenRow,
+    shown_url,
+)
 
 
-def row(seq: int, kind: str = "drained") -> Row:
-    return Row(seq, float(seq), kind, None, {"machine": 0, "text": "ä\u0000\ud800"})
+def row(seq: int, kind: str = "drained") -> EventRow:
+    return EventRow(seq, float(seq), kind, None, {"machine": 0, "text": "ä\u0000\ud800"})
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -33,11 +41,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_events_come_back_as_they_went_in(url: str) -> None:
-    store = Store(url)
+    store = EventStore(url)
     store.append([row(1), row(2)])
     store.append([row(3)])
     store.close()
-    again = Store(url)
+    again = EventStore(url)
     assert list(again.read()) == [row(1), row(2), row(3)]
     assert list(again.read(after=1, limit=1)) == [row(2)]
     assert again.last() == 3
@@ -45,10 +53,10 @@ def test_events_come_back_as_they_went_in(url: str) -> None:
 
 
 def test_a_number_that_is_taken_is_refused_and_nothing_of_the_rest_is_stored(url: str) -> None:
-    store = Store(url)
+    store = EventStore(url)
     store.append([row(1)])
     with store.writing() as append:
-        with pytest.raises(TakenError, match=r"cannot be written: another cranny serve writes it too"):
+        with pytest.raises(OtherWriterError, match=r"cannot be written: another cranny serve writes it too"):
             append([row(2), row(1)])
         append([row(3)])
     assert [found.seq for found in store.read()] == [1, 3]
@@ -56,7 +64,7 @@ def test_a_number_that_is_taken_is_refused_and_nothing_of_the_rest_is_stored(url
 
 
 def test_tokens_are_kept_and_revoked(url: str) -> None:
-    store = Store(url)
+    store = EventStore(url)
     store.add_token(TokenRow("id", "ann", "user", "0" * 64, 1.0, None))
     assert store.revoke_token("id", 2.0)
     assert not store.revoke_token("id", 3.0)
@@ -65,12 +73,12 @@ def test_tokens_are_kept_and_revoked(url: str) -> None:
 
 
 def test_sessions_are_kept_until_they_end_or_are_too_many(url: str) -> None:
-    store = Store(url)
+    store = EventStore(url)
     first, second, third = (SessionRow(str(n) * 64, "ann", "user", None, 10.0 + n) for n in range(3))
     store.add_session(first, 0.0, most=2)
     store.add_session(second, 0.0, most=2)
     store.close()
-    store = Store(url)
+    store = EventStore(url)
     assert sorted(store.sessions()) == [first, second]
     store.add_session(third, 0.0, most=2)
     assert sorted(store.sessions()) == [second, third]
@@ -82,31 +90,31 @@ def test_sessions_are_kept_until_they_end_or_are_too_many(url: str) -> None:
 
 
 def test_a_database_of_version_1_is_brought_to_the_present(url: str) -> None:
-    store = Store(url)
+    store = EventStore(url)
     store.append([row(1)])
     with store.engine.begin() as connection:  # as it was before there were sessions
         connection.execute(text("drop table cranny_sessions"))
         connection.execute(text("delete from cranny_schema where version > 1"))
     store.close()
-    again = Store(url)
+    again = EventStore(url)
     assert list(again.read()) == [row(1)]
     assert again.sessions() == []
     again.close()
 
 
 def test_a_database_of_a_newer_cranny_is_refused(url: str) -> None:
-    store = Store(url)
+    store = EventStore(url)
     with store.engine.begin() as connection:
         connection.execute(text("insert into cranny_schema values (99)"))
     store.close()
     with pytest.raises(StoreError, match="version 99"):
-        Store(url)
+        EventStore(url)
 
 
 def test_only_one_postgresql_writer_at_a_time(postgres: str) -> None:
-    first, second = Store(postgres), Store(postgres)
+    first, second = EventStore(postgres), EventStore(postgres)
     first.take()
-    with pytest.raises(TakenError, match="another cranny serve"):
+    with pytest.raises(OtherWriterError, match="another cranny serve"):
         second.take()
     first.take()  # it still is
     first.close()
@@ -127,16 +135,16 @@ def end_sessions(url: str) -> list[int]:
 
 
 def test_a_postgresql_writer_whose_session_ended_takes_the_lock_again_before_it_writes(postgres: str) -> None:
-    first, second = Store(postgres), Store(postgres)
+    first, second = EventStore(postgres), EventStore(postgres)
     first.take()
     first.append([row(1)])
     assert end_sessions(postgres)
     first.append([row(2)])
-    with pytest.raises(TakenError, match="another cranny serve is using it"):
+    with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
         second.take()
     assert end_sessions(postgres)
     first.look()  # though there is nothing to write
-    with pytest.raises(TakenError, match="another cranny serve is using it"):
+    with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
         second.take()
     assert [found.seq for found in second.read()] == [1, 2]
     first.close()
@@ -146,7 +154,7 @@ def test_a_postgresql_writer_whose_session_ended_takes_the_lock_again_before_it_
 def test_a_postgresql_writer_writes_again_after_a_statement_was_cancelled(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(postgres)
+    store = EventStore(postgres)
     store.take()
     store.append([row(1)])
     right = Connection.exec_driver_sql
@@ -163,26 +171,26 @@ def test_a_postgresql_writer_writes_again_after_a_statement_was_cancelled(
 
 
 def test_a_postgresql_writer_that_lost_its_lock_to_another_writes_no_more(postgres: str) -> None:
-    first, second = Store(postgres), Store(postgres)
+    first, second = EventStore(postgres), EventStore(postgres)
     first.take()
     first.append([row(1)])
     end_sessions(postgres)
     second.take()
     second.append([row(2)])
     for _ in range(2):
-        with pytest.raises(TakenError, match="another cranny serve is using it"):
+        with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
             first.append([row(7)])
-        with pytest.raises(TakenError, match="another cranny serve is using it"):
+        with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
             first.look()
     second.close()  # it came, wrote and went
-    with pytest.raises(TakenError, match=r"another cranny serve writes it too"):
+    with pytest.raises(OtherWriterError, match=r"another cranny serve writes it too"):
         first.append([row(2)])
     assert [found.seq for found in first.read()] == [1, 2]
     first.close()
 
 
 def test_a_session_that_is_lost_in_the_midst_of_writing_is_not_replaced_unnoticed(postgres: str) -> None:
-    first, second = Store(postgres), Store(postgres)
+    first, second = EventStore(postgres), EventStore(postgres)
     first.take()
     with first.writing() as append:
         append([row(1)])
@@ -201,7 +209,7 @@ def test_a_session_that_is_lost_in_the_midst_of_writing_is_not_replaced_unnotice
 def test_a_writer_is_not_taken_for_another_when_postgresql_has_not_noticed_that_its_session_is_over(
     postgres: str,
 ) -> None:
-    store = Store(postgres)
+    store = EventStore(postgres)
     store.take()
     with store.writing() as append:
         append([row(1)])
@@ -214,7 +222,7 @@ def test_a_writer_is_not_taken_for_another_when_postgresql_has_not_noticed_that_
             line.shutdown(socket.SHUT_RDWR)
         with pytest.raises(StoreError, match="its own earlier connection still has the lock") as refused:
             store.append([row(2)])
-        assert not isinstance(refused.value, TakenError)
+        assert not isinstance(refused.value, OtherWriterError)
         assert "earlier connection" in store.problem
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -247,7 +255,7 @@ def another(path: Path) -> Iterator[None]:
 
 def test_a_sqlite_writer_whose_lock_file_was_deleted_takes_it_again(tmp_path: Path) -> None:
     path, lock = tmp_path / "log.db", tmp_path / "log.db.lock"
-    store = Store(str(path))
+    store = EventStore(str(path))
     store.take()
     store.append([row(1)])
     lock.unlink()
@@ -256,9 +264,9 @@ def test_a_sqlite_writer_whose_lock_file_was_deleted_takes_it_again(tmp_path: Pa
         pass
     lock.unlink()
     with another(path):
-        with pytest.raises(TakenError, match="another cranny serve is using it"):
+        with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
             store.append([row(3)])
-        with pytest.raises(TakenError, match="another cranny serve is using it"):
+        with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
             store.look()
     assert [found.seq for found in store.read()] == [1, 2]
     store.close()
@@ -270,7 +278,7 @@ def test_a_sqlite_file_that_was_deleted_or_replaced_is_noticed_until_it_is_back(
     ending: str, way: str, tmp_path: Path
 ) -> None:
     path = tmp_path / f"log.db{ending}"
-    store = Store(str(tmp_path / "log.db"))
+    store = EventStore(str(tmp_path / "log.db"))
     store.take()
     store.append([row(1)])
     path.rename(tmp_path / "kept")
@@ -281,7 +289,7 @@ def test_a_sqlite_file_that_was_deleted_or_replaced_is_noticed_until_it_is_back(
     with pytest.raises(StoreError, match="the event log cannot be written") as refused:
         store.append([row(2)])
     assert told in str(refused.value)
-    assert not isinstance(refused.value, TakenError)
+    assert not isinstance(refused.value, OtherWriterError)
     assert told in store.problem
     store.look()
     assert told in store.problem
@@ -294,13 +302,13 @@ def test_a_sqlite_file_that_was_deleted_or_replaced_is_noticed_until_it_is_back(
     store.append([row(2)])
     assert store.problem == ""
     store.close()
-    again = Store(str(tmp_path / "log.db"))
+    again = EventStore(str(tmp_path / "log.db"))
     assert [found.seq for found in again.read()] == [1, 2]
     again.close()
 
 
 def test_what_went_to_a_deleted_sqlite_file_does_not_count_as_stored(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "log.db"))
+    store = EventStore(str(tmp_path / "log.db"))
     with store.writing() as append:
         (tmp_path / "log.db").unlink()  # after the look at it
         with pytest.raises(StoreError, match="deleted or replaced"):
@@ -310,22 +318,22 @@ def test_what_went_to_a_deleted_sqlite_file_does_not_count_as_stored(tmp_path: P
 
 def test_a_writer_of_deleted_files_leaves_those_of_the_next_alone_when_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
-    first = Store(str(path))
+    first = EventStore(str(path))
     first.append([row(1)])
     for found in tmp_path.iterdir():
         found.unlink()
-    second = Store(str(path))
+    second = EventStore(str(path))
     second.append([row(1), row(2)])
     first.close()
     second.append([row(3)])
     second.close()
-    third = Store(str(path))
+    third = EventStore(str(path))
     assert [found.seq for found in third.read()] == [1, 2, 3]
     third.close()
 
 
 def test_others_may_come_and_go_without_the_writer_noticing(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "log.db"))
+    store = EventStore(str(tmp_path / "log.db"))
     store.take()
     for number in range(1, 4):
         other = sqlite3.connect(tmp_path / "log.db")  # as a backup does
@@ -339,7 +347,7 @@ def test_others_may_come_and_go_without_the_writer_noticing(tmp_path: Path) -> N
 
 def test_a_sqlite_file_is_for_its_owner_and_in_wal_mode(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
-    store = Store(str(path))
+    store = EventStore(str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     store.append([row(1)])
     with sqlite3.connect(path) as other:
@@ -359,7 +367,7 @@ def test_a_sqlite_file_is_for_its_owner_and_in_wal_mode(tmp_path: Path) -> None:
 )
 def test_other_databases_are_refused_in_one_line(url: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        Store(url)
+        EventStore(url)
 
 
 def test_passwords_are_not_shown() -> None:

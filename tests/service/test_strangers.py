@@ -15,11 +15,11 @@ from tests.service.test_rest import problem
 
 from cranny.service.api import connection_limit, routes_jobs, sse
 from cranny.service.api.dependencies import cookie_of
-from cranny.service.auth import Keeper
+from cranny.service.auth import Authenticator
 from cranny.service.limits import Limits
-from cranny.service.redact import begun
-from cranny.service.server import Address, serve
-from cranny.service.store import Store
+from cranny.service.redact import unfinished_secret
+from cranny.service.server import ListenAddress, serve
+from cranny.service.store import EventStore
 
 JOB: dict[str, Any] = {"command": ["true"], "gpus": 1}
 EVENTS = "/api/v1/events"
@@ -30,8 +30,10 @@ def served(running: Any) -> Iterator[str]:
     """Serve as `cranny serve` does."""
     service = running.service
     urls: list[str] = []
-    keeper = Keeper(service.store, loopback=True)
-    thread = threading.Thread(target=serve, args=(service, keeper, Address(), urls.append), daemon=True)
+    authenticator = Authenticator(service.store, loopback=True)
+    thread = threading.Thread(
+        target=serve, args=(service, authenticator, ListenAddress(), urls.append), daemon=True
+    )
     thread.start()
     until(lambda: urls)
     yield urls[0]
@@ -108,7 +110,7 @@ def test_a_listener_too_many_is_refused_before_the_stream_begins(
 
 def test_who_follows_changes_does_not_ask_the_database(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
-    monkeypatch.setattr(Store, "read", lambda *_: pytest.fail("all of it is at hand"))
+    monkeypatch.setattr(EventStore, "read", lambda *_: pytest.fail("all of it is at hand"))
     with site.client() as root, root.stream("GET", EVENTS) as stream:
         lines = stream.iter_lines()
         assert next(lines) == ": cranny"
@@ -188,7 +190,9 @@ def test_a_secret_that_is_half_written_does_not_show(serve: Serve) -> None:
 
 def test_the_beginning_of_a_secret_is_found() -> None:
     secrets = [b"aaab", b"ac"]
-    found = [begun(text, secrets) for text in (b"", b"x", b"a", b"xaa", b"xaaa", b"aaaa", b"aaab", b"aca")]
+    found = [
+        unfinished_secret(text, secrets) for text in (b"", b"x", b"a", b"xaa", b"xaaa", b"aaaa", b"aaab", b"aca")
+    ]
     assert found == [0, 0, 1, 2, 3, 3, 0, 1]
 
 

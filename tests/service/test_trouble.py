@@ -20,7 +20,7 @@ from tests.service.test_executor import Clock as TurnedClock
 from tests.service.test_executor import launch
 from tests.service.test_failures import same_as_the_log
 
-from cranny.backends.fake import Course, Fake, World
+from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.protocol import BackendError, Ended, Launch
 from cranny.cli import client
 from cranny.core.snapshot import Snapshot
@@ -33,14 +33,14 @@ from cranny.policies.best_fit import BestFit
 from cranny.service import store as store_module
 from cranny.service import warmup as warm_module
 from cranny.service.api import request_timeout
-from cranny.service.auth import Keeper
+from cranny.service.auth import Authenticator
 from cranny.service.clock import Clock, wall_clock
-from cranny.service.executor import Gone, Hands, Launched, Report
+from cranny.service.executor import AttemptEnded, AttemptLaunched, Executor, ExecutorReport
 from cranny.service.limits import Limits
-from cranny.service.policy_setting import settle
-from cranny.service.scheduler import MOST_LOST, Desk
-from cranny.service.server import Address, serve
-from cranny.service.service import BrokenError, Service
+from cranny.service.policy_setting import complete_setting
+from cranny.service.scheduler import MAX_LOST, Scheduler
+from cranny.service.server import ListenAddress, serve
+from cranny.service.service import InternalError, Service
 from cranny.service.store import StoreError
 from cranny.service.warmup import warm
 
@@ -70,7 +70,7 @@ def test_an_error_that_nobody_foresaw_concerns_only_who_caused_it(
     with service.lock:  # so that all come in one round
         asked = [service.submit("ann", {**JOB, "gpus": gpus}) for gpus in (1, 2, 3)]
     assert asked[0].result(10)[0].status in {"starting", "running"}
-    with pytest.raises(BrokenError):
+    with pytest.raises(InternalError):
         asked[1].result(10)
     assert asked[2].result(10)[0].id == "job-3"
     with site.client("ann") as ann:
@@ -92,8 +92,8 @@ def test_a_service_that_cannot_read_its_log_again_ends_and_leaves_nobody_waiting
     service.ended.append(told.set)
     running.submit()
     wrong_for_two(monkeypatch)
-    monkeypatch.setattr(Desk, "restore", lambda *_: [].pop())
-    with pytest.raises(BrokenError):
+    monkeypatch.setattr(Scheduler, "restore", lambda *_: [].pop())
+    with pytest.raises(InternalError):
         service.submit("ann", {**JOB, "gpus": 2}).result(10)
     assert told.wait(10)
     assert not service.ready
@@ -104,7 +104,7 @@ def test_a_service_that_cannot_read_its_log_again_ends_and_leaves_nobody_waiting
     service.close()
 
 
-class Poor(Fake):
+class Poor(FakeBackend):
     """A backend that has run out of something, for as long as `trouble` says so."""
 
     trouble: Exception | None = None
@@ -132,38 +132,38 @@ class Poor(Fake):
 
 
 def test_hands_do_later_what_the_system_has_no_means_for_now(caplog: pytest.LogCaptureFixture) -> None:
-    reports: list[Report] = []
-    clock, world = TurnedClock(), World()
-    backend = Poor(CLUSTER, clock, lambda _: Course(run_s=100.0), world)
-    hands = Hands(backend, reports.extend)
-    hands.start()
-    hands.launch(launch("a"))
-    until(lambda: Launched("a", 1) in reports)
+    reports: list[ExecutorReport] = []
+    clock, processes = TurnedClock(), FakeProcesses()
+    backend = Poor(CLUSTER, clock, lambda _: FakeRun(run_s=100.0), processes)
+    executor = Executor(backend, reports.extend)
+    executor.start()
+    executor.launch(launch("a"))
+    until(lambda: AttemptLaunched("a", 1) in reports)
     backend.trouble = NO_MORE_FILES
-    hands.stop("a", 1)
-    hands.launch(launch("b", gpu=1))
+    executor.stop("a", 1)
+    executor.launch(launch("b", gpu=1))
     time.sleep(0.3)
-    assert hands.alive
-    assert reports == [Launched("a", 1)]
+    assert executor.alive
+    assert reports == [AttemptLaunched("a", 1)]
     backend.trouble = None
-    until(lambda: Gone("a", 1, "cancelled", -15) in reports and Launched("b", 1) in reports)
-    hands.close()
+    until(lambda: AttemptEnded("a", 1, "cancelled", -15) in reports and AttemptLaunched("b", 1) in reports)
+    executor.close()
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
-    after = Poor(CLUSTER, clock, lambda _: Course(), world)
+    after = Poor(CLUSTER, clock, lambda _: FakeRun(), processes)
     after.trouble = NO_MORE_FILES
-    hands = Hands(after, reports.extend)
-    hands.start()
+    executor = Executor(after, reports.extend)
+    executor.start()
     reports.clear()
-    hands.adopt([launch("b", gpu=1)], [])
+    executor.adopt([launch("b", gpu=1)], [])
     time.sleep(0.2)
     after.trouble = None
-    until(lambda: reports == [Launched("b", 1)])
-    hands.close()
+    until(lambda: reports == [AttemptLaunched("b", 1)])
+    executor.close()
 
 
 def test_a_service_whose_hands_die_ends(tmp_path: Path) -> None:
-    backend = Poor(CLUSTER, time.monotonic, lambda _: Course(run_s=1e9))
-    service = Service(store_module.Store(str(tmp_path / "log.db")), backend, tmp_path)
+    backend = Poor(CLUSTER, time.monotonic, lambda _: FakeRun(run_s=1e9))
+    service = Service(store_module.EventStore(str(tmp_path / "log.db")), backend, tmp_path)
     service.start()
     record, _ = service.submit("ann", JOB).result(10)
     until(lambda: record.status == "running")
@@ -172,7 +172,9 @@ def test_a_service_whose_hands_die_ends(tmp_path: Path) -> None:
         backend.trouble = ZeroDivisionError("a fault of the backend")
 
     with ThreadPoolExecutor(1) as pool:  # as `cranny serve` does, but not in the thread that gets signals
-        ending = pool.submit(serve, service, Keeper(service.store, loopback=True), Address(), break_it)
+        ending = pool.submit(
+            serve, service, Authenticator(service.store, loopback=True), ListenAddress(), break_it
+        )
         with pytest.raises(
             CrannyError, match=r"the service has failed: ZeroDivisionError: a fault of the backend"
         ):
@@ -186,7 +188,7 @@ def test_while_others_write_nothing_is_undone_and_readers_do_not_wait(
 ) -> None:
     monkeypatch.setattr(store_module, "BUSY_MS", 700)
     site = serve()
-    monkeypatch.setattr(Desk, "restore", lambda *_: pytest.fail("nothing was changed"))
+    monkeypatch.setattr(Scheduler, "restore", lambda *_: pytest.fail("nothing was changed"))
     other = sqlite3.connect(tmp_path / "log.db", isolation_level=None)
     other.execute("begin immediate")
     asked = site.running.service.submit("ann", JOB)
@@ -269,13 +271,13 @@ def test_a_command_waits_for_a_policy_that_gets_ready(
     monkeypatch.setenv("CRANNY_SERVER", site.url)
     monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
     (tmp_path / "job.yaml").write_text("command: [a]\ngpus: 1\n")
-    wait = client._Patience.wait
+    wait = client._RetryBudget.wait
 
-    def wait_once(patience: Any, error: client.AwayError) -> None:
+    def wait_once(patience: Any, error: client.UnreachableError) -> None:
         wait(patience, error)
         slow.may.set()
 
-    monkeypatch.setattr(client._Patience, "wait", wait_once)
+    monkeypatch.setattr(client._RetryBudget, "wait", wait_once)
     ran = run("submit", str(tmp_path / "job.yaml"))
     assert ran.code == 0
     assert ran.out in {"job-1 starting on rack0-machine0\n", "job-1 running on rack0-machine0\n"}
@@ -290,7 +292,7 @@ def test_a_command_waits_for_a_policy_that_gets_ready(
 @pytest.mark.parametrize("name", TABLE)
 def test_every_policy_can_be_got_ready(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        warm(settle({"name": name}), CLUSTER)
+        warm(complete_setting({"name": name}), CLUSTER)
     assert not caplog.records
 
 
@@ -316,27 +318,27 @@ def test_a_policy_with_a_period_goes_on_when_the_clock_is_set_back(start: Start)
     ahead_s = 0.0
     running.until(running.submit(), "running")
     running.service.close()
-    again = start(world=running.world)
+    again = start(processes=running.processes)
     again.until(again.submit(), "running")
 
 
 def test_a_job_that_is_lost_is_started_again_but_not_for_ever() -> None:
-    desk = Desk(CLUSTER, "run", Limits(), lambda _: None)
-    desk.open(0.0)
-    desk.set_policy({"name": "titan"}, "root", 0.0)
-    record, _ = desk.submit("ann", JOB, None, 0.0)
+    scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    scheduler.open(0.0)
+    scheduler.set_policy({"name": "titan"}, "root", 0.0)
+    record, _ = scheduler.submit("ann", JOB, None, 0.0)
 
-    def run(outcome: str, *, begun: bool = True) -> str:
+    def run(outcome: str, *, unfinished_secret: bool = True) -> str:
         number = len(record.attempts)
-        if begun:
-            desk.launched(Launched(record.id, number), 1.0)
-        desk.gone(Gone(record.id, number, outcome), 2.0)
+        if unfinished_secret:
+            scheduler.launched(AttemptLaunched(record.id, number), 1.0)
+        scheduler.gone(AttemptEnded(record.id, number, outcome), 2.0)
         return record.status
 
-    for number in range(MOST_LOST):
-        assert run("lost", begun=False) == "starting"
+    for number in range(MAX_LOST):
+        assert run("lost", unfinished_secret=False) == "starting"
         assert run("lost") == "starting"
-        ended = [row for row in desk.rows if row.kind == "ended"][-1]
+        ended = [row for row in scheduler.rows if row.kind == "ended"][-1]
         assert ended.body["reason"].startswith(f"started again, {number + 1} of at most 3 times in a row")
     assert record.failures == 0
     assert run("lost") == "failed"
@@ -353,15 +355,15 @@ def test_what_a_policy_cannot_place_is_the_fault_of_who_asks(serve: Serve) -> No
 
 
 def test_who_cancels_twice_is_heard_twice(start: Start) -> None:
-    running = start(course=lambda _: Course(run_s=1e9, stubborn=True))
+    running = start(course=lambda _: FakeRun(run_s=1e9, stubborn=True))
     job_id = running.submit()
     running.until(job_id, "running")
     service = running.service
     with service.lock:
-        service.desk.cancel(job_id, "ann", service.now_s())
-        service.desk.cancel(job_id, "ann", service.now_s())
-        assert [(order.do, order.attempt.number) for order in service.desk.orders] == [("stop", 1)] * 2
-        assert [row.kind for row in service.desk.rows] == ["stopping"]
+        service.scheduler.cancel(job_id, "ann", service.now_s())
+        service.scheduler.cancel(job_id, "ann", service.now_s())
+        assert [(order.do, order.attempt.number) for order in service.scheduler.instructions] == [("stop", 1)] * 2
+        assert [row.kind for row in service.scheduler.rows] == ["stopping"]
 
 
 def test_a_log_of_another_cluster_is_refused_with_what_to_do(start: Start) -> None:
@@ -379,7 +381,7 @@ from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.profile import library
-from cranny.service.policy_setting import choose, settle
+from cranny.service.policy_setting import build_policy, settle
 from cranny.service.job_records import Ledger
 from cranny.service.store import Row
 from cranny.service.warmup import warm
@@ -393,7 +395,7 @@ chosen = settle({"name": sys.argv[1]})
 warm(chosen, cluster)
 before = known()
 ledger, rng = Ledger(cluster), np.random.default_rng(99)
-engine = Engine(ClusterState(cluster), choose(chosen, ledger))
+engine = Engine(ClusterState(cluster), build_policy(chosen, ledger))
 for number in range(1, 61):
     spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "model": str(rng.choice(list(library())))}
     if rng.random() < 0.3:

@@ -17,14 +17,14 @@ import pytest
 from tests.service.conftest import Postgres, Serve, Start, until
 from tests.service.test_serve import Begin, begin, cranny, env  # noqa: F401 - fixtures
 
-from cranny.backends.fake import World
+from cranny.backends.fake import FakeProcesses
 from cranny.cli import written
 from cranny.cli.tls import check_pair
-from cranny.cli.written import written_down
+from cranny.cli.written import published
 from cranny.model.errors import InputError
 from cranny.service import service
-from cranny.service.server_file import Known
-from cranny.service.store import Store, StoreError, TakenError
+from cranny.service.server_file import ServerAddress
+from cranny.service.store import EventStore, OtherWriterError, StoreError
 
 JOB = {"command": ["true"], "gpus": 1}
 
@@ -48,7 +48,7 @@ def test_the_first_server_is_known_again_when_the_second_has_ended(
     process, second = begin(*other)
     assert json.loads(file.read_text())["url"] == second["url"]
     assert (tmp_path / "other" / "server.json").read_text() == file.read_text()
-    until(lambda: written._serves(Known(second["url"], None)))
+    until(lambda: written._serves(ServerAddress(second["url"], None)))
     process.terminate()
     assert process.wait(20) == 0
     assert file.read_text() == known
@@ -61,16 +61,16 @@ def test_the_first_server_is_known_again_when_the_second_has_ended(
 def test_a_server_that_ends_leaves_the_file_of_a_later_one_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, first, second = (Known(f"http://127.0.0.1:{port}", f"token-{port}") for port in (1, 2, 3))
+    old, first, second = (ServerAddress(f"http://127.0.0.1:{port}", f"token-{port}") for port in (1, 2, 3))
     up = {first}
     monkeypatch.setattr(written, "_serves", lambda known: known in up)
     file = tmp_path / "server.json"
-    with written_down(tmp_path, old):
+    with published(tmp_path, old):
         pass
     assert not file.exists()
     file.write_text(json.dumps(old._asdict()))  # it was killed
-    one = written_down(tmp_path, first)
-    two = written_down(tmp_path, second)
+    one = published(tmp_path, first)
+    two = published(tmp_path, second)
     one.__enter__()
     two.__enter__()
     one.__exit__(None, None, None)
@@ -79,13 +79,15 @@ def test_a_server_that_ends_leaves_the_file_of_a_later_one_alone(
     two.__exit__(None, None, None)
     assert not file.exists()  # neither serves any more
     file.write_text("spoilt")
-    with written_down(tmp_path, first):
+    with published(tmp_path, first):
         assert json.loads(file.read_text()) == first._asdict()
     assert not file.exists()
 
 
 def test_nobody_serves_where_nobody_listens() -> None:
-    assert not any(written._serves(Known(url, None)) for url in ("http://127.0.0.1:1", "http://[", "nothing"))
+    assert not any(
+        written._serves(ServerAddress(url, None)) for url in ("http://127.0.0.1:1", "http://[", "nothing")
+    )
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -122,12 +124,12 @@ def test_a_service_whose_postgresql_was_restarted_goes_on_as_the_only_one(
     try:
         with pytest.raises(StoreError, match="the event log cannot be written") as refused:
             first.submit()
-        assert not isinstance(refused.value, TakenError)
+        assert not isinstance(refused.value, OtherWriterError)
         assert "the event log cannot be written" in first.service.why_not_ready
     finally:
         postgres_process.start()
     until(lambda: first.service.ready)  # though nobody asks for anything
-    with pytest.raises(TakenError, match="another cranny serve is using it"):
+    with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
         start(database=postgres)
     assert first.submit() == "job-2"
     assert Counter(found.kind for found in first.service.store.read())["submitted"] == 2
@@ -143,8 +145,8 @@ def test_a_service_that_lost_its_log_to_another_ends_without_writing_or_ordering
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "LOOK_S", 1e6)  # it is noticed at the first try to write
-    world = World()
-    first = start(database=postgres, world=world)
+    processes = FakeProcesses()
+    first = start(database=postgres, processes=processes)
     told = threading.Event()
     first.service.ended.append(told.set)
     first.until(first.submit(), "running")
@@ -153,14 +155,14 @@ def test_a_service_that_lost_its_log_to_another_ends_without_writing_or_ordering
     def slow(now_s: float) -> None:
         go_on.wait(120)
         if round_ == "writes":
-            first.service.desk.submit("ann", JOB, None, now_s)
+            first.service.scheduler.submit("ann", JOB, None, now_s)
 
-    asked = [first.service.ask(slow)]  # it is in the midst of a round all the time
+    asked = [first.service.call(slow)]  # it is in the midst of a round all the time
     until(asked[0].running)
     asked += [first.service.submit("ann", JOB) for _ in range(3)]
     postgres_process.stop()
     postgres_process.start()
-    second = start(database=postgres, world=world)
+    second = start(database=postgres, processes=processes)
     go_on.set()
     assert told.wait(20)
     for answer in asked if round_ == "writes" else asked[1:]:
@@ -181,14 +183,14 @@ def test_a_service_that_meets_events_of_another_ends_instead_of_taking_them_over
     first = start()
     told = threading.Event()
     first.service.ended.append(told.set)
-    other = Store(str(tmp_path / "log.db"))  # without the lock
+    other = EventStore(str(tmp_path / "log.db"))  # without the lock
     rows = list(other.read())
     other.append([rows[-1]._replace(seq=rows[-1].seq + 1)])
     other.close()
     monkeypatch.setattr(
-        "cranny.service.scheduler.Desk.restore", lambda *_: pytest.fail("went on from what another wrote")
+        "cranny.service.scheduler.Scheduler.restore", lambda *_: pytest.fail("went on from what another wrote")
     )
-    with pytest.raises(TakenError, match="another cranny serve writes it too"):
+    with pytest.raises(OtherWriterError, match="another cranny serve writes it too"):
         first.service.submit("ann", JOB).result(10)
     assert told.wait(10)
     assert "another cranny serve writes it too" in first.service.trouble
@@ -228,7 +230,7 @@ def test_without_the_file_of_its_log_a_service_accepts_nothing_and_says_why(
     for path in list(tmp_path.glob("log.db*")):
         path.unlink() if way == "deleted" else path.rename(kept / path.name)
     if way == "replaced":
-        Store(str(tmp_path / "log.db")).close()
+        EventStore(str(tmp_path / "log.db")).close()
     told = f"{tmp_path}/log.db was deleted or replaced while in use"
     until(lambda: told in site.running.service.why_not_ready)  # before anybody asks for anything
     with site.client("ann") as ann:
@@ -237,8 +239,8 @@ def test_without_the_file_of_its_log_a_service_accepts_nothing_and_says_why(
         answer = ann.post("/api/v1/jobs", json=JOB)
         assert answer.status_code == 503
         assert told in answer.json()["detail"]
-    assert list(site.running.service.desk.ledger.jobs) == [first]
-    assert len(site.running.world.processes) == 1
+    assert list(site.running.service.scheduler.records.jobs) == [first]
+    assert len(site.running.processes.by_attempt) == 1
     if way == "moved":
         for path in kept.iterdir():
             path.rename(tmp_path / path.name)

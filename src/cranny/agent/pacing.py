@@ -33,15 +33,15 @@ from cranny.model.validate import not_negative
 
 TOLERANCE = 0.05  # of the period, by which an iteration may start late (Sec. 5.7)
 PATIENCE = 0.2  # of the time: an agent that waits more lets go
-TRIAL = 20  # iterations over which that is judged
-REST = 1000  # iterations before an agent that let go tries again
+WINDOW = 20  # iterations over which that is judged
+SUSPEND_FOR = 1000  # iterations before an agent that let go tries again
 KEPT = 1000  # iterations that a report is about
 POLL_S = 1.0  # how often a file is looked at
 FAR_S = 1e12  # later than any clock shows
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class PacingSchedule:
     """When iterations ought to start: at `epoch_s + shift_s + k * period_s`, or at any time if the period is 0."""
 
     period_s: float = 0.0
@@ -49,7 +49,7 @@ class Beat:
     epoch_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in BEAT_FIELDS:
+        for name in SCHEDULE_FIELDS:
             object.__setattr__(self, name, not_negative(getattr(self, name), name))
         if self.period_s > 0.0 and math.isinf((self.epoch_s + self.shift_s + FAR_S) / self.period_s):
             raise InputError(f"period_s is too short to count such beats: {self.period_s!r}")
@@ -77,11 +77,11 @@ class Beat:
         except (OSError, ValueError) as error:
             raise InputError(f"{at(file)}: no beat can be read: {error}") from None
         if not isinstance(found, dict):
-            raise InputError(f"{at(file)}: a beat is an object with {', '.join(BEAT_FIELDS)}")
+            raise InputError(f"{at(file)}: a beat is an object with {', '.join(SCHEDULE_FIELDS)}")
         try:
             for name in found:
-                if name not in BEAT_FIELDS:
-                    raise unknown("field", name, BEAT_FIELDS)
+                if name not in SCHEDULE_FIELDS:
+                    raise unknown("field", name, SCHEDULE_FIELDS)
             return cls(**found)
         except InputError as error:
             raise InputError(f"{at(file)}: {error}") from None
@@ -90,7 +90,7 @@ class Beat:
     def from_env(cls, env: Mapping[str, str]) -> Self:
         """Return the beat in `CRANNY_PERIOD_S`, `CRANNY_SHIFT_S` and `CRANNY_EPOCH_S`; 0 where one is not set."""
         found = {}
-        for name in BEAT_FIELDS:
+        for name in SCHEDULE_FIELDS:
             variable = f"CRANNY_{name.upper()}"
             text = env.get(variable, "0")
             try:
@@ -100,10 +100,10 @@ class Beat:
         return cls(**found)
 
 
-BEAT_FIELDS = tuple(field.name for field in fields(Beat))
+SCHEDULE_FIELDS = tuple(field.name for field in fields(PacingSchedule))
 
 
-class Started(NamedTuple):
+class StartedIteration(NamedTuple):
     """The iteration that runs."""
 
     waited_s: float  # before it started
@@ -118,27 +118,29 @@ class Iteration(NamedTuple):
     waited_s: float  # before it started
     start_s: float  # by the clock that beats go by
     work_s: float  # from its start to its end
-    talk: tuple[float, float] | None  # from when to when after its start it communicated, where that is known
+    communication: (
+        tuple[float, float] | None
+    )  # from when to when after its start it communicated, where that is known
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PacingReport:
     """How a job keeps its beat; means and medians are over the last 1,000 iterations."""
 
     iterations: int  # that have ended
     iteration_s: float | None  # mean, with waits
     work_s: float | None  # median, without waits
-    talk_from_s: float | None  # median of when an iteration begins to communicate, after its start
-    talk_to_s: float | None
+    comm_start_s: float | None  # median of when an iteration begins to communicate, after its start
+    comm_end_s: float | None
     drift_s: float | None  # how long after its beat the last iteration could have started; negative if before
     waited_s: float  # in all
     adjustments: int
     adjustments_per_minute: float
-    keeping: bool  # whether iterations wait for their beat
-    beat: Beat
+    paced: bool  # whether iterations wait for their beat
+    schedule: PacingSchedule
 
 
-class Pace:
+class Pacer:
     """Keep a training loop to its beat: call `step` at the start of every iteration, in every worker.
 
     `watch` names a file with a beat, written by `Beat.write`; when it changes, the new beat counts. `patience` is
@@ -158,25 +160,25 @@ class Pace:
         timer: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.beat = Beat(period_s, shift_s, epoch_s)
+        self.schedule = PacingSchedule(period_s, shift_s, epoch_s)
         self._tolerance = not_negative(tolerance, "tolerance")
         self._patience = not_negative(patience, "patience")
         if self._tolerance >= 1.0:
             raise InputError(f"tolerance is a share of the period, less than 1, not {tolerance!r}")
         self._clock, self._timer, self._sleep = clock, timer, sleep
         self._past: deque[Iteration] = deque(maxlen=KEPT)
-        self._waits: deque[tuple[float, float]] = deque(maxlen=TRIAL)  # (waited, worked) while it keeps this beat
-        self._talks: list[tuple[float, float]] = []  # of the iteration that runs, by the clock
-        self._began: Started | None = None
+        self._waits: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # (waited, worked) while it keeps this beat
+        self._intervals: list[tuple[float, float]] = []  # of the iteration that runs, by the clock
+        self._began: StartedIteration | None = None
         self._due: int | None = None  # the number of the next beat, once there was a first one
-        self._rest = 0  # iterations until an agent that let go tries again
+        self._suspended = 0  # iterations until an agent that let go tries again
         self._iterations = self._adjustments = 0
         self._waited_s = 0.0
         self._drift_s: float | None = None
         self._since_s: float | None = None  # by the timer: the first step
-        self._watch, self._look_s = watch, -math.inf
+        self._watch, self._reload_s = watch, -math.inf
         self._seen = (0, 0)  # which file that was: when it was written, and its number on the disk
-        self.beat = self._news() or self.beat
+        self.schedule = self._read_if_changed() or self.schedule
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Self:
@@ -184,18 +186,20 @@ class Pace:
 
         Without such variables it lets iterations start as they come, and only measures them.
         """
-        beat = Beat.from_env(env)
-        return cls(beat.period_s, beat.shift_s, epoch_s=beat.epoch_s, watch=env.get("CRANNY_BEAT_FILE"))
+        schedule = PacingSchedule.from_env(env)
+        return cls(
+            schedule.period_s, schedule.shift_s, epoch_s=schedule.epoch_s, watch=env.get("CRANNY_BEAT_FILE")
+        )
 
     def update(self, period_s: float, shift_s: float, epoch_s: float | None = None) -> None:
         """Keep another beat from the next iteration on."""
-        self._keep(Beat(period_s, shift_s, self.beat.epoch_s if epoch_s is None else epoch_s))
+        self._adopt(PacingSchedule(period_s, shift_s, self.schedule.epoch_s if epoch_s is None else epoch_s))
 
     def step(self) -> float:
         """Start an iteration: wait if it is due later; return the seconds waited."""
-        self._rest = max(0, self._rest - 1)
-        self._look()
-        self._settle()
+        self._suspended = max(0, self._suspended - 1)
+        self._reload()
+        self._synchronize()
         timer_s = self._timer()
         self._end(timer_s)
         now_s = self._clock()
@@ -205,64 +209,64 @@ class Pace:
             self._sleep(waited_s)
             now_s, timer_s = self._clock(), self._timer()
         self._waited_s += waited_s
-        self._began = Started(waited_s, now_s, timer_s, judged)
+        self._began = StartedIteration(waited_s, now_s, timer_s, judged)
         return waited_s
 
-    def talked(self, start_s: float, end_s: float) -> None:
+    def communicated(self, start_s: float, end_s: float) -> None:
         """Note that the iteration that runs communicated from one moment to another, by the clock."""
-        self._talks.append((start_s, end_s))
+        self._intervals.append((start_s, end_s))
 
     @property
     def past(self) -> tuple[Iteration, ...]:
         """The last 1,000 iterations that have ended."""
         return tuple(self._past)
 
-    def report(self) -> Report:
+    def report(self) -> PacingReport:
         """Return how the job keeps its beat; `dataclasses.asdict` makes JSON of it."""
         past = self._past
-        talks = [iteration.talk for iteration in past if iteration.talk is not None]
+        intervals = [iteration.communication for iteration in past if iteration.communication is not None]
         minutes = (self._timer() - self._since_s) / 60.0 if self._since_s is not None else 0.0
-        return Report(
+        return PacingReport(
             iterations=self._iterations,
             iteration_s=fmean(each.waited_s + each.work_s for each in past) if past else None,
             work_s=median(each.work_s for each in past) if past else None,
-            talk_from_s=median(start for start, _ in talks) if talks else None,
-            talk_to_s=median(end for _, end in talks) if talks else None,
+            comm_start_s=median(start for start, _ in intervals) if intervals else None,
+            comm_end_s=median(end for _, end in intervals) if intervals else None,
             drift_s=self._drift_s,
             waited_s=self._waited_s,
             adjustments=self._adjustments,
             adjustments_per_minute=self._adjustments / minutes if minutes > 0.0 else 0.0,
-            keeping=self._keeping,
-            beat=self.beat,
+            paced=self._paced,
+            schedule=self.schedule,
         )
 
     @property
-    def _keeping(self) -> bool:
+    def _paced(self) -> bool:
         """Whether iterations wait for their beat."""
-        return self.beat.period_s > 0.0 and not self._rest
+        return self.schedule.period_s > 0.0 and not self._suspended
 
-    def _keep(self, beat: Beat) -> None:
+    def _adopt(self, schedule: PacingSchedule) -> None:
         """Keep a beat that the job has not kept so far."""
-        self.beat, self._due, self._rest, self._drift_s = beat, None, 0, None
+        self.schedule, self._due, self._suspended, self._drift_s = schedule, None, 0, None
         self._waits.clear()
         if self._began is not None:  # by another beat
             self._began = self._began._replace(judged=False)
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         """Take the beat from the watched file if it has changed; a file that cannot be used changes nothing."""
         timer_s = self._timer()
-        if timer_s < self._look_s + POLL_S:
+        if timer_s < self._reload_s + POLL_S:
             return
-        self._look_s = timer_s
+        self._reload_s = timer_s
         try:
-            beat = self._news()
+            schedule = self._read_if_changed()
         except InputError as error:  # no reason to end a training run
             warnings.warn(f"{error}; the job keeps its beat", stacklevel=3)
             return
-        if beat is not None and beat != self.beat:
-            self._keep(beat)
+        if schedule is not None and schedule != self.schedule:
+            self._adopt(schedule)
 
-    def _news(self) -> Beat | None:
+    def _read_if_changed(self) -> PacingSchedule | None:
         """Return the beat in the watched file, or nothing if that has not changed or is not written yet."""
         if self._watch is None:
             return None
@@ -276,37 +280,37 @@ class Pace:
         if version == self._seen:
             return None
         self._seen = version
-        return Beat.read(self._watch)
+        return PacingSchedule.read(self._watch)
 
-    def _settle(self) -> None:
+    def _synchronize(self) -> None:
         """Wait until the last iteration is over, where the training loop runs ahead of it."""
 
     def _end(self, timer_s: float) -> None:
         """Note the end of an iteration, and let go if iterations wait too much."""
-        talks, self._talks = self._talks, []
+        intervals, self._intervals = self._intervals, []
         if self._began is None:
             self._since_s = timer_s
             return
-        began, work_s, talk = self._began, timer_s - self._began.timer_s, None
-        if talks:
-            starts, ends = zip(*talks, strict=True)
-            talk = (min(starts) - began.start_s, max(ends) - began.start_s)
-        self._past.append(Iteration(began.waited_s, began.start_s, work_s, talk))
+        began, work_s, communication = self._began, timer_s - self._began.timer_s, None
+        if intervals:
+            starts, ends = zip(*intervals, strict=True)
+            communication = (min(starts) - began.start_s, max(ends) - began.start_s)
+        self._past.append(Iteration(began.waited_s, began.start_s, work_s, communication))
         self._iterations += 1
         if began.judged:
             self._waits.append((began.waited_s, work_s))
             waits, works = map(sum, zip(*self._waits, strict=True))
-            trial_s = waits + works * TRIAL / len(self._waits)  # at least: if no more of its iterations wait
+            trial_s = waits + works * WINDOW / len(self._waits)  # at least: if no more of its iterations wait
             if waits > self._patience * trial_s:
-                self._keep(self.beat)
-                self._rest = REST
+                self._adopt(self.schedule)
+                self._suspended = SUSPEND_FOR
 
     def _wait_s(self, now_s: float) -> float:
         """Return how long the iteration that could start now is to wait, and count it if that is an adjustment."""
-        beat = self.beat
-        if not self._keeping:
+        schedule = self.schedule
+        if not self._paced:
             return 0.0
-        position = beat.position(now_s)
+        position = schedule.position(now_s)
         first = math.ceil(position - self._tolerance)  # the first beat that is not lost
         # More than a period early means that the clock was set back; that must not stop the job for long.
         if self._due is not None and -self._tolerance <= self._due - position <= 1.0 + self._tolerance:
@@ -314,7 +318,7 @@ class Pace:
         else:
             number = first
             self._adjustments += self._due is not None
-        self._drift_s = None if self._due is None else (position - self._due) * beat.period_s
+        self._drift_s = None if self._due is None else (position - self._due) * schedule.period_s
         self._due = number + 1
         # Numbers as large as a wrong epoch are not exact.
-        return min(max(0.0, beat.time_s(number) - now_s), (1.0 + self._tolerance) * beat.period_s)
+        return min(max(0.0, schedule.time_s(number) - now_s), (1.0 + self._tolerance) * schedule.period_s)

@@ -1,8 +1,8 @@
 """PyTorch: keep a training loop to its beat, and measure when it communicates.
 
-    pace = cranny.agent.torch.Pace.from_env()
+    pacer = cranny.agent.torch.TorchPacer.from_env()
     for batch in loader:
-        pacing.step()
+        pacer.step()
         ...
 
 The agent is that of `cranny.agent.pacing`. Here it waits for the GPU before it looks at the clock, since Python
@@ -20,24 +20,24 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from cranny.agent import pacing
-from cranny.agent.pacing import Beat, Iteration, Report
+from cranny.agent.pacing import Iteration, PacingReport, PacingSchedule
 
-__all__ = ["Beat", "Iteration", "Pace", "Report"]
+__all__ = ["Iteration", "PacingReport", "PacingSchedule", "TorchPacer"]
 
 Mark = float | torch.cuda.Event  # a moment: by the clock, or on a GPU
 CommHook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 
 
-class Pace(pacing.Pace):
+class TorchPacer(pacing.Pacer):
     """Keep a PyTorch training loop to its beat: call `step` at the start of every iteration, in every worker."""
 
-    _heard: list[tuple[Mark, Mark]] | None = None  # from when to when buckets of gradients were under way
+    _bucket_times: list[tuple[Mark, Mark]] | None = None  # from when to when buckets of gradients were under way
     _zero: tuple[float, torch.cuda.Event] | None = None  # the start of the iteration, by the clock and on the GPU
 
     def step(self) -> float:
         """Start an iteration: wait if it is due later; return the seconds waited."""
         waited_s = super().step()
-        if self._heard is not None and _on_gpu():
+        if self._bucket_times is not None and _on_gpu():
             self._zero = (self._clock(), _event())
         return waited_s
 
@@ -49,32 +49,32 @@ class Pace(pacing.Pace):
         exchange: CommHook = hook or allreduce_hook
         if hook is None:  # without a group it would ask all workers, also those that do not train this model
             state = state or model.process_group
-        if self._heard is None:
-            self._heard = []
-        heard = self._heard
+        if self._bucket_times is None:
+            self._bucket_times = []
+        bucket_times = self._bucket_times
 
         def timed(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
             on_gpu = bucket.buffer().is_cuda
             start = self._mark(on_gpu=on_gpu)
 
             def done(future: Future[torch.Tensor]) -> torch.Tensor:
-                heard.append((start, self._mark(on_gpu=on_gpu)))
+                bucket_times.append((start, self._mark(on_gpu=on_gpu)))
                 return future.value()
 
             return exchange(state, bucket).then(done)
 
         model.register_comm_hook(state, timed)
 
-    def _settle(self) -> None:
+    def _synchronize(self) -> None:
         """Wait for the GPU if the start of an iteration matters; otherwise let Python run ahead of it."""
-        if self._heard is None and not self._keeping:
+        if self._bucket_times is None and not self._paced:
             return
         if _on_gpu():
             torch.cuda.synchronize()
-        for start, end in self._heard or ():
-            self.talked(self._moment_s(start), self._moment_s(end))
-        if self._heard:
-            self._heard.clear()
+        for start, end in self._bucket_times or ():
+            self.communicated(self._moment_s(start), self._moment_s(end))
+        if self._bucket_times:
+            self._bucket_times.clear()
 
     def _mark(self, *, on_gpu: bool) -> Mark:
         """Mark this moment; on a GPU, the moment at which it has done all it was told so far."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 RESERVED = 256  # bytes; more than any result
 
 
-class Files(NamedTuple):
+class AttemptFiles(NamedTuple):
     """Where the files of one attempt are."""
 
     launch: Path
@@ -25,7 +25,7 @@ class Files(NamedTuple):
     errors: Path  # what the supervisor itself complains of
 
     @classmethod
-    def of(cls, log_dir: Path, attempt: int) -> "Files":
+    def of(cls, log_dir: Path, attempt: int) -> "AttemptFiles":
         """Name the files of an attempt."""
         return cls(*(log_dir / f"attempt-{attempt}.{name}" for name in cls._fields))
 
@@ -57,7 +57,7 @@ def remove(path: Path) -> bool:
     return True
 
 
-def keep_result(files: Files, exit_code: int | None, reason: str) -> None:
+def keep_result(files: AttemptFiles, exit_code: int | None, reason: str) -> None:
     """Turn the reserve into the result, in one step and for good."""
     text = json.dumps({"exit_code": exit_code, "reason": reason}).ljust(RESERVED)
     with files.reserve.open("r+", encoding="ascii") as file:  # written over, not anew: the space is there

@@ -11,7 +11,7 @@ from cranny.model.cluster import Cluster
 
 
 @dataclass(frozen=True)
-class Course:
+class FakeRun:
     """What happens to an attempt if nobody interferes."""
 
     run_s: float = 1.0
@@ -23,21 +23,21 @@ class Course:
 class _Process:
     """An attempt: how and when it ends, as things stand."""
 
-    course: Course
+    course: FakeRun
     ends_at: float
     exit_code: int | None
     reason: Reason
     asked_at: float = math.inf  # to end
 
 
-class World:
+class FakeProcesses:
     """The processes of a fake machine room, which outlive the service that started them."""
 
     def __init__(self) -> None:
-        self.processes: dict[tuple[str, int], _Process] = {}  # by job and attempt; kept when they end
+        self.by_attempt: dict[tuple[str, int], _Process] = {}  # by job and attempt; kept when they end
 
 
-class Fake:
+class FakeBackend:
     """Pretends to run jobs.
 
     `course` says what becomes of an attempt; it may raise `BackendError`. To try out a restart, give the world of
@@ -48,10 +48,10 @@ class Fake:
         self,
         cluster: Cluster,
         clock: Callable[[], float],
-        course: Callable[[Launch], Course] = lambda _: Course(),
-        world: World | None = None,
+        course: Callable[[Launch], FakeRun] = lambda _: FakeRun(),
+        processes: FakeProcesses | None = None,
     ) -> None:
-        self.world = World() if world is None else world
+        self.processes = FakeProcesses() if processes is None else processes
         self.launches: list[Launch] = []  # all that this backend has started
         self._cluster, self._clock, self._course = cluster, clock, course
         self._slots = Slots(cluster)
@@ -65,7 +65,7 @@ class Fake:
         """Pretend to start an attempt."""
         if what.job_id in self._running:
             raise BackendError(f"job {what.job_id!r} runs already")
-        if _key(what) in self.world.processes:
+        if _key(what) in self.processes.by_attempt:
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before")
         self._slots.take(what)
         try:
@@ -81,26 +81,26 @@ class Fake:
         )
         if what.time_limit_s is not None and what.time_limit_s < course.run_s:
             _end(process, "timed out", self._clock() + what.time_limit_s, GRACE_S)
-        self.world.processes[_key(what)] = process
+        self.processes.by_attempt[_key(what)] = process
         self._running[what.job_id] = what
         self.launches.append(what)
 
     def stop(self, job_id: str, grace_s: float | None = None) -> None:
         """Pretend to end a job."""
         if job_id in self._running:
-            process = self.world.processes[_key(self._running[job_id])]
+            process = self.processes.by_attempt[_key(self._running[job_id])]
             if self._clock() < process.ends_at:
                 _end(process, "cancelled", self._clock(), GRACE_S if grace_s is None else grace_s)
 
     def lose(self, job_id: str) -> None:
         """Let all trace of a running job vanish, as if its machine had failed."""
-        process = self.world.processes[_key(self._running[job_id])]
+        process = self.processes.by_attempt[_key(self._running[job_id])]
         process.ends_at, process.exit_code, process.reason = self._clock(), None, "lost"
 
     def poll(self) -> Sequence[Ended]:
         """Return what ended since the last poll, in the order in which it ended."""
         over = [what for what in self._running.values() if self._over(what)]
-        over.sort(key=lambda what: self.world.processes[_key(what)].ends_at)
+        over.sort(key=lambda what: self.processes.by_attempt[_key(what)].ends_at)
         for what in over:
             del self._running[what.job_id]
             self._slots.release(what)
@@ -113,7 +113,7 @@ class Fake:
             other = self._running.get(what.job_id)
             if other is not None and other.attempt == what.attempt:
                 continue
-            if other is not None or _key(what) not in self.world.processes or self._over(what):
+            if other is not None or _key(what) not in self.processes.by_attempt or self._over(what):
                 ended.append(self._ended(what))
             else:
                 self._slots.hold(what)
@@ -125,10 +125,10 @@ class Fake:
         self._running.clear()
 
     def _over(self, what: Launch) -> bool:
-        return self.world.processes[_key(what)].ends_at <= self._clock()
+        return self.processes.by_attempt[_key(what)].ends_at <= self._clock()
 
     def _ended(self, what: Launch) -> Ended:
-        process = self.world.processes.get(_key(what))
+        process = self.processes.by_attempt.get(_key(what))
         if process is None:
             return Ended(what.job_id, what.attempt, None, "lost")
         return Ended(what.job_id, what.attempt, process.exit_code, process.reason)

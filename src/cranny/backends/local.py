@@ -17,7 +17,7 @@ from typing import cast, get_args
 
 from cranny.backends import attempt_files as io
 from cranny.backends import host
-from cranny.backends.attempt_files import Files
+from cranny.backends.attempt_files import AttemptFiles
 from cranny.backends.process import Process, carrying
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason
 from cranny.backends.ranks import LAUNCH, commands
@@ -32,13 +32,13 @@ class _Running:
     """An attempt that has not been reported as ended."""
 
     what: Launch
-    files: Files
+    files: AttemptFiles
     supervisor: Process
     token: str
     port: int | None  # None if an earlier service chose it
 
 
-class Local:
+class LocalBackend:
     """Runs jobs on this machine, whose GPUs may stand for a cluster of several machines.
 
     With as many real GPUs as the cluster has slots, each slot is one of them. With fewer, slots are logical and
@@ -60,7 +60,7 @@ class Local:
             self._device = dict.fromkeys(slots, "")
 
     @classmethod
-    def here(cls) -> "Local":
+    def this_machine(cls) -> "LocalBackend":
         """Run jobs on just this machine, on its GPUs or, if it has none, on as many slots as it has processors."""
         found = host.gpus()
         return cls(host.cluster_of(found), tuple(index for index, _ in found))
@@ -119,7 +119,7 @@ class Local:
             other = self._running.get(what.job_id)
             if other is not None and other.what.attempt == what.attempt:
                 continue
-            files = Files.of(_absolute(what.log_dir), what.attempt)
+            files = AttemptFiles.of(_absolute(what.log_dir), what.attempt)
             if other is not None or io.remove(files.launch) or (found := _supervisor(files)) is None:
                 # It never began; or it ended and was reported, and is reported again now.
                 ended.append(_result(what, files) or Ended(what.job_id, what.attempt, None, "lost"))
@@ -142,7 +142,7 @@ class Local:
     def _start(self, what: Launch) -> _Running:
         """Write the launch file and start the supervisor, which reads it."""
         log_dir = _absolute(what.log_dir)
-        files = Files.of(log_dir, what.attempt)
+        files = AttemptFiles.of(log_dir, what.attempt)
         base = host.base_environment()
         _check_command(what, {**base, **what.env}["PATH"])
         _private_folder(log_dir)
@@ -194,7 +194,7 @@ class Local:
         return ended
 
 
-def _result(what: Launch, files: Files) -> Ended | None:
+def _result(what: Launch, files: AttemptFiles) -> Ended | None:
     """Read how an attempt ended; None if its supervisor has not written it down, or somebody has spoilt it."""
     match io.read(files.result):
         case {"exit_code": int() | None as exit_code, "reason": str(reason)} if reason in get_args(Reason):
@@ -202,7 +202,7 @@ def _result(what: Launch, files: Files) -> Ended | None:
     return None
 
 
-def _supervisor(files: Files) -> tuple[Process, str] | None:
+def _supervisor(files: AttemptFiles) -> tuple[Process, str] | None:
     """Read who supervises an attempt, and its token; None if nobody took it on."""
     match io.read(files.pid):
         case {"pid": int(pid), "started": str(started), "token": str(token)}:
@@ -215,7 +215,7 @@ def _absolute(folder: Path) -> Path:
     return Path.cwd() / folder
 
 
-def _spawn(log_dir: Path, attempt: int, files: Files, base: dict[str, str]) -> int:
+def _spawn(log_dir: Path, attempt: int, files: AttemptFiles, base: dict[str, str]) -> int:
     """Start a supervisor in a session of its own, with signals held back until it is ready for them."""
     # Without `site`: the supervisor needs the standard library and this package only.
     argv = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervisor", str(log_dir), str(attempt)]

@@ -13,7 +13,7 @@ ADDRESS = "127.0.0.1"
 LAUNCH = "CRANNY_LAUNCH"  # the variable by which processes of an attempt are known, wherever they went
 
 
-class Command(NamedTuple):
+class RankCommand(NamedTuple):
     """A process to start."""
 
     argv: list[str]
@@ -23,7 +23,7 @@ class Command(NamedTuple):
 
 def commands(
     what: Launch, base: Mapping[str, str], devices: Mapping[Rank, str], port: int, token: str, log_dir: Path
-) -> list[Command]:
+) -> list[RankCommand]:
     """Return the processes of an attempt: its ranks, or the torchrun agents of its machines.
 
     `devices` are the GPUs that ranks see as CUDA names them; empty where a rank has none. The variables of a job
@@ -32,7 +32,7 @@ def commands(
     machines: dict[int, list[Rank]] = {}  # in the order of their first ranks
     for rank in what.ranks:
         machines.setdefault(rank.machine, []).append(rank)
-    made: list[tuple[int, Command]] = []
+    made: list[tuple[int, RankCommand]] = []
     for node, (machine, ranks) in enumerate(machines.items()):
         shared = {
             **base,
@@ -59,7 +59,7 @@ def commands(
 
 def _rank(
     what: Launch, shared: dict[str, str], ranks: list[Rank], rank: Rank, node: tuple[int, int], log_dir: Path
-) -> Command:
+) -> RankCommand:
     env = {
         **shared,
         "RANK": str(rank.rank),
@@ -71,12 +71,12 @@ def _rank(
         "GROUP_WORLD_SIZE": str(node[1]),
         "CRANNY_GPU": str(rank.gpu),
     }
-    return Command(list(what.argv), env, str(log_dir / f"rank-{rank.rank}.log"))
+    return RankCommand(list(what.argv), env, str(log_dir / f"rank-{rank.rank}.log"))
 
 
 def _agent(
     what: Launch, shared: dict[str, str], ranks: list[Rank], node: int, nodes: int, log_dir: Path
-) -> Command:
+) -> RankCommand:
     """Return the torchrun agent of a machine.
 
     torchrun numbers ranks machine by machine, whatever their order in the placement. It restarts nothing: to try
@@ -102,4 +102,4 @@ def _agent(
         *what.argv,
     ]
     env = {**shared, "CRANNY_GPUS": ",".join(str(rank.gpu) for rank in ranks)}
-    return Command(argv, env, str(log_dir / f"agent-{node}.log"))
+    return RankCommand(argv, env, str(log_dir / f"agent-{node}.log"))

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from cranny.backends.attempt_files import RESERVED, Files, keep_result, read, remove, write
+from cranny.backends.attempt_files import RESERVED, AttemptFiles, keep_result, read, remove, write
 from cranny.backends.process import Process, descendants
 
 TICK_S = 0.1  # between two looks at processes that are to end
@@ -66,10 +66,10 @@ class Signals:
             os.read(self._read, 65536)
 
 
-class Attempt:
+class SupervisedAttempt:
     """The ranks of an attempt, from their start to the end of the last of their children."""
 
-    def __init__(self, what: dict[str, Any], files: Files, signals: Signals) -> None:
+    def __init__(self, what: dict[str, Any], files: AttemptFiles, signals: Signals) -> None:
         self._what, self._files, self._signals = what, files, signals
         self._ranks: set[int] = set()  # those that have not ended
         self._groups: list[int] = []
@@ -86,7 +86,7 @@ class Attempt:
             return None, self._why()
         limit_at = time.monotonic() + (self._what["time_limit_s"] or math.inf)
         self._start()
-        while not self._nobody_left():
+        while not self._all_exited():
             now = time.monotonic()
             if not self._reason and not self._ranks:
                 self._end("finished")
@@ -114,7 +114,7 @@ class Attempt:
                 self._ranks.add(pid)
                 self._groups.append(pid)
         except OSError as error:
-            complain(f"cannot start a process: {error.strerror}")
+            log_error(f"cannot start a process: {error.strerror}")
             self._end("failed")
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, CANCEL)
@@ -142,11 +142,11 @@ class Attempt:
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             os.execvpe(command, rank["argv"], rank["env"])  # noqa: S606 - what the job asked for
         except OSError as error:
-            complain(f"cannot {trying}: {error.strerror}")
+            log_error(f"cannot {trying}: {error.strerror}")
         finally:
             os._exit(CANNOT_START)
 
-    def _nobody_left(self) -> bool:
+    def _all_exited(self) -> bool:
         """Take leave of processes that have ended; tell whether that was all."""
         while True:
             try:
@@ -177,7 +177,7 @@ class Attempt:
         try:
             below = descendants(os.getpid())
         except OSError as error:  # no more files may be opened: the sessions of the ranks must do for now
-            complain(f"cannot look for processes: {error.strerror}")
+            log_error(f"cannot look for processes: {error.strerror}")
             below = {rank: rank for rank in self._ranks}
         groups = set(below.values()) if self._subreaper else set(self._groups)
         for group in groups - {os.getpgrp()}:
@@ -209,12 +209,12 @@ def _prctl() -> Any:
     return ctypes.CDLL(None).prctl
 
 
-def complain(text: str) -> None:
+def log_error(text: str) -> None:
     """Write a line to the standard error stream: a rank's log, or the supervisor's own."""
     os.write(2, f"cranny: {text}\n".encode(errors="replace"))
 
 
-def take_on(files: Files) -> Any:
+def claim(files: AttemptFiles) -> Any:
     """Make an attempt ours and return what is to be run; None if the service has called it off."""
     what = read(files.launch)
     if what is None:
@@ -232,12 +232,12 @@ def take_on(files: Files) -> Any:
 def main(log_dir: Path, attempt: int) -> None:
     """Run an attempt, unless the service has called it off, and write down its result."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever the service left open: no rank shall have it
-    files = Files.of(log_dir, attempt)
+    files = AttemptFiles.of(log_dir, attempt)
     signals = Signals()
-    what = take_on(files)
+    what = claim(files)
     if what is None:
         return
-    keep_result(files, *Attempt(what, files, signals).run())
+    keep_result(files, *SupervisedAttempt(what, files, signals).run())
     if os.fstat(2).st_size == 0:
         remove(files.errors)
 

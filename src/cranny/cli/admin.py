@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from cranny.cli import options
-from cranny.cli.client import Remote, ServerOption, TokenOption
+from cranny.cli.client import ServerOption, ServiceClient, TokenOption
 from cranny.cli.console import err, out, print_json
 from cranny.cli.serve import DatabaseOption, needs_service
 from cranny.cli.typer_errors import Commands
@@ -23,7 +23,7 @@ def policy_show(
 
     Example: cranny policy show
     """
-    _tell(Remote(server, token_file).get("/api/v1/policy"), as_json=as_json)
+    _tell(ServiceClient(server, token_file).get("/api/v1/policy"), as_json=as_json)
 
 
 @policy.command("set")
@@ -42,7 +42,7 @@ def policy_set(
     """
     options.split_policies(name)
     body = {"name": name, "order": order, "period_s": period, "options": options.read_settings(policy_options)}
-    _tell(Remote(server, token_file).send("PUT", "/api/v1/policy", body), as_json=as_json)
+    _tell(ServiceClient(server, token_file).send("PUT", "/api/v1/policy", body), as_json=as_json)
 
 
 def _tell(setting: Any, *, as_json: bool) -> None:
@@ -70,15 +70,15 @@ def token_create(
         needs_service()
         from cranny.service.auth import create
         from cranny.service.clock import wall_clock
-        from cranny.service.store import Store
+        from cranny.service.store import EventStore
 
-        store = Store(database)
+        store = EventStore(database)
         with options.named("role"):
             row, made = create(store, user, role, wall_clock())
         store.close()
         told: Any = {"id": row.id, "user": row.user, "role": row.role, "token": made}
     else:
-        remote = Remote(server, token_file)
+        remote = ServiceClient(server, token_file)
         with options.named("role"):
             told = remote.send("POST", "/api/v1/tokens", {"user": user, "role": role})
     if as_json:
@@ -96,7 +96,7 @@ def token_list(
 
     Example: cranny token list
     """
-    found = Remote(server, token_file).get("/api/v1/tokens")
+    found = ServiceClient(server, token_file).get("/api/v1/tokens")
     if as_json:
         print_json(found)
         return
@@ -122,9 +122,9 @@ def token_revoke(
     if database is not None:
         needs_service()
         from cranny.service.clock import wall_clock
-        from cranny.service.store import Store
+        from cranny.service.store import EventStore
 
-        store = Store(database)
+        store = EventStore(database)
         found = store.revoke_token(token_id, wall_clock())
         store.close()
         if not found:
@@ -132,7 +132,7 @@ def token_revoke(
     else:
         from urllib.parse import quote
 
-        Remote(server, token_file).send("DELETE", f"/api/v1/tokens/{quote(token_id, safe='')}")
+        ServiceClient(server, token_file).send("DELETE", f"/api/v1/tokens/{quote(token_id, safe='')}")
     if as_json:
         print_json({"id": token_id, "revoked": True})
     else:

@@ -30,15 +30,15 @@ BUSY_S = 600.0  # how long it may ask for patience, such as while it compiles a 
 PAUSE_S = 0.5
 
 
-class AwayError(CrannyError):
+class UnreachableError(CrannyError):
     """The server does not answer now, but may again."""
 
 
-class NotYetError(AwayError):
+class RetryLaterError(UnreachableError):
     """The server asks to be asked again; it has done nothing."""
 
 
-class Remote:
+class ServiceClient:
     """A server, asked over HTTP."""
 
     def __init__(self, server: str | None, token_file: Path | None) -> None:
@@ -63,11 +63,11 @@ class Remote:
 
     def get_in_time(self, path: str, **query: Any) -> Any:
         """Ask for something, and if the server is away ask again for a while."""
-        patience = _Patience(AWAY_S)
+        patience = _RetryBudget(AWAY_S)
         while True:
             try:
                 answer = self.get(path, **query)
-            except AwayError as error:
+            except UnreachableError as error:
                 self._wait(patience, error)
             else:
                 patience.back()
@@ -75,11 +75,11 @@ class Remote:
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         """Have something done, as soon as the server can."""
-        patience = _Patience(BUSY_S)
+        patience = _RetryBudget(BUSY_S)
         while True:
             try:
                 return self._answer(method, path, json=body, headers=headers)
-            except NotYetError as error:
+            except RetryLaterError as error:
                 patience.wait(error)
 
     def changes(self, after: int) -> Iterator[tuple[str, Any]]:
@@ -87,7 +87,7 @@ class Remote:
 
         If the server goes away, it is asked again for a while, for what came after the last event we know.
         """
-        patience = _Patience(AWAY_S)
+        patience = _RetryBudget(AWAY_S)
         while True:
             try:
                 for number, kind, data in self._stream("/api/v1/events", after):
@@ -95,10 +95,10 @@ class Remote:
                     if number is not None:
                         after = number
                         yield kind, data
-            except AwayError as error:
+            except UnreachableError as error:
                 self._wait(patience, error)
 
-    def _wait(self, patience: "_Patience", error: AwayError) -> None:
+    def _wait(self, patience: "_RetryBudget", error: UnreachableError) -> None:
         patience.wait(error)
         try:
             self._find()
@@ -125,9 +125,9 @@ class Remote:
                         yield number, kind, json.loads(line.removeprefix("data: "))
                     elif line == ": still here":
                         yield None, "", None
-                raise AwayError(f"{self.url}: the server has gone")  # it ends a stream only when it ends
+                raise UnreachableError(f"{self.url}: the server has gone")  # it ends a stream only when it ends
         except httpx.TransportError as error:
-            raise AwayError(f"{self.url}: {error or type(error).__name__}") from None
+            raise UnreachableError(f"{self.url}: {error or type(error).__name__}") from None
 
     def _client(self) -> "httpx.Client":
         import httpx
@@ -146,7 +146,9 @@ class Remote:
             with self._client() as client:
                 response = client.request(method, path, **given)
         except httpx.TransportError as error:
-            raise AwayError(f"{self.url}: {error or type(error).__name__}; is `cranny serve` running?") from None
+            raise UnreachableError(
+                f"{self.url}: {error or type(error).__name__}; is `cranny serve` running?"
+            ) from None
         if response.is_error:
             raise self._error(response)
         try:
@@ -162,20 +164,22 @@ class Remote:
         except (ValueError, KeyError, TypeError):
             detail = f"{self.url}: the server answered {status}"
         if status == HTTPStatus.UNAUTHORIZED and self._told[1] is None and not os.environ.get("CRANNY_TOKEN"):
-            return AwayError(detail)  # the token that a server writes down for its owner ends with the server
+            return UnreachableError(
+                detail
+            )  # the token that a server writes down for its owner ends with the server
         if status in AWAY:
-            return NotYetError(detail) if "Retry-After" in response.headers else AwayError(detail)
+            return RetryLaterError(detail) if "Retry-After" in response.headers else UnreachableError(detail)
         return InputError(detail) if status in WRONG else CrannyError(detail)
 
 
-class _Patience:
+class _RetryBudget:
     """Waits for a server that is away, up to a point, and says so."""
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
         self._until_s: float | None = None
 
-    def wait(self, error: AwayError) -> None:
+    def wait(self, error: UnreachableError) -> None:
         """Wait a little, or raise if the server was away for too long."""
         now_s = time.monotonic()
         if self._until_s is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from cranny.cli.client import Remote
+from cranny.cli.client import ServiceClient
 from cranny.cli.console import err
 from cranny.model.errors import CrannyError
 
@@ -33,7 +33,7 @@ def ends(kind: str, event: dict[str, Any]) -> bool:
     return event.get("status", kind) in OVER or bool(event.get("ended"))
 
 
-def changes(remote: Remote, job_id: str | None, *, known: bool = False) -> Iterator[tuple[str, Any]]:
+def changes(remote: ServiceClient, job_id: str | None, *, known: bool = False) -> Iterator[tuple[str, Any]]:
     """Yield what happens from now on; of one job until it is over, and how it ended if it is.
 
     A server that is `known` to be there may be away for a while from the very beginning.
@@ -55,14 +55,14 @@ def changes(remote: Remote, job_id: str | None, *, known: bool = False) -> Itera
                 return
 
 
-def until_over(remote: Remote, job_id: str) -> Any:
+def until_over(remote: ServiceClient, job_id: str) -> Any:
     """Wait for the end of a job, and return how it stands then."""
     for _ in changes(remote, job_id, known=True):
         pass
     return remote.get_in_time(path_of(job_id))
 
 
-def written(remote: Remote, job_id: str, rank: int, attempt: int | None) -> Iterator[Any]:
+def written(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -> Iterator[Any]:
     """Yield what a rank of an attempt has written, part by part; the last part is empty."""
     offset, path = 0, f"{path_of(job_id)}/logs"
     while True:
@@ -73,7 +73,7 @@ def written(remote: Remote, job_id: str, rank: int, attempt: int | None) -> Iter
         attempt, offset = part["attempt"], part["next_offset"]
 
 
-def writes(remote: Remote, job_id: str, rank: int, attempt: int | None) -> Iterator[Any]:
+def writes(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -> Iterator[Any]:
     """Yield what a rank writes in the attempt that is wanted, or in one after the other until the job is over."""
     job = remote.get(path_of(job_id))
     at, offset = attempt or job["attempt"], 0

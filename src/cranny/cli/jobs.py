@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from cranny.cli import options, relative_time
-from cranny.cli.client import Remote, ServerOption, TokenOption
+from cranny.cli.client import ServerOption, ServiceClient, TokenOption
 from cranny.cli.console import err, out, print_json
 from cranny.cli.follow import changes, path_of, state, until_over, writes, written
 from cranny.model.errors import CrannyError, InputError
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, such as job-17.")]
-MOST_KEY = 200  # characters
+MAX_KEY = 200  # characters
 COLUMNS = ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why")
 FLEXIBLE = frozenset({"name", "user", "where or why"})
 LEAST_NAME, LEAST_LAST = 6, 16  # columns of a terminal for a name, and for where or why
@@ -41,9 +41,9 @@ def submit(
     from cranny.service.job_spec import read
 
     spec = read(file)
-    if key is not None and not (1 <= len(key) <= MOST_KEY and key.isascii() and key.isprintable()):
-        raise InputError(f"--key: must be 1 to {MOST_KEY} printable characters of ASCII, not {key[:MOST_KEY]!r}")
-    remote = Remote(server, token_file)
+    if key is not None and not (1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
+        raise InputError(f"--key: must be 1 to {MAX_KEY} printable characters of ASCII, not {key[:MAX_KEY]!r}")
+    remote = ServiceClient(server, token_file)
     with about(file):
         job = remote.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
     if wait:  # the job is named first, should the wait be broken off
@@ -73,7 +73,7 @@ def jobs(
 
     Example: cranny jobs --status waiting --status running
     """
-    remote = Remote(server, token_file)
+    remote = ServiceClient(server, token_file)
     with options.named("status", "user"):
         found = remote.get("/api/v1/jobs", status=status, user=user, limit=limit, newest=True)
     if as_json:
@@ -134,7 +134,7 @@ def watch(
 
     Example: cranny watch job-17
     """
-    remote = Remote(server, token_file)
+    remote = ServiceClient(server, token_file)
     for kind, event in changes(remote, job_id):
         if as_json:
             _write(json.dumps(event) + "\n")
@@ -163,7 +163,7 @@ def logs(
 
     Example: cranny logs job-17 --rank 3 -f
     """
-    remote = Remote(server, token_file)
+    remote = ServiceClient(server, token_file)
     if follow:
         for part in writes(remote, job_id, rank, attempt):
             _write(json.dumps(part) + "\n" if as_json else part["text"])
@@ -187,7 +187,7 @@ def cancel(
 
     Example: cranny cancel job-17 job-18
     """
-    remote = Remote(server, token_file)
+    remote = ServiceClient(server, token_file)
     told = []
     code = 0
     for job_id in job_ids:
@@ -218,7 +218,7 @@ def plan(
     from cranny.service.job_spec import read
 
     spec = read(file)
-    remote = Remote(server, token_file)
+    remote = ServiceClient(server, token_file)
     with about(file):
         told = remote.send("POST", "/api/v1/plan", spec)
     if as_json:
@@ -243,7 +243,7 @@ def about(file: Path) -> Iterator[None]:
 
 def explain_live(job_id: str, server: str | None, token_file: Path | None, *, as_json: bool) -> None:
     """Say why a job of a server is where it is, or why it waits."""
-    told = Remote(server, token_file).get(f"{path_of(job_id)}/explain")
+    told = ServiceClient(server, token_file).get(f"{path_of(job_id)}/explain")
     if as_json:
         print_json(told)
     else:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from cranny.cli import options
-from cranny.cli.client import Remote, ServerOption, TokenOption
+from cranny.cli.client import ServerOption, ServiceClient, TokenOption
 from cranny.cli.console import out, print_json
 
 MachineArgument = Annotated[str, typer.Argument(metavar="MACHINE", help="The name of a machine, or its index.")]
@@ -18,7 +18,7 @@ def nodes(
 
     Example: cranny nodes
     """
-    remote = Remote(server, token_file)
+    remote = ServiceClient(server, token_file)
     found: list[Any] = []
     after = None
     while True:
@@ -52,7 +52,7 @@ def drain(
 
     Example: cranny drain rack0-machine1
     """
-    _turn(machine, "drain", Remote(server, token_file), as_json=as_json)
+    _turn(machine, "drain", ServiceClient(server, token_file), as_json=as_json)
 
 
 def resume(
@@ -65,10 +65,10 @@ def resume(
 
     Example: cranny resume rack0-machine1
     """
-    _turn(machine, "resume", Remote(server, token_file), as_json=as_json)
+    _turn(machine, "resume", ServiceClient(server, token_file), as_json=as_json)
 
 
-def _turn(machine: str, how: str, remote: Remote, *, as_json: bool) -> None:
+def _turn(machine: str, how: str, remote: ServiceClient, *, as_json: bool) -> None:
     from urllib.parse import quote
 
     node = remote.send("POST", f"/api/v1/nodes/{quote(machine, safe='')}/{how}")

@@ -11,13 +11,13 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import err, out, print_json
 from cranny.cli.tls import check_pair
-from cranny.cli.written import written_down
+from cranny.cli.written import published
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
-    from cranny.service.auth import Keeper
+    from cranny.service.auth import Authenticator
     from cranny.service.limits import Limits
-    from cranny.service.server import Address
+    from cranny.service.server import ListenAddress
     from cranny.service.service import Service
 
 DEFAULT_PORT = 8265
@@ -68,7 +68,7 @@ def serve(
     """
     needs_service()
     from cranny.service.limits import Limits
-    from cranny.service.server import Address
+    from cranny.service.server import ListenAddress
 
     setting = None
     if policy is not None:
@@ -82,7 +82,7 @@ def serve(
         check_pair(certificate, key)
     limits = Limits(jobs_per_user=jobs_per_user)
     service = _build(cluster, folder, database, setting, limits, host, recommend_only=recommend_only)
-    _run(service, Address(host, port, certificate, key), as_json=as_json)
+    _run(service, ListenAddress(host, port, certificate, key), as_json=as_json)
 
 
 def _build(
@@ -94,52 +94,52 @@ def _build(
     host: str,
     *,
     recommend_only: bool,
-) -> "tuple[Service, Keeper]":
+) -> "tuple[Service, Authenticator]":
     """Put a service together, with who may use it."""
-    from cranny.backends.local import Local
-    from cranny.service.auth import Keeper, is_loopback
+    from cranny.backends.local import LocalBackend
+    from cranny.service.auth import Authenticator, is_loopback
     from cranny.service.server_file import state_folder
     from cranny.service.service import Service
-    from cranny.service.store import Store
+    from cranny.service.store import EventStore
 
     kept = (folder or state_folder()).absolute()
     options.check_folder(kept, "--folder")
     kept.mkdir(parents=True, exist_ok=True, mode=0o700)
     built = options.read_cluster(cluster) if cluster is not None else None
-    backend = Local(built) if built is not None else Local.here()
-    store = Store(database or str(kept / "log.db"))
-    keeper = Keeper(store, loopback=is_loopback(host))
+    backend = LocalBackend(built) if built is not None else LocalBackend.this_machine()
+    store = EventStore(database or str(kept / "log.db"))
+    authenticator = Authenticator(store, loopback=is_loopback(host))
     runs = None if recommend_only else backend
-    return Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits), keeper
+    return Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits), authenticator
 
 
-def _run(parts: "tuple[Service, Keeper]", address: "Address", *, as_json: bool) -> None:
+def _run(parts: "tuple[Service, Authenticator]", address: "ListenAddress", *, as_json: bool) -> None:
     """Serve until somebody ends the process, and leave nothing behind but the jobs."""
     from cranny.service.server import serve as run
-    from cranny.service.server_file import Known, state_folder
+    from cranny.service.server_file import ServerAddress, state_folder
 
     logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
-    service, keeper = parts
+    service, authenticator = parts
     service.start()
     with contextlib.ExitStack() as last:
         last.callback(service.close)
 
         def started(url: str) -> None:
-            token = keeper.own_token(_user()) if keeper.loopback else None
+            token = authenticator.process_token(_user()) if authenticator.loopback else None
             for folder in {state_folder(), service.folder}:
-                last.enter_context(written_down(folder, Known(url, token)))
-            _tell(url, keeper, service.desk.cluster.describe(), as_json=as_json)
+                last.enter_context(published(folder, ServerAddress(url, token)))
+            _tell(url, authenticator, service.scheduler.cluster.describe(), as_json=as_json)
 
-        run(service, keeper, address, started)
+        run(service, authenticator, address, started)
 
 
-def _tell(url: str, keeper: "Keeper", about: str, *, as_json: bool) -> None:
+def _tell(url: str, authenticator: "Authenticator", about: str, *, as_json: bool) -> None:
     """Say where the service is, and how to get in."""
     from cranny.service.auth import Caller
 
     link = url
-    if keeper.loopback and not keeper.has_tokens:
-        link = f"{url}/login?code={keeper.one_time_code(Caller(_user(), 'admin'))}"
+    if authenticator.loopback and not authenticator.has_tokens:
+        link = f"{url}/login?code={authenticator.one_time_code(Caller(_user(), 'admin'))}"
     if as_json:
         print_json({"url": url, "link": link, "cluster": about})
         return
@@ -148,7 +148,7 @@ def _tell(url: str, keeper: "Keeper", about: str, *, as_json: bool) -> None:
     if link != url:
         note = "      (this link works once, for you as admin; others need a token: cranny token create)"
         out.print(note, soft_wrap=True, markup=False)
-    if not keeper.loopback and url.startswith("http:"):
+    if not authenticator.loopback and url.startswith("http:"):
         err.print("cranny: tokens travel in the clear without --tls-certificate", markup=False)
 
 

@@ -1,4 +1,5 @@
-"""The service: takes jobs, lets a policy place them, runs them through a backend, and remembers everything.
+"""The placement service: accepts jobs, lets a policy place them, runs them through a backend, and logs every event.
 
-It is a shell around the same engine that the simulator drives, and decides nothing itself.
+In it: the scheduler (single writer over the event log), the executor (drives the backend), the store, `api/` (REST)
+and `dashboard/`. It is a shell around the engine that the simulator drives too: no placement decision belongs here.
 """

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: bearer tokens and sessions of browsers, both kept only as hashes."""
+"""Authentication and roles: bearer tokens and browser sessions, both stored only as hashes."""
 
 import hashlib
 import ipaddress
@@ -10,47 +10,47 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from cranny.model.errors import InputError
 from cranny.service.clock import wall_clock
-from cranny.service.limits import RefusedError
-from cranny.service.store import SessionRow, Store, TokenRow
+from cranny.service.limits import RequestError
+from cranny.service.store import EventStore, SessionRow, TokenRow
 
 Role = Literal["viewer", "user", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-FRESH_S = 2.0  # how long tokens and sessions are remembered before the database is asked again
+CACHE_S = 2.0  # how long tokens and sessions are cached before they are read from the database again
 PREFIX = "cranny_"
 SESSION_S = 12 * 3600.0
-MOST_SESSIONS = 1_000
+MAX_SESSIONS = 1_000
 
 
-class UnknownCallerError(RefusedError):
-    """No token, or one that does not count."""
+class UnauthenticatedError(RequestError):
+    """No valid token or session was presented."""
 
     status = 401
 
 
 class Caller(NamedTuple):
-    """Who asks."""
+    """The authenticated user of a request."""
 
     user: str
     role: Role
 
     @property
     def rank(self) -> int:
-        """How much they may do."""
+        """The position of the role; higher roles may do more."""
         return ROLES.index(self.role)
 
 
 def new_token() -> str:
-    """Draw a token of 256 bits."""
+    """Draw a token of 256 random bits."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def hashed(token: str) -> str:
-    """Return what is kept of a token; it is random and long, so a plain hash cannot be turned back."""
+    """Return the stored hash of a token; the token has 256 random bits, so an unsalted hash is safe."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def create(store: Store, user: str, role: str, now_s: float) -> tuple[TokenRow, str]:
-    """Make a token for a user; it is shown this once."""
+def create(store: EventStore, user: str, role: str, now_s: float) -> tuple[TokenRow, str]:
+    """Create a token for a user; its text is available only now."""
     if role not in ROLES:
         raise InputError(f"role must be viewer, user or admin, not {role!r}")
     if not 1 <= len(user) <= 100 or not user.isprintable():
@@ -62,30 +62,30 @@ def create(store: Store, user: str, role: str, now_s: float) -> tuple[TokenRow, 
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach an address."""
+    """Return whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-class Keeper:
-    """Knows who a token or a session belongs to."""
+class Authenticator:
+    """Resolves tokens and sessions to callers."""
 
-    def __init__(self, store: Store, *, loopback: bool, clock: Callable[[], float] = wall_clock) -> None:
+    def __init__(self, store: EventStore, *, loopback: bool, clock: Callable[[], float] = wall_clock) -> None:
         self.loopback = loopback
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
         self._tokens: dict[str, TokenRow] = {}
         self._sessions: dict[str, SessionRow] = {}
-        self._read_at = -FRESH_S
-        self._own: dict[str, Caller] = {}  # tokens that live as long as this process
-        self._codes: dict[str, Caller] = {}  # of one-time links
+        self._read_at = -CACHE_S
+        self._own: dict[str, Caller] = {}  # tokens valid only in this process
+        self._codes: dict[str, Caller] = {}  # of one-time login links
         self._read()
         if not self._tokens and not loopback:
             raise InputError(
-                "nobody could log in: off loopback a token is needed first; make one with `cranny token create`"
+                "no token exists, and off loopback every request needs one; create one with `cranny token create`"
             )
 
     @property
@@ -93,72 +93,72 @@ class Keeper:
         """Whether any token is stored."""
         return bool(self._tokens)
 
-    def own_token(self, user: str) -> str:
-        """Return an admin's token that is gone with this process."""
+    def process_token(self, user: str) -> str:
+        """Return an admin token that is valid only while this process runs."""
         token = new_token()
         self._own[hashed(token)] = Caller(user, "admin")
         return token
 
     def one_time_code(self, caller: Caller) -> str:
-        """Return a code that opens one session."""
+        """Return a login code that can be used once."""
         code = secrets.token_urlsafe(32)
         with self._lock:
             self._codes[hashed(code)] = caller
         return code
 
     def redeem(self, code: str) -> str:
-        """Turn a one-time code into a session."""
+        """Exchange a one-time code for a session."""
         with self._lock:
             caller = self._codes.pop(hashed(code), None)
         if caller is None:
-            raise UnknownCallerError("this link was used before, or is of an earlier start")
+            raise UnauthenticatedError("login link already used, or issued before the last restart")
         return self._open_session(caller, None)
 
     def log_in(self, token: str) -> str:
-        """Begin a session of a browser with a token; it ends with the token at the latest."""
+        """Open a browser session with a token; revoking the token ends the session."""
         caller, row = self.by_token(token), self._tokens.get(hashed(token))
         return self._open_session(caller, row.id if row is not None else None)
 
     def log_out(self, session: str) -> None:
         """End a session."""
         self._store.end_session(hashed(session))
-        self.forget()
+        self.invalidate()
 
     def by_token(self, token: str) -> Caller:
-        """Return whose token this is."""
+        """Return the caller of a token."""
         key = hashed(token)
         if key in self._own:
             return self._own[key]
         self._refresh()
         row = self._tokens.get(key)
         if row is None:
-            raise UnknownCallerError("this token is not known, or was revoked")
+            raise UnauthenticatedError("unknown or revoked token")
         return _caller(row)
 
     def by_session(self, session: str) -> Caller:
-        """Return whose session this is."""
+        """Return the caller of a session."""
         self._refresh()
         row = self._sessions.get(hashed(session))
         if row is None or row.until_s <= self._clock():
-            raise UnknownCallerError("the session is over: open a new link, or log in with a token")
+            raise UnauthenticatedError("session expired: open a new login link, or log in with a token")
         return _caller(row)
 
-    def forget(self) -> None:
-        """Ask the database at the next request: tokens or sessions have changed."""
-        with self._lock:  # one who reads at this moment may not have seen the change
-            self._read_at = -FRESH_S
+    def invalidate(self) -> None:
+        """Drop the cache: tokens or sessions have changed."""
+        with self._lock:  # a concurrent read may have missed the change
+            self._read_at = -CACHE_S
 
     def _open_session(self, caller: Caller, token_id: str | None) -> str:
         session, now_s = secrets.token_urlsafe(32), self._clock()
         row = SessionRow(hashed(session), caller.user, caller.role, token_id, now_s + SESSION_S)
-        self._store.add_session(row, now_s, MOST_SESSIONS)
-        self.forget()
+        self._store.add_session(row, now_s, MAX_SESSIONS)
+        self.invalidate()
         return session
 
     @property
     def fresh(self) -> bool:
-        """Whether the next question needs no database."""
-        return time.monotonic() - self._read_at <= FRESH_S
+        """Whether the cache is still valid."""
+        return time.monotonic() - self._read_at <= CACHE_S
 
     def _refresh(self) -> None:
         if not self.fresh:
@@ -167,7 +167,7 @@ class Keeper:
                     self._read()
 
     def _read(self) -> None:
-        """Learn which tokens and sessions count; one whose token was revoked does not, whoever revoked it."""
+        """Load the valid tokens and sessions; a session whose token was revoked is invalid."""
         at = time.monotonic()
         rows = [row for row in self._store.tokens() if row.revoked_s is None and row.role in ROLES]
         ids = {None, *(row.id for row in rows)}

@@ -15,20 +15,20 @@ from cranny.backends.protocol import Backend, BackendError, Launch
 from cranny.model.errors import CrannyError
 
 POLL_S = 0.05
-NEVER = "never began"  # the outcome of an attempt that the end of the service called off
+NOT_STARTED = "never began"  # the outcome of an attempt that the end of the service called off
 SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})  # passes, and is not the job's fault
 
 _log = logging.getLogger("cranny.service")
 
 
-class Launched(NamedTuple):
+class AttemptLaunched(NamedTuple):
     """The processes of an attempt were started."""
 
     job_id: str
     attempt: int
 
 
-class Gone(NamedTuple):
+class AttemptEnded(NamedTuple):
     """The processes of an attempt are no more, or never were."""
 
     job_id: str
@@ -38,10 +38,10 @@ class Gone(NamedTuple):
     detail: str = ""
 
 
-Report = Launched | Gone
+ExecutorReport = AttemptLaunched | AttemptEnded
 
 
-class Hands:
+class Executor:
     """Carries out launches and stops in order, and polls.
 
     What the system has no means for at the moment, such as files that may be opened, is tried again until it has.
@@ -50,14 +50,16 @@ class Hands:
     def __init__(
         self,
         backend: Backend,
-        report: Callable[[Sequence[Report]], None],
+        report: Callable[[Sequence[ExecutorReport]], None],
         died: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._backend = backend
         self._report = report
         self._died = died  # is told what ended the thread if nobody asked for that
-        self._orders: SimpleQueue[Callable[[], list[Report]] | None] = SimpleQueue()
-        self._todo: deque[Callable[[], list[Report]]] = deque()  # orders that were taken and not carried out yet
+        self._orders: SimpleQueue[Callable[[], list[ExecutorReport]] | None] = SimpleQueue()
+        self._todo: deque[Callable[[], list[ExecutorReport]]] = (
+            deque()
+        )  # orders that were taken and not carried out yet
         self._live: dict[str, Launch] = {}  # what may have processes
         self._last: dict[str, int] = {}  # the latest attempt of each job
         self._later: list[Launch] = []  # waits for GPUs to be vacated
@@ -116,9 +118,9 @@ class Hands:
             return True
         return False
 
-    def _carry_out(self) -> list[Report]:
+    def _carry_out(self) -> list[ExecutorReport]:
         """Carry out orders as they came; one that cannot be now is tried again, and so are those behind it."""
-        reports: list[Report] = []
+        reports: list[ExecutorReport] = []
         try:
             while self._todo:
                 reports += self._todo[0]()
@@ -127,7 +129,7 @@ class Hands:
             self._complain(error)
         return reports
 
-    def _poll(self) -> list[Report]:
+    def _poll(self) -> list[ExecutorReport]:
         if not self._live:
             return []
         try:
@@ -138,7 +140,7 @@ class Hands:
         self._work_again()
         for each in ended:
             self._live.pop(each.job_id, None)
-        return [Gone(each.job_id, each.attempt, each.reason, each.exit_code) for each in ended]
+        return [AttemptEnded(each.job_id, each.attempt, each.reason, each.exit_code) for each in ended]
 
     def _complain(self, error: OSError) -> None:
         """Say that the system is short of something; once, until it is so no more."""
@@ -152,8 +154,8 @@ class Hands:
             self._short = False
             _log.warning("jobs can be started, watched and stopped again")
 
-    def _start_those_that_can(self) -> list[Report]:
-        reports: list[Report] = []
+    def _start_those_that_can(self) -> list[ExecutorReport]:
+        reports: list[ExecutorReport] = []
         waiting, self._later = self._later, []
         held = {rank[1:] for launch in self._live.values() for rank in launch.ranks} if waiting else set()
         for what in waiting:
@@ -172,32 +174,34 @@ class Hands:
                     continue
                 # Whoever reads it knows which job it is about.
                 text = str(error).removeprefix(f"job {what.job_id!r}").removeprefix(":").strip()
-                reports.append(Gone(what.job_id, what.attempt, "failed", None, text))
+                reports.append(AttemptEnded(what.job_id, what.attempt, "failed", None, text))
                 continue
             self._work_again()
             self._live[what.job_id] = what
             held |= slots
-            reports.append(Launched(what.job_id, what.attempt))
+            reports.append(AttemptLaunched(what.job_id, what.attempt))
         return reports
 
-    def _put_off(self, what: Launch) -> list[Report]:
+    def _put_off(self, what: Launch) -> list[ExecutorReport]:
         if self._last.get(what.job_id, 0) < what.attempt:  # an order may come twice
             self._last[what.job_id] = what.attempt
             self._later.append(what)
         return []
 
-    def _stop(self, job_id: str, attempt: int) -> list[Report]:
+    def _stop(self, job_id: str, attempt: int) -> list[ExecutorReport]:
         for what in self._later:
             if (what.job_id, what.attempt) == (job_id, attempt):
                 self._later.remove(what)
-                return [Gone(job_id, attempt, "cancelled")]
+                return [AttemptEnded(job_id, attempt, "cancelled")]
         if job_id in self._live and self._live[job_id].attempt == attempt:
             self._backend.stop(job_id)
         return []
 
-    def _adopt_all(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> list[Report]:
+    def _adopt_all(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> list[ExecutorReport]:
         self._last |= {what.job_id: what.attempt for what in launches}
-        reports: list[Report] = [report for report in self._adopt(leaving) if isinstance(report, Gone)]
+        reports: list[ExecutorReport] = [
+            report for report in self._adopt(leaving) if isinstance(report, AttemptEnded)
+        ]
         for what in leaving:
             if what.job_id in self._live:
                 self._backend.stop(what.job_id)
@@ -207,20 +211,22 @@ class Hands:
         self._later += ending
         return reports
 
-    def _adopt(self, launches: Sequence[Launch]) -> list[Report]:
+    def _adopt(self, launches: Sequence[Launch]) -> list[ExecutorReport]:
         try:
             ended = self._backend.adopt(launches)
         except CrannyError as error:
-            return [Gone(each.job_id, each.attempt, "lost", None, str(error)) for each in launches]
+            return [AttemptEnded(each.job_id, each.attempt, "lost", None, str(error)) for each in launches]
         over = {(each.job_id, each.attempt) for each in ended}
         going = [each for each in launches if (each.job_id, each.attempt) not in over]
         self._live |= {each.job_id: each for each in going}
-        begun = {(each.job_id, each.attempt): _begun(each) for each in launches}
-        reports: list[Report] = []
+        unfinished_secret = {(each.job_id, each.attempt): _begun(each) for each in launches}
+        reports: list[ExecutorReport] = []
         for each in ended:
-            unborn = each.reason == "lost" and not begun[each.job_id, each.attempt]
-            reports.append(Gone(each.job_id, each.attempt, NEVER if unborn else each.reason, each.exit_code))
-        return reports + [Launched(each.job_id, each.attempt) for each in going]
+            unborn = each.reason == "lost" and not unfinished_secret[each.job_id, each.attempt]
+            reports.append(
+                AttemptEnded(each.job_id, each.attempt, NOT_STARTED if unborn else each.reason, each.exit_code)
+            )
+        return reports + [AttemptLaunched(each.job_id, each.attempt) for each in going]
 
 
 def _begun(what: Launch) -> bool:

@@ -11,13 +11,15 @@ from cranny.core.protocol import Placer, Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.validate import counted
-from cranny.service.fork import Stand
-from cranny.service.job_records import Record, placement_of
-from cranny.service.predict import Reach, end_s, foresee
-from cranny.service.suggestions import Advice
+from cranny.service.fork import Fork
+from cranny.service.job_records import JobRecord, placement_of
+from cranny.service.predict import EligibleMachines, end_s, predict_starts
+from cranny.service.suggestions import Suggestions
 
-Kind = Literal["too-few-gpus", "behind-others", "scattered", "wishes", "period", "recommended", "placed", "over"]
-WAITING: tuple[Kind, ...] = ("too-few-gpus", "behind-others", "scattered", "wishes", "period", "recommended")
+Kind = Literal[
+    "too-few-gpus", "behind-others", "scattered", "constraints", "period", "recommended", "placed", "over"
+]
+WAITING: tuple[Kind, ...] = ("too-few-gpus", "behind-others", "scattered", "constraints", "period", "recommended")
 _JOB = re.compile(r"\bjob '([^']+)'")  # as policies name jobs
 
 
@@ -40,12 +42,12 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def plainly(text: str) -> str:
+def plain_job_ids(text: str) -> str:
     """Name jobs as everybody does here, where ids say that they are jobs: job-2, not job 'job-2'."""
     return _JOB.sub(r"\1", text)
 
 
-class Room:
+class WaitContext:
     """Knows how many free GPUs jobs may have; counted once for those that ask for the same.
 
     `recommended` says what a service that starts nothing would do with jobs.
@@ -54,46 +56,46 @@ class Room:
     def __init__(self, view: Snapshot, recommended: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.view = view
         self.recommended = recommended
-        self.reach = Reach(view)
+        self.eligible = EligibleMachines(view)
         self._known: dict[int, int] = {}
 
-    def free(self, record: Record) -> int:
+    def free(self, record: JobRecord) -> int:
         """Count the free GPUs that a job may have."""
-        kind = self.reach.kind(record.job, record.wish)
+        kind = self.eligible.kind(record.job, record.constraints)
         if kind not in self._known:
-            self._known[kind] = self.view.machines.only(self.reach.kinds[kind]).gpus
+            self._known[kind] = self.view.machines.only(self.eligible.kinds[kind]).gpus
         return self._known[kind]
 
 
-def quick(record: Record, room: Room, first: str | None, period_s: float) -> tuple[Kind, str]:
+def quick_reason(record: JobRecord, context: WaitContext, first: str | None, period_s: float) -> tuple[Kind, str]:
     """Say roughly why a job waits, without asking the policy: for long lists."""
-    free = room.free(record)
+    free = context.free(record)
     least = record.job.least_gpus or record.job.gpus
     if free < least:
         return "too-few-gpus", f"needs {counted(least, 'GPU')}, {free} free"
-    if record.id in room.recommended:
-        return "recommended", _recommended_line(record, room)
+    if record.id in context.recommended:
+        return "recommended", _recommended_line(record, context)
     if first is not None and first != record.id:
         meant = f"the free GPUs are meant for {first} and others before it"
         behind = f"behind {first}, which is first in the queue"
-        return "behind-others", meant if first in room.recommended else behind
+        return "behind-others", meant if first in context.recommended else behind
     if period_s:
         return "period", f"the policy decides every {minutes(period_s)}"
-    if record.wish is not None:
-        return "wishes", "no machines as wished are free together"
+    if record.constraints is not None:
+        return "constraints", "no machines that satisfy its constraints are free together"
     return "scattered", "enough GPUs are free, but not where the policy would take them"
 
 
-def _recommended_line(record: Record, room: Room) -> str:
+def _recommended_line(record: JobRecord, context: WaitContext) -> str:
     """Say where a job should go that others have not started yet."""
-    machines = room.view.cluster.machines
-    counts = placement_of(room.recommended[record.id]["placement"]).counts
+    machines = context.view.cluster.machines
+    counts = placement_of(context.recommended[record.id]["placement"]).counts
     some = [f"{gpus} on {machines[machine].name}" for machine, gpus in list(counts.items())[:3]]
     more = f" and {len(counts) - 3} more machines" if len(counts) > 3 else ""
     return f"has a recommended place and is yet to be started there: {', '.join(some)}{more}"
 
 
-def why_here(record: Record) -> Explanation:
+def explain_placement(record: JobRecord) -> Explanation:
     """Explain a job that has a placement, or had one."""
     attempt, where = record.attempt, record.observed
     if where is not None and not record.over:
@@ -111,19 +113,19 @@ def why_here(record: Record) -> Explanation:
     return Explanation("placed", lines[0] if lines else "", lines[1:], "", attempt.placed_s, attempt.facts)
 
 
-def why_wait(record: Record, stand: Stand, now_s: float, period_s: float) -> Explanation:
+def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -> Explanation:
     """Explain why a job waits, on a copy of how things stand."""
-    place = next((number for number, each in enumerate(stand.queue, 1) if each.job.id == record.id), None)
+    place = next((number for number, each in enumerate(fork.queue, 1) if each.job.id == record.id), None)
     if place is None:  # it was started since
-        return why_here(record)
-    policy = stand.asked(record)
-    view = stand.state.snapshot(now_s, stand.queue)
-    room = Room(view, stand.ledger.recommended)
-    kind, text = _dominant(record, policy, room, period_s)
-    starts = foresee(stand, view, record)
-    free = room.free(record)
-    evidence = [_place_line(place, len(stand.queue)), _free_line(view)]
-    soon = _soonest(record, room, stand)
+        return explain_placement(record)
+    policy = fork.policy(record)
+    view = fork.state.snapshot(now_s, fork.queue)
+    context = WaitContext(view, fork.records.recommended)
+    kind, text = _dominant(record, policy, context, period_s)
+    starts = predict_starts(fork, view, record)
+    free = context.free(record)
+    evidence = [_place_line(place, len(fork.queue)), _free_line(view)]
+    soon = _soonest(record, context, fork)
     if soon and kind not in {"period", "recommended"}:
         evidence.append(soon)
         if kind == "too-few-gpus":
@@ -132,37 +134,37 @@ def why_wait(record: Record, stand: Stand, now_s: float, period_s: float) -> Exp
     if late:
         evidence.append(late)
     if record.reason:
-        evidence.append(plainly(record.reason))
+        evidence.append(plain_job_ids(record.reason))
     facts = {
         "gpus": record.job.gpus,
         "free_gpus": free,
         "place_in_queue": place,
-        "jobs_in_queue": len(stand.queue),
+        "jobs_in_queue": len(fork.queue),
     }
-    step = _next_step(kind, record, stand, room)
+    step = _next_step(kind, record, fork, context)
     return Explanation(kind, text, evidence, step, starts.get(record.id), facts)
 
 
-def _dominant(record: Record, policy: Policy, room: Room, period_s: float) -> tuple[Kind, str]:
+def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s: float) -> tuple[Kind, str]:
     """Find the one reason that matters most."""
-    job, view = record.job, room.view
-    kind, text = quick(record, room, None, 0.0)
+    job, view = record.job, context.view
+    kind, text = quick_reason(record, context, None, 0.0)
     if kind in {"too-few-gpus", "recommended"}:
         return kind, text
     placer: Placer | None = getattr(policy, "placer", None)
-    told = plainly(policy.why_wait(job, view))
+    told = plain_job_ids(policy.why_wait(job, view))
     if placer is None:
         return "behind-others" if told.startswith("behind ") else "scattered", told
     if placer.place(job, view) is not None:
         first = view.waiting[0].job.id if view.waiting else record.id
-        if first in room.recommended:
-            return quick(record, room, first, 0.0)
+        if first in context.recommended:
+            return quick_reason(record, context, first, 0.0)
         if first != record.id:
             return "behind-others", f"could start now, but stands behind {first}, which is first in the queue"
         return "period", f"starts when the policy decides next, which it does every {minutes(period_s)}"
     inner: Placer = getattr(placer, "placer", placer)
-    if record.wish is not None and inner.place(job, view) is not None:
-        return "wishes", told
+    if record.constraints is not None and inner.place(job, view) is not None:
+        return "constraints", told
     return "scattered", told
 
 
@@ -188,11 +190,11 @@ def _free_line(view: Snapshot) -> str:
     return f"{total} free{most} {names}"
 
 
-def _soonest(record: Record, room: Room, stand: Stand) -> str:
+def _soonest(record: JobRecord, context: WaitContext, fork: Fork) -> str:
     """Say which running job ends first that frees what is missing, or most of it."""
-    view, records = room.view, stand.ledger.jobs
-    missing = record.job.gpus - room.free(record)
-    machines = room.reach.machines(record.job, record.wish)
+    view, records = context.view, fork.records.jobs
+    missing = record.job.gpus - context.free(record)
+    machines = context.eligible.machines(record.job, record.constraints)
     coming = [
         (end_s(each, records[job_id]), each.gpus_on(machines), job_id) for job_id, each in view.running.items()
     ]
@@ -206,7 +208,7 @@ def _soonest(record: Record, room: Room, stand: Stand) -> str:
     return f"{job_id} ends in about {minutes(end - view.now_s)} and frees {gives}"
 
 
-def _late(record: Record, start_s: float | None, now_s: float) -> str:
+def _late(record: JobRecord, start_s: float | None, now_s: float) -> str:
     """Say whether a deadline is in danger."""
     if record.spec.deadline_s is None:
         return ""
@@ -218,24 +220,24 @@ def _late(record: Record, start_s: float | None, now_s: float) -> str:
     return f"its deadline is in {minutes(due_s - now_s)} and {word}"
 
 
-def _next_step(kind: Kind, record: Record, stand: Stand, room: Room) -> str:
+def _next_step(kind: Kind, record: JobRecord, fork: Fork, context: WaitContext) -> str:
     """Say what would help."""
     if kind == "recommended":
         return "start it where it is recommended, and tell the service so"
     if kind == "period":
         return "wait; it is next"
-    advice = Advice(record, stand, room.view, room.free(record))
+    suggestions = Suggestions(record, fork, context.view, context.free(record))
     if kind == "too-few-gpus":
-        return advice.room()
+        return suggestions.too_few_gpus()
     if kind == "behind-others":
-        return advice.order()
-    return advice.wishes() if kind == "wishes" else advice.scattered()
+        return suggestions.behind_others()
+    return suggestions.constraints() if kind == "constraints" else suggestions.scattered()
 
 
-def largest_startable(stand: Stand, now_s: float) -> int:
+def largest_startable(fork: Fork, now_s: float) -> int:
     """Return the GPUs of the largest job that the policy would start if nobody else waited."""
-    placer: Placer | None = getattr(stand.asked(), "placer", None)
-    view = stand.state.snapshot(now_s)
+    placer: Placer | None = getattr(fork.policy(), "placer", None)
+    view = fork.state.snapshot(now_s)
     free = view.machines.gpus
     if placer is None or not free:
         return free

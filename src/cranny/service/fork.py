@@ -1,4 +1,4 @@
-"""What would happen: an engine that stands as the real one does, on which anything may be tried."""
+"""A fork of the scheduler's state: a copy on which decisions can be tried without affecting the real one."""
 
 from collections import ChainMap
 from copy import copy
@@ -8,33 +8,33 @@ from cranny.core.engine import Engine
 from cranny.core.protocol import Policy
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
-from cranny.service.job_records import Ledger, Record
-from cranny.service.policy_setting import choose
+from cranny.service.job_records import JobRecord, JobRecords
+from cranny.service.policy_setting import build_policy
 
 
-class Stand(NamedTuple):
-    """How things stand: cheap to take, and nobody changes it afterwards."""
+class Fork(NamedTuple):
+    """A copy of cluster state, queue and policy setting; cheap to make, never changed afterwards."""
 
     state: ClusterState
-    policy: dict[str, Any]  # by name: one of our own is asked, since a question may change what a policy remembers
+    setting: dict[str, Any]  # the policy is built anew from it, since a query may change the memory of a policy
     queue: list[Waiting]
-    ledger: Ledger
+    records: JobRecords
 
     @classmethod
-    def of(cls, engine: Engine, ledger: Ledger) -> "Stand":
-        """Take down how things stand now."""
-        return cls(engine.state.copy(), ledger.policy, list(engine.queue), ledger)
+    def of(cls, engine: Engine, records: JobRecords) -> "Fork":
+        """Copy the current state."""
+        return cls(engine.state.copy(), records.policy, list(engine.queue), records)
 
-    def asked(self, extra: Record | None = None) -> Policy:
-        """Return a policy to ask; `extra` is a job that nobody else knows."""
-        ledger = self.ledger
+    def policy(self, extra: JobRecord | None = None) -> Policy:
+        """Return a new policy as configured; `extra` is a hypothetical job that is not in the records."""
+        records = self.records
         if extra is not None:
-            ledger = copy(ledger)
-            ledger.jobs = ChainMap({extra.id: extra}, self.ledger.jobs)  # type: ignore[assignment]
-        return choose(self.policy, ledger)
+            records = copy(records)
+            records.jobs = ChainMap({extra.id: extra}, self.records.jobs)  # type: ignore[assignment]
+        return build_policy(self.setting, records)
 
-    def engine(self, extra: Record | None = None) -> Engine:
-        """Return an engine to try things on."""
-        tried = Engine(self.state.copy(), self.asked(extra))
-        tried.queue.fill(self.queue)
-        return tried
+    def engine(self, extra: JobRecord | None = None) -> Engine:
+        """Return an engine that starts from this state."""
+        engine = Engine(self.state.copy(), self.policy(extra))
+        engine.queue.fill(self.queue)
+        return engine

@@ -9,8 +9,8 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.service.job_spec import Spec
-from cranny.service.store import Row
+from cranny.service.job_spec import JobSpec
+from cranny.service.store import EventRow
 
 Status = Literal["waiting", "starting", "running", "stopping", "done", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -34,14 +34,14 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Record:
+class JobRecord:
     """All that is known of a job."""
 
     id: str
     user: str
-    spec: Spec
+    spec: JobSpec
     job: Job
-    wish: Constraints | None
+    constraints: Constraints | None
     submitted_s: float
     status: Status = "waiting"
     reason: str = ""  # why it failed, was cancelled, or waits again
@@ -64,12 +64,12 @@ class Record:
         return self.status in OVER
 
 
-class Ledger:
+class JobRecords:
     """The records of all jobs, and what else the log says."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.jobs: dict[str, Record] = {}
+        self.jobs: dict[str, JobRecord] = {}
         self.keys: dict[tuple[str, str], tuple[str, str]] = {}  # (user, client's key) -> job, digest of the body
         self.counts: Counter[Status] = Counter()
         self.open_jobs: Counter[str] = Counter()  # of each user, those that are not over
@@ -85,12 +85,12 @@ class Ledger:
         self.seq = 0
         self.last_s = 0.0
 
-    def wish_of(self, job_id: str) -> Constraints | None:
-        """Return what a job wishes of its placement."""
+    def constraints_of(self, job_id: str) -> Constraints | None:
+        """Return what a job constraints of its placement."""
         record = self.jobs.get(job_id)
-        return record.wish if record is not None else None
+        return record.constraints if record is not None else None
 
-    def apply(self, row: Row) -> None:
+    def apply(self, row: EventRow) -> None:
         """Take in an event."""
         self.seq, self.last_s = row.seq, max(self.last_s, row.at_s)
         take = getattr(self, f"_{row.kind.replace('-', '_')}")
@@ -100,7 +100,7 @@ class Ledger:
             record = self.jobs.get(row.job)
             take(row) if record is None else take(row, record)
 
-    def _set(self, record: Record, status: Status) -> None:
+    def _set(self, record: JobRecord, status: Status) -> None:
         if record.status == status:
             return
         self.counts[record.status] -= 1
@@ -114,18 +114,18 @@ class Ledger:
 
     # -- jobs ------------------------------------------------------------------------------------------
 
-    def _submitted(self, row: Row) -> None:
+    def _submitted(self, row: EventRow) -> None:
         body, job_id = row.body, str(row.job)
-        spec = Spec.model_validate(body["spec"])
+        spec = JobSpec.model_validate(body["spec"])
         job = spec.job(job_id, body["user"], row.at_s)
-        record = Record(job_id, body["user"], spec, job, spec.wish(self.cluster), row.at_s)
+        record = JobRecord(job_id, body["user"], spec, job, spec.constraints_on(self.cluster), row.at_s)
         self.jobs[job_id] = record
         self.counts["waiting"] += 1
         self.open_jobs[record.user] += 1
         if body.get("key"):
             self.keys[record.user, body["key"]] = (job_id, body["digest"])
 
-    def _placed(self, row: Row, record: Record) -> None:
+    def _placed(self, row: EventRow, record: JobRecord) -> None:
         body = row.body
         record.attempts.append(
             Attempt(
@@ -140,27 +140,27 @@ class Ledger:
         record.reason = ""
         self._set(record, "starting")
 
-    def _moved(self, row: Row, record: Record) -> None:
+    def _moved(self, row: EventRow, record: JobRecord) -> None:
         self._leave(row, record, "moved")
         self._placed(row, record)
 
-    def _launched(self, row: Row, record: Record) -> None:
+    def _launched(self, row: EventRow, record: JobRecord) -> None:
         attempt = record.attempts[-1]
         if attempt.number == row.body["attempt"]:
             attempt.started_s = row.at_s
             if record.status == "starting":
                 self._set(record, "running")
 
-    def _stopping(self, row: Row, record: Record) -> None:
+    def _stopping(self, row: EventRow, record: JobRecord) -> None:
         record.wanted, record.reason = False, row.body["reason"]
         self._set(record, "stopping")
 
-    def _stopped(self, row: Row, record: Record) -> None:
+    def _stopped(self, row: EventRow, record: JobRecord) -> None:
         self._leave(row, record, "stopped")
         record.reason = row.body["reason"]
         self._set(record, "waiting")
 
-    def _ended(self, row: Row, record: Record) -> None:
+    def _ended(self, row: EventRow, record: JobRecord) -> None:
         body = row.body
         self._close(row, record, body["outcome"])
         record.attempts[-1].exit_code = body["exit_code"]
@@ -171,37 +171,37 @@ class Ledger:
             record.ended_s = row.at_s
         self._set(record, status)
 
-    def _retried(self, _row: Row, record: Record) -> None:
+    def _retried(self, _row: EventRow, record: JobRecord) -> None:
         self._set(record, "waiting")
 
-    def _vacated(self, row: Row, record: Record) -> None:
+    def _vacated(self, row: EventRow, record: JobRecord) -> None:
         for attempt in record.leaving:
             if attempt.number == row.body["attempt"]:
                 attempt.exit_code = row.body["exit_code"]
                 record.leaving.remove(attempt)
                 return
 
-    def _cancelled(self, row: Row, record: Record) -> None:
+    def _cancelled(self, row: EventRow, record: JobRecord) -> None:
         record.wanted, record.reason, record.ended_s = False, f"cancelled by {row.body['by']}", row.at_s
         self._set(record, "cancelled")
 
-    def _shifted(self, row: Row, record: Record) -> None:
+    def _shifted(self, row: EventRow, record: JobRecord) -> None:
         """Note nothing: a shift is for the job's agent."""
 
-    def _leave(self, row: Row, record: Record, outcome: str) -> None:
+    def _leave(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         self._close(row, record, outcome)
         if record.attempts[-1].gpus:  # it may have been launched
             record.leaving.append(record.attempts[-1])
 
-    def _close(self, row: Row, record: Record, outcome: str) -> None:
+    def _close(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome
 
     # -- recommending only -----------------------------------------------------------------------------
 
-    def _recommended(self, row: Row, record: Record) -> None:
+    def _recommended(self, row: EventRow, record: JobRecord) -> None:
         self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}
 
-    def _observed(self, row: Row, record: Record) -> None:
+    def _observed(self, row: EventRow, record: JobRecord) -> None:
         if row.body.get("ended"):
             record.ended_s = row.at_s
             self._set(record, "done")
@@ -213,7 +213,7 @@ class Ledger:
 
     # -- everything else -------------------------------------------------------------------------------
 
-    def _opened(self, row: Row) -> None:
+    def _opened(self, row: EventRow) -> None:
         if self.cluster_digest and self.cluster_digest != row.body["cluster"]:
             was = f", {self.about}" if self.about else ""
             raise InputError(
@@ -227,13 +227,13 @@ class Ledger:
         self.about = row.body.get("about", "")
         self.log_id = row.body.get("log", self.log_id)
 
-    def _policy(self, row: Row) -> None:
+    def _policy(self, row: EventRow) -> None:
         self.policy = row.body
 
-    def _drained(self, row: Row) -> None:
+    def _drained(self, row: EventRow) -> None:
         self.drained.add(row.body["machine"])
 
-    def _resumed(self, row: Row) -> None:
+    def _resumed(self, row: EventRow) -> None:
         self.drained.discard(row.body["machine"])
 
 

@@ -49,7 +49,7 @@ class ProfileFields(Fields):
     iteration_ms: Positive
 
 
-class WishFields(Fields):
+class ConstraintFields(Fields):
     """Wishes about where the job runs."""
 
     same_rack: Literal["required", "preferred"] | None = None
@@ -57,7 +57,7 @@ class WishFields(Fields):
     gpu_type: Name | None = None
 
 
-class Spec(Fields):
+class JobSpec(Fields):
     """A job file: what to run, on how many GPUs, and how it trains."""
 
     command: Annotated[list[Text], Field(min_length=1, max_length=MAX_ARGUMENTS)] | Text
@@ -81,7 +81,15 @@ class Spec(Fields):
     secrets: Variables = Field(default_factory=dict)
     cwd: Text | None = None
     torchrun: bool = False
-    wishes: WishFields = Field(default_factory=WishFields)
+    constraints: ConstraintFields = Field(default_factory=ConstraintFields)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current_names(cls, value: Any) -> Any:
+        """Accept `wishes`, the name of `constraints` before 0.2, in stored events and older job files."""
+        if isinstance(value, dict) and "wishes" in value and "constraints" not in value:
+            return {"constraints" if name == "wishes" else name: field for name, field in value.items()}
+        return value
 
     @field_validator("env", "secrets")
     @classmethod
@@ -155,21 +163,21 @@ class Spec(Fields):
             tp=self.tp,
             pp=self.pp,
             tenant=self.queue or user,
-            gpu_type=self.wishes.gpu_type,
+            gpu_type=self.constraints.gpu_type,
             least_gpus=self.least_gpus,
             most_gpus=self.most_gpus,
         )
 
-    def wish(self, cluster: Cluster) -> Constraints | None:
+    def constraints_on(self, cluster: Cluster) -> Constraints | None:
         """Return the wish of the job on a cluster; None if it has none."""
-        wishes = self.wishes
-        if not wishes.exclude and wishes.same_rack is None:
+        constraints = self.constraints
+        if not constraints.exclude and constraints.same_rack is None:
             return None
         index = {machine.name: number for number, machine in enumerate(cluster.machines)}
-        for number, name in enumerate(wishes.exclude):
+        for number, name in enumerate(constraints.exclude):
             if name not in index:
-                raise InputError(f"wishes.exclude[{number}]: {unknown('machine', name, index)}")
-        return Constraints(mask_of(index[name] for name in wishes.exclude), wishes.same_rack)
+                raise InputError(f"constraints.exclude[{number}]: {unknown('machine', name, index)}")
+        return Constraints(mask_of(index[name] for name in constraints.exclude), constraints.same_rack)
 
 
 _WORDS = {
@@ -193,7 +201,7 @@ _WORDS = {
     "env": "a mapping of names to text",
     "secrets": "a mapping of names to text",
     "cwd": "an absolute path",
-    "wishes": "a mapping of fields",
+    "constraints": "a mapping of fields",
     "profile": "a mapping of fields",
     "user": f"printable text of 1 to {MAX_NAME} characters",
     "order": "the name of a queue order",
@@ -220,7 +228,7 @@ _BOUNDS = {
 }
 
 
-def problems(errors: Sequence[Any]) -> list[dict[str, str]]:
+def field_errors(errors: Sequence[Any]) -> list[dict[str, str]]:
     """Say what is wrong with each field, with the way to it."""
     found = []
     for each in errors:
@@ -280,12 +288,12 @@ def _plainly(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else shown(value)
 
 
-def parse(value: Any) -> Spec:
+def parse(value: Any) -> JobSpec:
     """Read the plain values of a job file, or raise with one line that names the first wrong field."""
     try:
-        return Spec.model_validate(value)
+        return JobSpec.model_validate(value)
     except ValidationError as error:
-        first = problems(error.errors(include_url=False))[0]
+        first = field_errors(error.errors(include_url=False))[0]
         raise InputError(": ".join(part for part in first.values() if part)) from None
 
 
@@ -294,14 +302,14 @@ def read(path: Path) -> dict[str, Any]:
     document = Document(path, frozenset({"command", "name", "queue", "cwd", "exclude"}))
     if not isinstance(document.value, dict):
         raise document.error((), "must be a mapping of fields")
-    below: dict[str, type[Fields]] = {"wishes": WishFields, "profile": ProfileFields}
+    below: dict[str, type[Fields]] = {"constraints": ConstraintFields, "profile": ProfileFields}
     try:
-        Spec.model_validate(document.value)
+        JobSpec.model_validate(document.value)
     except ValidationError as error:
         kinds = {each["type"] for each in error.errors(include_url=False)}
         if kinds & {"missing", "extra_forbidden"}:
-            checked(document, Spec, below, _WORDS)  # raises, with a hint at the field that was meant
-        first = problems(error.errors(include_url=False))[0]
+            checked(document, JobSpec, below, _WORDS)  # raises, with a hint at the field that was meant
+        first = field_errors(error.errors(include_url=False))[0]
         steps = _way(error.errors(include_url=False)[0]["loc"])
         raise document.error(steps, first["problem"]) from None
     return dict(document.value)

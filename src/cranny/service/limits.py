@@ -1,59 +1,59 @@
-"""What the service refuses, and how much it takes from whom."""
+"""Limits of the service, and the errors of refused requests."""
 
 import resource
 from dataclasses import dataclass, field
 
 from cranny.model.errors import CrannyError
 
-MOST_CONNECTIONS = 1_000
+MAX_CONNECTIONS = 1_000
 
 
-def most_connections() -> int:
-    """Return how many may be connected: three in four of the files that may be open; jobs need some too."""
+def max_connections() -> int:
+    """Return the connection limit: three quarters of the open-file limit; the rest is for jobs and the log."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files * 3 // 4)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, files * 3 // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much the service takes."""
+    """Quotas of the service."""
 
-    jobs_per_user: int = 10_000  # that are not over
+    jobs_per_user: int = 10_000  # unfinished ones
     body_bytes: int = 256 * 1024
-    connections: int = field(default_factory=most_connections)  # of clients, at a time
+    connections: int = field(default_factory=max_connections)  # concurrent ones
 
 
-class RefusedError(CrannyError):
-    """A request that the service does not serve."""
+class RequestError(CrannyError):
+    """The request is refused."""
 
     status = 400
 
 
-class NotThereError(RefusedError):
-    """There is no such thing."""
+class NotFoundError(RequestError):
+    """The resource does not exist."""
 
     status = 404
 
 
-class NotAllowedError(RefusedError):
-    """The one who asks may not do this."""
+class ForbiddenError(RequestError):
+    """The caller lacks the permission."""
 
     status = 403
 
 
-class ConflictError(RefusedError):
-    """It does not go together with what is there."""
+class ConflictError(RequestError):
+    """The request conflicts with the current state."""
 
     status = 409
 
 
-class BusyError(RefusedError):
-    """It cannot be done at this moment; nothing was, and it may be asked for again."""
+class BusyError(RequestError):
+    """The server is busy; the request had no effect and may be retried."""
 
     status = 503
 
 
-class TooManyError(RefusedError):
-    """The user has too much already."""
+class QuotaExceededError(RequestError):
+    """The user has reached a quota."""
 
     status = 429

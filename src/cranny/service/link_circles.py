@@ -8,7 +8,7 @@ from cranny.network.interleave.demand import circles
 from cranny.network.interleave.demand_curve import curve
 from cranny.network.interleave.unified_circle import unify
 
-MOST_LINKS = 8
+MAX_LINKS = 8
 
 
 def shared_circles(job_id: str, view: Snapshot) -> list[Any]:
@@ -26,7 +26,7 @@ def shared_circles(job_id: str, view: Snapshot) -> list[Any]:
     }
     links = shared_links(found, view.cluster.uplink_gbps, view.cluster.node_names)
     shared = sorted((link for link in links if job_id in link.circles), key=lambda link: -link.load)
-    return [_shown(link, {each: met[each].shift_s for each in link.circles}) for link in shared[:MOST_LINKS]]
+    return [_shown(link, {each: met[each].shift_s for each in link.circles}) for link in shared[:MAX_LINKS]]
 
 
 def _shown(link: SharedLink, shifts_s: dict[str, float]) -> Any:

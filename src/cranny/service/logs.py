@@ -4,35 +4,35 @@ import os
 import stat
 from typing import Any
 
-from cranny.service.limits import NotThereError
-from cranny.service.redact import begun, hide, secrets_of
+from cranny.service.limits import NotFoundError
+from cranny.service.redact import redact, secrets_of, unfinished_secret
 from cranny.service.service import Service
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 
 
-class Reader:
+class LogReader:
     """Reads the log of one rank of one attempt."""
 
     def __init__(self, service: Service, job_id: str, rank: int, attempt: int | None = None) -> None:
         with service.lock:
-            record = service.desk.find(job_id)
+            record = service.scheduler.find(job_id)
         numbers = {each.number: each for each in record.attempts}
         number = attempt if attempt is not None else max(numbers, default=0)
         if number not in numbers:
             wanted = "has not started" if attempt is None else f"has no attempt {attempt}"
-            raise NotThereError(f"{job_id} {wanted}")
+            raise NotFoundError(f"{job_id} {wanted}")
         self._service, self._job_id, self._number = service, record.id, number
         ranks = len(numbers[number].placement.machines)
         if not 0 <= rank < ranks:
             has = f"ranks 0 to {ranks - 1}" if ranks > 1 else "only rank 0"
-            raise NotThereError(f"{job_id} has {has}, not {rank}")
+            raise NotFoundError(f"{job_id} has {has}, not {rank}")
         self._rank = rank
         # Built from numbers and an id that we gave ourselves: nothing in a request can lead elsewhere.
         self._path = service.log_folder(record.id, number) / f"rank-{rank}.log"
         self._secrets = secrets_of(record.spec.model_dump())
 
-    def read(self, offset: int, limit: int = MOST_BYTES) -> dict[str, Any]:
+    def read(self, offset: int, limit: int = MAX_BYTES) -> dict[str, Any]:
         """Return a part of the log; a negative offset counts from the end."""
         ended = self._ended()  # asked before reading: what comes later is read next time
         data, start = self._bytes(offset, limit, whole=ended)
@@ -54,7 +54,7 @@ class Reader:
 
     def _ended(self) -> bool:
         """Say whether nothing more is written; an attempt that the policy stopped may still write."""
-        record = self._service.desk.ledger.jobs.get(self._job_id)  # another one when the log was read again
+        record = self._service.scheduler.records.jobs.get(self._job_id)  # another one when the log was read again
         if record is None or len(record.attempts) < self._number:
             return False
         attempt = record.attempts[self._number - 1]
@@ -77,9 +77,9 @@ class Reader:
                 return b"", max(0, offset)
             start = max(0, info.st_size + offset) if offset < 0 else offset
             first = max(0, start - reach)
-            data = hide(os.pread(number, min(limit, MOST_BYTES) + start - first + reach, first), self._secrets)
+            data = redact(os.pread(number, min(limit, MAX_BYTES) + start - first + reach, first), self._secrets)
             if not whole:
-                data = data[: len(data) - begun(data, self._secrets)]
+                data = data[: len(data) - unfinished_secret(data, self._secrets)]
             return data[start - first : start - first + limit], start
         finally:
             os.close(number)

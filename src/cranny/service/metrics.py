@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from cranny.core.snapshot import Snapshot
-from cranny.service.explain import WAITING, Room, largest_startable, quick
+from cranny.service.explain import WAITING, WaitContext, largest_startable, quick_reason
 from cranny.service.job_records import STATUSES
 from cranny.service.serialize import tier_of
 from cranny.service.service import Service
@@ -21,7 +21,7 @@ FRESH_S = 2.0  # how long what is dear to work out is kept
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-class Gauges(Collector):
+class MetricsCollector(Collector):
     """Reads the measures off a service when somebody asks."""
 
     def __init__(self, service: Service) -> None:
@@ -45,9 +45,9 @@ class Gauges(Collector):
         service = self._service
         with self._lock:
             version, at_s, gpus = self._largest
-            now = service.desk.engine.state.version
+            now = service.scheduler.engine.state.version
             if version != now and time.monotonic() - at_s > FRESH_S:
-                gpus = largest_startable(service.stand(), service.now_s())
+                gpus = largest_startable(service.fork(), service.now_s())
                 self._largest = (now, time.monotonic(), gpus)
             return gpus
 
@@ -62,23 +62,23 @@ class Gauges(Collector):
             return  # registering asks once, to learn names
         service = self._service
         with service.lock:
-            desk = service.desk
-            engine, ledger = desk.engine, desk.ledger
+            scheduler = service.scheduler
+            engine, records = scheduler.engine, scheduler.records
             view = engine.state.snapshot(service.now_s())
             fragmentation, used, held = (
                 engine.state.fragmentation,
                 engine.state.used_machines,
                 engine.state.held_gpus,
             )
-            waiting = [ledger.jobs[each.job.id] for each in engine.queue]
-            counts, drained, period_s = dict(ledger.counts), len(ledger.drained), engine.period_s
-        first, room = waiting[0].id if waiting else None, Room(view, ledger.recommended)
-        reasons = Counter(quick(record, room, first, period_s)[0] for record in waiting)
+            waiting = [records.jobs[each.job.id] for each in engine.queue]
+            counts, drained, period_s = dict(records.counts), len(records.drained), engine.period_s
+        first, context = waiting[0].id if waiting else None, WaitContext(view, records.recommended)
+        reasons = Counter(quick_reason(record, context, first, period_s)[0] for record in waiting)
         yield _labelled(
             "cranny_pending_jobs", "Jobs that wait, by reason.", "reason", {k: reasons[k] for k in WAITING}
         )
         yield _labelled("cranny_jobs", "Jobs by status.", "status", {s: counts.get(s, 0) for s in STATUSES})
-        yield GaugeMetricFamily("cranny_gpus", "GPUs of the cluster.", desk.cluster.gpus)
+        yield GaugeMetricFamily("cranny_gpus", "GPUs of the cluster.", scheduler.cluster.gpus)
         yield GaugeMetricFamily("cranny_free_gpus", "GPUs that can be given out.", view.machines.gpus)
         yield GaugeMetricFamily("cranny_held_gpus", "GPUs that are held.", held)
         yield GaugeMetricFamily("cranny_used_machines", "Machines of which some GPU is held.", used)

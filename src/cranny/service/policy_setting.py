@@ -1,4 +1,4 @@
-"""The policy of a service, by name: it keeps the wishes and priorities of jobs, which no policy knows of."""
+"""The policy of a service, by name: it keeps the constraints and priorities of jobs, which no policy knows of."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,63 +16,63 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.policies import TABLE
 from cranny.run import with_seed
-from cranny.service.job_records import Ledger
+from cranny.service.job_records import JobRecords
 
 SEED = 0
 MAX_PERIOD_S = 86_400.0
 
 
-class ByPriority(QueuePolicy):
-    """Jobs of higher priority stand first, those of equal priority in the queue order; wishes are kept."""
+class QueuedByPriority(QueuePolicy):
+    """Jobs of higher priority stand first, those of equal priority in the queue order; constraints are kept."""
 
-    def __init__(self, wishful: ConstrainedPlacer, order: str, ledger: Ledger) -> None:
-        super().__init__(wishful, order, isolated)
-        self.wishful = wishful
-        self._ledger = ledger
+    def __init__(self, constrained: ConstrainedPlacer, order: str, records: JobRecords) -> None:
+        super().__init__(constrained, order, isolated)
+        self.constrained = constrained
+        self._records = records
 
     def key(self, waiting: Waiting) -> Any:
         """Return what the queue is sorted by."""
-        return (-self._ledger.jobs[waiting.job.id].spec.priority, super().key(waiting))
+        return (-self._records.jobs[waiting.job.id].spec.priority, super().key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
         """Return what should be done now."""
-        return super().plan(lasting(view, self._ledger))
+        return super().plan(without_stopping(view, self._records))
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
         """Place the first job of the queue."""
-        return super().place_first(job, lasting(view, self._ledger))
+        return super().place_first(job, without_stopping(view, self._records))
 
 
-class AllTogether:
+class JointByPriority:
     """A policy that plans for all jobs together, with priorities put before its own key."""
 
-    def __init__(self, policy: Policy, ledger: Ledger) -> None:
+    def __init__(self, policy: Policy, records: JobRecords) -> None:
         self._policy = policy
-        self._ledger = ledger
+        self._records = records
 
     def key(self, waiting: Waiting) -> Any:
         """Return what the queue is sorted by."""
-        return (-self._ledger.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
+        return (-self._records.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
         """Return what should be done now."""
-        return self._policy.plan(lasting(view, self._ledger))
+        return self._policy.plan(without_stopping(view, self._records))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say why a job must wait."""
         return self._policy.why_wait(job, view)
 
 
-def lasting(view: Snapshot, ledger: Ledger) -> Snapshot:
+def without_stopping(view: Snapshot, records: JobRecords) -> Snapshot:
     """Return a view without the jobs that were cancelled: no policy may stop, move or count on them.
 
     Their GPUs stay taken until their processes are gone.
     """
-    going = [job_id for job_id in ledger.stopping if job_id in view.running] if ledger.stopping else []
+    going = [job_id for job_id in records.stopping if job_id in view.running] if records.stopping else []
     return view.hiding(going) if going else view
 
 
-def settle(setting: Mapping[str, Any]) -> dict[str, Any]:
+def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
     """Check a choice of policy and fill in what it leaves open."""
     name = setting["name"]
     options = dict(setting.get("options") or {})
@@ -86,9 +86,9 @@ def settle(setting: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "order": order, "period_s": period_s, "options": options}
 
 
-def choose(setting: Mapping[str, Any], ledger: Ledger) -> Policy:
+def build_policy(setting: Mapping[str, Any], records: JobRecords) -> Policy:
     """Return the policy that a setting describes."""
     _, policy, order = run.choose(setting["name"], setting["order"], setting["options"], SEED, isolated)
     if type(policy) is not QueuePolicy:
-        return AllTogether(policy, ledger)
-    return ByPriority(ConstrainedPlacer(policy.placer, ledger.wish_of), order, ledger)
+        return JointByPriority(policy, records)
+    return QueuedByPriority(ConstrainedPlacer(policy.placer, records.constraints_of), order, records)

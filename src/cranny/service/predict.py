@@ -12,14 +12,14 @@ from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import isolated
 from cranny.model.job import Job
-from cranny.service.fork import Stand
-from cranny.service.job_records import Record
+from cranny.service.fork import Fork
+from cranny.service.job_records import JobRecord
 
-FORESEEN = 1_000  # jobs of the queue whose start is foreseen
+MAX_PREDICTED = 1_000  # jobs of the queue whose start is foreseen
 KINDS = 50  # of jobs among them, by the machines that they may have
 
 
-def end_s(running: Running, record: Record) -> float:
+def end_s(running: Running, record: JobRecord) -> float:
     """Return when a running job is expected to end, at its time limit at the latest; inf if nobody knows."""
     slowdown = isolated(running.job, running.communication) * running.stretch
     end = running.started_s + remaining_s(running.job, running.attained_gpu_s, slowdown)
@@ -29,7 +29,7 @@ def end_s(running: Running, record: Record) -> float:
     return min(end, (attempt.started_s or attempt.placed_s) + limit_s)
 
 
-def expected_end_s(record: Record, view: Snapshot) -> float | None:
+def expected_end_s(record: JobRecord, view: Snapshot) -> float | None:
     """Return when a job is expected to end; None if it does not run, is being stopped, or nobody knows."""
     running = view.running.get(record.id)
     if running is None or record.status not in {"starting", "running"}:
@@ -38,7 +38,7 @@ def expected_end_s(record: Record, view: Snapshot) -> float | None:
     return None if math.isinf(end) else end
 
 
-class Reach:
+class EligibleMachines:
     """Knows which machines jobs may have; worked out once for each kind of jobs, which ask for the same."""
 
     def __init__(self, view: Snapshot) -> None:
@@ -46,20 +46,22 @@ class Reach:
         self.kinds = [_all(view.machines)]  # sets of machines; the first is for jobs that ask for nothing
         self._known: dict[object, int] = {}
 
-    def kind(self, job: Job, wish: Constraints | None) -> int:
+    def kind(self, job: Job, constraints: Constraints | None) -> int:
         """Return the number of a job's kind."""
-        if job.gpu_type is None and job.speeds is None and wish is None:
+        if job.gpu_type is None and job.speeds is None and constraints is None:
             return 0
-        key = (job.gpu_type, None if job.speeds is None else frozenset(job.speeds), wish)
+        key = (job.gpu_type, None if job.speeds is None else frozenset(job.speeds), constraints)
         if key not in self._known:
             self._known[key] = len(self.kinds)
             machines = _all(self._view.available(job))
-            self.kinds.append(machines if wish is None else machines & wish.allowed(self._view.cluster))
+            self.kinds.append(
+                machines if constraints is None else machines & constraints.allowed(self._view.cluster)
+            )
         return self._known[key]
 
-    def machines(self, job: Job, wish: Constraints | None) -> int:
+    def machines(self, job: Job, constraints: Constraints | None) -> int:
         """Return the machines that take jobs and that a job may have, as a set."""
-        return self.kinds[self.kind(job, wish)]
+        return self.kinds[self.kind(job, constraints)]
 
 
 def _all(machines: FreeMachines) -> int:
@@ -67,7 +69,7 @@ def _all(machines: FreeMachines) -> int:
     return reduce(or_, (*machines.in_use, *machines.idle), 0)
 
 
-class _Room:
+class _ExpectedFree:
     """The free GPUs as they are expected to be.
 
     Machines are counted together as long as jobs of every kind may have either all of them or none. Most often
@@ -124,40 +126,40 @@ class _Room:
         return counts
 
 
-def foresee(stand: Stand, view: Snapshot, extra: Record | None = None) -> dict[str, float]:
+def predict_starts(fork: Fork, view: Snapshot, extra: JobRecord | None = None) -> dict[str, float]:
     """Foresee when jobs of the queue start, in order and by the GPUs that each can use; leave out those unknown.
 
     `extra` is a job that nobody else knows.
     """
-    records, reach = stand.ledger.jobs, Reach(view)
-    queue: list[tuple[Waiting, Record | None, int]] = []
-    for waiting in stand.queue[:FORESEEN]:
+    records, eligible = fork.records.jobs, EligibleMachines(view)
+    queue: list[tuple[Waiting, JobRecord | None, int]] = []
+    for waiting in fork.queue[:MAX_PREDICTED]:
         job_id = waiting.job.id
         record = extra if extra is not None and extra.id == job_id else records.get(job_id)
-        kind = reach.kind(waiting.job, record.wish if record is not None else None)
+        kind = eligible.kind(waiting.job, record.constraints if record is not None else None)
         if kind == KINDS:
             break
         queue.append((waiting, record, kind))
-    room = _Room(view, reach.kinds)
+    context = _ExpectedFree(view, eligible.kinds)
     # When GPUs come back, and which; the number in between tells those apart that come at the same time.
     ends = [
-        (end_s(running, records[job_id]), number, room.held(running))
+        (end_s(running, records[job_id]), number, context.held(running))
         for number, (job_id, running) in enumerate(view.running.items())
     ]
     heapify(ends)
     now_s, starts = view.now_s, dict[str, float]()
     for number, (waiting, record, kind) in enumerate(queue, len(ends)):
-        job, groups = waiting.job, room.groups[kind]
+        job, groups = waiting.job, context.groups[kind]
         least = job.least_gpus or job.gpus
-        free = room.free(groups)
+        free = context.free(groups)
         while free < least and ends:
             end, _, back = heappop(ends)
-            room.give(back)
-            now_s, free = max(now_s, end), room.free(groups)
+            context.give(back)
+            now_s, free = max(now_s, end), context.free(groups)
         if free < least or math.isinf(now_s):
             break
         starts[job.id] = now_s
         limit_s = record.spec.time_limit_s if record is not None else None
         left_s = min(remaining_s(job, waiting.attained_gpu_s, 1.0), limit_s or math.inf)
-        heappush(ends, (now_s + left_s, number, room.take(groups, least)))
+        heappush(ends, (now_s + left_s, number, context.take(groups, least)))
     return starts

@@ -13,14 +13,14 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Start
 from cranny.model.validate import counted
-from cranny.service.fork import Stand
-from cranny.service.job_records import Ledger, Record, placement_of, plain, reasons
+from cranny.service.fork import Fork
+from cranny.service.job_records import JobRecord, JobRecords, placement_of, plain, reasons
 from cranny.service.limits import ConflictError
 
 Recommendation = tuple[str, dict[str, Any]]  # the job, and what is noted of it
 
 
-class Shadow:
+class Recommender:
     """The cluster as it would be if every recommendation were followed, kept from one event to the next.
 
     What is as recommended is not decided again: a job that passes nobody finds its place beside the others, one
@@ -35,24 +35,24 @@ class Shadow:
         """Decide anew at the next event."""
         self._engine = None
 
-    def anew(self, engine: Engine, ledger: Ledger, now_s: float) -> Iterator[Recommendation]:
+    def anew(self, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
         """Yield what the policy would start now, where that is news."""
-        self._engine = Stand.of(engine, ledger).engine()
-        return self._news(self._engine.tick(now_s), engine.state, ledger)
+        self._engine = Fork.of(engine, records).engine()
+        return self._news(self._engine.tick(now_s), engine.state, records)
 
-    def came(self, job: Job, engine: Engine, ledger: Ledger, now_s: float) -> Iterator[Recommendation]:
+    def came(self, job: Job, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
         """Yield what follows from a job that was filed in the queue."""
         if self._engine is None or not _one_by_one(self._engine) or self._passes(job, engine):
-            return self.anew(engine, ledger, now_s)
-        return self._news(self._engine.submit(job, now_s), engine.state, ledger)
+            return self.anew(engine, records, now_s)
+        return self._news(self._engine.submit(job, now_s), engine.state, records)
 
-    def left(self, job_id: str, engine: Engine, ledger: Ledger, now_s: float) -> Iterator[Recommendation]:
+    def left(self, job_id: str, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
         """Yield what follows from the end of a job."""
         if self._engine is None or not _one_by_one(self._engine) or job_id not in self._engine.state:
-            return self.anew(engine, ledger, now_s)
-        return self._news(self._engine.finish(job_id, now_s), engine.state, ledger)
+            return self.anew(engine, records, now_s)
+        return self._news(self._engine.finish(job_id, now_s), engine.state, records)
 
-    def followed(self, record: Record, now_s: float) -> bool:
+    def followed(self, record: JobRecord, now_s: float) -> bool:
         """Take in where a job was started; say whether that is where it should be, so that nothing follows."""
         engine, where = self._engine, record.observed
         if engine is None or where is None or record.id not in engine.state:
@@ -69,7 +69,9 @@ class Shadow:
         behind = takewhile(lambda waiting: waiting.job is not job, reversed(engine.queue))
         return any(waiting.job.id in known for waiting in behind)
 
-    def _news(self, actions: Sequence[Action], state: ClusterState, ledger: Ledger) -> Iterator[Recommendation]:
+    def _news(
+        self, actions: Sequence[Action], state: ClusterState, records: JobRecords
+    ) -> Iterator[Recommendation]:
         """Yield the starts that were not recommended before."""
         if not all(isinstance(action, Start) for action in actions):
             self.forget()  # those whom it would stop or move are not ours to stop: they go on
@@ -77,9 +79,9 @@ class Shadow:
             if not isinstance(action, Start):
                 continue
             placement = plain(action.placement)
-            known = ledger.recommended.get(action.job.id)
+            known = records.recommended.get(action.job.id)
             if known is None or known["placement"] != placement:
-                cost = _cost(state, ledger.jobs[action.job.id], action.placement)
+                cost = _cost(state, records.jobs[action.job.id], action.placement)
                 facts = {**action.placement.facts, **cost}
                 text = reasons(action.placement, action.job.id)
                 yield action.job.id, {"placement": placement, "text": text, "facts": facts}
@@ -90,7 +92,7 @@ def _one_by_one(engine: Engine) -> bool:
     return isinstance(engine.policy, QueuePolicy) and engine.policy.order != "knapsack"
 
 
-def ended(engine: Engine, record: Record) -> dict[str, Any]:
+def ended(engine: Engine, record: JobRecord) -> dict[str, Any]:
     """Take in that a job ended that somebody else ran; return what is noted of it."""
     if record.observed is None or record.over:
         raise ConflictError(f"{record.id} was not seen running")
@@ -99,7 +101,7 @@ def ended(engine: Engine, record: Record) -> dict[str, Any]:
 
 
 def started(
-    engine: Engine, ledger: Ledger, record: Record, machines: Sequence[int], now_s: float
+    engine: Engine, records: JobRecords, record: JobRecord, machines: Sequence[int], now_s: float
 ) -> dict[str, Any]:
     """Take in where somebody else started a job; return what is noted of it."""
     if record.status != "waiting":
@@ -109,13 +111,13 @@ def started(
             f"machines: names {len(machines)}, the job has {counted(record.job.gpus, 'rank')}; name one a rank"
         )
     placement = Placement(machines)
-    saved = _saved(engine.state, ledger, record, placement, now_s)
+    saved = _saved(engine.state, records, record, placement, now_s)
     engine.state.place(record.job, placement, now_s)
     engine.queue.take(record.id)
     return {"placement": plain(placement), "saved": saved}
 
 
-def _cost(state: ClusterState, record: Record, placement: Placement) -> dict[str, float]:
+def _cost(state: ClusterState, record: JobRecord, placement: Placement) -> dict[str, float]:
     """Return what a placement costs the cluster as it stands."""
     view = state.snapshot()
     return {
@@ -126,10 +128,10 @@ def _cost(state: ClusterState, record: Record, placement: Placement) -> dict[str
 
 
 def _saved(
-    state: ClusterState, ledger: Ledger, record: Record, actual: Placement, now_s: float
+    state: ClusterState, records: JobRecords, record: JobRecord, actual: Placement, now_s: float
 ) -> dict[str, float]:
     """Return what the recommendation would have saved beside what was done; below zero where it costs more."""
-    known = ledger.recommended.get(record.id)
+    known = records.recommended.get(record.id)
     if known is None:
         return {"jobs": 0}
     cost = _cost(state, record, actual)

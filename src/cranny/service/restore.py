@@ -7,14 +7,14 @@ from cranny.core.engine import Engine
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.plan import Plan, Shift, Start
-from cranny.service.job_records import Ledger, placement_of
-from cranny.service.policy_setting import choose
-from cranny.service.store import Row
+from cranny.service.job_records import JobRecords, placement_of
+from cranny.service.policy_setting import build_policy
+from cranny.service.store import EventRow
 
 
-def switched(state: ClusterState, ledger: Ledger, setting: dict[str, Any], queue: list[Waiting]) -> Engine:
+def switched(state: ClusterState, records: JobRecords, setting: dict[str, Any], queue: list[Waiting]) -> Engine:
     """Return an engine under another policy; jobs with equal keys keep their order in the queue."""
-    engine = Engine(state, choose(setting, ledger), setting["period_s"])
+    engine = Engine(state, build_policy(setting, records), setting["period_s"])
     engine.queue.fill(queue)
     return engine
 
@@ -22,20 +22,20 @@ def switched(state: ClusterState, ledger: Ledger, setting: dict[str, Any], queue
 class Restorer:
     """Carries an engine along with a ledger, event by event."""
 
-    def __init__(self, ledger: Ledger, engine: Engine) -> None:
-        self.ledger = ledger
+    def __init__(self, records: JobRecords, engine: Engine) -> None:
+        self.records = records
         self.engine = engine
 
-    def apply(self, row: Row) -> None:
+    def apply(self, row: EventRow) -> None:
         """Take in an event of the log."""
         if row.kind == "policy":
-            self.engine = switched(self.engine.state, self.ledger, row.body, list(self.engine.queue))
+            self.engine = switched(self.engine.state, self.records, row.body, list(self.engine.queue))
         self._change(row)
-        self.ledger.apply(row)
+        self.records.apply(row)
         if row.kind == "submitted":
-            self.engine.queue.add(Waiting(self.ledger.jobs[str(row.job)].job))
+            self.engine.queue.add(Waiting(self.records.jobs[str(row.job)].job))
 
-    def _change(self, row: Row) -> None:
+    def _change(self, row: EventRow) -> None:
         engine, state, body, job_id = self.engine, self.engine.state, row.body, str(row.job)
         if row.kind == "placed":
             waiting = engine.queue.take(job_id)
@@ -51,7 +51,7 @@ class Restorer:
         elif row.kind == "ended":
             state.release(job_id)
         elif row.kind == "retried":
-            engine.queue.add(Waiting(self.ledger.jobs[job_id].job))
+            engine.queue.add(Waiting(self.records.jobs[job_id].job))
         elif row.kind == "cancelled":
             engine.queue.take(job_id)
         elif row.kind == "observed":
@@ -61,7 +61,7 @@ class Restorer:
         elif row.kind == "resumed":
             state.repair(body["machine"])
 
-    def _observed(self, row: Row) -> None:
+    def _observed(self, row: EventRow) -> None:
         state, job_id = self.engine.state, str(row.job)
         if row.body.get("ended"):
             state.release(job_id)

@@ -23,26 +23,26 @@ from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import counted
-from cranny.service.executor import NEVER, Gone, Launched
-from cranny.service.job_records import Attempt, Ledger, Record, Status, plain, reasons
-from cranny.service.job_spec import Spec, parse
-from cranny.service.limits import ConflictError, Limits, NotThereError, TooManyError
-from cranny.service.policy_setting import ByPriority, choose, settle
-from cranny.service.recommend import Recommendation, Shadow, ended, started
+from cranny.service.executor import NOT_STARTED, AttemptEnded, AttemptLaunched
+from cranny.service.job_records import Attempt, JobRecord, JobRecords, Status, plain, reasons
+from cranny.service.job_spec import JobSpec, parse
+from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
+from cranny.service.policy_setting import QueuedByPriority, build_policy, complete_setting
+from cranny.service.recommend import Recommendation, Recommender, ended, started
 from cranny.service.restore import Restorer, switched
-from cranny.service.store import Row, Store
+from cranny.service.store import EventRow, EventStore
 
 Mode = Literal["run", "recommend"]
-MOST_LOST = (
+MAX_LOST = (
     3  # times in a row that a job is started again when its processes are lost, which says nothing against it
 )
 
 
-class Order(NamedTuple):
+class Instruction(NamedTuple):
     """What is to be done in the world."""
 
     do: Literal["launch", "stop"]
-    record: Record
+    record: JobRecord
     attempt: Attempt
 
 
@@ -50,107 +50,113 @@ class PolicyError(CrannyError):
     """The policy wanted something that cannot be."""
 
 
-class Desk:
+class Scheduler:
     """The queue, the cluster and the records, with the events that are not stored yet."""
 
-    def __init__(self, cluster: Cluster, mode: Mode, limits: Limits, watch: Callable[["Desk"], None]) -> None:
+    def __init__(self, cluster: Cluster, mode: Mode, limits: Limits, watch: Callable[["Scheduler"], None]) -> None:
         self.cluster = cluster
         self.mode = mode
         self.limits = limits
-        self.ledger = Ledger(cluster)
-        self.engine = Engine(ClusterState(cluster), choose(settle({"name": "titan"}), self.ledger))
-        self.rows: list[Row] = []
-        self.orders: deque[Order] = deque()
+        self.records = JobRecords(cluster)
+        self.engine = Engine(
+            ClusterState(cluster), build_policy(complete_setting({"name": "titan"}), self.records)
+        )
+        self.rows: list[EventRow] = []
+        self.instructions: deque[Instruction] = deque()
         self._empty = ClusterState(cluster).snapshot()
-        self._examine_with(settle({"name": "titan"}))
-        self._shadow = Shadow()  # for recommending only
+        self._examine_with(complete_setting({"name": "titan"}))
+        self._recommender = Recommender()  # for recommending only
         self._watch = watch  # is shown the desk after every event
 
-    def restore(self, store: Store) -> None:
+    def restore(self, store: EventStore) -> None:
         """Forget everything and take it from the log."""
-        self.rows, self.orders = [], deque()
-        self._shadow.forget()
-        self.ledger = Ledger(self.cluster)
-        engine = Engine(ClusterState(self.cluster), choose(settle({"name": "titan"}), self.ledger))
-        restorer = Restorer(self.ledger, engine)
+        self.rows, self.instructions = [], deque()
+        self._recommender.forget()
+        self.records = JobRecords(self.cluster)
+        engine = Engine(
+            ClusterState(self.cluster), build_policy(complete_setting({"name": "titan"}), self.records)
+        )
+        restorer = Restorer(self.records, engine)
         for row in store.read():
             restorer.apply(row)
             self.engine = restorer.engine
             self._watch(self)
         self.engine = restorer.engine
-        self._examine_with(self.ledger.policy or settle({"name": "titan"}))
+        self._examine_with(self.records.policy or complete_setting({"name": "titan"}))
 
     def _examine_with(self, setting: dict[str, Any]) -> None:
         """Choose who says whether a job could ever start: not who decides, whom a question may change."""
-        self._examiner = choose(setting, self.ledger)
+        self._examiner = build_policy(setting, self.records)
         self._possible = Feasibility(self.cluster)
 
     def open(self, now_s: float) -> None:
         """Note that the service was started; refuse a log of another cluster."""
         digest = hashlib.sha256(repr((self.cluster.machines, self.cluster.parent)).encode()).hexdigest()
         body = {"mode": self.mode, "cluster": digest, "about": self.cluster.describe()}
-        if not self.ledger.seq:  # names what belongs to this log alone, such as the files that its jobs write
+        if not self.records.seq:  # names what belongs to this log alone, such as the files that its jobs write
             body["log"] = secrets.token_hex(6)
         self.log("opened", None, body, now_s)
 
     # -- what users ask for ----------------------------------------------------------------------------
 
-    def submit(self, user: str, value: Any, key: str | None, now_s: float) -> tuple[Record, bool]:
+    def submit(self, user: str, value: Any, key: str | None, now_s: float) -> tuple[JobRecord, bool]:
         """Take in a job; return its record, and whether it is new."""
         digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-        before = self.ledger.keys.get((user, key)) if key else None
+        before = self.records.keys.get((user, key)) if key else None
         if before is not None:
             if before[1] != digest:
                 raise ConflictError(f"the key {key!r} was used for another job, {before[0]}")
-            return self.ledger.jobs[before[0]], False
-        if self.ledger.open_jobs[user] >= self.limits.jobs_per_user:
-            raise TooManyError(
+            return self.records.jobs[before[0]], False
+        if self.records.open_jobs[user] >= self.limits.jobs_per_user:
+            raise QuotaExceededError(
                 f"{user} has {counted(self.limits.jobs_per_user, 'job')} under way; more are not taken"
             )
         spec = parse(value)
-        job_id = f"job-{len(self.ledger.jobs) + 1}"
+        job_id = f"job-{len(self.records.jobs) + 1}"
         self.check(spec, job_id, user, now_s)
         self.log("submitted", job_id, {"user": user, "spec": value, "key": key, "digest": digest}, now_s)
-        record = self.ledger.jobs[job_id]
+        record = self.records.jobs[job_id]
         if self.mode == "recommend":
             self.engine.queue.add(Waiting(record.job))
-            self._recommend(lambda: self._shadow.came(record.job, self.engine, self.ledger, now_s), now_s)
+            self._recommend(lambda: self._recommender.came(record.job, self.engine, self.records, now_s), now_s)
         else:
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
         return record, True
 
-    def check(self, spec: Spec, job_id: str, user: str, now_s: float) -> None:
+    def check(self, spec: JobSpec, job_id: str, user: str, now_s: float) -> None:
         """Refuse a job that could never start."""
         spec.check_torchrun()
-        job, wish = spec.job(job_id, user, now_s), spec.wish(self.cluster)
+        job, constraints = spec.job(job_id, user, now_s), spec.constraints_on(self.cluster)
         too_large = self._possible.why_too_large(job)
         if too_large is not None:
             raise InputError(f"gpus: {too_large}")
         policy = self._examiner
         reason = None
-        if not isinstance(policy, ByPriority):
-            if wish is not None:
+        if not isinstance(policy, QueuedByPriority):
+            if constraints is not None:
                 raise InputError(
-                    f"wishes: policy {self.ledger.policy['name']!r} plans for all jobs and keeps none"
+                    f"constraints: policy {self.records.policy['name']!r} plans for all jobs jointly and does not support them"
                 )
         else:
             try:
-                reason = self._why_never(job, wish, policy)
+                reason = self._why_never(job, constraints, policy)
             except CrannyError as error:  # what the policy cannot place at all, such as a collective
-                raise InputError(f"policy {self.ledger.policy['name']!r} cannot place this job: {error}") from None
+                raise InputError(
+                    f"policy {self.records.policy['name']!r} cannot place this job: {error}"
+                ) from None
         if reason is not None:
             raise InputError(reason)
 
-    def _why_never(self, job: Job, wish: Constraints | None, policy: ByPriority) -> str | None:
+    def _why_never(self, job: Job, constraints: Constraints | None, policy: QueuedByPriority) -> str | None:
         """Say why a job would not even start on the empty cluster; None if it would."""
-        if wish is None:
+        if constraints is None:
             return self._possible.why_not(job, policy.placer)
-        alone = ConstrainedPlacer(policy.wishful.placer, lambda _: wish)
+        alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
         if alone.place(job, self._empty) is not None:
             return None
-        return f"wishes: {never(alone.why_wait(job, self._empty))}"
+        return f"constraints: {never(alone.why_wait(job, self._empty))}"
 
-    def cancel(self, job_id: str, by: str, now_s: float) -> Record:
+    def cancel(self, job_id: str, by: str, now_s: float) -> JobRecord:
         """Let a job run no more; one that runs is over when its processes are."""
         record = self.find(job_id)
         if record.over:
@@ -159,7 +165,7 @@ class Desk:
             self.log("cancelled", job_id, {"by": by}, now_s)
             if self.mode == "recommend":
                 self.engine.queue.take(job_id)
-                self._recommend(lambda: self._shadow.anew(self.engine, self.ledger, now_s), now_s)
+                self._recommend(lambda: self._recommender.anew(self.engine, self.records, now_s), now_s)
             else:
                 self._decide(lambda: self.engine.handle(Cancelled(job_id), now_s), now_s)
         elif self.mode == "recommend":
@@ -167,18 +173,18 @@ class Desk:
         elif record.attempt is not None:
             if record.status != "stopping":
                 self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)
-            self.orders.append(Order("stop", record, record.attempt))  # asked again, it is told again
+            self.instructions.append(Instruction("stop", record, record.attempt))  # asked again, it is told again
         return record
 
     def drain(self, machine: int, by: str, now_s: float) -> None:
         """Give out no more GPUs of a machine."""
-        if machine not in self.ledger.drained:
+        if machine not in self.records.drained:
             self.log("drained", None, {"machine": machine, "by": by}, now_s)
             self._machine_changed(MachineDrained(machine), now_s)
 
     def resume(self, machine: int, by: str, now_s: float) -> None:
         """Give out the GPUs of a machine again."""
-        if machine in self.ledger.drained:
+        if machine in self.records.drained:
             self.log("resumed", None, {"machine": machine, "by": by}, now_s)
             self._machine_changed(MachineRepaired(machine), now_s)
 
@@ -186,7 +192,7 @@ class Desk:
         if self.mode == "recommend":
             state = self.engine.state
             state.drain(event.machine) if isinstance(event, MachineDrained) else state.repair(event.machine)
-            self._recommend(lambda: self._shadow.anew(self.engine, self.ledger, now_s), now_s)
+            self._recommend(lambda: self._recommender.anew(self.engine, self.records, now_s), now_s)
         else:
             self._decide(lambda: self.engine.handle(event, now_s), now_s)
 
@@ -197,12 +203,14 @@ class Desk:
 
     def switch(self, setting: dict[str, Any], by: str, now_s: float) -> None:
         """Let another policy decide when the next thing happens."""
-        chosen = settle(setting)
-        engine = switched(self.engine.state, self.ledger, chosen, list(self.engine.queue))
-        wishing = next((each for each in self.ledger.jobs.values() if each.wish and not each.over), None)
-        if wishing is not None and not isinstance(engine.policy, ByPriority):
+        chosen = complete_setting(setting)
+        engine = switched(self.engine.state, self.records, chosen, list(self.engine.queue))
+        constrained = next(
+            (each for each in self.records.jobs.values() if each.constraints and not each.over), None
+        )
+        if constrained is not None and not isinstance(engine.policy, QueuedByPriority):
             raise ConflictError(
-                f"policy {chosen['name']!r} plans for all jobs and keeps no wishes; {wishing.id} has some"
+                f"policy {chosen['name']!r} plans for all jobs jointly and does not support constraints; {constrained.id} has some"
             )
         self.engine = engine
         self._examine_with(chosen)
@@ -211,15 +219,15 @@ class Desk:
     def tick(self, now_s: float) -> None:
         """Ask the policy."""
         if self.mode == "recommend":
-            self._recommend(lambda: self._shadow.anew(self.engine, self.ledger, now_s), now_s, due=True)
+            self._recommend(lambda: self._recommender.anew(self.engine, self.records, now_s), now_s, due=True)
         else:
             self._decide(lambda: self.engine.tick(now_s), now_s)
 
-    def find(self, job_id: str) -> Record:
+    def find(self, job_id: str) -> JobRecord:
         """Return the record of a job."""
-        record = self.ledger.jobs.get(job_id)
+        record = self.records.jobs.get(job_id)
         if record is None:
-            raise NotThereError(f"there is no job {job_id!r}")
+            raise NotFoundError(f"there is no job {job_id!r}")
         return record
 
     def machine(self, name: str) -> int:
@@ -229,20 +237,20 @@ class Desk:
             return index[name]
         if name.isdecimal() and len(name) < 10 and int(name) < len(index):
             return int(name)
-        raise NotThereError(
+        raise NotFoundError(
             str(unknown("machine", name, index) if len(index) <= 100 else f"there is no machine {name!r}")
         )
 
     # -- what the world reports ------------------------------------------------------------------------
 
-    def launched(self, report: Launched, now_s: float) -> None:
+    def launched(self, report: AttemptLaunched, now_s: float) -> None:
         """Note that the processes of an attempt were started."""
         record = self.find(report.job_id)
         attempt = record.attempt
         if attempt is not None and attempt.number == report.attempt and attempt.started_s is None:
             self.log("launched", record.id, {"attempt": report.attempt}, now_s)
 
-    def gone(self, report: Gone, now_s: float) -> None:
+    def gone(self, report: AttemptEnded, now_s: float) -> None:
         """Take back the GPUs of an attempt whose processes are gone; a failed job may get another try."""
         record = self.find(report.job_id)
         attempt = record.attempt
@@ -267,7 +275,7 @@ class Desk:
             self.log("retried", record.id, {}, now_s)
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
 
-    def observe(self, job_id: str, body: dict[str, Any], now_s: float) -> Record:
+    def observe(self, job_id: str, body: dict[str, Any], now_s: float) -> JobRecord:
         """Note where somebody else started a job, or that it ended; recommend anew."""
         record = self.find(job_id)
         if self.mode != "recommend":
@@ -275,12 +283,12 @@ class Desk:
         engine = self.engine
         if body.get("ended"):
             self.log("observed", record.id, ended(engine, record), now_s)
-            self._recommend(lambda: self._shadow.left(record.id, engine, self.ledger, now_s), now_s)
+            self._recommend(lambda: self._recommender.left(record.id, engine, self.records, now_s), now_s)
         else:
             machines = [self.machine(str(each)) for each in body.get("machines") or ()]
-            self.log("observed", record.id, started(engine, self.ledger, record, machines, now_s), now_s)
-            if not self._shadow.followed(record, now_s):
-                self._recommend(lambda: self._shadow.anew(engine, self.ledger, now_s), now_s)
+            self.log("observed", record.id, started(engine, self.records, record, machines, now_s), now_s)
+            if not self._recommender.followed(record, now_s):
+                self._recommend(lambda: self._recommender.anew(engine, self.records, now_s), now_s)
         return record
 
     # -- decisions -------------------------------------------------------------------------------------
@@ -290,27 +298,27 @@ class Desk:
         try:
             actions = ask()
         except CrannyError as error:
-            raise PolicyError(f"policy {self.ledger.policy.get('name')}: {error}") from error
+            raise PolicyError(f"policy {self.records.policy.get('name')}: {error}") from error
         for at, action in enumerate(actions):
             self._note(action, actions[at + 1 :], now_s)
 
     def _note(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id
-        record = self.ledger.jobs[job_id]
+        record = self.records.jobs[job_id]
         if isinstance(action, Shift):
             self.log("shifted", job_id, {"shift_s": action.shift_s}, now_s)
         elif isinstance(action, Stop):
-            self.orders.append(Order("stop", record, record.attempts[-1]))
+            self.instructions.append(Instruction("stop", record, record.attempts[-1]))
             self.log("stopped", job_id, {"reason": action.reason}, now_s)
         else:
             if isinstance(action, Move):
-                self.orders.append(Order("stop", record, record.attempts[-1]))
+                self.instructions.append(Instruction("stop", record, record.attempts[-1]))
             kind = "placed" if isinstance(action, Start) else "moved"
             self.log(kind, job_id, self._placing(record, action, later), now_s)
             if record.attempts[-1].gpus:
-                self.orders.append(Order("launch", record, record.attempts[-1]))
+                self.instructions.append(Instruction("launch", record, record.attempts[-1]))
 
-    def _placing(self, record: Record, action: Start | Move, later: Sequence[Action]) -> dict[str, Any]:
+    def _placing(self, record: JobRecord, action: Start | Move, later: Sequence[Action]) -> dict[str, Any]:
         """Return what is kept of a decision to place a job: where, which GPUs, and why.
 
         One that is taken back in the same breath gets no GPUs: it is never launched.
@@ -332,35 +340,35 @@ class Desk:
     def _recommend(self, ask: Callable[[], Iterator[Recommendation]], now_s: float, *, due: bool = False) -> None:
         """Note what the policy would do now, without doing it; a policy with a period is asked when it is due."""
         if self.engine.period_s and not due:
-            self._shadow.forget()
+            self._recommender.forget()
             return
         try:
             found = list(ask())
         except CrannyError as error:
-            self._shadow.forget()
-            raise PolicyError(f"policy {self.ledger.policy.get('name')}: {error}") from error
+            self._recommender.forget()
+            raise PolicyError(f"policy {self.records.policy.get('name')}: {error}") from error
         for job_id, body in found:
             self.log("recommended", job_id, body, now_s)
 
     def log(self, kind: str, job: str | None, body: dict[str, Any], now_s: float) -> None:
         """Write down an event, to be stored at the end of the round."""
-        row = Row(self.ledger.seq + 1, now_s, kind, job, body)
-        self.ledger.apply(row)
+        row = EventRow(self.records.seq + 1, now_s, kind, job, body)
+        self.records.apply(row)
         self.rows.append(row)
         self._watch(self)
 
 
-def verdict(record: Record, attempt: Attempt, report: Gone) -> tuple[Status, int, str]:
+def verdict(record: JobRecord, attempt: Attempt, report: AttemptEnded) -> tuple[Status, int, str]:
     """Say what becomes of a job whose attempt ended: its status, whether that counts as a failure, and why."""
     if report.outcome == "finished":
         return "done", 0, ""
     if not record.wanted:
         return "cancelled", 0, record.reason
-    if report.outcome == NEVER or (report.outcome == "lost" and attempt.started_s is None):
+    if report.outcome == NOT_STARTED or (report.outcome == "lost" and attempt.started_s is None):
         return "waiting", 0, "was not started before the service ended"
-    if report.outcome == "lost" and (again := losses(record) + 1) <= MOST_LOST:
+    if report.outcome == "lost" and (again := losses(record) + 1) <= MAX_LOST:
         why = report.detail or "nobody knows how its processes ended"
-        return "waiting", 0, f"started again, {again} of at most {MOST_LOST} times in a row: {why}"
+        return "waiting", 0, f"started again, {again} of at most {MAX_LOST} times in a row: {why}"
     code = f" with exit code {report.exit_code}" if report.exit_code is not None else ""
     reason = report.detail or f"{report.outcome}{code}"
     if report.outcome != "timed out" and record.failures < record.spec.max_retries:
@@ -368,7 +376,7 @@ def verdict(record: Record, attempt: Attempt, report: Gone) -> tuple[Status, int
     return "failed", 1, reason
 
 
-def losses(record: Record) -> int:
+def losses(record: JobRecord) -> int:
     """Count how often in a row a job was lost before this attempt; attempts that never began do not count."""
     began = [each.outcome for each in record.attempts[:-1] if each.started_s is not None]
     return len(list(takewhile(lambda outcome: outcome == "lost", reversed(began))))

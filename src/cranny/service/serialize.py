@@ -10,12 +10,14 @@ from cranny.model.cluster import Cluster
 from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.service.explain import Explanation, plainly
-from cranny.service.job_records import Attempt, Record
-from cranny.service.redact import masked
+from cranny.service.explain import Explanation, plain_job_ids
+from cranny.service.job_records import Attempt, JobRecord
+from cranny.service.redact import redact_spec
 
 
-def job(record: Record, view: Snapshot, waits: tuple[str, str], start_s: float | None, end_s: float | None) -> Any:
+def job(
+    record: JobRecord, view: Snapshot, waits: tuple[str, str], start_s: float | None, end_s: float | None
+) -> Any:
     """Show a job in a line of a list, with the start or the end that is expected."""
     cluster, spec, attempt = view.cluster, record.spec, latest(record)
     placement = record.observed or (attempt.placement if attempt is not None else None)
@@ -39,7 +41,7 @@ def job(record: Record, view: Snapshot, waits: tuple[str, str], start_s: float |
         "attempt": len(record.attempts),
         "retries_left": max(0, spec.max_retries - record.failures),
         "machines": _names(placement.counts, cluster) if placement is not None else [],
-        "reason": waits[1] if record.status == "waiting" else plainly(record.reason),
+        "reason": waits[1] if record.status == "waiting" else plain_job_ids(record.reason),
         "reason_kind": waits[0],
         "predicted_start_s": start_s,
         "expected_end_s": end_s,
@@ -48,7 +50,7 @@ def job(record: Record, view: Snapshot, waits: tuple[str, str], start_s: float |
     }
 
 
-def latest(record: Record) -> Attempt | None:
+def latest(record: JobRecord) -> Attempt | None:
     """Return the attempt that a job runs in or ended with; one that waits, or was cancelled then, has none."""
     attempt = record.attempt
     if attempt is None or record.status == "waiting":
@@ -56,7 +58,7 @@ def latest(record: Record) -> Attempt | None:
     return attempt if not record.over or attempt.ended_s == record.ended_s else None
 
 
-def detail(record: Record, cluster: Cluster, line: Any) -> Any:
+def detail(record: JobRecord, cluster: Cluster, line: Any) -> Any:
     """Show all of a job."""
     held = record.status in {"starting", "running", "stopping"}
     attempt, where = record.attempt, None
@@ -66,7 +68,7 @@ def detail(record: Record, cluster: Cluster, line: Any) -> Any:
         where = placement(attempt.placement, cluster, attempt.gpus)
     return {
         **line,
-        "spec": masked(record.spec.model_dump(exclude_defaults=True)),
+        "spec": redact_spec(record.spec.model_dump(exclude_defaults=True)),
         "placement": where,
         "attempts": [_attempt(each, cluster) for each in record.attempts],
         "explanation_text": attempt.why if attempt is not None else "",
@@ -84,7 +86,7 @@ def placement(where: Placement, cluster: Cluster, gpus: Iterable[int] = ()) -> A
     }
 
 
-def explanation(record: Record, why: Explanation) -> Any:
+def explanation(record: JobRecord, why: Explanation) -> Any:
     """Show why."""
     return {
         "job": record.id,
@@ -156,7 +158,7 @@ def links(view: Snapshot) -> list[Any]:
     ]
 
 
-def job_traffic(record: Record, view: Snapshot) -> Any:
+def job_traffic(record: JobRecord, view: Snapshot) -> Any:
     """Show who talks to whom in one iteration of a job."""
     cluster = view.cluster
     running = view.running[record.id]

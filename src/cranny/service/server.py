@@ -13,7 +13,7 @@ import uvicorn
 from cranny.model.errors import CrannyError
 from cranny.service.api.app import build
 from cranny.service.api.connection_limit import door
-from cranny.service.auth import Keeper
+from cranny.service.auth import Authenticator
 from cranny.service.service import Service
 
 END_S = 3  # how long requests may still take when the server is to end
@@ -21,7 +21,7 @@ BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where the server listens."""
 
     host: str = "127.0.0.1"
@@ -36,9 +36,11 @@ class Address:
         return f"{scheme}://{host}:{port}"
 
 
-def serve(service: Service, keeper: Keeper, address: Address, started: Callable[[str], None]) -> None:
+def serve(
+    service: Service, authenticator: Authenticator, address: ListenAddress, started: Callable[[str], None]
+) -> None:
     """Serve until somebody ends the process; `started` is told the address."""
-    app = build(service, keeper)
+    app = build(service, authenticator)
     listening = _listen(address)
     config = uvicorn.Config(
         app,
@@ -55,7 +57,7 @@ def serve(service: Service, keeper: Keeper, address: Address, started: Callable[
     leave = server.handle_exit
 
     def handle_exit(sig: int, frame: FrameType | None) -> None:
-        app.state.bell.close()  # lets those go at once who follow changes
+        app.state.notifier.close()  # lets those go at once who follow changes
         leave(sig, frame)
 
     server.handle_exit = handle_exit  # type: ignore[method-assign]
@@ -83,7 +85,7 @@ class _Server(uvicorn.Server):
             self._tell()
 
 
-def _listen(address: Address) -> socket.socket:
+def _listen(address: ListenAddress) -> socket.socket:
     """Open the socket, or say in one line why not."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

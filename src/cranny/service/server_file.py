@@ -10,7 +10,7 @@ from cranny.model.errors import InputError
 ADDRESS_FILE = "server.json"
 
 
-class Known(NamedTuple):
+class ServerAddress(NamedTuple):
     """A server, and a token for it."""
 
     url: str
@@ -23,7 +23,7 @@ def state_folder() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "cranny"
 
 
-def write_address(folder: Path, known: Known) -> Path:
+def write_server_file(folder: Path, known: ServerAddress) -> Path:
     """Write down where the server is, for the owner's eyes only."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path, fresh = folder / ADDRESS_FILE, folder / f"{ADDRESS_FILE}.new"
@@ -34,7 +34,7 @@ def write_address(folder: Path, known: Known) -> Path:
     return path
 
 
-def find_server(server: str | None, token_file: Path | None) -> Known:
+def find_server(server: str | None, token_file: Path | None) -> ServerAddress:
     """Find the server: as told, in the environment, or as `cranny serve` wrote it down."""
     token = _token(token_file)
     url = server or os.environ.get("CRANNY_SERVER")
@@ -44,11 +44,11 @@ def find_server(server: str | None, token_file: Path | None) -> Known:
         known = _written()
         if token is None and known is not None and known.url == url.rstrip("/"):
             token = known.token
-        return Known(url.rstrip("/"), token)
+        return ServerAddress(url.rstrip("/"), token)
     known = _written()
     if known is None:
         raise InputError("no server is known: start one with `cranny serve`, or give --server or CRANNY_SERVER")
-    return Known(known.url, token or known.token)
+    return ServerAddress(known.url, token or known.token)
 
 
 def _token(token_file: Path | None) -> str | None:
@@ -62,11 +62,11 @@ def _token(token_file: Path | None) -> str | None:
         raise InputError(f"--token-file: {token_file}: cannot be read: {error}") from None
 
 
-def _written() -> Known | None:
+def _written() -> ServerAddress | None:
     path = state_folder() / ADDRESS_FILE
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        return Known(value["url"], value["token"])
+        return ServerAddress(value["url"], value["token"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

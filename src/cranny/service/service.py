@@ -21,20 +21,20 @@ from cranny.backends.protocol import Backend, Launch, Rank
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.clock import Clock, wall_clock
-from cranny.service.executor import Hands, Launched, Report
-from cranny.service.fork import Stand
-from cranny.service.job_records import Attempt, Record
+from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
+from cranny.service.fork import Fork
+from cranny.service.job_records import Attempt, JobRecord
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Desk, Mode, Order, PolicyError
-from cranny.service.store import Append, Row, Store, StoreError, TakenError
-from cranny.service.utilization import History
-from cranny.service.warmup import preparing
+from cranny.service.scheduler import Instruction, Mode, PolicyError, Scheduler
+from cranny.service.store import Append, EventRow, EventStore, OtherWriterError, StoreError
+from cranny.service.utilization import UtilizationHistory
+from cranny.service.warmup import start_warmup
 
 ROUND_S = 0.05  # what is asked for in this time is stored together; others want to look meanwhile
 LOOK_S = 2.0  # when there is nothing to do, the log is looked at so often: it may have been lost to another
 RETRY_S = 1.0  # between two tries to store what the world reported; from then on twice as long each time
-MOST_RETRY_S = 60.0
-MOST_TRIES = 30  # to go back to what the log says
+MAX_RETRY_S = 60.0
+MAX_TRIES = 30  # to go back to what the log says
 RECENT = 1_000  # events that are kept at hand for those who follow changes
 
 _log = logging.getLogger("cranny.service")
@@ -50,7 +50,7 @@ class Call(NamedTuple):
 Answer = tuple[Call, Any, CrannyError | None]
 
 
-class BrokenError(CrannyError):
+class InternalError(CrannyError):
     """Something that nobody foresaw; the log has it all."""
 
 
@@ -59,7 +59,7 @@ class Service:
 
     def __init__(
         self,
-        store: Store,
+        store: EventStore,
         backend: Backend | None,
         folder: Path,
         *,
@@ -75,19 +75,19 @@ class Service:
         self.store = store
         self.folder = folder
         self.lock = threading.RLock()
-        self.history = History()
+        self.history = UtilizationHistory()
         built = backend.nodes() if backend is not None else cluster
-        self.desk = Desk(built or _none(), mode, limits or Limits(), self._watch)
-        self.limits = self.desk.limits
+        self.scheduler = Scheduler(built or _none(), mode, limits or Limits(), self._watch)
+        self.limits = self.scheduler.limits
         self.rounds: list[Callable[[float, float, float], None]] = []  # told of each round: decide, store, all
         self.listeners: list[Callable[[], None]] = []  # told when events were stored
         self.ended: list[Callable[[], None]] = []  # told when it works no more, for whatever reason
-        self.recent: deque[Row] = deque(maxlen=RECENT)  # the last events that were stored
+        self.recent: deque[EventRow] = deque(maxlen=RECENT)  # the last events that were stored
         self.trouble = ""  # what ended it, if nobody wanted that
         self._policy = policy
         self._clock = Clock(clock)
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
-        self._hands = Hands(backend, self._reported, self._fail) if backend is not None else None
+        self._executor = Executor(backend, self._reported, self._fail) if backend is not None else None
         self._thread = threading.Thread(target=self._run, name="cranny-loop", daemon=True)
         self._tick_s = math.inf
         self._open = False  # takes calls
@@ -104,8 +104,8 @@ class Service:
         except CrannyError:
             self.store.close()
             raise
-        if self._hands is not None:
-            self._hands.start()
+        if self._executor is not None:
+            self._executor.start()
             self._adopt()
         self._open = True
         self._thread.start()
@@ -113,13 +113,15 @@ class Service:
     def _open_log(self) -> None:
         """Bring everything to where the log left off, and note that the service goes on from there."""
         with self.lock:
-            self.desk.restore(self.store)
-            self._tick_s = self.desk.engine.next_tick_s(self.desk.ledger.last_s)  # may have passed meanwhile
+            self.scheduler.restore(self.store)
+            self._tick_s = self.scheduler.engine.next_tick_s(
+                self.scheduler.records.last_s
+            )  # may have passed meanwhile
             now_s = self.now_s()
-            self.desk.open(now_s)
-            if self._policy is not None or not self.desk.ledger.policy:
-                self.desk.switch(self._policy or {"name": "titan"}, "cranny serve", now_s)
-                self._calls.put(Call(self.desk.tick, Future()))  # once it is warm
+            self.scheduler.open(now_s)
+            if self._policy is not None or not self.scheduler.records.policy:
+                self.scheduler.switch(self._policy or {"name": "titan"}, "cranny serve", now_s)
+                self._calls.put(Call(self.scheduler.tick, Future()))  # once it is warm
             self._store(self.store.append)
 
     def close(self) -> None:
@@ -127,8 +129,8 @@ class Service:
         self._open = False
         self._calls.put(None)
         self._thread.join()
-        if self._hands is not None:
-            self._hands.close()
+        if self._executor is not None:
+            self._executor.close()
         self.store.close()
 
     @property
@@ -145,7 +147,7 @@ class Service:
 
     @property
     def _works(self) -> bool:
-        return self._open and self._thread.is_alive() and (self._hands is None or self._hands.alive)
+        return self._open and self._thread.is_alive() and (self._executor is None or self._executor.alive)
 
     @property
     def stored(self) -> int:
@@ -154,11 +156,11 @@ class Service:
 
     def now_s(self) -> float:
         """Return the present time, which never goes back."""
-        return self._clock.now_s(self.desk.ledger.last_s)
+        return self._clock.now_s(self.scheduler.records.last_s)
 
     # -- asking ----------------------------------------------------------------------------------------
 
-    def ask(self, work: Callable[[float], Any]) -> Future[Any]:
+    def call(self, work: Callable[[float], Any]) -> Future[Any]:
         """Have something done at the desk; the answer comes when its events are stored."""
         answer: Future[Any] = Future()
         if not self._works:
@@ -169,22 +171,22 @@ class Service:
             self._refuse_all()
         return answer
 
-    def submit(self, user: str, value: Any, key: str | None = None) -> Future[tuple[Record, bool]]:
+    def submit(self, user: str, value: Any, key: str | None = None) -> Future[tuple[JobRecord, bool]]:
         """Take in a job; the answer is its record, and whether it is new."""
-        return self.ask(lambda now_s: self.desk.submit(user, value, key, now_s))
+        return self.call(lambda now_s: self.scheduler.submit(user, value, key, now_s))
 
     def set_policy(self, setting: dict[str, Any], by: str) -> Future[Any]:
         """Let another policy decide from now on; see `prepare`."""
-        return self.ask(lambda now_s: self.desk.set_policy(setting, by, now_s))
+        return self.call(lambda now_s: self.scheduler.set_policy(setting, by, now_s))
 
     def prepare(self, setting: dict[str, Any]) -> "Future[None]":
         """Get a policy ready to decide, so that nobody waits for that when it is set."""
-        return preparing(setting, self.desk.cluster)
+        return start_warmup(setting, self.scheduler.cluster)
 
-    def stand(self) -> Stand:
+    def fork(self) -> Fork:
         """Return how things stand, to try something on."""
         with self.lock:
-            return Stand.of(self.desk.engine, self.desk.ledger)
+            return Fork.of(self.scheduler.engine, self.scheduler.records)
 
     # -- the loop --------------------------------------------------------------------------------------
 
@@ -210,7 +212,7 @@ class Service:
 
     def _get_warm(self) -> None:
         """Wait until the policy is ready to decide, unless the service ends before."""
-        ready = self.prepare(self.desk.ledger.policy)
+        ready = self.prepare(self.scheduler.records.policy)
         while self._open and not wait([ready], ROUND_S).done:
             pass
         self._warm = True
@@ -259,12 +261,12 @@ class Service:
                 begin_s = time.perf_counter()
                 now_s = self.now_s()
                 answers, decided_s = self._try(chain(coming, self._due(now_s)), now_s, append)
-                self._tick_s = self.desk.engine.next_tick_s(now_s)
+                self._tick_s = self.scheduler.engine.next_tick_s(now_s)
                 stored_s = time.perf_counter()
         except StoreError as error:  # before anything was done
             self._tick_s = max(self._tick_s, self.now_s() + RETRY_S)
             _answer([(call, None, error) for call in coming])
-            if isinstance(error, TakenError):
+            if isinstance(error, OtherWriterError):
                 raise
             return
         _answer(answers)
@@ -277,7 +279,7 @@ class Service:
     def _due(self, now_s: float) -> Iterator[Call]:
         """Yield that the policy is to be asked, if it is time."""
         if now_s >= self._tick_s:
-            yield Call(self.desk.tick, Future())
+            yield Call(self.scheduler.tick, Future())
 
     def _try(self, coming: Iterable[Call], now_s: float, append: Append) -> tuple[list[Answer], float]:
         """Do some things at the desk and store what follows, or nothing; return answers, and when all was decided.
@@ -298,7 +300,7 @@ class Service:
                 self._back_to_the_log()
             except Exception as worse:
                 _answer([(call, None, told) for call in calls])
-                if isinstance(worse, TakenError):  # another goes on from there
+                if isinstance(worse, OtherWriterError):  # another goes on from there
                     raise
                 raise RuntimeError(f"the state cannot be taken from the log: {worse}") from worse
             if len(calls) == 1 or isinstance(error, StoreError):
@@ -309,72 +311,72 @@ class Service:
 
     def _do(self, call: Call, now_s: float) -> Answer:
         """Do one thing at the desk; a refusal comes before any change, and concerns only the one who asked."""
-        noted = len(self.desk.rows)
+        noted = len(self.scheduler.rows)
         try:
             return call, call.work(now_s), None
         except (StoreError, PolicyError):
             raise
         except CrannyError as error:
-            if len(self.desk.rows) != noted:
-                raise BrokenError(f"refused too late: {error}") from error
+            if len(self.scheduler.rows) != noted:
+                raise InternalError(f"refused too late: {error}") from error
             return call, None, error
 
     def _store(self, append: Append) -> None:
-        if self.desk.rows:
-            append(self.desk.rows)
-            self.recent.extend(self.desk.rows)
-            self.desk.rows.clear()
-            self._stored = self.desk.ledger.seq
+        if self.scheduler.rows:
+            append(self.scheduler.rows)
+            self.recent.extend(self.scheduler.rows)
+            self.scheduler.rows.clear()
+            self._stored = self.scheduler.records.seq
 
     def _back_to_the_log(self) -> None:
         """Forget what could not be stored, or done; raise if even that fails again and again."""
-        for tries_left in reversed(range(MOST_TRIES)):
+        for tries_left in reversed(range(MAX_TRIES)):
             try:
                 self.store.take()  # from here on nothing is added to it, not even late by a session that was lost
-                self.history = History()
-                self.desk.restore(self.store)
+                self.history = UtilizationHistory()
+                self.scheduler.restore(self.store)
             except StoreError as error:
-                if not tries_left or isinstance(error, TakenError):
+                if not tries_left or isinstance(error, OtherWriterError):
                     raise
                 _log.error("%s", error)
                 time.sleep(RETRY_S)
             else:
                 break
-        self._stored = self.desk.ledger.seq
+        self._stored = self.scheduler.records.seq
         self._order_again()
 
     def _order_again(self) -> None:
         """Order all that the log says is under way; the hands know what they have done already."""
-        for record in self.desk.ledger.jobs.values():
-            self.desk.orders.extend(Order("stop", record, attempt) for attempt in record.leaving)
+        for record in self.scheduler.records.jobs.values():
+            self.scheduler.instructions.extend(Instruction("stop", record, attempt) for attempt in record.leaving)
             if record.status == "stopping":
-                self.desk.orders.append(Order("stop", record, record.attempts[-1]))
+                self.scheduler.instructions.append(Instruction("stop", record, record.attempts[-1]))
             if record.status == "starting":
-                self.desk.orders.append(Order("launch", record, record.attempts[-1]))
+                self.scheduler.instructions.append(Instruction("launch", record, record.attempts[-1]))
 
     def _carry_out(self) -> None:
         """Do in the world what is now stored."""
-        while self.desk.orders:
-            order = self.desk.orders.popleft()
-            if self._hands is None:
+        while self.scheduler.instructions:
+            order = self.scheduler.instructions.popleft()
+            if self._executor is None:
                 continue
             if order.do == "stop":
-                self._hands.stop(order.record.id, order.attempt.number)
+                self._executor.stop(order.record.id, order.attempt.number)
             else:
-                self._hands.launch(self.launch_of(order.record, order.attempt))
+                self._executor.launch(self.launch_of(order.record, order.attempt))
 
-    def _reported(self, reports: Sequence[Report]) -> None:
+    def _reported(self, reports: Sequence[ExecutorReport]) -> None:
         """Take in what the hands report; what cannot be stored is tried again, for it has happened."""
         for report in reports:
-            take = self.desk.launched if isinstance(report, Launched) else self.desk.gone
+            take = self.scheduler.launched if isinstance(report, AttemptLaunched) else self.scheduler.gone
             self._insist(partial(take, report))  # type: ignore[arg-type]
 
     def _insist(self, work: Callable[[float], Any], after_s: float = RETRY_S) -> None:
         answer: Future[Any] = Future()
 
         def again(done: Future[Any]) -> None:
-            if isinstance(done.exception(), StoreError | PolicyError | BrokenError) and self._open:
-                timer = threading.Timer(after_s, self._insist, (work, min(2 * after_s, MOST_RETRY_S)))
+            if isinstance(done.exception(), StoreError | PolicyError | InternalError) and self._open:
+                timer = threading.Timer(after_s, self._insist, (work, min(2 * after_s, MAX_RETRY_S)))
                 timer.daemon = True
                 timer.start()
 
@@ -385,9 +387,9 @@ class Service:
 
     def log_folder(self, job_id: str, attempt: int) -> Path:
         """Return where the ranks of an attempt write: apart for each log, since all have a job-1."""
-        return self.folder / "jobs" / self.desk.ledger.log_id / job_id / f"attempt-{attempt}"
+        return self.folder / "jobs" / self.scheduler.records.log_id / job_id / f"attempt-{attempt}"
 
-    def launch_of(self, record: Record, attempt: Attempt) -> Launch:
+    def launch_of(self, record: JobRecord, attempt: Attempt) -> Launch:
         """Return all that the backend must know to run an attempt."""
         spec, machines = record.spec, attempt.placement.machines
         ranks = [
@@ -411,21 +413,21 @@ class Service:
         """Take over the processes that an earlier service left, and end those that it was ending."""
         current: list[Launch] = []
         leaving: list[Launch] = []
-        for record in self.desk.ledger.jobs.values():
+        for record in self.scheduler.records.jobs.values():
             leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
             if record.status in {"starting", "running", "stopping"}:
                 current.append(self.launch_of(record, record.attempts[-1]))
-        hands = self._hands
-        if hands is None:
+        executor = self._executor
+        if executor is None:
             return
-        hands.adopt(current, leaving)
-        for record in self.desk.ledger.jobs.values():
+        executor.adopt(current, leaving)
+        for record in self.scheduler.records.jobs.values():
             if record.status == "stopping":
-                hands.stop(record.id, record.attempts[-1].number)
+                executor.stop(record.id, record.attempts[-1].number)
         self._carry_out()
 
-    def _watch(self, desk: Desk) -> None:
-        self.history.note(desk.ledger, desk.engine.state)
+    def _watch(self, scheduler: Scheduler) -> None:
+        self.history.note(scheduler.records, scheduler.engine.state)
 
 
 def _answer(answers: Iterable[Answer]) -> None:
@@ -440,7 +442,7 @@ def _told(error: Exception) -> CrannyError:
         _log.error("%s", error)
         return error
     _log.error("something went wrong; the service goes on from what is stored", exc_info=error)
-    return BrokenError("something went wrong in cranny; its log says more")
+    return InternalError("something went wrong in cranny; its log says more")
 
 
 def _none() -> Cluster:

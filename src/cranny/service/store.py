@@ -38,9 +38,27 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from cranny.model.errors import InputError
-from cranny.service.writer_lock import WRITE, Files, LockFile, Session, StoreError, TakenError, why, wrapped
+from cranny.service.writer_lock import (
+    WRITE,
+    DatabaseFiles,
+    FileLock,
+    OtherWriterError,
+    SessionLock,
+    StoreError,
+    why,
+    wrapped,
+)
 
-__all__ = ["Append", "Row", "SessionRow", "Store", "StoreError", "TakenError", "TokenRow", "shown_url"]
+__all__ = [
+    "Append",
+    "EventRow",
+    "EventStore",
+    "OtherWriterError",
+    "SessionRow",
+    "StoreError",
+    "TokenRow",
+    "shown_url",
+]
 
 BUSY_MS = 2_000  # how long another process may hold a SQLite database before we give up
 PAGE = 5_000  # events read at a time
@@ -93,7 +111,7 @@ def _second(connection: Connection) -> None:
 MIGRATIONS = (_first, _second)
 
 
-class Row(NamedTuple):
+class EventRow(NamedTuple):
     """An event of the log."""
 
     seq: int
@@ -103,7 +121,7 @@ class Row(NamedTuple):
     body: dict[str, Any]
 
 
-Append = Callable[[Sequence[Row]], None]  # stores events, all or none
+Append = Callable[[Sequence[EventRow]], None]  # stores events, all or none
 
 
 class TokenRow(NamedTuple):
@@ -127,7 +145,7 @@ class SessionRow(NamedTuple):
     until_s: float
 
 
-class Store:
+class EventStore:
     """The event log, the tokens and the sessions."""
 
     def __init__(self, url: str) -> None:
@@ -148,8 +166,8 @@ class Store:
         except StoreError:
             self.engine.dispose()
             raise
-        self._files = Files(database) if in_files else None
-        self._lock = LockFile(database, shown) if in_files else Session(self.engine, shown)
+        self._files = DatabaseFiles(database) if in_files else None
+        self._lock = FileLock(database, shown) if in_files else SessionLock(self.engine, shown)
 
     def take(self) -> None:
         """Become the only writer, or make sure to be it still; `TakenError` says that there is another."""
@@ -158,7 +176,7 @@ class Store:
             self._lock.take()
         self._taken = True
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Sequence[EventRow]) -> None:
         """Store events, all or none; when this returns they survive a crash."""
         with self.writing() as append:
             append(rows)
@@ -172,7 +190,7 @@ class Store:
         with ExitStack() as stack:
             connection = self._begin(stack)
 
-            def append(rows: Sequence[Row]) -> None:
+            def append(rows: Sequence[EventRow]) -> None:
                 values = [{**r._asdict(), "body": json.dumps(r.body)} for r in rows]
                 if connection.invalidated:  # a new one would not have the lock
                     raise StoreError(f"{WRITE}: the connection was lost")
@@ -195,7 +213,7 @@ class Store:
         try:
             with self.writing():
                 pass
-        except TakenError:
+        except OtherWriterError:
             raise
         except StoreError:
             pass
@@ -205,7 +223,7 @@ class Store:
         try:
             with wrapped(WRITE):
                 self._refuse()
-                if self._taken and isinstance(self._lock, Session):
+                if self._taken and isinstance(self._lock, SessionLock):
                     connection = self._lock.begin()
                     stack.callback(self._lock.rest)
                 else:
@@ -215,7 +233,7 @@ class Store:
                     connection = stack.enter_context(self.engine.connect().execution_options(writes=True))
                     connection.begin()
         except StoreError as error:
-            if self.problem != str(error) and not isinstance(error, TakenError):  # not again and again
+            if self.problem != str(error) and not isinstance(error, OtherWriterError):  # not again and again
                 _log.error("%s", error)
             self.problem = str(error)
             raise
@@ -225,7 +243,7 @@ class Store:
     def _refuse(self) -> None:
         """Refuse to go on once somebody else has written: what we believe is no longer what the log says."""
         if self._met:
-            raise TakenError(self._met)
+            raise OtherWriterError(self._met)
 
     def _check(self, failed: str) -> None:
         """Refuse to go on when the files are not those that were opened."""
@@ -237,7 +255,7 @@ class Store:
         with self._reading() as connection:
             return int(connection.execute(select(func.max(_EVENTS.c.seq))).scalar() or 0)
 
-    def read(self, after: int = 0, limit: int | None = None) -> Iterator[Row]:
+    def read(self, after: int = 0, limit: int | None = None) -> Iterator[EventRow]:
         """Yield the events after a number, in order."""
         left = limit
         while left is None or left > 0:
@@ -246,7 +264,7 @@ class Store:
             with self._reading() as connection:
                 found = connection.execute(page).all()
             for seq, at_s, kind, job, body in found:
-                yield Row(seq, at_s, kind, job, json.loads(body))
+                yield EventRow(seq, at_s, kind, job, json.loads(body))
             if len(found) < size:
                 return
             after = found[-1][0]

@@ -9,27 +9,27 @@ from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
-from cranny.service.fork import Stand
-from cranny.service.job_records import Record
+from cranny.service.fork import Fork
+from cranny.service.job_records import JobRecord
 
 TRIED = 2_000  # waiting jobs up to which steps are tried: a longer queue takes too long to copy
 TRIES = 8  # numbers of GPUs that are tried
 HIGHEST = 1_000  # priority
 
 
-class Advice:
+class Suggestions:
     """Steps for one job."""
 
-    def __init__(self, record: Record, stand: Stand, view: Snapshot, free: int) -> None:
+    def __init__(self, record: JobRecord, fork: Fork, view: Snapshot, free: int) -> None:
         """Look at how things stand; `free` are the free GPUs that the job may have."""
         self._record = record
-        self._stand = stand
+        self._fork = fork
         self._view = view
         self._free = free
-        self._first = stand.queue[0].job.id
-        self._long = len(stand.queue) > TRIED
+        self._first = fork.queue[0].job.id
+        self._long = len(fork.queue) > TRIED
 
-    def room(self) -> str:
+    def too_few_gpus(self) -> str:
         """Say what helps a job that finds too few free GPUs, or none where it may have them."""
         return (
             self._resume()
@@ -38,21 +38,21 @@ class Advice:
             or self._wait("wait for running jobs to end, or cancel one")
         )
 
-    def order(self) -> str:
+    def behind_others(self) -> str:
         """Say what helps a job that only stands behind others."""
         steps = []
-        spec, before = self._record.spec, self._stand.ledger.jobs.get(self._first)
+        spec, before = self._record.spec, self._fork.records.jobs.get(self._first)
         ahead = before.spec.priority if before is not None else 0  # nobody in the queue has a higher one
         first = replace(self._record, spec=spec.model_copy(update={"priority": ahead + 1}))
         if ahead < HIGHEST and (self._long or self._starts(record=first)):
             steps.append(f"submit it with a priority above {ahead}")
-        if self._stand.policy["order"] != "backfill" and self._starts(policy={"order": "backfill"}):
+        if self._fork.setting["order"] != "backfill" and self._starts(policy={"order": "backfill"}):
             steps.append(f"let jobs pass: {self._command('backfill')}")
         return ", or ".join(steps) or self._wait("wait")
 
-    def wishes(self) -> str:
+    def constraints(self) -> str:
         """Say which wish to leave out."""
-        return self._freer() or self._wait("wait until machines as wished come free")
+        return self._freer() or self._wait("wait until machines that satisfy its constraints come free")
 
     def scattered(self) -> str:
         """Say what helps a job that the policy will not spread over the free GPUs as they lie."""
@@ -72,7 +72,7 @@ class Advice:
         down = [number for number in mine if not view.is_up(number)]
         if not down:
             return ""
-        state = self._stand.state.copy()
+        state = self._fork.state.copy()
         for number in down:
             state.repair(number)
         back = state.snapshot()
@@ -87,20 +87,20 @@ class Advice:
         return f"{_resume([machines[number].name for number in chosen])}; {left}"
 
     def _may_have(self, machine: int) -> bool:
-        wish = self._record.wish
+        constraints = self._record.constraints
         fits = bool(self._view.eligible(self._record.job) >> machine & 1)
-        return fits and (wish is None or not wish.excluded >> machine & 1)
+        return fits and (constraints is None or not constraints.excluded >> machine & 1)
 
     def _freer(self) -> str:
         """Name a wish without which the job would start."""
-        record, wish = self._record, self._record.wish
-        without: dict[str, Record] = {}
-        if wish is not None and wish.same_rack == "required":
-            without["wishes.same_rack"] = replace(record, wish=wish._replace(same_rack=None))
-        if wish is not None and wish.excluded:
-            without["wishes.exclude"] = replace(record, wish=wish._replace(excluded=0))
+        record, constraints = self._record, self._record.constraints
+        without: dict[str, JobRecord] = {}
+        if constraints is not None and constraints.same_rack == "required":
+            without["constraints.same_rack"] = replace(record, constraints=constraints._replace(same_rack=None))
+        if constraints is not None and constraints.excluded:
+            without["constraints.exclude"] = replace(record, constraints=constraints._replace(excluded=0))
         if record.job.gpu_type is not None:
-            without["wishes.gpu_type"] = replace(record, job=replace(record.job, gpu_type=None))
+            without["constraints.gpu_type"] = replace(record, job=replace(record.job, gpu_type=None))
         binding = [name for name, other in without.items() if self._starts(record=other)]
         return f"leave out {' or '.join(binding)}: it would start now" if binding else ""
 
@@ -129,23 +129,23 @@ class Advice:
     def _starts(
         self,
         *,
-        record: Record | None = None,
+        record: JobRecord | None = None,
         job: dict[str, Any] | None = None,
         policy: dict[str, Any] | None = None,
         repaired: Iterable[int] = (),
     ) -> bool:
         """Try whether the job would start if something were otherwise."""
-        stand, tried = self._stand, record or self._record
+        fork, tried = self._fork, record or self._record
         if self._long:
             return False
         try:
             if job is not None:
                 tried = replace(tried, job=replace(tried.job, **job))
-            stand = stand._replace(
-                policy={**stand.policy, **(policy or {})},
-                queue=[_with(each, tried.job) for each in stand.queue],
+            fork = fork._replace(
+                setting={**fork.setting, **(policy or {})},
+                queue=[_with(each, tried.job) for each in fork.queue],
             )
-            engine = stand.engine(tried)
+            engine = fork.engine(tried)
             for machine in repaired:
                 engine.state.repair(machine)
             actions = engine.tick(self._view.now_s)
@@ -161,7 +161,7 @@ class Advice:
 
     def _command(self, order: str) -> str:
         """Spell the command that keeps the policy and changes its queue order."""
-        setting = self._stand.policy
+        setting = self._fork.setting
         words = ["cranny policy set", setting["name"], "--order", order]
         if setting["period_s"]:
             words += ["--period", f"{setting['period_s']:g}"]
@@ -183,7 +183,7 @@ def _with(waiting: Waiting, job: Job) -> Waiting:
 def _fewest(offers: Iterable[tuple[int, int]], wanted: int) -> list[int]:
     """Return the fewest machines whose GPUs are enough, those with most first; none if all are not enough."""
     chosen = []
-    for gpus, machine in sorted(offers, key=lambda offer: (-offer[0], offer[1])):
+    for gpus, machine in sorted(offers, key=lambda available: (-available[0], available[1])):
         if wanted <= 0:
             break
         chosen.append(machine)

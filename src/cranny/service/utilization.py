@@ -1,17 +1,17 @@
-"""How full the cluster was: a point every few seconds, as far back as memory allows."""
+"""The utilization of the cluster over time: at most one point a second, the latest 20,000 in memory."""
 
 from collections import deque
 from typing import NamedTuple
 
 from cranny.core.state import ClusterState
-from cranny.service.job_records import Ledger
+from cranny.service.job_records import JobRecords
 
 EVERY_S = 1.0
-MOST_POINTS = 20_000
+MAX_POINTS = 20_000
 
 
-class Point(NamedTuple):
-    """The cluster at a moment."""
+class UtilizationPoint(NamedTuple):
+    """The cluster at one moment."""
 
     at_s: float
     held_gpus: int
@@ -21,21 +21,21 @@ class Point(NamedTuple):
     running: int
 
 
-class History:
+class UtilizationHistory:
     """The latest points."""
 
     def __init__(self) -> None:
-        self._points: deque[Point] = deque(maxlen=MOST_POINTS)
+        self._points: deque[UtilizationPoint] = deque(maxlen=MAX_POINTS)
 
-    def note(self, ledger: Ledger, state: ClusterState) -> None:
-        """Note how things are; several events of one second leave one point."""
-        running = ledger.counts["running"] + ledger.counts["starting"] + ledger.counts["stopping"]
-        point = Point(
-            ledger.last_s,
+    def note(self, records: JobRecords, state: ClusterState) -> None:
+        """Record the current utilization; several events within a second leave one point."""
+        running = records.counts["running"] + records.counts["starting"] + records.counts["stopping"]
+        point = UtilizationPoint(
+            records.last_s,
             state.held_gpus,
             state.used_machines,
             state.fragmentation,
-            ledger.counts["waiting"],
+            records.counts["waiting"],
             running,
         )
         if self._points and point.at_s - self._points[-1].at_s < EVERY_S and len(self._points) > 1:
@@ -44,8 +44,8 @@ class History:
                 self._points.pop()
         self._points.append(point)
 
-    def since(self, at_s: float, most: int) -> list[Point]:
-        """Return the points since a time, thinned out evenly if there are many; the last is always there."""
+    def since(self, at_s: float, most: int) -> list[UtilizationPoint]:
+        """Return the points since a time, evenly thinned out to at most `most`; the last one is always kept."""
         points = [point for point in self._points if point.at_s >= at_s]
         step = -(-len(points) // most) if points else 1
         return points[::-1][::step][::-1]

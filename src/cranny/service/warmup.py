@@ -12,9 +12,9 @@ import numpy as np
 from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
-from cranny.service.job_records import Ledger
-from cranny.service.policy_setting import choose, settle
-from cranny.service.store import Row
+from cranny.service.job_records import JobRecords
+from cranny.service.policy_setting import build_policy, complete_setting
+from cranny.service.store import EventRow
 
 SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 JOBS = 60  # of either kind come and go there
@@ -27,9 +27,9 @@ _lock = threading.Lock()
 _known: dict[str, Future[None]] = {}  # by setting and size of cluster: what this process has tried, or tries now
 
 
-def preparing(setting: Mapping[str, Any], cluster: Cluster) -> "Future[None]":
+def start_warmup(setting: Mapping[str, Any], cluster: Cluster) -> "Future[None]":
     """Get a policy ready beside all else; nothing is done twice."""
-    chosen = settle(setting)
+    chosen = complete_setting(setting)
     key = json.dumps([chosen, len(cluster.machines)], sort_keys=True)
     with _lock:
         if key not in _known:
@@ -66,13 +66,13 @@ def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
 
 def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, Any]]) -> None:
     """Submit jobs; now and then one that runs ends."""
-    ledger, rng = Ledger(cluster), np.random.default_rng(SEED)
-    engine = Engine(ClusterState(cluster), choose(chosen, ledger))
+    records, rng = JobRecords(cluster), np.random.default_rng(SEED)
+    engine = Engine(ClusterState(cluster), build_policy(chosen, records))
     for number, each in enumerate(asked, start=1):
         spec = {"command": ["true"], "duration_s": 60, **each}
-        ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
+        records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
         try:
-            engine.submit(ledger.jobs[f"job-{number}"].job, 10.0 * number)
+            engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
             running = list(engine.state.snapshot().running)
             if running and rng.random() < 0.6:
                 engine.finish(str(rng.choice(running)), 10.0 * number + 1)

@@ -32,11 +32,11 @@ class StoreError(CrannyError):
     """The event log cannot be read or written now; that may pass."""
 
 
-class TakenError(StoreError):
+class OtherWriterError(StoreError):
     """Somebody else writes the event log; that does not pass, and whoever meets it must end."""
 
 
-class LockFile:
+class FileLock:
     """The lock of a SQLite database: a file beside it."""
 
     def __init__(self, database: str, shown: str) -> None:
@@ -66,7 +66,7 @@ class LockFile:
         self._held = None
 
 
-class Session:
+class SessionLock:
     """The lock of a PostgreSQL database: it belongs to a session, in which all events are written."""
 
     def __init__(self, engine: Engine, shown: str) -> None:
@@ -131,7 +131,7 @@ class Session:
             time.sleep(TAKE_S / 20)
 
 
-class Files:
+class DatabaseFiles:
     """The files of a SQLite database, which must stay those that were opened: in others, events would be lost.
 
     As long as a connection is open, SQLite itself keeps all of them.
@@ -162,8 +162,8 @@ def _same(path: Path, seen: os.stat_result) -> bool:
         return False
 
 
-def _taken(shown: str) -> TakenError:
-    return TakenError(f"database {shown}: another cranny serve is using it")
+def _taken(shown: str) -> OtherWriterError:
+    return OtherWriterError(f"database {shown}: another cranny serve is using it")
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from cranny.service.auth import ROLES, Caller, Keeper, Role, UnknownCallerError
-from cranny.service.job_records import Record
-from cranny.service.limits import NotAllowedError
+from cranny.service.auth import ROLES, Authenticator, Caller, Role, UnauthenticatedError
+from cranny.service.job_records import JobRecord
+from cranny.service.limits import ForbiddenError
 from cranny.service.service import Service
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -24,9 +24,9 @@ def service_of(request: Request) -> Service:
     return found
 
 
-def keeper_of(request: Request) -> Keeper:
+def authenticator_of(request: Request) -> Authenticator:
     """Return who knows the tokens."""
-    found: Keeper = request.app.state.keeper
+    found: Authenticator = request.app.state.authenticator
     return found
 
 
@@ -38,22 +38,22 @@ def cookie_of(request: Request) -> str:
 
 def caller_of(request: Request, _documented: Annotated[object, Depends(_bearer)]) -> Caller:
     """Return who asks, or refuse to answer a stranger."""
-    keeper = keeper_of(request)
+    authenticator = authenticator_of(request)
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and token:
-        return keeper.by_token(token.strip())
+        return authenticator.by_token(token.strip())
     session = request.cookies.get(cookie_of(request))
     if session is None:
-        raise UnknownCallerError("a token is needed: Authorization: Bearer TOKEN")
-    caller = keeper.by_session(session)
+        raise UnauthenticatedError("a token is needed: Authorization: Bearer TOKEN")
+    caller = authenticator.by_session(session)
     if request.method not in SAFE and not _same_origin(request):
-        raise NotAllowedError("a page of another site may not ask for this")
+        raise ForbiddenError("a page of another site may not ask for this")
     return caller
 
 
 async def still_known(request: Request) -> Caller:
     """Return who asks, again and again while a stream goes on; a thread is needed only to ask the database."""
-    if keeper_of(request).fresh:
+    if authenticator_of(request).fresh:
         return caller_of(request, None)
     return await run_in_threadpool(caller_of, request, None)
 
@@ -68,21 +68,21 @@ def at_least(role: Role) -> Callable[[Caller], Caller]:
 
     def check(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
         if caller.rank < ROLES.index(role):
-            raise NotAllowedError(f"this needs the role {role}; yours is {caller.role}")
+            raise ForbiddenError(f"this needs the role {role}; yours is {caller.role}")
         return caller
 
     return check
 
 
-def may_see(caller: Caller, record: Record) -> Record:
+def may_see(caller: Caller, record: JobRecord) -> JobRecord:
     """Refuse a user who asks for a job of somebody else."""
     if caller.role == "user" and caller.user != record.user:
-        raise NotAllowedError(f"{record.id} is a job of somebody else")
+        raise ForbiddenError(f"{record.id} is a job of somebody else")
     return record
 
 
-Serving = Annotated[Service, Depends(service_of)]
-Keeping = Annotated[Keeper, Depends(keeper_of)]
-Anyone = Annotated[Caller, Depends(caller_of)]
-AUser = Annotated[Caller, Depends(at_least("user"))]
-AnAdmin = Annotated[Caller, Depends(at_least("admin"))]
+ServiceDep = Annotated[Service, Depends(service_of)]
+AuthDep = Annotated[Authenticator, Depends(authenticator_of)]
+AnyCaller = Annotated[Caller, Depends(caller_of)]
+UserCaller = Annotated[Caller, Depends(at_least("user"))]
+AdminCaller = Annotated[Caller, Depends(at_least("admin"))]

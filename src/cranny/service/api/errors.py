@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cranny.model.errors import CrannyError, InputError, PlacementError
-from cranny.service.job_spec import problems
-from cranny.service.limits import BusyError, ConflictError, RefusedError
+from cranny.service.job_spec import field_errors
+from cranny.service.limits import BusyError, ConflictError, RequestError
 from cranny.service.scheduler import PolicyError
 from cranny.service.store import StoreError
 
@@ -50,7 +50,7 @@ def problem(
 
 def status_of(error: CrannyError) -> int:
     """Return the status that fits an error."""
-    if isinstance(error, RefusedError):
+    if isinstance(error, RequestError):
         return error.status
     if isinstance(error, StoreError | PolicyError):
         return 503
@@ -69,7 +69,7 @@ def add_handlers(app: FastAPI) -> None:
 
     async def invalid(_request: Request, error: Exception) -> JSONResponse:
         raw = error.errors() if isinstance(error, RequestValidationError) else []
-        found = problems([_without_place(each) for each in raw])
+        found = field_errors([_without_place(each) for each in raw])
         first = next(iter(found), {"field": "", "problem": "cannot be read"})
         return problem(422, ": ".join(part for part in first.values() if part), found)
 
@@ -96,7 +96,7 @@ def _without_place(error: Any) -> Any:
     return {**error, "loc": error["loc"][1:]} if place in {"path", "query", "header", "cookie"} else error
 
 
-class Gate:
+class RequestGuard:
     """Refuses bodies that are too large before anybody reads them whole, and tells browsers to be careful."""
 
     def __init__(self, app: ASGIApp, most_bytes: int) -> None:

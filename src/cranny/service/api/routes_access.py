@@ -7,72 +7,72 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import Field
 
 from cranny.model.fields import Fields, Name
-from cranny.service.api.dependencies import AnAdmin, Anyone, Keeping, Serving, caller_of, cookie_of
-from cranny.service.auth import SESSION_S, Role, UnknownCallerError, create
-from cranny.service.limits import NotThereError
+from cranny.service.api.dependencies import AdminCaller, AnyCaller, AuthDep, ServiceDep, caller_of, cookie_of
+from cranny.service.auth import SESSION_S, Role, UnauthenticatedError, create
+from cranny.service.limits import NotFoundError
 
 router = APIRouter(tags=["access"])
 
 
-class TokenFields(Fields):
+class TokenRequest(Fields):
     """Who gets a token."""
 
     user: Name
     role: Role = "user"
 
 
-class SessionFields(Fields):
+class SessionRequest(Fields):
     """A token, to begin a session with."""
 
     token: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 @router.get("/api/v1/tokens")
-def tokens(service: Serving, _caller: AnAdmin) -> Any:
+def tokens(service: ServiceDep, _caller: AdminCaller) -> Any:
     """List tokens; what they look like is not known."""
     rows = service.store.tokens()
     return {"tokens": [{k: v for k, v in row._asdict().items() if k != "hash"} for row in rows]}
 
 
 @router.post("/api/v1/tokens", status_code=201)
-def create_token(body: TokenFields, service: Serving, keeper: Keeping, _caller: AnAdmin) -> Any:
+def create_token(body: TokenRequest, service: ServiceDep, authenticator: AuthDep, _caller: AdminCaller) -> Any:
     """Make a token; it is shown this once."""
     row, token = create(service.store, body.user, body.role, service.now_s())
-    keeper.forget()
+    authenticator.invalidate()
     return {"id": row.id, "user": row.user, "role": row.role, "created_s": row.created_s, "token": token}
 
 
 @router.delete("/api/v1/tokens/{token_id}", status_code=204)
-def revoke_token(token_id: str, service: Serving, keeper: Keeping, _caller: AnAdmin) -> Response:
+def revoke_token(token_id: str, service: ServiceDep, authenticator: AuthDep, _caller: AdminCaller) -> Response:
     """Let a token no longer count."""
     if not service.store.revoke_token(token_id, service.now_s()):
-        raise NotThereError(f"there is no token {token_id!r} that counts")
-    keeper.forget()
+        raise NotFoundError(f"there is no token {token_id!r} that counts")
+    authenticator.invalidate()
     return Response(status_code=204)
 
 
 @router.post("/api/v1/session", status_code=204)
-def begin(body: SessionFields, request: Request, keeper: Keeping) -> Response:
+def begin(body: SessionRequest, request: Request, authenticator: AuthDep) -> Response:
     """Begin a session of a browser with a token."""
-    return _with_cookie(Response(status_code=204), keeper.log_in(body.token), request)
+    return _with_cookie(Response(status_code=204), authenticator.log_in(body.token), request)
 
 
 @router.delete("/api/v1/session", status_code=204)
-def end(request: Request, keeper: Keeping, _caller: Anyone) -> Response:
+def end(request: Request, authenticator: AuthDep, _caller: AnyCaller) -> Response:
     """End the session of this browser."""
     cookie = cookie_of(request)
-    keeper.log_out(request.cookies.get(cookie, ""))
+    authenticator.log_out(request.cookies.get(cookie, ""))
     response = Response(status_code=204)
     response.delete_cookie(cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https")
     return response
 
 
 @router.get("/login", include_in_schema=False)
-def login(request: Request, keeper: Keeping, code: str = "") -> Response:
+def login(request: Request, authenticator: AuthDep, code: str = "") -> Response:
     """Begin a session with the code of a one-time link; with one that was used, the first page says what to do."""
     try:
-        session = keeper.redeem(code)
-    except UnknownCallerError:
+        session = authenticator.redeem(code)
+    except UnauthenticatedError:
         return RedirectResponse("/#/?link=used", status_code=303)
     return _with_cookie(RedirectResponse("/", status_code=303), session, request)
 
@@ -96,7 +96,7 @@ def healthz() -> Any:
 
 
 @router.get("/readyz")
-def readyz(service: Serving) -> Any:
+def readyz(service: ServiceDep) -> Any:
     """Say whether the service takes jobs."""
     why_not = service.why_not_ready
     if not why_not:
@@ -105,9 +105,9 @@ def readyz(service: Serving) -> Any:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(request: Request, keeper: Keeping) -> Response:
+def metrics(request: Request, authenticator: AuthDep) -> Response:
     """Show measures in the form that Prometheus reads; off loopback this needs a token."""
-    if not keeper.loopback:
+    if not authenticator.loopback:
         caller_of(request, None)
     text, kind = request.app.state.gauges.page()
     return Response(text, media_type=kind)

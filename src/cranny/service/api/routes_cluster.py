@@ -14,19 +14,19 @@ from cranny.model.fields import Fields, Name
 from cranny.model.profile import library
 from cranny.policies import TABLE
 from cranny.service import serialize
-from cranny.service.api.dependencies import AnAdmin, Anyone, Serving, still_known
+from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, still_known
 from cranny.service.api.request_timeout import answered, prepared
-from cranny.service.api.sse import Bell, changes
+from cranny.service.api.sse import EventNotifier, changes
 from cranny.service.job_records import STATUSES, placement_of
 from cranny.service.service import Service
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
 
-MOST_POINTS = 1_000
-MOST_NODES = 10_000
+MAX_POINTS = 1_000
+MAX_NODES = 10_000
 
 
-class PolicyFields(Fields):
+class PolicyRequest(Fields):
     """A choice of policy."""
 
     name: Name
@@ -36,29 +36,29 @@ class PolicyFields(Fields):
 
 
 @router.get("/me")
-def me(caller: Anyone) -> Any:
+def me(caller: AnyCaller) -> Any:
     """Say who you are."""
     return {"user": caller.user, "role": caller.role}
 
 
 @router.get("/cluster")
-def cluster(request: Request, service: Serving, _caller: Anyone) -> Any:
+def cluster(request: Request, service: ServiceDep, _caller: AnyCaller) -> Any:
     """Show the whole at a glance."""
     with service.lock:
-        desk = service.desk
-        state, ledger = desk.engine.state, desk.ledger
+        scheduler = service.scheduler
+        state, records = scheduler.engine.state, scheduler.records
         told = {
-            "name": desk.cluster.name,
-            "description": desk.cluster.describe(),
-            "machines": len(desk.cluster.machines),
-            "gpus": desk.cluster.gpus,
+            "name": scheduler.cluster.name,
+            "description": scheduler.cluster.describe(),
+            "machines": len(scheduler.cluster.machines),
+            "gpus": scheduler.cluster.gpus,
             "free_gpus": int(state.free.sum()),
             "held_gpus": state.held_gpus,
             "used_machines": state.used_machines,
             "fragmentation": state.fragmentation,
-            "mode": desk.mode,
+            "mode": scheduler.mode,
             "policy": _policy(service),
-            "counts": {status: ledger.counts[status] for status in STATUSES},
+            "counts": {status: records.counts[status] for status in STATUSES},
             "seq": service.stored,
             "now_s": service.now_s(),
         }
@@ -66,32 +66,34 @@ def cluster(request: Request, service: Serving, _caller: Anyone) -> Any:
 
 
 @router.get("/history")
-def history(service: Serving, _caller: Anyone, minutes: Annotated[float, Query(gt=0, le=100_000)] = 60.0) -> Any:
+def history(
+    service: ServiceDep, _caller: AnyCaller, minutes: Annotated[float, Query(gt=0, le=100_000)] = 60.0
+) -> Any:
     """Show how full the cluster was."""
     with service.lock:
         now_s = service.now_s()
-        points = service.history.since(now_s - minutes * 60, MOST_POINTS)
-    return {"gpus": service.desk.cluster.gpus, "points": [point._asdict() for point in points]}
+        points = service.history.since(now_s - minutes * 60, MAX_POINTS)
+    return {"gpus": service.scheduler.cluster.gpus, "points": [point._asdict() for point in points]}
 
 
 @router.get("/links")
-def links(service: Serving, _caller: Anyone) -> Any:
+def links(service: ServiceDep, _caller: AnyCaller) -> Any:
     """Show what links carry."""
     with service.lock:
-        view = service.desk.engine.state.snapshot()
+        view = service.scheduler.engine.state.snapshot()
     return {"links": serialize.links(view)}
 
 
 @router.get("/nodes")
 def nodes(
-    service: Serving,
-    _caller: Anyone,
-    limit: Annotated[int, Query(ge=1, le=MOST_NODES)] = 1_000,
+    service: ServiceDep,
+    _caller: AnyCaller,
+    limit: Annotated[int, Query(ge=1, le=MAX_NODES)] = 1_000,
     after: Annotated[int | None, Query(ge=0, le=2**31)] = None,
 ) -> Any:
     """List machines and who holds their GPUs, a page at a time."""
     with service.lock:
-        view, drained = service.desk.engine.state.snapshot(), set(service.desk.ledger.drained)
+        view, drained = service.scheduler.engine.state.snapshot(), set(service.scheduler.records.drained)
     total = len(view.cluster.machines)
     first = min(after + 1, total) if after is not None else 0
     past = min(first + limit, total)
@@ -103,46 +105,46 @@ def nodes(
 
 
 @router.post("/nodes/{name}/drain")
-async def drain(name: str, service: Serving, caller: AnAdmin) -> Any:
+async def drain(name: str, service: ServiceDep, caller: AdminCaller) -> Any:
     """Give a machine no more jobs; those on it go on."""
     return await _turn(service, name, caller.user, up=False)
 
 
 @router.post("/nodes/{name}/resume")
-async def resume(name: str, service: Serving, caller: AnAdmin) -> Any:
+async def resume(name: str, service: ServiceDep, caller: AdminCaller) -> Any:
     """Give a machine jobs again."""
     return await _turn(service, name, caller.user, up=True)
 
 
 async def _turn(service: Service, name: str, by: str, *, up: bool) -> Any:
-    machine = service.desk.machine(name)
-    change = service.desk.resume if up else service.desk.drain
-    await answered(service, service.ask(lambda now_s: change(machine, by, now_s)))
+    machine = service.scheduler.machine(name)
+    change = service.scheduler.resume if up else service.scheduler.drain
+    await answered(service, service.call(lambda now_s: change(machine, by, now_s)))
     return await asyncio.to_thread(_node, service, machine)
 
 
 def _node(service: Service, machine: int) -> Any:
     with service.lock:
-        view, drained = service.desk.engine.state.snapshot(), set(service.desk.ledger.drained)
+        view, drained = service.scheduler.engine.state.snapshot(), set(service.scheduler.records.drained)
     return serialize.nodes(view, drained, machine, machine + 1)[0]
 
 
 @router.get("/policy")
-def policy(service: Serving, _caller: Anyone) -> Any:
+def policy(service: ServiceDep, _caller: AnyCaller) -> Any:
     """Show which policy decides."""
     with service.lock:
         return _policy(service)
 
 
 def _policy(service: Service) -> Any:
-    setting = service.desk.ledger.policy
+    setting = service.scheduler.records.policy
     entry = TABLE[setting["name"]]
     shown = {name: setting[name] for name in ("name", "order", "period_s", "options")}
     return {**shown, "about": entry.about, "paper": entry.paper}
 
 
 @router.put("/policy")
-async def set_policy(body: PolicyFields, service: Serving, caller: AnAdmin) -> Any:
+async def set_policy(body: PolicyRequest, service: ServiceDep, caller: AdminCaller) -> Any:
     """Let another policy decide from now on."""
     setting = body.model_dump()
     await prepared(setting["name"], await asyncio.to_thread(service.prepare, setting))
@@ -151,27 +153,29 @@ async def set_policy(body: PolicyFields, service: Serving, caller: AnAdmin) -> A
 
 
 @router.get("/policies")
-def policies(_caller: Anyone) -> Any:
+def policies(_caller: AnyCaller) -> Any:
     """List the policies and queue orders."""
     told = {name: {"about": each.about, "paper": each.paper, "order": each.order} for name, each in TABLE.items()}
     return {"policies": told, "orders": ORDERS}
 
 
 @router.get("/models")
-def models(_caller: Anyone) -> Any:
+def models(_caller: AnyCaller) -> Any:
     """List the models and collectives that a job may name."""
     return {"models": sorted(library()), "collectives": sorted(COLLECTIVES)}
 
 
 @router.get("/recommendations")
-def recommendations(service: Serving, _caller: Anyone, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Any:
+def recommendations(
+    service: ServiceDep, _caller: AnyCaller, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+) -> Any:
     """Show what a service that only recommends would do, latest last, and what that would have saved."""
     with service.lock:
-        ledger = service.desk.ledger
-        known = [each for job, each in ledger.recommended.items() if ledger.jobs[job].status != "cancelled"]
+        records = service.scheduler.records
+        known = [each for job, each in records.recommended.items() if records.jobs[job].status != "cancelled"]
         latest = sorted(known, key=lambda each: each["seq"])[-limit:]
-        saved = dict(ledger.saved)
-    built = service.desk.cluster
+        saved = dict(records.saved)
+    built = service.scheduler.cluster
     told = [{**each, "placement": serialize.placement(placement_of(each["placement"]), built)} for each in latest]
     return {"recommendations": told, "saved": saved}
 
@@ -179,8 +183,8 @@ def recommendations(service: Serving, _caller: Anyone, limit: Annotated[int, Que
 @router.get("/events")
 async def events(
     request: Request,
-    service: Serving,
-    _caller: Anyone,
+    service: ServiceDep,
+    _caller: AnyCaller,
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 1_000,
     last: Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)] = None,
@@ -193,7 +197,7 @@ async def events(
         start = int(last)
     elif after is not None:
         start = after
-    bell: Bell = request.app.state.bell
-    bell.check_room()
-    stream = changes(service, bell, partial(still_known, request), start, follow=follow, limit=limit)
+    notifier: EventNotifier = request.app.state.notifier
+    notifier.check_capacity()
+    stream = changes(service, notifier, partial(still_known, request), start, follow=follow, limit=limit)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

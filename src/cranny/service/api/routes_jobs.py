@@ -11,27 +11,27 @@ from cranny.model.errors import CrannyError, InputError
 from cranny.model.fields import Fields
 from cranny.model.plan import Start, Stop
 from cranny.service import serialize
-from cranny.service.api.dependencies import AnAdmin, Anyone, AUser, Serving, may_see
+from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, may_see
 from cranny.service.api.request_timeout import answered
 from cranny.service.auth import Caller
-from cranny.service.explain import Explanation, Room, quick, why_here, why_wait
-from cranny.service.job_records import STATUSES, Record, Status, reasons
-from cranny.service.job_spec import Spec
+from cranny.service.explain import Explanation, WaitContext, explain_placement, explain_wait, quick_reason
+from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
+from cranny.service.job_spec import JobSpec
 from cranny.service.limits import BusyError, ConflictError
 from cranny.service.link_circles import shared_circles
-from cranny.service.logs import MOST_BYTES, Reader
-from cranny.service.predict import expected_end_s, foresee
+from cranny.service.logs import MAX_BYTES, LogReader
+from cranny.service.predict import expected_end_s, predict_starts
 from cranny.service.scheduler import PolicyError
 from cranny.service.service import Service
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
-MOST_A_PAGE = 1_000
+MAX_PAGE = 1_000
 QUESTIONS = 4  # what-if questions at a time, since each may take as long as a decision
 
 _questions = threading.BoundedSemaphore(QUESTIONS)
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
-Limit = Annotated[int, Query(ge=1, le=MOST_A_PAGE)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
 
 class Observation(Fields):
@@ -42,7 +42,9 @@ class Observation(Fields):
 
 
 @router.post("/jobs", status_code=201)
-async def submit(spec: Spec, service: Serving, caller: AUser, response: Response, key: Key = None) -> Any:
+async def submit(
+    spec: JobSpec, service: ServiceDep, caller: UserCaller, response: Response, key: Key = None
+) -> Any:
     """Submit a job; with the same key and body again, the job of the first time is returned."""
     value = spec.model_dump(mode="json", exclude_unset=True)
     record, new = await answered(service, service.submit(caller.user, value, key))
@@ -53,8 +55,8 @@ async def submit(spec: Spec, service: Serving, caller: AUser, response: Response
 
 @router.get("/jobs")
 def jobs(
-    service: Serving,
-    caller: Anyone,
+    service: ServiceDep,
+    caller: AnyCaller,
     status: Annotated[list[Status] | None, Query()] = None,
     user: str | None = None,
     limit: Limit = 100,
@@ -66,30 +68,30 @@ def jobs(
     owner = caller.user if caller.role == "user" else user
     wanted = frozenset(status or STATUSES)
     with service.lock:
-        ledger = service.desk.ledger
-        page: list[Record] = []
+        records = service.scheduler.records
+        page: list[JobRecord] = []
         for record in _in_order(service, after, queue=wanted == {"waiting"}, newest=newest):
             if record.status in wanted and owner in (None, record.user):
                 page.append(record)
                 if len(page) > limit:
                     break
         if owner is None:
-            total = sum(ledger.counts[each] for each in wanted)
+            total = sum(records.counts[each] for each in wanted)
         else:
-            total = sum(each.status in wanted and each.user == owner for each in ledger.jobs.values())
+            total = sum(each.status in wanted and each.user == owner for each in records.jobs.values())
         more = page[limit - 1].id if len(page) > limit else None
         lines = _lines(service, page[:limit])
     return {"jobs": lines, "next": more, "total": total}
 
 
-def _in_order(service: Service, after: str | None, *, queue: bool, newest: bool) -> Iterator[Record]:
+def _in_order(service: Service, after: str | None, *, queue: bool, newest: bool) -> Iterator[JobRecord]:
     """Yield the jobs that come after one, in the order that is wanted."""
-    records = service.desk.ledger.jobs
+    records = service.scheduler.records.jobs
     if after is not None and after not in records:
         raise InputError(f"after: there is no job {after!r}")
     if queue:
         started = after is None or records[after].status != "waiting"
-        for waiting in service.desk.engine.queue:
+        for waiting in service.scheduler.engine.queue:
             if started:
                 yield records[waiting.job.id]
             started = started or waiting.job.id == after
@@ -101,77 +103,77 @@ def _in_order(service: Service, after: str | None, *, queue: bool, newest: bool)
         yield records[f"job-{each}"]
 
 
-def _lines(service: Service, records: list[Record]) -> list[Any]:
+def _lines(service: Service, records: list[JobRecord]) -> list[Any]:
     """Show jobs, with the reason why they wait and when they may start. The lock is held."""
-    desk = service.desk
+    scheduler = service.scheduler
     starts: dict[str, float] = {}
-    view = desk.engine.state.snapshot(service.now_s())
-    room = Room(view, desk.ledger.recommended)
-    first = desk.engine.queue[0].job.id if desk.engine.queue else None
+    view = scheduler.engine.state.snapshot(service.now_s())
+    context = WaitContext(view, scheduler.records.recommended)
+    first = scheduler.engine.queue[0].job.id if scheduler.engine.queue else None
     if any(record.status == "waiting" for record in records):
-        starts = foresee(service.stand(), view)
+        starts = predict_starts(service.fork(), view)
     lines = []
     for record in records:
         waits: tuple[str, str] = ("", "")
         if record.status == "waiting":
-            waits = quick(record, room, first, desk.engine.period_s)
+            waits = quick_reason(record, context, first, scheduler.engine.period_s)
         end = expected_end_s(record, view)
         lines.append(serialize.job(record, view, waits, starts.get(record.id), end))
     return lines
 
 
-def _line(service: Service, record: Record) -> Any:
+def _line(service: Service, record: JobRecord) -> Any:
     with service.lock:
         return _lines(service, [record])[0]
 
 
-def _find(service: Service, caller: Caller, job_id: str) -> Record:
+def _find(service: Service, caller: Caller, job_id: str) -> JobRecord:
     with service.lock:
-        return may_see(caller, service.desk.find(job_id))
+        return may_see(caller, service.scheduler.find(job_id))
 
 
 @router.get("/jobs/{job_id}")
-def job(job_id: str, service: Serving, caller: Anyone) -> Any:
+def job(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     """Show all of a job; secrets in its environment are hidden."""
     with service.lock:
         record = _find(service, caller, job_id)
-        return serialize.detail(record, service.desk.cluster, _line(service, record))
+        return serialize.detail(record, service.scheduler.cluster, _line(service, record))
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(job_id: str, service: Serving, caller: AUser) -> Any:
+async def cancel(job_id: str, service: ServiceDep, caller: UserCaller) -> Any:
     """Cancel a job; one that runs is over when its processes are."""
     await asyncio.to_thread(_find, service, caller, job_id)
-    asked = service.ask(lambda now_s: service.desk.cancel(job_id, caller.user, now_s))
-    record: Record = await answered(service, asked)
+    asked = service.call(lambda now_s: service.scheduler.cancel(job_id, caller.user, now_s))
+    record: JobRecord = await answered(service, asked)
     return await asyncio.to_thread(_line, service, record)
 
 
 @router.get("/jobs/{job_id}/explain")
-def explain(job_id: str, service: Serving, caller: Anyone) -> Any:
+def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     """Say why a job is where it is, or why it waits, and what would help."""
     record = _find(service, caller, job_id)
     return serialize.explanation(record, _why(service, record))
 
 
-def _why(service: Service, record: Record) -> Explanation:
+def _why(service: Service, record: JobRecord) -> Explanation:
     with service.lock:
         if record.status != "waiting":
-            return why_here(record)
-        stand, now_s, period_s = service.stand(), service.now_s(), service.desk.engine.period_s
-    return why_wait(record, stand, now_s, period_s)
+            return explain_placement(record)
+        fork, now_s, period_s = service.fork(), service.now_s(), service.scheduler.engine.period_s
+    return explain_wait(record, fork, now_s, period_s)
 
 
 @router.get("/jobs/{job_id}/traffic")
-def traffic(job_id: str, service: Serving, caller: Anyone) -> Any:
+def traffic(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     """Show who talks to whom in one iteration of a job that runs."""
     record = _find(service, caller, job_id)
     with service.lock:
-        view = service.desk.engine.state.snapshot()
+        view = service.scheduler.engine.state.snapshot()
     if job_id not in view.running:
         raise ConflictError(f"{job_id} has no GPUs now")
     told = serialize.job_traffic(record, view)
-    if service.desk.ledger.policy["name"].endswith("+cassini"):
+    if service.scheduler.records.policy["name"].endswith("+cassini"):
         told["circles"] = shared_circles(job_id, view)
     return told
 
@@ -179,30 +181,30 @@ def traffic(job_id: str, service: Serving, caller: Anyone) -> Any:
 @router.get("/jobs/{job_id}/logs")
 def logs(
     job_id: str,
-    service: Serving,
-    caller: Anyone,
+    service: ServiceDep,
+    caller: AnyCaller,
     rank: Annotated[int, Query(ge=0)] = 0,
     attempt: Annotated[int | None, Query(ge=1)] = None,
     offset: Annotated[int, Query(ge=-(2**62), le=2**62)] = 0,
-    limit: Annotated[int, Query(ge=4, le=MOST_BYTES)] = 65_536,
+    limit: Annotated[int, Query(ge=4, le=MAX_BYTES)] = 65_536,
 ) -> Any:
     """Read a part of what a rank wrote; a negative offset counts from the end."""
     _find(service, caller, job_id)
-    return Reader(service, job_id, rank, attempt).read(offset, limit)
+    return LogReader(service, job_id, rank, attempt).read(offset, limit)
 
 
 @router.post("/jobs/{job_id}/observed")
-async def observed(job_id: str, body: Observation, service: Serving, caller: AnAdmin) -> Any:
+async def observed(job_id: str, body: Observation, service: ServiceDep, caller: AdminCaller) -> Any:
     """Tell a service that only recommends where a job was started, or that it ended."""
     await asyncio.to_thread(_find, service, caller, job_id)
     told = body.model_dump(exclude_none=True)
-    asked = service.ask(lambda now_s: service.desk.observe(job_id, told, now_s))
-    record: Record = await answered(service, asked)
+    asked = service.call(lambda now_s: service.scheduler.observe(job_id, told, now_s))
+    record: JobRecord = await answered(service, asked)
     return await asyncio.to_thread(_line, service, record)
 
 
 @router.post("/plan")
-def plan(spec: Spec, service: Serving, caller: Anyone) -> Any:
+def plan(spec: JobSpec, service: ServiceDep, caller: AnyCaller) -> Any:
     """Say what would happen to a job if it were submitted now; nothing is started or noted."""
     if not _questions.acquire(blocking=False):
         raise BusyError(f"{QUESTIONS} such questions are being answered; ask again in a moment")
@@ -212,24 +214,24 @@ def plan(spec: Spec, service: Serving, caller: Anyone) -> Any:
         _questions.release()
 
 
-def _foretold(spec: Spec, service: Service, caller: Caller) -> Any:
+def _foretold(spec: JobSpec, service: Service, caller: Caller) -> Any:
     with service.lock:
-        stand, now_s = service.stand(), service.now_s()
-        cluster, period_s = service.desk.cluster, service.desk.engine.period_s
-        service.desk.check(spec, "what-if", caller.user, now_s)
-    record = Record(
-        "what-if", caller.user, spec, spec.job("what-if", caller.user, now_s), spec.wish(cluster), now_s
+        fork, now_s = service.fork(), service.now_s()
+        cluster, period_s = service.scheduler.cluster, service.scheduler.engine.period_s
+        service.scheduler.check(spec, "what-if", caller.user, now_s)
+    record = JobRecord(
+        "what-if", caller.user, spec, spec.job("what-if", caller.user, now_s), spec.constraints_on(cluster), now_s
     )
-    tried = stand.engine(record)
+    tried = fork.engine(record)
     try:
         actions = tried.submit(record.job, now_s)
     except CrannyError as error:
-        raise PolicyError(f"policy {stand.policy['name']}: {error}") from error
+        raise PolicyError(f"policy {fork.setting['name']}: {error}") from error
     would_stop = [action.job_id for action in actions if isinstance(action, Stop)]
     start = next((each for each in actions if isinstance(each, Start) and each.job.id == record.id), None)
     if start is None:
-        behind = stand._replace(queue=list(tried.queue), state=tried.state)
-        why = why_wait(record, behind, now_s, period_s)
+        behind = fork._replace(queue=list(tried.queue), state=tried.state)
+        why = explain_wait(record, behind, now_s, period_s)
         shown, where = serialize.explanation(record, why), None
     else:
         lines = reasons(start.placement, record.id).splitlines()

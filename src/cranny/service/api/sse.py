@@ -9,19 +9,19 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from cranny.service.auth import Caller, UnknownCallerError
+from cranny.service.auth import Caller, UnauthenticatedError
 from cranny.service.limits import BusyError
 from cranny.service.service import Service
-from cranny.service.store import Row, StoreError
+from cranny.service.store import EventRow, StoreError
 
 KEEP_ALIVE_S = 15.0
 AT_ONCE = 500  # events read together
-MOST_LISTENERS = 500
+MAX_SUBSCRIBERS = 500
 
 _log = logging.getLogger("cranny.service")
 
 
-class Bell:
+class EventNotifier:
     """Wakes all who wait for new events; rung by the loop's thread."""
 
     def __init__(self) -> None:
@@ -43,10 +43,10 @@ class Bell:
         self.closed = True
         self.ring()
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         """Refuse one more listener if there are too many; to be asked before a stream begins."""
-        if sum(map(len, self._waiting.values())) >= MOST_LISTENERS:
-            raise BusyError(f"{MOST_LISTENERS} already follow the changes; try again later")
+        if sum(map(len, self._waiting.values())) >= MAX_SUBSCRIBERS:
+            raise BusyError(f"{MAX_SUBSCRIBERS} already follow the changes; try again later")
 
     @contextmanager
     def listening(self) -> Iterator[asyncio.Event]:
@@ -61,16 +61,16 @@ class Bell:
                 del self._waiting[loop]
 
 
-def shown(row: Row, service: Service, caller: Caller) -> dict[str, Any]:
+def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
     """Return what a caller may see of an event; commands and environments are never part of it."""
     told: dict[str, Any] = {"seq": row.seq, "at_s": row.at_s, "kind": row.kind, "job": row.job}
-    record = service.desk.ledger.jobs.get(row.job) if row.job is not None else None
+    record = service.scheduler.records.jobs.get(row.job) if row.job is not None else None
     if record is not None and caller.role == "user" and caller.user != record.user:
         return told
     body = {name: value for name, value in row.body.items() if name in _SHOWN}
     if row.kind == "submitted" and record is not None:
         body |= {"gpus": record.job.gpus, "name": record.spec.name, "user": record.user}
-    machines = service.desk.cluster.machines
+    machines = service.scheduler.cluster.machines
     if "machine" in row.body:
         body["name"] = machines[row.body["machine"]].name
     if "placement" in row.body:
@@ -90,7 +90,7 @@ def frame(data: object, event: str, number: int | None = None) -> str:
     return f"{head}event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
-def at_hand(service: Service, after: int, most: int) -> list[Row] | None:
+def at_hand(service: Service, after: int, most: int) -> list[EventRow] | None:
     """Return the events after one if all of them are still in memory; None if the database must be asked."""
     recent = list(service.recent)
     if after >= service.stored:
@@ -100,17 +100,23 @@ def at_hand(service: Service, after: int, most: int) -> list[Row] | None:
     return recent[after + 1 - recent[0].seq :][:most]
 
 
-def _read(service: Service, after: int, most: int) -> list[Row]:
+def _read(service: Service, after: int, most: int) -> list[EventRow]:
     return list(service.store.read(after, most))
 
 
 async def changes(
-    service: Service, bell: Bell, known: Callable[[], Awaitable[Caller]], after: int, *, follow: bool, limit: int
+    service: Service,
+    notifier: EventNotifier,
+    known: Callable[[], Awaitable[Caller]],
+    after: int,
+    *,
+    follow: bool,
+    limit: int,
 ) -> AsyncIterator[str]:
     """Yield what happened after an event, and then what happens, as long as the one who asked is known."""
-    with bell.listening() as event:
+    with notifier.listening() as event:
         yield ": cranny\n\n"
-        while not bell.closed:
+        while not notifier.closed:
             event.clear()
             most = min(limit, AT_ONCE)
             try:
@@ -118,7 +124,7 @@ async def changes(
                 rows = at_hand(service, after, most)
                 if rows is None:
                     rows = await run_in_threadpool(_read, service, after, most)
-            except UnknownCallerError:  # logged out, or the token was revoked
+            except UnauthenticatedError:  # logged out, or the token was revoked
                 return
             except StoreError as error:  # a browser asks again, from where it was
                 _log.error("%s", error)

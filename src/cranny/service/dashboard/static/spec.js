@@ -52,7 +52,7 @@ export class SpecForm {
       minutes: el("input", { type: "number", min: "0", step: "any" }), model: el("select"), collective: el("select"),
       tp: numberBox(1), pp: numberBox(1),
       priority: el("input", { type: "number", value: "0", step: "1" }), queue: textBox(),
-      same_rack: el("select", {}, el("option", { value: "" }, "no wish"), options(["preferred", "required"])),
+      same_rack: el("select", {}, el("option", { value: "" }, "no constraint"), options(["preferred", "required"])),
       exclude: textBox(),
     };
     box.gpus.required = true;
@@ -62,7 +62,7 @@ export class SpecForm {
       field("command", "Command", box.command, "Needed to submit, not to ask. Run without a shell."),
       field("name", "Name", box.name),
       el(
-        "details", {}, el("summary", {}, "Parallelism and wishes"),
+        "details", {}, el("summary", {}, "Parallelism and constraints"),
         el(
           "div", { class: "fields" }, field("collective", "Collective", box.collective),
           field("tp", "Tensor-parallel", box.tp), field("pp", "Pipeline-parallel", box.pp),
@@ -89,10 +89,10 @@ export class SpecForm {
     for (const name of ["tp", "pp"]) if (Number(text(name)) !== 1 && text(name)) made[name] = Number(text(name));
     if (Number(text("priority"))) made.priority = Number(text("priority"));
     if (Number(text("minutes"))) made.duration_s = Number(text("minutes")) * 60;
-    const wishes = {};
-    if (text("same_rack")) wishes.same_rack = text("same_rack");
-    if (text("exclude")) wishes.exclude = text("exclude").split(/[\s,]+/);
-    if (Object.keys(wishes).length) made.wishes = wishes;
+    const constraints = {};
+    if (text("same_rack")) constraints.same_rack = text("same_rack");
+    if (text("exclude")) constraints.exclude = text("exclude").split(/[\s,]+/);
+    if (Object.keys(constraints).length) made.constraints = constraints;
     return made;
   }
 }
