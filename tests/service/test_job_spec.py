@@ -97,9 +97,15 @@ def test_torchrun_may_be_written_before_the_script_or_asked_for() -> None:
     assert not parse({"command": "torchrun --nproc-per-node=1 a.py", "shell": True, "gpus": 1}).by_torchrun
 
 
+def test_stored_events_may_name_constraints_as_before() -> None:
+    spec = parse({**GOOD, "wishes": {"same_rack": "required"}})
+    assert spec.constraints.same_rack == "required"
+    assert spec == parse({**GOOD, "constraints": {"same_rack": "required"}})
+
+
 def test_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text("command: [a]\ngpus: 2\nwishes:\n  same_rak: required\n")
+    path.write_text("command: [a]\ngpus: 2\nconstraints:\n  same_rak: required\n")
     with pytest.raises(
         InputError, match=r"job.yaml:4: constraints: unknown field 'same_rak'; did you mean 'same_rack'"
     ):

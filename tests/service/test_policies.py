@@ -53,7 +53,9 @@ def test_a_policy_that_plans_for_all_takes_no_wishes(start: Start) -> None:
     assert service.scheduler.records.policy["name"] == "titan"
     service.call(lambda now_s: service.scheduler.cancel(constrained, "root", now_s)).result(10)
     service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(10)
-    with pytest.raises(InputError, match="constraints: policy 'pollux' plans for all jobs jointly"):
+    with pytest.raises(
+        InputError, match="constraints: not supported by policy 'pollux', which plans for all jobs jointly"
+    ):
         running.submit(gpus=2, constraints={"same_rack": "required"})
 
 

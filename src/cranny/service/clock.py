@@ -19,7 +19,7 @@ def wall_clock() -> float:
 class Clock:
     """Seconds since the epoch that never decrease: if the wall clock is set back, time continues from its maximum.
 
-    Timers therefore still fire after the wall clock was set back, or when the log was written by a clock ahead of it.
+    Timers therefore still fire after the wall clock was set back, or when the log was written by a clock ahead.
     """
 
     def __init__(

@@ -134,8 +134,9 @@ class Scheduler:
         reason = None
         if not isinstance(policy, QueuedByPriority):
             if constraints is not None:
+                name = self.records.policy["name"]
                 raise InputError(
-                    f"constraints: policy {self.records.policy['name']!r} plans for all jobs jointly and does not support them"
+                    f"constraints: not supported by policy {name!r}, which plans for all jobs jointly"
                 )
         else:
             try:
@@ -210,7 +211,7 @@ class Scheduler:
         )
         if constrained is not None and not isinstance(engine.policy, QueuedByPriority):
             raise ConflictError(
-                f"policy {chosen['name']!r} plans for all jobs jointly and does not support constraints; {constrained.id} has some"
+                f"policy {chosen['name']!r} does not support constraints; {constrained.id} has some"
             )
         self.engine = engine
         self._examine_with(chosen)
