@@ -1,7 +1,7 @@
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
-from cranny.report.charts import Bars, Frame, Line, bar_chart, cdf_chart, line_chart
+from cranny.report.charts import BarColumn, ChartLine, Frame, bar_chart, cdf_chart, line_chart
 from cranny.report.scales import Axis, count_axis, log_time_axis, time_axis
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -12,7 +12,7 @@ def parse(svg: str) -> ET.Element:
 
 
 def test_a_line_goes_from_corner_to_corner() -> None:
-    line = Line(3, "#123456", (0.0, 10.0), (0.0, 5.0))
+    line = ChartLine(3, "#123456", (0.0, 10.0), (0.0, 5.0))
     frame = Frame(width=100.0, height=60.0, left=10.0, right=10.0, top=5.0, bottom=5.0)
     chart = parse(line_chart([line], Axis(0.0, 10.0), Axis(0.0, 5.0), label="x", frame=frame))
     (path,) = chart.findall(f"{SVG}path[@data-run='3']")
@@ -26,7 +26,9 @@ def paths(svg: str, kind: str) -> list[str]:
 
 def test_what_is_not_known_is_no_line_but_a_faint_bridge() -> None:
     frame = Frame(width=100.0, height=60.0, left=10.0, right=10.0, top=5.0, bottom=5.0)
-    line = Line(0, "red", (0.0, 1.0, 2.0, 3.0, 4.0), (0.0, 1.0, None, None, 1.0), low=(0.0,) * 5, high=(1.0,) * 5)
+    line = ChartLine(
+        0, "red", (0.0, 1.0, 2.0, 3.0, 4.0), (0.0, 1.0, None, None, 1.0), low=(0.0,) * 5, high=(1.0,) * 5
+    )
     chart = line_chart([line], Axis(0.0, 4.0), Axis(0.0, 1.0), label="x", frame=frame)
     assert paths(chart, "line") == ["M10.0 55.0L30.0 5.0"]
     assert paths(chart, "dots") == ["M90.0 5.0h0"]
@@ -35,7 +37,7 @@ def test_what_is_not_known_is_no_line_but_a_faint_bridge() -> None:
 
 def test_a_line_goes_on_over_short_gaps() -> None:
     y = (0.0, None, None, 1.0, None, None, None, 1.0)
-    line = Line(0, "red", tuple(map(float, range(8))), y, low=y, high=y, gap=2)
+    line = ChartLine(0, "red", tuple(map(float, range(8))), y, low=y, high=y, gap=2)
     chart = line_chart([line], Axis(0.0, 7.0), Axis(0.0, 1.0), label="x")
     (drawn,) = paths(chart, "line")
     (bridge,) = paths(chart, "bridge")
@@ -44,20 +46,23 @@ def test_a_line_goes_on_over_short_gaps() -> None:
 
 
 def test_a_line_without_gaps_has_neither_dots_nor_bridges() -> None:
-    chart = line_chart([Line(0, "red", (0.0, 1.0), (0.0, 1.0))], Axis(0.0, 1.0), Axis(0.0, 1.0), label="x")
+    chart = line_chart([ChartLine(0, "red", (0.0, 1.0), (0.0, 1.0))], Axis(0.0, 1.0), Axis(0.0, 1.0), label="x")
     assert len(paths(chart, "line")) == 1
     assert paths(chart, "dots") == paths(chart, "bridge") == []
 
 
 def test_a_band_ends_where_nothing_is_known() -> None:
     low, high = (0.0, 0.0, None, 0.0, 0.0), (1.0, 1.0, None, 1.0, 1.0)
-    line = Line(0, "red", (0.0, 1.0, 2.0, 3.0, 4.0), (0.5, 0.5, None, 0.5, 0.5), low=low, high=high)
+    line = ChartLine(0, "red", (0.0, 1.0, 2.0, 3.0, 4.0), (0.5, 0.5, None, 0.5, 0.5), low=low, high=high)
     (band,) = paths(line_chart([line], Axis(0.0, 4.0), Axis(0.0, 1.0), label="x"), "band")
     assert band.count("M") == 2
 
 
 def test_the_strong_line_lies_on_top_but_under_in_distributions() -> None:
-    lines = [Line(0, "red", (1.0, 2.0), (0.0, 1.0), strong=True), Line(1, "blue", (1.0, 2.0), (0.0, 1.0))]
+    lines = [
+        ChartLine(0, "red", (1.0, 2.0), (0.0, 1.0), strong=True),
+        ChartLine(1, "blue", (1.0, 2.0), (0.0, 1.0)),
+    ]
     over = line_chart(lines, Axis(1.0, 2.0), Axis(0.0, 1.0), label="x")
     under = cdf_chart(lines, log_time_axis([1.0, 2.0]), label="x")
     assert over.index('data-run="1"') < over.index('data-run="0"')
@@ -66,10 +71,10 @@ def test_the_strong_line_lies_on_top_but_under_in_distributions() -> None:
 
 def test_a_band_needs_two_points() -> None:
     x, low, high = (0.0, 1.0), (0.0, 0.2), (0.5, 0.6)
-    wide = line_chart([Line(0, "red", x, low, low=low, high=high)], Axis(0, 1), Axis(0, 1), label="x")
+    wide = line_chart([ChartLine(0, "red", x, low, low=low, high=high)], Axis(0, 1), Axis(0, 1), label="x")
     assert 'class="band"' in wide
     thin = line_chart(
-        [Line(0, "red", x[:1], low[:1], low=low[:1], high=high[:1])], Axis(0, 1), Axis(0, 1), label=""
+        [ChartLine(0, "red", x[:1], low[:1], low=low[:1], high=high[:1])], Axis(0, 1), Axis(0, 1), label=""
     )
     assert 'class="band"' not in thin
 
@@ -77,14 +82,16 @@ def test_a_band_needs_two_points() -> None:
 def test_labels_are_escaped() -> None:
     chart = line_chart([], time_axis(0, 10), count_axis([1.0]), label='<b> & "c"')
     assert parse(chart).get("aria-label") == '<b> & "c"'
-    bars = bar_chart(["<a>"], ["red"], [Bars(["<t>"], [0.5], ["<1"])], label="x", frame=Frame())
+    bars = bar_chart(["<a>"], ["red"], [BarColumn(["<t>"], [0.5], ["<1"])], label="x", frame=Frame())
     texts = [text.text for text in parse(bars).iter(f"{SVG}text")]
     assert texts == ["<t>", "<1", "<a>"]
 
 
 def test_bars_are_as_long_as_their_share() -> None:
     frame = Frame(width=218.0, height=100.0, left=18.0, right=0.0, top=0.0, bottom=0.0)
-    bars = bar_chart(["a", "b"], ["red", "blue"], [Bars(["t"], [1.0, 0.25], ["4", "1"])], label="x", frame=frame)
+    bars = bar_chart(
+        ["a", "b"], ["red", "blue"], [BarColumn(["t"], [1.0, 0.25], ["4", "1"])], label="x", frame=frame
+    )
     widths = [rect.get("width") for rect in parse(bars).iter(f"{SVG}rect") if rect.get("class") == "bar"]
     assert widths == ["200.0", "50.0"]
 

@@ -12,10 +12,8 @@ from rich.console import Console
 from cranny.core.flows import fixed, parameter_server
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.network.steady.link_load import FULL, Load, Talker
-from cranny.report.heatmap import LEVELS, blocks, gbps, level, percent
-from cranny.report.heatmap_summary import line, summary, worst
+from cranny.report.heatmap import LEVELS, blocks, gbps, heat_table, level, line, percent, summary, worst
 from cranny.report.heatmap_svg import HEIGHT, WIDTH, heat_svg, layout
-from cranny.report.heatmap_text import heat_table
 from cranny.report.network_page import section, write_page
 
 EVIL = "<script>alert(1)</script>"

@@ -12,8 +12,8 @@ from tests.report.synthetic import FakeResult
 from tests.report.test_table import renamed
 
 from cranny.report import summary_svg
-from cranny.report.markup import json_for_script
 from cranny.report.page import render, write_report
+from cranny.report.shell import json_for_script
 from cranny.report.summary_svg import write_picture
 
 EVIL = "</script><img src=x onerror=alert(1)>"

@@ -14,7 +14,7 @@ from cranny.model.cluster import Cluster
 from cranny.network.steady.link_load import Load, Talker
 from cranny.report.network_page import write_page as write_network
 from cranny.report.page import write_report
-from cranny.report.text_table import Sheet, sheet_html
+from cranny.report.text_table import TextTable, text_table_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FloatRect, Locator
@@ -265,10 +265,9 @@ def test_a_log_stands_beside_the_policies(
         timeline=results[1].timeline.select("time_s", free_gpus=7.0),
         runs=results[1].runs.clear(),
     )
-    sheet = Sheet("Waits", "A note.", ("", *("a long head",) * 12), [("titan", *("1.5 h",) * 12)])
-    lead = (
-        f'<section id="lead"><div class="card prose"><div class="grid">{sheet_html(sheet)}</div></div></section>'
-    )
+    sheet = TextTable("Waits", "A note.", ("", *("a long head",) * 12), [("titan", *("1.5 h",) * 12)])
+    grid = f'<div class="grid">{text_table_html(sheet)}</div>'
+    lead = f'<section id="lead"><div class="card prose">{grid}</div></section>'
     path = write_report([titan, was], tmp_path / "report.html", lead=lead)
     visit = Visit(browser, path, viewport={"width": width, "height": 900})
     assert visit.page.locator("#lead table").is_visible()

@@ -7,7 +7,7 @@ import pytest
 
 from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 from cranny.repro.page import Section, Told, write_page
 from cranny.repro.wording import spread, times
 
@@ -42,7 +42,7 @@ def test_a_number_of_a_paper_keeps_its_own_digits() -> None:
 def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> None:
     picture = tmp_path / "fig.svg"
     picture.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
-    section = Section("Fig. 1", [Sheet("a table", "", ("", "ours"), [["a", "1"]])], [picture])
+    section = Section("Fig. 1", [TextTable("a table", "", ("", "ours"), [["a", "1"]])], [picture])
     told = [Told("a claim", "holds", "good", "words")]
     page = write_page(tmp_path / "page.html", "title", "lead", told, [section], ["a fact"])
     text = page.read_text(encoding="utf-8")

@@ -106,8 +106,7 @@ def _counts(moment: "Moment") -> dict[str, int]:
 
 def show(load: "Load", moment: "Moment", about: str, top: int) -> None:
     """Print the heat map, what it amounts to, the worst bottlenecks, and the jobs that were skipped."""
-    from cranny.report.heatmap_summary import line, summary, worst
-    from cranny.report.heatmap_text import heat_table
+    from cranny.report.heatmap import heat_table, line, summary, worst
 
     running, waiting, skipped = _counts(moment).values()
     run = f"{counted(running, 'job')} {'runs' if running == 1 else 'run'}"

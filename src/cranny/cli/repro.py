@@ -13,7 +13,7 @@ from cranny.cli.typer_errors import Commands
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cranny.report.text_table import Sheet
+    from cranny.report.text_table import TextTable
     from cranny.repro.claim import Claim
     from cranny.repro.titan.write import Findings
 
@@ -202,7 +202,7 @@ def _chosen(given: str, option: str, known: "Mapping[str, T]") -> list[T]:
     return [value for name, value in known.items() if name in words]
 
 
-def _titan_sheets(found: "Findings") -> "list[Sheet]":
+def _titan_sheets(found: "Findings") -> "list[TextTable]":
     """Return the tables of the traces that the paper gives numbers for, and all verdicts."""
     from cranny.repro.titan.tables import bar_sheet, by_figure_and_trace, figure_sheet, verdict_sheet
 
@@ -225,15 +225,15 @@ class _Found(Protocol):
         """Return everything as plain values."""
 
 
-def _tell(found: _Found, sheets: "Iterable[Sheet]", page: Path, *, as_json: bool) -> None:
+def _tell(found: _Found, sheets: "Iterable[TextTable]", page: Path, *, as_json: bool) -> None:
     """Print everything as JSON, or tables, then claims, then where the page is."""
-    from cranny.report.text_table import sheet_table
+    from cranny.report.text_table import terminal_table
 
     if as_json:
         print_json(found.told())
         return
     for sheet in sheets:
-        out.print(sheet_table(sheet))
+        out.print(terminal_table(sheet))
     for claim in found.claims:
         out.print(f"{claim.title}: {claim.holds}", style="bold", markup=False)
         out.print(claim.text, markup=False)

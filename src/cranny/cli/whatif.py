@@ -114,12 +114,12 @@ def _show(answer: "Answer", report: Path | None) -> None:
     """Print warnings, tables, findings and assumptions."""
     from cranny.analysis.whatif.findings import findings
     from cranny.analysis.whatif.tables import sheets
-    from cranny.report.text_table import sheet_table
+    from cranny.report.text_table import terminal_table
 
     for line in answer.warnings:
         out.print(f"warning: {line}", style="yellow", markup=False)
     for sheet in sheets(answer):
-        out.print(sheet_table(sheet))
+        out.print(terminal_table(sheet))
     for line in findings(answer):
         out.print(f"- {line}", markup=False)
     out.print("\nWhat this takes for granted", style="bold")

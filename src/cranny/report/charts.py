@@ -4,19 +4,19 @@ The functions are pure. Colours come with the data; fonts, grid and text colours
 the page or the picture that holds the chart (`page.css`, `picture.css`).
 """
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from cranny.report.scales import Axis, share_axis
+from cranny.report.shell import escape, svg_text
 
 LETTER = 7.0  # width of a letter of a label, about
 LARGE_LETTER = 13.0  # on a narrow screen, where the style sheet makes letters larger and hides `roomy` labels
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One run in a chart; `low` and `high` are the edges of a pale band round the line.
 
     Where `y` is None nothing is known: only a faint bridge leads over it, and what stands alone is a dot. A line
@@ -55,7 +55,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class BarColumn:
     """One column of bars: the lines of its title, and for each row a length (0 to 1) and the text over it."""
 
     title: Sequence[str]
@@ -65,7 +65,7 @@ class Bars:
 
 
 def line_chart(
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     x_axis: Axis,
     y_axis: Axis,
     *,
@@ -87,7 +87,7 @@ def line_chart(
 
 
 def cdf_chart(
-    lines: Sequence[Line], x_axis: Axis, *, label: str, frame: Frame | None = None, low: float = 0.0
+    lines: Sequence[ChartLine], x_axis: Axis, *, label: str, frame: Frame | None = None, low: float = 0.0
 ) -> str:
     """Draw distributions: for each value the share of jobs that lie at or under it; shares begin at `low`."""
     # Distributions often coincide: thin lines over the heavy one let the reader see all of them.
@@ -97,7 +97,7 @@ def cdf_chart(
 def bar_chart(
     names: Sequence[str],
     colours: Sequence[str],
-    columns: Sequence[Bars],
+    columns: Sequence[BarColumn],
     *,
     label: str,
     frame: Frame,
@@ -112,10 +112,10 @@ def bar_chart(
     for place, column in enumerate(columns):
         x = frame.left + place * pitch
         parts.extend(
-            _text(x, frame.top + 10 + 15 * line, words, "head") for line, words in enumerate(column.title)
+            svg_text(x, frame.top + 10 + 15 * line, words, "head") for line, words in enumerate(column.title)
         )
         for row, (length, value) in enumerate(zip(column.lengths, column.texts, strict=True)):
-            parts.append(_text(x, baselines[row], value, "value best" if row in column.best else "value"))
+            parts.append(svg_text(x, baselines[row], value, "value best" if row in column.best else "value"))
             box = f'x="{x:.1f}" y="{baselines[row] + 6:.1f}" height="{min(9.0, row_height * 0.3):.1f}" rx="2"'
             full = pitch - gap
             width = max(full * min(max(length, 0.0), 1.0), 1.5)
@@ -123,7 +123,7 @@ def bar_chart(
             parts.append(f'<rect class="bar" {box} width="{width:.1f}" style="fill:{colours[row]}"/>')
     for row, name in enumerate(names):
         parts.append(f'<circle cx="5" cy="{baselines[row] - 4.5:.1f}" r="5" style="fill:{colours[row]}"/>')
-        parts.append(_text(17.0, baselines[row], name, "name strong" if row in strong else "name"))
+        parts.append(svg_text(17.0, baselines[row], name, "name strong" if row in strong else "name"))
     return "".join([*parts, "</svg>"])
 
 
@@ -140,7 +140,7 @@ def _open(frame: Frame, label: str, x_axis: Axis | None = None, y_axis: Axis | N
     width, height = f"{frame.width:g}", f"{frame.height:g}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label="{html.escape(label)}"{axes}>'
+        f'width="{width}" height="{height}" role="img" aria-label="{escape(label)}"{axes}>'
     )
 
 
@@ -151,7 +151,7 @@ def _grid(x_axis: Axis, y_axis: Axis, frame: Frame) -> list[str]:
     for value, text in y_axis.ticks:
         y = frame.y(y_axis, value)
         parts.append(f'<path class="grid" d="M{frame.left:g} {y:.1f}H{right:g}"/>')
-        parts.append(_text(frame.left - 8, y + 4, text, "tick end"))
+        parts.append(svg_text(frame.left - 8, y + 4, text, "tick end"))
     parts.append(f'<path class="base" d="M{frame.left:g} {floor:g}H{right:g}"/>')
     edge = large_edge = 0.0
     for value, text in x_axis.ticks:
@@ -164,11 +164,11 @@ def _grid(x_axis: Axis, y_axis: Axis, frame: Frame) -> list[str]:
         edge = x + half + 6
         fits = x - large >= large_edge and x + large <= frame.width + LARGE_LETTER
         large_edge = x + large + LARGE_LETTER if fits else large_edge
-        parts.append(_text(x, floor + 18, text, "tick middle" if fits else "tick middle roomy"))
+        parts.append(svg_text(x, floor + 18, text, "tick middle" if fits else "tick middle roomy"))
     return parts
 
 
-def _stroke(line: Line, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+def _stroke(line: ChartLine, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
     """Draw one line through neighbours that have a value, dots for those without neighbours, bridges over gaps."""
     pieces = [
         [f"{frame.x(x_axis, x):.1f} {frame.y(y_axis, y):.1f}" for x, y in piece]
@@ -202,7 +202,7 @@ def _pieces(points: Sequence[tuple[float, float | None]], gap: int) -> list[list
     return pieces
 
 
-def _band(line: Line, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+def _band(line: ChartLine, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
     """Draw the pale band between the lowest and the highest values, as far as neighbours have some."""
     edges = [list(zip(line.x, edge, strict=False)) for edge in (line.high, line.low)]
     d = ""
@@ -212,8 +212,3 @@ def _band(line: Line, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
             d += f"M{'L'.join(f'{x:.0f} {y:.0f}' for x, y in corners)}Z"
     kind = "band strong" if line.strong else "band"
     return f'<path class="{kind}" data-run="{line.run}" style="fill:{line.colour}" d="{d}"/>' if d else ""
-
-
-def _text(x: float, y: float, text: str, kind: str) -> str:
-    """Place a piece of text."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(text)}</text>'

@@ -12,11 +12,11 @@ from cranny.network.phases.contention import MOST, Meeting
 from cranny.report.charts import Frame
 from cranny.report.circles_svg import (
     ALARM,
+    CIRCLE_EXTENT,
     COLOURS,
     KEY,
-    ROOM,
-    Paint,
-    Side,
+    Palette,
+    ShiftedLink,
     axes,
     demand,
     ms,
@@ -26,9 +26,8 @@ from cranny.report.circles_svg import (
     sides,
     write_picture,
 )
-from cranny.report.markup import file_text, table, text
 from cranny.report.scales import duration_text
-from cranny.report.shell import frame, write
+from cranny.report.shell import escape, file_text, html_page, html_table, write_file
 
 CHART = Frame(width=420.0, height=170.0, left=44.0, right=12.0, top=24.0, bottom=26.0)
 
@@ -38,7 +37,7 @@ def write_circles(found: Interleaving, path: str | Path, *, title: str, command:
     path = Path(path)
     if path.suffix.lower() not in {".html", ".htm"}:
         return write_picture(found, path)
-    return write(render(found, title, command), path)
+    return write_file(render(found, title, command), path)
 
 
 def render(found: Interleaving, title: str, command: str) -> str:
@@ -55,11 +54,13 @@ def render(found: Interleaving, title: str, command: str) -> str:
     )
     many = "Mean score of" if len(links) > 1 else "Score of"
     shared = counted(len(links), "shared link")
-    return frame(
+    return html_page(
         title,
         f"{many} {shared}: {before:.2f} before, {after:.2f} after. "
         "It is 1 where jobs never ask for more than a link has.",
-        Template(file_text("circles.html")).substitute(key=text(KEY), cards="".join(cards), command=text(command)),
+        Template(file_text("circles.html")).substitute(
+            key=escape(KEY), cards="".join(cards), command=escape(command)
+        ),
         style=file_text("circles.css") + ring_colours(),
         kicker=f"{counted(len(numbers), 'job')} · {shared}",
     )
@@ -79,7 +80,7 @@ def section(meetings: Mapping[str, Sequence[Meeting]]) -> str:
     hint = f"Where jobs that shared a link asked for most in vain, as their iterations started. {KEY}"
     return (
         '<section id="circles" aria-labelledby="circles-head"><h2 id="circles-head">Costliest shared links</h2>'
-        f'<p class="hint">{text(hint)}</p><div class="stack">{cards}</div></section>'
+        f'<p class="hint">{escape(hint)}</p><div class="stack">{cards}</div></section>'
     )
 
 
@@ -95,7 +96,7 @@ def _meeting(meeting: Meeting, run: str) -> str:
         f"{counted(len(link.circles), 'job')} for {duration_text(meeting.seconds)}; "
         f"{meeting.above_gbit / meeting.seconds:,.3g} Gbps asked for in vain on average"
     )
-    side = Side.of("As they started", link, unified, meeting.shifts_s)
+    side = ShiftedLink.of("As they started", link, unified, meeting.shifts_s)
     return card(link, about, [side], {job: number for number, job in enumerate(link.circles)})
 
 
@@ -107,9 +108,9 @@ def ring_colours() -> str:
     return f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
-def card(link: SharedLink, about: str, shown: Sequence[Side], numbers: Mapping[str, int]) -> str:
+def card(link: SharedLink, about: str, shown: Sequence[ShiftedLink], numbers: Mapping[str, int]) -> str:
     """Draw one link: each side's circles and demand, and who is who; jobs have the colours of their numbers."""
-    paint = Paint(tuple(f"var(--ring-{numbers[job] % COLOURS})" for job in link.circles), "var(--alarm)")
+    paint = Palette(tuple(f"var(--ring-{numbers[job] % COLOURS})" for job in link.circles), "var(--alarm)")
     x_axis, y_axis = axes(shown)
     kind = "side" if len(shown) > 1 else "side alone"
     drawn = "".join(
@@ -118,26 +119,27 @@ def card(link: SharedLink, about: str, shown: Sequence[Side], numbers: Mapping[s
         for side in shown
     )
     return (
-        f'<figure class="card circles"><figcaption><strong>{text(link.name)}, {link.gbps:g} Gbps</strong>'
-        f'<span>{text(about)}</span></figcaption><div class="sides">{drawn}</div>{_who(shown[-1], paint)}</figure>'
+        f'<figure class="card circles"><figcaption><strong>{escape(link.name)}, {link.gbps:g} Gbps</strong>'
+        f'<span>{escape(about)}</span></figcaption><div class="sides">{drawn}</div>'
+        f"{_job_rows(shown[-1], paint)}</figure>"
     )
 
 
-def _rings(side: Side, paint: Paint) -> str:
+def _rings(side: ShiftedLink, paint: Palette) -> str:
     """Draw the circles of one side as a picture of its own."""
-    size = 2 * ROOM
-    label = text(f"{side.name}: circles of {counted(len(side.link.circles), 'job')}, score {side.score:.2f}")
+    size = 2 * CIRCLE_EXTENT
+    label = escape(f"{side.name}: circles of {counted(len(side.link.circles), 'job')}, score {side.score:.2f}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart rings" viewBox="0 0 {size:g} {size:g}" role="img" '
-        f'aria-label="{label}">{rings(side, paint, ROOM, ROOM)}</svg>'
+        f'aria-label="{label}">{rings(side, paint, CIRCLE_EXTENT, CIRCLE_EXTENT)}</svg>'
     )
 
 
-def _who(side: Side, paint: Paint) -> str:
+def _job_rows(side: ShiftedLink, paint: Palette) -> str:
     """Name the jobs, with their times and shifts."""
     rows = [
         [
-            f'<span class="who"><span class="spot" style="background:{colour}"></span>{text(job)}</span>',
+            f'<span class="who"><span class="spot" style="background:{colour}"></span>{escape(job)}</span>',
             *(ms(shift_s), ms(circle.iteration_s), ms(circle.up_s), f"{circle.mean_gbps:.3g} Gbps"),
         ]
         for (job, circle), shift_s, colour in zip(
@@ -145,4 +147,4 @@ def _who(side: Side, paint: Paint) -> str:
         )
     ]
     head = ["job", "shift", "iteration", "up phases", "mean"]
-    return f'<div class="prose">{table(head, rows, kind="plain figures")}</div>'
+    return f'<div class="prose">{html_table(head, rows, kind="plain figures")}</div>'

@@ -5,7 +5,6 @@ more they ask for. Time runs counter-clockwise from three o'clock, as in CASSINI
 marks where the jobs together ask for more than the link has.
 """
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,14 +17,14 @@ from cranny.network.interleave.compatibility import Compatibility
 from cranny.network.interleave.demand_curve import Curve, curve
 from cranny.network.interleave.shifts import Interleaving
 from cranny.network.interleave.unified_circle import Unified
-from cranny.report.charts import Frame, Line, line_chart
-from cranny.report.markup import file_text
+from cranny.report.charts import ChartLine, Frame, line_chart
 from cranny.report.scales import Axis, count_axis
+from cranny.report.shell import escape, file_text, svg_text, write_file
 from cranny.report.styles import HUES, Hue
 
 WIDTH, HEAD, FOOT = 1120.0, 64.0, 44.0
 RADIUS, HOLE = 104.0, 34.0
-ROOM = RADIUS + 10.0  # of a circle with the band round it
+CIRCLE_EXTENT = RADIUS + 10.0  # of a circle with the band round it
 CHART = Frame(width=560.0, height=154.0, left=52.0, right=12.0, top=24.0, bottom=24.0)
 LEGEND_ROW = 20.0
 LEGEND_AT = HEAD + 276.0
@@ -50,14 +49,14 @@ STYLE = """
 """
 
 
-class Paint(NamedTuple):
+class Palette(NamedTuple):
     """The colours of a drawing."""
 
     jobs: tuple[str, ...]
     alarm: str  # of what is too much
 
 
-class Side(NamedTuple):
+class ShiftedLink(NamedTuple):
     """The jobs of a link, turned by some shifts, and what they ask for together."""
 
     name: str
@@ -67,7 +66,7 @@ class Side(NamedTuple):
     whole: Curve
 
     @classmethod
-    def of(cls, name: str, link: SharedLink, unified: Unified, shifts_s: Mapping[str, float]) -> "Side":
+    def of(cls, name: str, link: SharedLink, unified: Unified, shifts_s: Mapping[str, float]) -> "ShiftedLink":
         """Turn jobs; those without a shift stay where they are."""
         turned = tuple(shifts_s.get(job, 0.0) for job in link.circles)
         return cls(name, link, unified, turned, curve(tuple(link.circles.values()), turned, unified))
@@ -90,12 +89,12 @@ def ring_hue(number: int) -> Hue:
     return Hue(mixed(hue.light), mixed(hue.dark))
 
 
-def sides(link: SharedLink, fit: Compatibility, shifts_s: Mapping[str, float]) -> tuple[Side, Side]:
+def sides(link: SharedLink, fit: Compatibility, shifts_s: Mapping[str, float]) -> tuple[ShiftedLink, ShiftedLink]:
     """Return a link before and after its jobs are shifted."""
-    return Side.of("Before", link, fit.unified, {}), Side.of("After", link, fit.unified, shifts_s)
+    return ShiftedLink.of("Before", link, fit.unified, {}), ShiftedLink.of("After", link, fit.unified, shifts_s)
 
 
-def axes(shown: Sequence[Side]) -> tuple[Axis, Axis]:
+def axes(shown: Sequence[ShiftedLink]) -> tuple[Axis, Axis]:
     """Return axes of time and of Gbps that suit the demand of all sides of a link."""
     one = shown[0]
     y_axis = count_axis([*(float(side.whole.gbps.max()) for side in shown), one.link.gbps])
@@ -104,7 +103,7 @@ def axes(shown: Sequence[Side]) -> tuple[Axis, Axis]:
     return Axis(0.0, span_s, tuple(tick for tick in x_axis.ticks if tick[0] <= span_s)), y_axis
 
 
-def rings(side: Side, paint: Paint, x: float, y: float) -> str:
+def rings(side: ShiftedLink, paint: Palette, x: float, y: float) -> str:
     """Draw the circles of all jobs as rings, the first outermost, and the score in the middle."""
     unified, gbps, whole = side.unified, side.link.gbps, side.whole
     pitch = (RADIUS - HOLE) / len(side.link.circles)
@@ -112,7 +111,7 @@ def rings(side: Side, paint: Paint, x: float, y: float) -> str:
     parts = []
     for job, (name, circle) in enumerate(side.link.circles.items()):
         radius = RADIUS - (job + 0.5) * pitch
-        parts.append(f"<g><title>{html.escape(name)}</title>")
+        parts.append(f"<g><title>{escape(name)}</title>")
         parts.append(f'<circle class="track" cx="{x:g}" cy="{y:g}" r="{radius:.1f}" stroke-width="{width:.1f}"/>')
         period_s, turns = unified.periods_s[job], unified.turns[job]
         turned_s = side.shifts_s[job] * unified.stretches[job]
@@ -129,8 +128,8 @@ def rings(side: Side, paint: Paint, x: float, y: float) -> str:
             share = (start / whole.perimeter_s, (start + length) / whole.perimeter_s)
             path = _arc(x, y, RADIUS + 5, *share)
             parts.append(f'<path class="over" style="stroke:{paint.alarm}" d="{path}"/>')
-    parts.append(_text(x, y + 2, f"{side.score:.2f}", "score"))
-    parts.append(_text(x, y + 16, "score", "small middle"))
+    parts.append(svg_text(x, y + 2, f"{side.score:.2f}", "score"))
+    parts.append(svg_text(x, y + 16, "score", "small middle"))
     return "".join(parts)
 
 
@@ -146,7 +145,7 @@ def _arc(x: float, y: float, radius: float, start: float, end: float) -> str:
     return f"M{ends[0]}A{radius:.2f} {radius:.2f} 0 {int(end - start > 0.5)} 0 {ends[1]}"
 
 
-def demand(side: Side, paint: Paint, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+def demand(side: ShiftedLink, paint: Palette, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
     """Draw the demand of all jobs over time, one on top of the other, and the link's capacity."""
     circles, unified, gbps = tuple(side.link.circles.values()), side.unified, side.link.gbps
     areas = []
@@ -155,9 +154,9 @@ def demand(side: Side, paint: Paint, x_axis: Axis, y_axis: Axis, frame: Frame) -
         total = curve(circles[:count], side.shifts_s[:count], part)
         outline = _steps(total, x_axis, y_axis, frame)
         areas.append(f'<path class="area" style="fill:{paint.jobs[count - 1]}" d="{outline}"/>')
-    capacity = Line(0, paint.alarm, (0.0, x_axis.high), (gbps, gbps), dash="5 4")
+    capacity = ChartLine(0, paint.alarm, (0.0, x_axis.high), (gbps, gbps), dash="5 4")
     label = f"{side.name}: demand over time, {side.whole.excess(gbps):.3g} Gbps too much in the mean"
-    note = _text(frame.left, frame.top - 10, f"{side.name}, Gbps", "small")
+    note = svg_text(frame.left, frame.top - 10, f"{side.name}, Gbps", "small")
     return line_chart([capacity], x_axis, y_axis, label=label, frame=frame, under="".join([*areas, note]))
 
 
@@ -186,9 +185,7 @@ def ms(seconds: float) -> str:
 
 def write_picture(found: Interleaving, path: Path) -> Path:
     """Write the picture to an SVG file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(found), encoding="utf-8", newline="\n")
-    return path
+    return write_file(render(found), path)
 
 
 def render(found: Interleaving) -> str:
@@ -197,16 +194,16 @@ def render(found: Interleaving) -> str:
     panels, y = [], 12.0
     for link, fit in zip(found.graph.links, found.graph.fits, strict=True):
         height = max(HEAD + 2 * CHART.height + 42.0, LEGEND_AT + LEGEND_ROW * len(link.circles) + 18.0)
-        paint = Paint(tuple(colours[job] for job in link.circles), ALARM.light)
+        paint = Palette(tuple(colours[job] for job in link.circles), ALARM.light)
         panels.append(f'<g transform="translate(0 {y:g})">{_panel(link, fit, found, paint, height)}</g>')
         y += height + 12.0
     half = KEY.index(" ", len(KEY) // 2)
     key = "".join(
-        _text(28, y + 12 + 16 * row, words, "small") for row, words in enumerate((KEY[:half], KEY[half:]))
+        svg_text(28, y + 12 + 16 * row, words, "small") for row, words in enumerate((KEY[:half], KEY[half:]))
     )
     y += FOOT
     style = file_text("picture.css") + STYLE
-    label = html.escape("Circles of jobs before and after they are turned, and the demand of each link")
+    label = escape("Circles of jobs before and after they are turned, and the demand of each link")
     page = f'<rect class="panel" x="0" y="0" width="{WIDTH:g}" height="{y:g}" style="stroke:none"/>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {y:g}" width="{WIDTH:g}" height="{y:g}" '
@@ -214,18 +211,18 @@ def render(found: Interleaving) -> str:
     )
 
 
-def _panel(link: SharedLink, fit: Compatibility, found: Interleaving, paint: Paint, height: float) -> str:
+def _panel(link: SharedLink, fit: Compatibility, found: Interleaving, paint: Palette, height: float) -> str:
     """Draw one link: its circles before and after, who is who, and its demand over time."""
     shown = sides(link, fit, found.shifts_s)
     x_axis, y_axis = axes(shown)
     parts = [
         f'<rect class="panel" x="8.5" y="0.5" width="{WIDTH - 17:g}" height="{height - 1:g}" rx="12"/>',
-        _text(28, 32, f"{link.name}, {link.gbps:g} Gbps", "title"),
-        _text(28, 52, searched(fit), "small"),
+        svg_text(28, 32, f"{link.name}, {link.gbps:g} Gbps", "title"),
+        svg_text(28, 52, searched(fit), "small"),
     ]
     for place, side in enumerate(shown):
         x = 148.0 + 262.0 * place
-        parts.append(_text(x, HEAD + 18, side.name, "middle name"))
+        parts.append(svg_text(x, HEAD + 18, side.name, "middle name"))
         parts.append(rings(side, paint, x, HEAD + 142))
         at = HEAD + 4.0 + place * (CHART.height + 6.0)
         chart = demand(side, paint, x_axis, y_axis, CHART)
@@ -234,20 +231,16 @@ def _panel(link: SharedLink, fit: Compatibility, found: Interleaving, paint: Pai
     return "".join(parts)
 
 
-def _legend(side: Side, paint: Paint) -> list[str]:
+def _legend(side: ShiftedLink, paint: Palette) -> list[str]:
     """Name the jobs, their iteration times and their shifts."""
     heads = ("iteration", "up phases", "mean", "shift")
-    parts = [_text(x, LEGEND_AT, head, "small end") for x, head in zip(LEGEND_ENDS, heads, strict=True)]
+    parts = [svg_text(x, LEGEND_AT, head, "small end") for x, head in zip(LEGEND_ENDS, heads, strict=True)]
     for row, (job, circle) in enumerate(side.link.circles.items()):
         at = LEGEND_AT + LEGEND_ROW * (row + 1)
         parts.append(f'<rect x="28" y="{at - 9:g}" width="12" height="10" rx="2" style="fill:{paint.jobs[row]}"/>')
         # A picture in the picture cuts off what is too wide.
-        name = _text(0, 15, job if len(job) <= 22 else f"{job[:21]}…", "name")
+        name = svg_text(0, 15, job if len(job) <= 22 else f"{job[:21]}…", "name")
         parts.append(f'<svg x="46" y="{at - 15:g}" width="172" height="20">{name}</svg>')
         values = (ms(circle.iteration_s), ms(circle.up_s), f"{circle.mean_gbps:.3g} Gbps", ms(side.shifts_s[row]))
-        parts += [_text(x, at, value, "value end") for x, value in zip(LEGEND_ENDS, values, strict=True)]
+        parts += [svg_text(x, at, value, "value end") for x, value in zip(LEGEND_ENDS, values, strict=True)]
     return parts
-
-
-def _text(x: float, y: float, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(words)}</text>'

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cranny.report.run_view import RunView, labels, policy_of
 from cranny.report.styles import STRONG_POLICY
-from cranny.report.table import Column, column, format_value, in_rounds, number, share_links, with_unit
+from cranny.report.table import Metric, column, format_value, in_rounds, number, share_links, with_unit
 
 EQUAL = 0.005  # Differences under half a percent are called equal.
 USED = column("mean_used_machines")
@@ -20,7 +20,7 @@ DONE = column("jobs_done")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFigures:
     """What the sentence needs of one run."""
 
     name: str
@@ -29,19 +29,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Phrasing:
     """How to say what policies use: "keeps 3 machines on", or "needs 3 machine-hours"."""
 
-    measure: Column
+    measure: Metric
     one: str
     several: str
     noun: str
     end: str = ""
 
 
-MACHINES = Words(USED, "keeps", "keep", "machines", " on")
+MACHINES = Phrasing(USED, "keeps", "keep", "machines", " on")
 # These compare also where a policy holds nothing yet when a job arrives, and where runs end at other times.
-MACHINE_HOURS = Words(HOURS, "needs", "need", "machine-hours")
+MACHINE_HOURS = Phrasing(HOURS, "needs", "need", "machine-hours")
 
 
 def finding(results: Sequence[RunView]) -> str:
@@ -57,7 +57,7 @@ def finding(results: Sequence[RunView]) -> str:
         return _shared(results, names)
     words = MACHINE_HOURS if in_rounds(results) else MACHINES
     runs = [
-        (Run(name, used, number(result, JCT)), policy_of(result))
+        (RunFigures(name, used, number(result, JCT)), policy_of(result))
         for result, name in zip(results, names, strict=True)
         if (used := number(result, words.measure)) is not None
     ]
@@ -102,7 +102,7 @@ def _unlike(results: Sequence[RunView]) -> str:
     return f"Read the averages with care: not every policy finished the same jobs ({fewer})."
 
 
-def _machines_clause(subject: Run, rivals: Sequence[Run], words: Words) -> str:
+def _machines_clause(subject: RunFigures, rivals: Sequence[RunFigures], words: Phrasing) -> str:
     """Compare what the subject uses with the nearest and the furthest rival."""
     near, far = rivals[0], rivals[-1]
     me, mine = _proper(subject.name), _machines(subject.used)
@@ -130,7 +130,7 @@ def _machines_clause(subject: Run, rivals: Sequence[Run], words: Words) -> str:
     return f"{text}, the most of {len(rivals) + 1} policies"
 
 
-def _time_clause(subject: Run, rivals: Sequence[Run]) -> str:
+def _time_clause(subject: RunFigures, rivals: Sequence[RunFigures]) -> str:
     """Compare the subject's mean completion time with the shortest of the others."""
     timed = [(run.jct_s, run.name) for run in rivals if run.jct_s is not None]
     if subject.jct_s is None or not timed:
@@ -171,7 +171,7 @@ def _shared(results: Sequence[RunView], names: Sequence[str]) -> str:
     )
 
 
-def _ranked(found: Sequence[tuple[float, str]], measure: Column, words: tuple[str, str, str]) -> str:
+def _ranked(found: Sequence[tuple[float, str]], measure: Metric, words: tuple[str, str, str]) -> str:
     """Say who has the least of something, who ties with it, and by how much the next and the last are behind."""
     if len(found) < 2:
         return ""
@@ -193,7 +193,7 @@ def _ranked(found: Sequence[tuple[float, str]], measure: Column, words: tuple[st
     return f"{first[0]} has the {least} {what}, {_written(measure, top)}: {' and '.join(gaps)}"
 
 
-def _written(column: Column, value: float) -> str:
+def _written(column: Metric, value: float) -> str:
     """Write a value with its unit; a ratio without."""
     return format_value(column, value) if column.kind == "ratio" else with_unit(column, value)
 
@@ -205,7 +205,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _only_subject(subject: Run, rivals: Sequence[Run]) -> bool:
+def _only_subject(subject: RunFigures, rivals: Sequence[RunFigures]) -> bool:
     """Say whether the sentence so far is about one run only, so that "its" is clear."""
     return subject.used < rivals[0].used and not _same(subject.used, rivals[0].used)
 

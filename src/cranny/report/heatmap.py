@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cranny.core.flows import Floats
 from cranny.model.validate import counted
-from cranny.network.steady.link_load import FULL, Load
+from cranny.network.steady.link_load import FULL, Bottleneck, JobRate, Load
+from cranny.report.table import MISSING
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
 
 MAX_CELLS = 12_000  # for machines; beyond it a cell stands for several
 MAX_BLOCKS = 2_000  # for racks; beyond it a block stands for several
@@ -16,10 +23,20 @@ STEPS = (0.2, 0.4, 0.6, 0.8)  # shares at which a cell takes the next colour; th
 SIDES = ("uplink", "memory")  # what a rack has beside its machines
 LEVELS = ("unused", "to 20 %", "to 40 %", "to 60 %", "to 80 %", "below full", "full", "full, holds jobs back")
 HOLDS = len(LEVELS) - 1
+JOBS_NAMED = 4
+MANY_RACKS = 64  # more than this get a letter each
+LINES = 100  # about; beyond it machines share letters
+MOST_RACKS = 1_000  # more than this share letters
+ROOM = 34  # letters that the rest of a row takes
+GRID_EDGES = 6
+# Marks rise with the load, so that they read without colours too; the second row is for terminals without Unicode.
+MARKS = "·▁▂▃▅▆█!"
+PLAIN_MARKS = ".-=+*%#!"
+STYLES = ("dim", "blue", "blue", "cyan", "cyan", "bright_cyan", "bright_cyan", "bold white on red")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HeatCell:
     """One or several links, or the memory of switches: their mean share in use, and what to say about them."""
 
     share: float
@@ -33,15 +50,15 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class HeatBlock:
     """A rack, or several: the uplinks of its machines, its own uplink, and the memory of its switch."""
 
     name: str
-    machines: tuple[Cell, ...]
-    uplink: Cell | None  # None where there is no link above
-    memory: Cell | None  # None where the switch cannot aggregate
+    machines: tuple[HeatCell, ...]
+    uplink: HeatCell | None  # None where there is no link above
+    memory: HeatCell | None  # None where the switch cannot aggregate
 
-    def side(self, name: str) -> Cell | None:
+    def side(self, name: str) -> HeatCell | None:
         """Return the cell of one of `SIDES`."""
         return self.uplink if name == "uplink" else self.memory
 
@@ -58,7 +75,7 @@ class Block:
         return "\n".join([self.name, *lines])
 
 
-def sides(made: Sequence[Block]) -> tuple[str, ...]:
+def sides(made: Sequence[HeatBlock]) -> tuple[str, ...]:
     """Return those of `SIDES` that some block has."""
     return tuple(name for name in SIDES if any(block.side(name) for block in made))
 
@@ -84,7 +101,7 @@ def gbps(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or float(f"{value:.1f}").is_integer() else f"{value:,.1f}"
 
 
-def blocks(load: Load, *, max_cells: int = MAX_CELLS, max_blocks: int = MAX_BLOCKS) -> list[Block]:
+def blocks(load: Load, *, max_cells: int = MAX_CELLS, max_blocks: int = MAX_BLOCKS) -> list[HeatBlock]:
     """Return the heat map: a block for each rack, and one for links above racks where there are any."""
     cluster = load.cluster
     members: list[list[int]] = [[] for _ in cluster.rack_names]
@@ -99,16 +116,16 @@ def blocks(load: Load, *, max_cells: int = MAX_CELLS, max_blocks: int = MAX_BLOC
     known = {*range(len(cluster.machines)), *cluster.rack_nodes, cluster.root}
     above = [link for link in range(len(cluster.parent)) if link not in known]
     if above:
-        made.append(Block("above racks", _cells(load, above, -(-len(above) // max_blocks)), None, None))
+        made.append(HeatBlock("above racks", _cells(load, above, -(-len(above) // max_blocks)), None, None))
     return made
 
 
-def _block(load: Load, racks: Sequence[int], machines: Sequence[int], in_cell: int) -> Block:
+def _block(load: Load, racks: Sequence[int], machines: Sequence[int], in_cell: int) -> HeatBlock:
     cluster = load.cluster
     names, nodes = cluster.rack_names, [cluster.rack_nodes[rack] for rack in racks]
     up = [node for node in nodes if node != cluster.root]
     memory = [rack for rack in racks if load.pat_gbps[rack] > 0]
-    return Block(
+    return HeatBlock(
         names[racks[0]] if len(racks) == 1 else f"{names[racks[0]]} to {names[racks[-1]]}",
         _cells(load, machines, in_cell),
         _cells(load, up, len(up))[0] if up else None,
@@ -116,10 +133,10 @@ def _block(load: Load, racks: Sequence[int], machines: Sequence[int], in_cell: i
     )
 
 
-def _cells(load: Load, links: Sequence[int], in_cell: int) -> tuple[Cell, ...]:
+def _cells(load: Load, links: Sequence[int], in_cell: int) -> tuple[HeatCell, ...]:
     groups = (links[first : first + in_cell] for first in range(0, len(links), in_cell))
     return tuple(
-        Cell(
+        HeatCell(
             float(load.share[list(group)].mean()),
             _about(load, group),
             int(np.count_nonzero(load.holds_back[list(group)])),
@@ -163,8 +180,125 @@ def flows(number: float) -> str:
     return counted(round(number), "flow") if abs(number - round(number)) < 0.05 else f"{number:,.1f} flows"
 
 
-def _memory(load: Load, racks: Sequence[int]) -> Cell:
+def _memory(load: Load, racks: Sequence[int]) -> HeatCell:
     used, pat = float(load.pat_used_gbps[list(racks)].sum()), float(load.pat_gbps[list(racks)].sum())
     jobs = counted(int(load.switch_jobs[list(racks)].sum()), "job")
     about = f"switch memory: {percent(used / pat)}, {gbps(used)} of {gbps(pat)} Gbps PAT, {jobs}"
-    return Cell(used / pat, about)
+    return HeatCell(used / pat, about)
+
+
+def summary(load: Load) -> str:
+    """Say in two sentences how full the network is and whom that holds back."""
+    if not load.jobs:
+        return "No running job uses a link."
+    links = len(load.cluster.parent) - 1
+    back = [job for job in load.jobs if job.held_back]
+    talking = "1 running job uses" if len(load.jobs) == 1 else f"{len(load.jobs):,} running jobs use"
+    told = f"{talking} links; {len(load.full):,} of {counted(links, 'link')} are full"
+    if not back:
+        return f"{told}. Every job is as fast as it would be alone."
+    share = sum(job.rate_gbps / job.alone_gbps for job in back) / len(back)
+    slower = f"on average to {percent(share)} of their rate alone"
+    holding = int((load.holds_back > 0).sum())
+    some = "all" if holding == len(load.full) > 1 else f"{holding:,}"
+    told = f"{told}, and {some} of these {'holds' if holding == 1 else 'hold'} jobs back."
+    return f"{told} Sharing slows {counted(len(back), 'job')}: {slower}."
+
+
+def worst(load: Load, top: int) -> Sequence[Bottleneck]:
+    """Return the links that cost their jobs most, those that cost nothing left out."""
+    return [each for each in load.bottlenecks if any(job.held_back for job in each.held)][:top]
+
+
+def held(jobs: Sequence[JobRate]) -> str:
+    """Name the slowest of some jobs, with their rates and what they would have alone."""
+    named = [
+        f"{job.job_id} at {gbps(job.rate_gbps)} Gbps (alone {gbps(job.alone_gbps)})" for job in jobs[:JOBS_NAMED]
+    ]
+    rest = len(jobs) - len(named)
+    return ", ".join([*named, f"and {rest:,} more"] if rest else named)
+
+
+def line(load: Load, each: Bottleneck) -> str:
+    """Say everything about a bottleneck in one line."""
+    link = each.link
+    carried = f"{gbps(load.link_gbps[link])} of {gbps(load.cluster.uplink_gbps[link])} Gbps"
+    users = f"{flows(float(load.link_flows[link]))} of {counted(len(each.jobs), 'job')}"
+    return f"{load.cluster.link_name(link)}: {carried}, {users}; holds {held(each.held)}"
+
+
+def heat_table(load: Load, width: int, *, plain: bool = False) -> "Group":
+    """Return the heat map for a terminal so many letters wide."""
+    from rich.console import Group
+    from rich.text import Text
+
+    marks = PLAIN_MARKS if plain else MARKS
+    key = Text("\n")
+    for level, name in enumerate(LEVELS):
+        key.append(marks[level], STYLES[level]).append(f" {name}   ")
+    racks = len(load.cluster.rack_names)
+    if racks > MANY_RACKS:
+        made = blocks(load, max_blocks=MOST_RACKS)
+        room = width - max(len(block.name) for block in made) - GRID_EDGES
+        return Group(*_grids(made, max(10, min(room, 100) // 10 * 10), marks), key)
+    across = max(8, width - ROOM)
+    return Group(_rows(blocks(load, max_cells=across * LINES), across, marks), key)
+
+
+def _mark(cells: Sequence[HeatCell | None], marks: str) -> "Text":
+    """Draw cells as letters; a blank where there is none."""
+    from rich.text import Text
+
+    drawn = Text()
+    for cell in cells:
+        drawn.append(marks[cell.level] if cell else " ", STYLES[cell.level] if cell else "")
+    return drawn
+
+
+def _rows(made: Sequence[HeatBlock], across: int, marks: str) -> "Table":
+    """Make a row for each rack, with a letter for each machine."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1), show_edge=False)
+    shown.add_column("rack", no_wrap=True)
+    shown.add_column("machines' uplinks", no_wrap=True)
+    beside = sides(made)
+    for name in beside:
+        shown.add_column(name, no_wrap=True)
+    for block in made:
+        cells = block.machines
+        lines = Text("\n").join(_mark(cells[at : at + across], marks) for at in range(0, len(cells), across))
+        values = (
+            _mark([cell], marks).append(f" {percent(cell.share):>5}") if cell else Text(MISSING)
+            for cell in map(block.side, beside)
+        )
+        shown.add_row(Text(block.name), lines, *values)
+    return shown
+
+
+def _grids(made: Sequence[HeatBlock], across: int, marks: str) -> "list[Text | Table]":
+    """Make a grid of racks for each of: machines' uplinks, racks' uplinks, switch memory."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: dict[str, Sequence[HeatCell | None]] = {
+        "machines' fullest uplinks": [
+            max(block.machines, key=lambda cell: (cell.level, cell.share)) for block in made
+        ],
+        "racks' uplinks": [block.uplink for block in made],
+        "switch memory": [block.memory for block in made],
+    }
+    grids: list[Text | Table] = []
+    for title, cells in parts.items():
+        if not any(cells):
+            continue
+        grid = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1), show_edge=False)
+        grid.add_column("from", no_wrap=True)
+        grid.add_column(title, no_wrap=True)
+        for at in range(0, len(cells), across):
+            grid.add_row(Text(made[at].name), _mark(cells[at : at + across], marks))
+        grids += [Text(""), grid] if grids else [grid]
+    return grids

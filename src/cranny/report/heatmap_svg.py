@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cranny.report.heatmap import LEVELS, Block, Cell, percent, sides
-from cranny.report.markup import text
+from cranny.report.heatmap import LEVELS, HeatBlock, HeatCell, percent, sides
+from cranny.report.shell import escape, svg_text
 
 WIDTH, HEIGHT = 1240.0, 560.0
 SIZES = (34, 30, 26, 22, 18, 15, 12, 10, 8, 7, 6, 5, 4, 3, 2)  # of a cell, the largest that fits
@@ -77,7 +77,7 @@ class Layout:
         return self.head + self.rows * self.row_height
 
 
-def layout(blocks: Sequence[Block]) -> Layout:
+def layout(blocks: Sequence[HeatBlock]) -> Layout:
     """Choose the largest cells with which everything fits."""
     most = max(len(block.machines) for block in blocks)
     beside = sides(blocks)
@@ -99,7 +99,7 @@ def layout(blocks: Sequence[Block]) -> Layout:
     return made
 
 
-def heat_svg(blocks: Sequence[Block], label: str) -> str:
+def heat_svg(blocks: Sequence[HeatBlock], label: str) -> str:
     """Draw the heat map; point at a cell or a rack for its numbers."""
     plan = layout(blocks)
     drawn: list[list[str]] = [[] for _ in LEVELS]  # a path for each colour keeps ten thousand cells small
@@ -110,14 +110,14 @@ def heat_svg(blocks: Sequence[Block], label: str) -> str:
         x = index // plan.rows * (plan.block_width + plan.between)
         y = plan.head + index % plan.rows * plan.row_height
         if index % plan.rows == 0 and plan.head:
-            words += _heads(plan, x) if plan.label else [_text(x, 12, f"{block.name} …", "name")]
+            words += _heads(plan, x) if plan.label else [svg_text(x, 12, f"{block.name} …", "name")]
         if plan.label:
-            words.append(_text(x, y + plan.size / 2 + 4, block.name, "name"))
+            words.append(svg_text(x, y + plan.size / 2 + 4, block.name, "name"))
         for cell, cell_x, cell_y, wide in _places(plan, block, x, y):
             drawn[cell.level].append(f"M{cell_x:g} {cell_y:g}h{wide:g}v{plan.size:g}h{-wide:g}z")
             if plan.size >= NUMBERED and cell.level:
                 number = percent(cell.share).removesuffix(" %").replace("under ", "<")
-                words.append(_text(cell_x + wide / 2, cell_y + plan.size / 2 + 4, number, f"t{cell.level}"))
+                words.append(svg_text(cell_x + wide / 2, cell_y + plan.size / 2 + 4, number, f"t{cell.level}"))
             if by_cell:
                 hits.append(_hit(cell_x, cell_y, wide, plan.size, cell.about))
         if not by_cell:
@@ -126,17 +126,17 @@ def heat_svg(blocks: Sequence[Block], label: str) -> str:
     size = f'viewBox="0 0 {plan.width:.0f} {plan.height:.0f}" width="{plan.width:.0f}" height="{plan.height:.0f}"'
     return (
         f'<div class="scroll"><svg xmlns="http://www.w3.org/2000/svg" class="heat" {size} role="img" '
-        f'aria-label="{text(label)}">{paths}{"".join(words)}{"".join(hits)}</svg></div>'
+        f'aria-label="{escape(label)}">{paths}{"".join(words)}{"".join(hits)}</svg></div>'
     )
 
 
 def legend() -> str:
     """Say what the colours mean."""
-    marks = "".join(f'<span><i class="h{level}"></i>{text(name)}</span>' for level, name in enumerate(LEVELS))
+    marks = "".join(f'<span><i class="h{level}"></i>{escape(name)}</span>' for level, name in enumerate(LEVELS))
     return f'<p class="key heat-key">{marks}</p>'
 
 
-def _places(plan: Layout, block: Block, x: float, y: float) -> Iterator[tuple[Cell, float, float, float]]:
+def _places(plan: Layout, block: HeatBlock, x: float, y: float) -> Iterator[tuple[HeatCell, float, float, float]]:
     """Yield every cell of a block with its corner and its width."""
     for index, cell in enumerate(block.machines):
         across, down = index % plan.across, index // plan.across
@@ -152,13 +152,9 @@ def _heads(plan: Layout, x: float) -> list[str]:
     machines = "machines' uplinks" if plan.across * plan.pitch > 100 else "machines"
     at = {plan.machines_at: machines}
     at |= {plan.sides_at + index * (plan.wide + plan.gap): name for index, name in enumerate(plan.sides)}
-    return [_text(x + offset, 12, name, "name") for offset, name in at.items()]
-
-
-def _text(x: float, y: float, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{text(words)}</text>'
+    return [svg_text(x + offset, 12, name, "name") for offset, name in at.items()]
 
 
 def _hit(x: float, y: float, wide: float, high: float, about: str) -> str:
     """Lay a clear rectangle over a cell, for the text that shows when one points at it."""
-    return f'<rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}"><title>{text(about)}</title></rect>'
+    return f'<rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}"><title>{escape(about)}</title></rect>'

@@ -8,12 +8,10 @@ import numpy as np
 
 from cranny.model.validate import counted
 from cranny.network.steady.link_load import FULL, Load
-from cranny.report.heatmap import blocks, flows, gbps, percent
-from cranny.report.heatmap_summary import held, summary, worst
+from cranny.report.heatmap import blocks, flows, gbps, held, percent, summary, worst
 from cranny.report.heatmap_svg import heat_svg, legend
-from cranny.report.markup import file_text, table, text
 from cranny.report.scales import duration_text
-from cranny.report.shell import frame, write
+from cranny.report.shell import escape, file_text, html_page, html_table, write_file
 from cranny.report.table import MISSING
 
 HINT = (
@@ -34,14 +32,14 @@ def heat_map(load: Load) -> str:
 def write_page(load: Load, path: str | Path, *, title: str, kicker: str, command: str) -> Path:
     """Write the network at a moment to one HTML file that loads nothing from anywhere."""
     main = Template(file_text("network.html")).substitute(
-        hint=text(HINT),
+        hint=escape(HINT),
         map=heat_map(load),
         legend=legend(),
         links=links_html(load, TOP),
         racks=_racks_html(load),
-        command=text(command),
+        command=escape(command),
     )
-    return write(frame(title, summary(load), main, style=file_text("heat.css"), kicker=kicker), path)
+    return write_file(html_page(title, summary(load), main, style=file_text("heat.css"), kicker=kicker), path)
 
 
 def section(loads: Mapping[str, Load], since_s: float) -> str:
@@ -49,8 +47,8 @@ def section(loads: Mapping[str, Load], since_s: float) -> str:
     if not loads:
         return ""
     cards = "".join(
-        f'<figure class="card network"><figcaption><strong>{text(name)}</strong></figcaption>'
-        f'<p class="readout">{text(summary(load))}</p>{heat_map(load)}{legend()}'
+        f'<figure class="card network"><figcaption><strong>{escape(name)}</strong></figcaption>'
+        f'<p class="readout">{escape(summary(load))}</p>{heat_map(load)}{legend()}'
         f"<details><summary>Links that hold jobs back</summary>"
         f'<div class="prose">{links_html(load, TOP_IN_REPORT)}</div></details></figure>'
         for name, load in loads.items()
@@ -58,7 +56,7 @@ def section(loads: Mapping[str, Load], since_s: float) -> str:
     when = f"{duration_text(max(since_s, 0.0))} after the first arrival, when the map above opens"
     return (
         '<section id="network" aria-labelledby="network-head"><h2 id="network-head">The network at one moment</h2>'
-        f'<p class="hint">{text(f"How full links are {when}. {HINT}")}</p>'
+        f'<p class="hint">{escape(f"How full links are {when}. {HINT}")}</p>'
         f'<div class="stack">{cards}</div></section>'
     )
 
@@ -70,16 +68,16 @@ def links_html(load: Load, top: int) -> str:
         return "<p>None: every job is as fast as it would be alone.</p>"
     rows = [
         [
-            text(load.cluster.link_name(each.link)),
+            escape(load.cluster.link_name(each.link)),
             f"{gbps(load.cluster.uplink_gbps[each.link])} Gbps",
-            text(flows(float(load.link_flows[each.link]))),
+            escape(flows(float(load.link_flows[each.link]))),
             counted(len(each.jobs), "job"),
             f"{gbps(each.lost_gbps)} Gbps",
-            text(held(each.held)),
+            escape(held(each.held)),
         ]
         for each in shown
     ]
-    return table(
+    return html_table(
         ["full link", "carries", "in", "of", "costs its jobs", "holds"], rows, kind="plain links", stack=True
     )
 
@@ -92,7 +90,7 @@ def _racks_html(load: Load) -> str:
         sides = (percent(cell.share) if cell is not None else MISSING for cell in (block.uplink, block.memory))
         rows.append(
             [
-                text(block.name),
+                escape(block.name),
                 percent(float(shares.mean())),
                 percent(float(shares.max())),
                 f"{(shares >= FULL).sum()} of {len(shares)}",
@@ -103,4 +101,4 @@ def _racks_html(load: Load) -> str:
     head: Sequence[str] = [
         "rack", "machines' uplinks, mean", "highest", "full", "hold jobs back", "rack's uplink", "switch memory"
     ]  # fmt: skip
-    return table(head, rows, kind="plain figures")
+    return html_table(head, rows, kind="plain figures")

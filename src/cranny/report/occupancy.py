@@ -26,7 +26,7 @@ MOST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Occupancy:
+class PackedMap:
     """The packed map: base64 of compressed JSON, how many times it holds, and the one it opens with."""
 
     packed: str
@@ -34,7 +34,7 @@ class Occupancy:
     shown_s: float
 
 
-def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> Occupancy:
+def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> PackedMap:
     """Pack the map of all runs, with as many times as fit the budget; `at_s` is the time to show first."""
     span_s = map_span_s(results)
     most = float(TIMES[0])
@@ -48,7 +48,7 @@ def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> Occup
         # Jobs that last are stored once, so half the times need about half the room or more: what lies
         # between here and this bound would not fit either.
         most = count * BUDGET_BYTES / len(packed)
-    return Occupancy(packed, times_s.size, float(times_s[_shown(times_s, at_s)]))
+    return PackedMap(packed, times_s.size, float(times_s[_shown(times_s, at_s)]))
 
 
 def map_span_s(results: Sequence[RunView]) -> tuple[float, float]:

@@ -9,11 +9,10 @@ from string import Template
 
 from cranny.network.phases.contention import Meeting
 from cranny.report import provenance
-from cranny.report.charts import Line, cdf_chart, line_chart
+from cranny.report.charts import ChartLine, cdf_chart, line_chart
 from cranny.report.circles_page import ring_colours
 from cranny.report.circles_page import section as circles_section
 from cranny.report.headline import caution, finding
-from cranny.report.markup import file_text, json_for_script, text
 from cranny.report.network_page import section
 from cranny.report.occupancy import occupancy
 from cranny.report.run_view import RunView
@@ -29,9 +28,9 @@ from cranny.report.sampling import (
     slices,
 )
 from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
-from cranny.report.shell import frame, write
-from cranny.report.styles import Look, colour_variables, looks
-from cranny.report.table import Column, best, format_value, in_rounds, number, scale_for, shown_columns
+from cranny.report.shell import escape, file_text, html_page, json_for_script, write_file
+from cranny.report.styles import RunStyle, colour_variables, run_styles
+from cranny.report.table import Metric, best, format_value, in_rounds, number, scale_for, shown_columns
 
 # name, title, what it is, factor and suffix of the values, decimals (None: as the value needs)
 TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
@@ -73,7 +72,7 @@ def write_report(
 ) -> Path:
     """Write the comparison of some runs to one HTML file; the map first shows the time `map_at_s`."""
     page = render(results, title=title, map_at_s=map_at_s, headline=headline, lead=lead, lead_span=lead_span)
-    return write(page, path)
+    return write_file(page, path)
 
 
 def render(
@@ -90,7 +89,7 @@ def render(
     `headline` stands for the sentence about machines; `lead` is a section, as HTML, that comes before all others,
     and `lead_span` says which time that section covers where it differs from that of the summary.
     """
-    drawn = looks(results)
+    drawn = run_styles(results)
     script = f"\n{file_text('page.js')}{file_text('map.js')}"
     times, time_data = _time_charts(results, drawn)
     cdfs, cdf_data = _cdf_charts(results, drawn)
@@ -118,10 +117,9 @@ def render(
         notes=_under("Assumptions and notes", provenance.notes_html(results)),
         left_out=provenance.left_out_html(results),
         meanings=provenance.meanings_html(),
-        checks=provenance.checks_html(results),
     )
     colours = f"{colour_variables(drawn)}\n{ring_colours()}"
-    return frame(
+    return html_page(
         title if title is not None else _title(results),
         finding(results) if headline is None else headline,
         main,
@@ -134,11 +132,11 @@ def render(
     )
 
 
-def summary_table(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
+def summary_table(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     """Make the table: one row a run, one column a metric, the best of each column marked."""
     columns = shown_columns(results)
     groups = "".join(
-        f'<th scope="colgroup" colspan="{len(list(members))}"><span>{text(group)}</span></th>'
+        f'<th scope="colgroup" colspan="{len(list(members))}"><span>{escape(group)}</span></th>'
         for group, members in groupby(columns, key=lambda column: column.group)
     )
     head = "".join(_head(place, column, results) for place, column in enumerate(columns, start=1))
@@ -146,7 +144,7 @@ def summary_table(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
     cells = [_cells(column, results) for column in columns]
     for run, look in enumerate(drawn):
         kind = ' class="strong"' if look.strong else ""
-        label = text(look.label)
+        label = escape(look.label)
         name = f'<th scope="row" class="who" data-value="{label}">{_swatch(run, look)}{label}</th>'
         rows.append(f'<tr data-run="{run}"{kind}>{name}{"".join(cell[run] for cell in cells)}</tr>')
     return (
@@ -157,20 +155,20 @@ def summary_table(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
     )
 
 
-def _head(place: int, column: Column, results: Sequence[RunView]) -> str:
+def _head(place: int, column: Metric, results: Sequence[RunView]) -> str:
     """Make a column's head: a button that sorts, with the explanation for the hover text."""
     scale = scale_for(column, [number(result, column) for result in results])
     wish = {"lower": " Lower is better.", "higher": " Higher is better.", "": ""}[column.better]
     title = f"{column.label}, {scale.unit}" if scale.unit else column.label
     return (
         f'<th scope="col" data-column="{place}" data-key="{column.key}" data-better="{column.better}" '
-        f'data-title="{text(title)}" data-explain="{text(column.explanation + wish)}">'
-        f'<button type="button" aria-description="{text(column.explanation + wish)}">{text(column.label)}'
-        f'<span class="unit">{text(scale.unit) or "&nbsp;"}</span></button></th>'
+        f'data-title="{escape(title)}" data-explain="{escape(column.explanation + wish)}">'
+        f'<button type="button" aria-description="{escape(column.explanation + wish)}">{escape(column.label)}'
+        f'<span class="unit">{escape(scale.unit) or "&nbsp;"}</span></button></th>'
     )
 
 
-def _cells(column: Column, results: Sequence[RunView]) -> list[str]:
+def _cells(column: Metric, results: Sequence[RunView]) -> list[str]:
     """Make the cells of one column, with the raw values for sorting."""
     values = [number(result, column) for result in results]
     scale = scale_for(column, values)
@@ -178,12 +176,12 @@ def _cells(column: Column, results: Sequence[RunView]) -> list[str]:
     kind = ' class="best" title="best of its column"'
     return [
         f'<td data-value="{"" if value is None else repr(value)}"{kind if run in winners else ""}>'
-        f"{text(format_value(column, value, scale))}</td>"
+        f"{escape(format_value(column, value, scale))}</td>"
         for run, value in enumerate(values)
     ]
 
 
-def _time_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str, dict[str, object]]:
+def _time_charts(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
     """Draw the charts over time, and return the numbers that the crosshair reads."""
     span_s = arrival_span_s(results)
     at_s = slice_times_s(span_s)
@@ -196,7 +194,7 @@ def _time_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str
         if not any(value is not None for each in cut for value in each.mean):
             continue
         lines = [
-            Line(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high, GAP)
+            ChartLine(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high, GAP)
             for run, (look, each) in enumerate(zip(drawn, cut, strict=True))
         ]
         y_axis = count_axis(_extent(cut, drawn), factor=factor, suffix=suffix if suffix == " %" else "")
@@ -207,7 +205,7 @@ def _time_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str
     return "".join(figures), data
 
 
-def _extent(cut: Sequence[Slices], drawn: Sequence[Look]) -> list[float | None]:
+def _extent(cut: Sequence[Slices], drawn: Sequence[RunStyle]) -> list[float | None]:
     """Return the values that must fit the frame: all lines, and the band of the strong one."""
     values = [value for each in cut for value in each.mean]
     for each, look in zip(cut, drawn, strict=True):
@@ -216,7 +214,7 @@ def _extent(cut: Sequence[Slices], drawn: Sequence[Look]) -> list[float | None]:
     return values
 
 
-def _cdf_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str, dict[str, object]]:
+def _cdf_charts(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
     """Draw the distributions of completion and waiting time, and return the numbers behind them."""
     figures: list[str] = []
     data: dict[str, object] = {}
@@ -227,7 +225,7 @@ def _cdf_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str,
         x_axis = log_time_axis([value for x, _ in points for value in x])
         # After its greatest value a distribution goes on at 100 %.
         lines = [
-            Line(run, f"var(--run-{run})", (*x, x_axis.high), (*y, 1.0), look.dash, look.strong)
+            ChartLine(run, f"var(--run-{run})", (*x, x_axis.high), (*y, 1.0), look.dash, look.strong)
             for run, (look, (x, y)) in enumerate(zip(drawn, points, strict=True))
             if x
         ]
@@ -247,11 +245,11 @@ def _cdf_charts(results: Sequence[RunView], drawn: Sequence[Look]) -> tuple[str,
 
 def _figure(name: str, title: str, about: str, chart: str) -> str:
     """Put a chart in its card."""
-    caption = f"<figcaption><strong>{text(title)}</strong><span>{text(about)}</span></figcaption>"
+    caption = f"<figcaption><strong>{escape(title)}</strong><span>{escape(about)}</span></figcaption>"
     return f'<figure class="card" data-chart="{name}">{caption}{chart}</figure>'
 
 
-def _swatch(run: int, look: Look) -> str:
+def _swatch(run: int, look: RunStyle) -> str:
     """Draw a short piece of a run's line."""
     dash = f";stroke-dasharray:{look.dash}" if look.dash else ""
     width = ";stroke-width:4.5" if look.strong else ""
@@ -261,28 +259,28 @@ def _swatch(run: int, look: Look) -> str:
     )
 
 
-def _legend(drawn: Sequence[Look]) -> str:
+def _legend(drawn: Sequence[RunStyle]) -> str:
     """Make the buttons that show and hide the runs."""
     return "".join(
         f'<button type="button" data-run="{run}" aria-pressed="true"{" class=strong" if look.strong else ""}>'
-        f"{_swatch(run, look)}{text(look.label)}</button>"
+        f"{_swatch(run, look)}{escape(look.label)}</button>"
         for run, look in enumerate(drawn)
     )
 
 
-def _map_choices(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
+def _map_choices(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     """Make the choice of the run that the map shows, of those whose placements are known; the strong one first."""
     known = [run for run, result in enumerate(results) if result.runs.height] or range(len(results))
     chosen = next((run for run in known if drawn[run].strong), known[0])
     return "".join(
         f"<label{' class=strong' if drawn[run].strong else ''}>"
         f'<input type="radio" name="map-run" value="{run}"{" checked" if run == chosen else ""}>'
-        f"{_swatch(run, drawn[run])}{text(drawn[run].label)}</label>"
+        f"{_swatch(run, drawn[run])}{escape(drawn[run].label)}</label>"
         for run in known
     )
 
 
-def _network(results: Sequence[RunView], drawn: Sequence[Look], at_s: float) -> str:
+def _network(results: Sequence[RunView], drawn: Sequence[RunStyle], at_s: float) -> str:
     """Show the network of the runs that noted what jobs streamed, at the time that the map opens with."""
     loads = {
         look.label: load for result, look in zip(results, drawn, strict=True) if (load := result.load_at(at_s))
@@ -290,7 +288,7 @@ def _network(results: Sequence[RunView], drawn: Sequence[Look], at_s: float) -> 
     return section(loads, at_s - arrival_span_s(results)[0])
 
 
-def _meetings(results: Sequence[RunView], drawn: Sequence[Look]) -> dict[str, tuple[Meeting, ...]]:
+def _meetings(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> dict[str, tuple[Meeting, ...]]:
     """Return the costliest meetings of the runs in phases; others know of none."""
     return {
         look.label: getattr(result, "meetings", ())
@@ -308,14 +306,14 @@ def _table_hint(results: Sequence[RunView], lead_span: str) -> str:
     over_time = "machine-hours, GPUs held and means over time go on to the last end of a job"
     spans = f"{arrivals}{over_time}{f', {lead_span}' if lead_span else ''}."
     how = "Click a column to sort by it; point at its name for what it means."
-    return f"{mark}{text(spans[0].upper() + spans[1:])} {how}"
+    return f"{mark}{escape(spans[0].upper() + spans[1:])} {how}"
 
 
-def _time_hint(drawn: Sequence[Look], *, in_rounds: bool) -> str:
+def _time_hint(drawn: Sequence[RunStyle], *, in_rounds: bool) -> str:
     """Say what lines and bands mean."""
     not_yet = "; policies that decide in rounds have not placed the job yet then" if in_rounds else ""
     strong = next((f"{look.label} and for " for look in drawn if look.strong), "")
-    return text(
+    return escape(
         f"Time since the first arrival. Values are taken when jobs arrive{not_yet}. Lines are means over short "
         "slices of time with arrivals, and a dot is such a slice by itself. Faint lines lead over longer "
         "stretches without arrivals; what happened there is not in the chart. The pale band, shown for "
@@ -327,12 +325,14 @@ def _time_hint(drawn: Sequence[Look], *, in_rounds: bool) -> str:
 def _map_hint(times: int) -> str:
     """Say what the map shows."""
     when = f"{times} moments, evenly spread over the trace" if times > 1 else "one moment"
-    return text(f"Which job holds which GPU, at {when}. Point at a square to see its job and where else it runs.")
+    return escape(
+        f"Which job holds which GPU, at {when}. Point at a square to see its job and where else it runs."
+    )
 
 
 def _under(head: str, content: str) -> str:
     """Put content under a small heading, or nothing where there is none."""
-    return f"<h3>{text(head)}</h3>{content}" if content else ""
+    return f"<h3>{escape(head)}</h3>{content}" if content else ""
 
 
 def _title(results: Sequence[RunView]) -> str:

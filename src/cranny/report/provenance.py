@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from cranny.network.networks import NETWORKS
-from cranny.report.markup import table, text
 from cranny.report.run_view import RunView, labels
+from cranny.report.shell import escape, html_table
 from cranny.report.table import COLUMNS
-from cranny.sim.conformance import conformance
 
 NAMES = {
     "trace": "trace",
@@ -36,15 +34,17 @@ def settings_html(results: Sequence[RunView]) -> str:
         if not any(values):
             continue
         if len(set(values)) == 1:
-            shared.append(f"<dt>{text(_name(key))}</dt><dd>{text(values[0])}</dd>")
+            shared.append(f"<dt>{escape(_name(key))}</dt><dd>{escape(values[0])}</dd>")
         else:
             differing.append((key, values))
     parts = [f'<dl class="settings">{"".join(shared)}</dl>'] if shared else []
     # The policy alone differs in most reports, and it is the run's name: no table is needed for it.
     if any(key != "policy" for key, _ in differing):
-        head = ["run", *(text(_name(key)) for key, _ in differing)]
-        rows = [[text(name), *(text(values[run]) for _, values in differing)] for run, name in enumerate(names)]
-        parts.append(table(head, rows))
+        head = ["run", *(escape(_name(key)) for key, _ in differing)]
+        rows = [
+            [escape(name), *(escape(values[run]) for _, values in differing)] for run, name in enumerate(names)
+        ]
+        parts.append(html_table(head, rows))
     return "".join(parts)
 
 
@@ -56,9 +56,9 @@ def commands_html(results: Sequence[RunView]) -> str:
         if command:
             commands.setdefault(command, []).append(name)
     if len(commands) == 1:
-        return f"<pre>{text(next(iter(commands)))}</pre>"
+        return f"<pre>{escape(next(iter(commands)))}</pre>"
     return "".join(
-        f'<p class="for">{text(", ".join(names))}</p><pre>{text(command)}</pre>'
+        f'<p class="for">{escape(", ".join(names))}</p><pre>{escape(command)}</pre>'
         for command, names in commands.items()
     )
 
@@ -69,28 +69,12 @@ def notes_html(results: Sequence[RunView]) -> str:
     for result in results:
         given = result.settings.get("trace_notes")
         notes.update(dict.fromkeys([str(note) for note in given] if isinstance(given, list | tuple) else []))
-    return f"<ul>{''.join(f'<li>{text(note)}</li>' for note in notes)}</ul>" if notes else ""
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
 
 
 def meanings_html() -> str:
     """Explain every column, for readers without a pointer to hover with."""
-    return "".join(f"<dt>{text(column.label)}</dt><dd>{text(column.explanation)}</dd>" for column in COLUMNS)
-
-
-def checks_html(results: Sequence[RunView]) -> str:
-    """Show how the network models of the runs do on cases that can be worked out by hand."""
-    used = dict.fromkeys(_plain(result.settings.get("network")) for result in results)
-    shown = []
-    for network in used:
-        if network in NETWORKS:
-            checks = conformance(network)
-            hold = sum(check.ok for check in checks)
-            rows = [[text(check.about), f"{check.known:g}", f"{check.got:g}"] for check in checks]
-            shown.append(
-                f"<details><summary>Network model {text(network)}: {hold} of {len(checks)} closed forms hold"
-                f"</summary>{table(['case', 'known', 'ours'], rows, kind='plain numbers')}</details>"
-            )
-    return "".join(shown)
+    return "".join(f"<dt>{escape(column.label)}</dt><dd>{escape(column.explanation)}</dd>" for column in COLUMNS)
 
 
 def left_out_html(results: Sequence[RunView]) -> str:
@@ -104,17 +88,17 @@ def left_out_html(results: Sequence[RunView]) -> str:
             examples.setdefault((status, reason), ids)
     if not rows:
         return "<p>None: every job of the trace ran to its end under every policy.</p>"
-    head = ["status", "reason", *(text(name) for name in names), "for example"]
+    head = ["status", "reason", *(escape(name) for name in names), "for example"]
     body = [
         [
-            text(status),
-            text(reason) or "no reason was recorded",
+            escape(status),
+            escape(reason) or "no reason was recorded",
             *(counts.get(name, "0") for name in names),
-            ", ".join(f"<code>{text(job)}</code>" for job in examples[status, reason]),
+            ", ".join(f"<code>{escape(job)}</code>" for job in examples[status, reason]),
         ]
         for (status, reason), counts in sorted(rows.items())
     ]
-    return table(head, body, kind="plain numbers")
+    return html_table(head, body, kind="plain numbers")
 
 
 def _reasons(jobs: pl.DataFrame) -> list[tuple[str, str, int, list[str]]]:

@@ -1,14 +1,57 @@
-"""The frame of all pages: each is one HTML file that says what was found first and loads nothing from anywhere."""
+"""The HTML shell of all pages, and what fills it: escaped text, tables, and the files of this package.
 
+A page is one HTML file that states its result first and loads nothing from anywhere.
+"""
+
+import html
+import json
 import re
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from string import Template
 
-from cranny.report.markup import file_text, text
 from cranny.version import VERSION
 
 
-def frame(
+def file_text(name: str) -> str:
+    """Read a file of this package."""
+    return resources.files("cranny.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def escape(value: object) -> str:
+    """Escape a value for use as text or inside a quoted attribute."""
+    return html.escape(str(value), quote=True)
+
+
+def svg_text(x: float, y: float, words: str, kind: str) -> str:
+    """Make a text element of a picture."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
+
+
+def json_for_script(value: object) -> str:
+    """Write JSON that no HTML parser can mistake for the end of its script element."""
+    plain = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        plain = plain.replace(character, f"\\u{ord(character):04x}")
+    return plain
+
+
+def html_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "plain", stack: bool = False
+) -> str:
+    """Make a table of cells that are already HTML; with `stack` each names its column, for narrow screens."""
+    top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    starts = [f'<td data-head="{name}">' if stack else "<td>" for name in head]
+    body = "".join(
+        f"<tr>{''.join(f'{start}{cell}</td>' for start, cell in zip(starts, row, strict=True))}</tr>"
+        for row in rows
+    )
+    inside = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table class="{kind}">{inside}</table></div>'
+
+
+def html_page(
     title: str,
     finding: str,
     main: str,
@@ -21,16 +64,16 @@ def frame(
     version: str = VERSION,
 ) -> str:
     """Return a page; `main` and `scripts` are HTML, and `allowed` is what its policy allows beyond styles."""
-    return Template(file_text("frame.html")).substitute(
-        title=text(title),
-        finding=_unbroken(text(finding)),
+    return Template(file_text("shell.html")).substitute(
+        title=escape(title),
+        finding=_unbroken(escape(finding)),
         main=main,
         style=file_text("page.css") + style,
-        kicker=f'<p class="kicker">{text(kicker)}</p>\n' if kicker else "",
-        caution=f'<p class="caution">{_unbroken(text(caution))}</p>\n' if caution else "",
+        kicker=f'<p class="kicker">{escape(kicker)}</p>\n' if kicker else "",
+        caution=f'<p class="caution">{_unbroken(escape(caution))}</p>\n' if caution else "",
         allowed=f"; {allowed}" if allowed else "",
         scripts=scripts,
-        version=text(version),
+        version=escape(version),
     )
 
 
@@ -39,8 +82,8 @@ def _unbroken(words: str) -> str:
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", words)
 
 
-def write(page: str, path: str | Path) -> Path:
-    """Write a page to a file, in a folder that need not be there."""
+def write_file(page: str, path: str | Path) -> Path:
+    """Write a page or a picture to a file, and create its folder if there is none."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8", newline="\n")

@@ -34,7 +34,7 @@ DASHES = ("", "", "", "7 3", "2 3", "9 3 2 3")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunStyle:
     """How one run is named and drawn."""
 
     label: str
@@ -43,23 +43,23 @@ class Look:
     strong: bool
 
 
-def looks(results: Sequence[RunView]) -> tuple[Look, ...]:
+def run_styles(results: Sequence[RunView]) -> tuple[RunStyle, ...]:
     """Give each run its look: Titan in vermilion with a heavy line, the others in the order they come."""
     drawn = []
     others = strong = 0
     for result, label in zip(results, labels(results), strict=True):
         if policy_of(result) == STRONG_POLICY:
-            drawn.append(Look(label, VERMILION, DASHES[(strong + 2) % len(DASHES)], strong=True))
+            drawn.append(RunStyle(label, VERMILION, DASHES[(strong + 2) % len(DASHES)], strong=True))
             strong += 1
         else:
             # After each full round of hues the strokes move on, so that no two of 36 runs look the same.
             dash = DASHES[(others + others // len(HUES)) % len(DASHES)]
-            drawn.append(Look(label, HUES[others % len(HUES)], dash, strong=False))
+            drawn.append(RunStyle(label, HUES[others % len(HUES)], dash, strong=False))
             others += 1
     return tuple(drawn)
 
 
-def colour_variables(drawn: Sequence[Look]) -> str:
+def colour_variables(drawn: Sequence[RunStyle]) -> str:
     """Return the CSS that names each run's colour `--run-0` and so on, for light and for dark pages."""
     light = "".join(f"--run-{run}:{look.hue.light};" for run, look in enumerate(drawn))
     dark = "".join(f"--run-{run}:{look.hue.dark};" for run, look in enumerate(drawn))

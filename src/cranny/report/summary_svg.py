@@ -1,15 +1,14 @@
 """A picture of a comparison for a README: one SVG file on a panel of its own, for light and dark pages."""
 
-import html
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
-from cranny.report.charts import Bars, Frame, Line, bar_chart, line_chart
+from cranny.report.charts import BarColumn, ChartLine, Frame, bar_chart, line_chart
 from cranny.report.run_view import RunView
 from cranny.report.sampling import GAP, arrival_span_s, settled, slice_times_s, slices
 from cranny.report.scales import count_axis, time_axis
-from cranny.report.styles import Look, looks
+from cranny.report.shell import escape, file_text, write_file
+from cranny.report.styles import RunStyle, run_styles
 from cranny.report.table import best, column, format_value, number, scale_for
 
 WIDTH, HEIGHT = 1000.0, 420.0
@@ -25,22 +24,19 @@ HEADLINES = (
 
 def write_picture(results: Sequence[RunView], path: str | Path) -> Path:
     """Write the picture: used machines over time on the left, headline metrics as bars on the right."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(results), encoding="utf-8", newline="\n")
-    return path
+    return write_file(render(results), path)
 
 
 def render(results: Sequence[RunView]) -> str:
     """Return the picture as text."""
-    drawn = looks(results)
-    style = resources.files("cranny.report").joinpath("picture.css").read_text(encoding="utf-8")
+    drawn = run_styles(results)
+    style = file_text("picture.css")
     left = _lines(results, drawn)
     right = _bars(results, drawn)
     names = ", ".join(look.label for look in drawn)
-    label = html.escape(f"Machines used over time and headline metrics of {names}")
+    label = escape(f"Machines used over time and headline metrics of {names}")
     settings = results[0].settings
-    about = html.escape(" · ".join(str(settings[key]) for key in ("trace", "cluster") if settings.get(key)))
+    about = escape(" · ".join(str(settings[key]) for key in ("trace", "cluster") if settings.get(key)))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}" '
         f'height="{HEIGHT:g}" role="img" aria-label="{label}"><style>{style}</style>'
@@ -55,13 +51,13 @@ def render(results: Sequence[RunView]) -> str:
     )
 
 
-def _lines(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
+def _lines(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     """Draw the used machines of all runs."""
     span_s = arrival_span_s(results)
     at_s = slice_times_s(span_s, POINTS)
     means = [slices(settled(result.timeline), "used_machines", span_s, POINTS).mean for result in results]
     lines = [
-        Line(run, look.hue.light, at_s, mean, look.dash, look.strong, gap=GAP)
+        ChartLine(run, look.hue.light, at_s, mean, look.dash, look.strong, gap=GAP)
         for run, (look, mean) in enumerate(zip(drawn, means, strict=True))
     ]
     y_axis = count_axis([value for mean in means for value in mean])
@@ -70,7 +66,7 @@ def _lines(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
     return line_chart(lines, x_axis, y_axis, label="used machines over time", frame=frame)
 
 
-def _bars(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
+def _bars(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     """Draw the headline metrics as bars, with the names of the runs beside them."""
     columns = []
     for key, title in HEADLINES:
@@ -81,7 +77,7 @@ def _bars(results: Sequence[RunView], drawn: Sequence[Look]) -> str:
         scale = scale_for(metric, values)
         greatest = max(value for value in values if value is not None)
         columns.append(
-            Bars(
+            BarColumn(
                 title,
                 [(value or 0.0) / greatest for value in values],
                 [f"{format_value(metric, value, scale)} {scale.unit}".rstrip() for value in values],

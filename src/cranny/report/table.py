@@ -53,7 +53,7 @@ SIZES_GB = (("PB", 1e6), ("TB", 1e3), ("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Metric:
     """One metric of the comparison."""
 
     key: str
@@ -68,7 +68,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ValueScale:
     """The unit and the decimals that all values of one column share, so that they can be compared."""
 
     unit: str
@@ -76,132 +76,132 @@ class Scale:
     decimals: int
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column(
+COLUMNS: tuple[Metric, ...] = (
+    Metric(
         "mean_used_machines", "used machines", "", "lower", "mean", "Machines",
         "Machines with at least one GPU held, counted at each arrival of a job and averaged.", brief=True,
     ),
-    Column(
+    Metric(
         "time_mean_used_machines", "used, over time", "", "", "mean", "Machines",
         f"Machines with at least one GPU held, averaged over time instead of over arrivals. {OWN_SPAN}",
     ),
-    Column(
+    Metric(
         "mean_fragmentation", "fragmentation", "%", "lower", "percent", "Machines",
         "Share of GPUs that stand idle on used machines, averaged over the arrivals.", brief=True,
     ),
-    Column(
+    Metric(
         "time_mean_fragmentation", "fragmented, over time", "%", "", "percent", "Machines",
         f"Share of GPUs that stand idle on used machines, averaged over time. {OWN_SPAN}",
     ),
-    Column(
+    Metric(
         "machine_hours", "machine-hours", "h", "lower", "hours", "Machines",
         "Hours that used machines were on, added up over the machines.", brief=True,
     ),
-    Column(
+    Metric(
         "gpu_utilisation", "GPUs held", "%", "", "percent", "Machines",
         "Share of the cluster's GPU time that jobs held, from the first arrival to the policy's own last end. No "
         "value is best: for the same work, jobs slowed down by their communication hold GPUs for longer.",
     ),
-    Column(
+    Metric(
         "mean_jct_s", "JCT, mean", "s", "lower", "time", "Time",
         "Job completion time: from submission to finish, waiting included; mean over the finished jobs.",
         brief=True,
     ),
-    Column(
+    Metric(
         "p50_jct_s", "JCT, median", "s", "lower", "time", "Time",
         "Half of the finished jobs took no longer than this from submission to finish.",
     ),
-    Column(
+    Metric(
         "p99_jct_s", "JCT, p99", "s", "lower", "time", "Time",
         "99 of 100 finished jobs took no longer than this from submission to finish.", brief=True,
     ),
-    Column(
+    Metric(
         "mean_wait_s", "wait, mean", "s", "lower", "time", "Time",
         "Time from submission to start, averaged over the finished jobs.", brief=True,
     ),
-    Column(
+    Metric(
         "p99_wait_s", "wait, p99", "s", "lower", "time", "Time",
         "99 of 100 finished jobs waited no longer than this.",
     ),
-    Column(
+    Metric(
         "makespan_s", "makespan", "s", "lower", "time", "Time",
         "Time from the first submission to the last finish.",
     ),
-    Column(
+    Metric(
         "mean_cross_traffic_gb", "cross traffic", "GB", "lower", "gb", "Network",
         "Gradient bytes that cross between machines, averaged over the arrivals.",
         brief=True,
     ),
-    Column(
+    Metric(
         "time_mean_cross_traffic_gb", "cross traffic, over time", "GB", "", "gb", "Network",
         f"Gradient bytes that cross between machines, averaged over time. {OWN_SPAN}",
     ),
-    Column(
+    Metric(
         "mean_comm_slowdown", "slowdown", "×", "lower", "ratio", "Network",  # noqa: RUF001
         "Running time over the running time with all workers on one machine, averaged over the jobs.",
     ),
-    Column(
+    Metric(
         "mean_iteration_s", "iteration, mean", "ms", "lower", "ms", "Iterations",
         "Time that a training iteration takes, averaged over all iterations of all jobs.",
     ),
-    Column(
+    Metric(
         "p99_iteration_s", "iteration, p99", "ms", "lower", "ms", "Iterations",
         "99 of 100 iterations took no longer than this.",
     ),
-    Column(
+    Metric(
         "mean_above_gbit", "above capacity", "Gbit", "lower", "mean", "Iterations",
         "Gigabits that a job asked of its links in an iteration and did not get at once, on average: a stand-in "
         "for packets with congestion marks.",
     ),
-    Column(
+    Metric(
         "adjustments_per_min", "adjustments a minute", "", "lower", "mean", "Iterations",
         "How often a job was delayed to bring it back to its beat, for each minute of a running job.", quiet=True,
     ),
-    Column(
+    Metric(
         "mean_profit_rate", "profit rate", "$/h", "higher", "money", "Money",
         "Price of the running jobs for each hour of each used machine, averaged over the arrivals. "
         "$ stands for the currency of the price per GPU-hour.", brief=True,
     ),
-    Column(
+    Metric(
         "total_profit", "total profit", "$", "higher", "money", "Money",
         "Profit rates of all arrivals, added up as in the Titan paper.",
     ),
-    Column(
+    Metric(
         "cost_per_gpu_hour", "GPU-hour cost", "$", "lower", "money", "Money",
         "What one GPU-hour of training costs when the idle GPUs of used machines are paid for as well.",
     ),
-    Column(
+    Metric(
         "jobs_done", "done", "", "higher", "count", "Jobs",
         "Jobs that ran to their end.", brief=True,
     ),
-    Column(
+    Metric(
         "jobs_skipped", "skipped", "", "lower", "count", "Jobs",
         "Jobs that this cluster or policy can never run; the reasons are at the end of the page.",
         brief=True, quiet=True,
     ),
-    Column(
+    Metric(
         "restarts", "restarts", "", "lower", "count", "Jobs",
         "Times that a running job was stopped and started again.", quiet=True,
     ),
-    Column(
+    Metric(
         "moves", "moves", "", "lower", "count", "Jobs",
         "Times that a running job went on with other workers, without waiting in between.", quiet=True,
     ),
 )  # fmt: skip
 
 
-def column(key: str) -> Column:
+def column(key: str) -> Metric:
     """Return the column of this name."""
     return next(column for column in COLUMNS if column.key == key)
 
 
-def number(result: RunView, column: Column) -> float | None:
+def number(result: RunView, column: Metric) -> float | None:
     """Return a run's value, or None where it has none."""
     value = result.summary.get(column.key)
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def shown_columns(results: Sequence[RunView], *, brief: bool = False) -> tuple[Column, ...]:
+def shown_columns(results: Sequence[RunView], *, brief: bool = False) -> tuple[Metric, ...]:
     """Return the columns with something to say about these runs."""
     shown = []
     brief_keys = _brief_keys(results)
@@ -241,15 +241,15 @@ def share_links(results: Sequence[RunView]) -> bool:
     return any(model is not None and model.shared is not None for model in models)
 
 
-def scale_for(column: Column, values: Iterable[float | None]) -> Scale:
+def scale_for(column: Metric, values: Iterable[float | None]) -> ValueScale:
     """Choose the unit and the decimals that suit the greatest of the values."""
     greatest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
     if column.kind == "count":
-        return Scale(column.unit, 1.0, 0)
+        return ValueScale(column.unit, 1.0, 0)
     if column.kind == "percent":
-        return Scale("%", 0.01, 1)
+        return ValueScale("%", 0.01, 1)
     if column.kind == "ms":
-        return Scale("ms", 1e-3, 0 if greatest >= 0.1 else 1)
+        return ValueScale("ms", 1e-3, 0 if greatest >= 0.1 else 1)
     unit, size = column.unit, 1.0
     if column.kind == "time":
         # Up to two days read well in hours, up to two hours in minutes.
@@ -260,12 +260,12 @@ def scale_for(column: Column, values: Iterable[float | None]) -> Scale:
         unit, size = f"M {column.unit}", 1e6
     greatest /= size
     if column.kind == "ratio":
-        return Scale(unit, size, 3 if greatest < 2 else 2)
+        return ValueScale(unit, size, 3 if greatest < 2 else 2)
     decimals = 0 if greatest >= 1000 else 1 if greatest >= 10 else 2 if greatest >= 1 or greatest == 0 else 3
-    return Scale(unit, size, decimals)
+    return ValueScale(unit, size, decimals)
 
 
-def format_value(column: Column, value: float | None, scale: Scale | None = None) -> str:
+def format_value(column: Metric, value: float | None, scale: ValueScale | None = None) -> str:
     """Write a value without its unit; give the column's scale so that all its values have the same unit."""
     if value is None or not math.isfinite(value):
         return MISSING
@@ -276,14 +276,14 @@ def format_value(column: Column, value: float | None, scale: Scale | None = None
     return "0" if value == 0 else text
 
 
-def with_unit(column: Column, value: float | None) -> str:
+def with_unit(column: Metric, value: float | None) -> str:
     """Write one value by itself, with its unit."""
     scale = scale_for(column, [value])
     text = format_value(column, value, scale)
     return f"{text} {scale.unit}" if scale.unit and text != MISSING else text
 
 
-def best(results: Sequence[RunView], column: Column) -> frozenset[int]:
+def best(results: Sequence[RunView], column: Metric) -> frozenset[int]:
     """Return which runs have the best value; none where all are equal or no value is better than another."""
     values = {run: value for run, result in enumerate(results) if (value := number(result, column)) is not None}
     if not column.better or len(values) < 2:

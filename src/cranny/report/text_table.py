@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cranny.report.markup import table, text
+from cranny.report.shell import escape, html_table
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class TextTable:
     """The first cell of each row is its name, the others are values; the note says how to read them."""
 
     title: str
@@ -20,15 +20,15 @@ class Sheet:
     rows: Sequence[Sequence[str]]
 
 
-def sheet_html(sheet: Sheet) -> str:
+def text_table_html(sheet: TextTable) -> str:
     """Return a sheet for the page."""
-    rows = [[text(cell) for cell in row] for row in sheet.rows]
-    head = [text(cell) for cell in sheet.head]
-    note = f'<p class="for">{text(sheet.note)}</p>' if sheet.note else ""
-    return f"<div><h3>{text(sheet.title)}</h3>{note}{table(head, rows, kind='plain figures')}</div>"
+    rows = [[escape(cell) for cell in row] for row in sheet.rows]
+    head = [escape(cell) for cell in sheet.head]
+    note = f'<p class="for">{escape(sheet.note)}</p>' if sheet.note else ""
+    return f"<div><h3>{escape(sheet.title)}</h3>{note}{html_table(head, rows, kind='plain figures')}</div>"
 
 
-def sheet_table(sheet: Sheet) -> "Group":
+def terminal_table(sheet: TextTable) -> "Group":
     """Return a sheet for a terminal: title, table and note below each other."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from cranny.report.markup import text
-from cranny.report.shell import frame, write
-from cranny.report.text_table import Sheet, sheet_html
+from cranny.report.shell import escape, html_page, write_file
+from cranny.report.text_table import TextTable, text_table_html
 
 STYLE = """
 .claims { display: grid; gap: 14px; margin-top: 12px; }
@@ -52,7 +51,7 @@ class Section:
     """A heading with tables, pictures or both."""
 
     title: str
-    sheets: Sequence[Sheet] = ()
+    sheets: Sequence[TextTable] = ()
     pictures: Sequence[Path] = ()
 
 
@@ -63,29 +62,29 @@ def write_page(
     main = Template(MAIN).substitute(
         claims="".join(map(_claim, told)),
         sections="".join(_section(number, each) for number, each in enumerate(sections)),
-        facts="".join(f"<li>{text(fact)}</li>" for fact in facts),
+        facts="".join(f"<li>{escape(fact)}</li>" for fact in facts),
     )
-    return write(frame(title, lead, main, style=STYLE, allowed="img-src data:"), path)
+    return write_file(html_page(title, lead, main, style=STYLE, allowed="img-src data:"), path)
 
 
 def _claim(told: Told) -> str:
     return (
-        f'<article class="card"><span class="tag {told.kind}">{text(told.tag)}</span>'
-        f"<h3>{text(told.title)}</h3><p>{text(told.text)}</p></article>"
+        f'<article class="card"><span class="tag {told.kind}">{escape(told.tag)}</span>'
+        f"<h3>{escape(told.title)}</h3><p>{escape(told.text)}</p></article>"
     )
 
 
 def _section(number: int, section: Section) -> str:
     pictures = "".join(_picture(path) for path in section.pictures)
-    tables = "".join(map(sheet_html, section.sheets))
+    tables = "".join(map(text_table_html, section.sheets))
     shown = f'<div class="card prose">{tables}</div>' if tables else ""
     return (
-        f'<section aria-labelledby="part-{number}"><h2 id="part-{number}">{text(section.title)}</h2>'
+        f'<section aria-labelledby="part-{number}"><h2 id="part-{number}">{escape(section.title)}</h2>'
         f"{pictures}{shown}</section>"
     )
 
 
 def _picture(path: Path) -> str:
     data = base64.b64encode(path.read_bytes()).decode("ascii")
-    image = f'<img alt="{text(path.stem)}" src="data:image/svg+xml;base64,{data}">'
+    image = f'<img alt="{escape(path.stem)}" src="data:image/svg+xml;base64,{data}">'
     return f'<figure class="card"><div class="scroll">{image}</div></figure>'

@@ -16,7 +16,7 @@ _ROUNDS = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class QuantileCurve:
     """A distribution given by points: the share `levels[i]` of all values is at most `values[i]`.
 
     Between two points the logarithm of the value grows linearly, since durations span seven decades.
@@ -26,9 +26,9 @@ class Curve:
     values: Floats  # (points,), positive, never falling
 
     @staticmethod
-    def of(levels: Sequence[float], values: Sequence[float]) -> "Curve":
+    def of(levels: Sequence[float], values: Sequence[float]) -> "QuantileCurve":
         """Make a curve from plain numbers."""
-        return Curve(np.array(levels, dtype=np.float64), np.array(values, dtype=np.float64))
+        return QuantileCurve(np.array(levels, dtype=np.float64), np.array(values, dtype=np.float64))
 
     def at(self, level: Floats) -> Floats:
         """Return the value below which each share of all values lies."""
@@ -44,7 +44,7 @@ class Curve:
         return float(np.diff(self.levels) @ of_segment)
 
 
-def share_out(overall: Curve, weights: Floats, ratios: Floats) -> tuple[Curve, ...]:
+def split_by_group(overall: QuantileCurve, weights: Floats, ratios: Floats) -> tuple[QuantileCurve, ...]:
     """Split `overall` into one curve a group, so that the groups' means stand in the given ratios.
 
     weights: (groups,) share of the jobs in each group; ratios: (groups,) wanted means up to one factor.
@@ -76,10 +76,10 @@ def _below(shift: Floats) -> Floats:
     return np.stack([np.interp(_SCORES - m, _SCORES, _NORMAL, left=0.0, right=1.0) for m in shift])
 
 
-def _trimmed(levels: Floats, values: Floats) -> Curve:
+def _trimmed(levels: Floats, values: Floats) -> QuantileCurve:
     """Cut the parts of a curve that no draw can reach, and close it at 0 and 1."""
     first = int(np.searchsorted(levels, 1e-9, side="right"))
     last = int(np.searchsorted(levels, 1.0 - 1e-9, side="left"))
     kept = levels[first : last + 1].copy()
     kept[0], kept[-1] = 0.0, 1.0
-    return Curve(kept, values[first : last + 1])
+    return QuantileCurve(kept, values[first : last + 1])

@@ -17,7 +17,7 @@ import polars as pl
 
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import MAX_GPUS, whole
-from cranny.traces.duration_curve import Curve, Floats, share_out
+from cranny.traces.duration_curve import Floats, QuantileCurve, split_by_group
 from cranny.traces.trace import Trace
 
 MAX_JOBS = 100_000_000
@@ -39,20 +39,20 @@ class Preset:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Workload:
+class WorkloadModel:
     """What jobs of a preset look like; each row is a job size with its share and its duration curve."""
 
     gpus: np.ndarray[tuple[int], np.dtype[np.int32]]  # (rows,)
     weights: Floats  # (rows,), sum 1
     curve_of: np.ndarray[tuple[int], np.dtype[np.intp]]  # (rows,), index into curves
-    curves: tuple[Curve, ...]
+    curves: tuple[QuantileCurve, ...]
     mean_gap_s: float
-    gaps: Curve | None  # shape of the times between submissions; None: exponential (Poisson arrivals)
+    gaps: QuantileCurve | None  # shape of the times between submissions; None: exponential (Poisson arrivals)
     week: Floats  # (168,), arrival rate of each hour of the week over the mean rate
     surge_sigma: float = 0.0  # of the logarithm of an hour's rate over what the week says
     surge_memory: float = 0.0  # its correlation from one hour to the next
 
-    def up_to(self, max_gpus: int) -> "Workload":
+    def up_to(self, max_gpus: int) -> "WorkloadModel":
         """Return the workload without larger jobs, as if each were drawn again until it fits."""
         weights = np.where(self.gpus <= max_gpus, self.weights, 0.0)
         return replace(self, weights=weights / weights.sum())
@@ -118,7 +118,7 @@ def _largest(gpus: int | None, max_gpus: int | None) -> int | None:
     return gpus
 
 
-def _durations(workload: Workload, curve: np.ndarray[Any, Any], level: Floats) -> Floats:
+def _durations(workload: WorkloadModel, curve: np.ndarray[Any, Any], level: Floats) -> Floats:
     """Draw durations, (jobs,), to the millisecond: the last bits of a logarithm differ between machines."""
     duration_s = np.empty(len(level))
     for index, points in enumerate(workload.curves):
@@ -138,7 +138,7 @@ def _span(count: int, mean_gap_s: float, load: float | None, gpus: int | None, g
     return gpu_s / (load * gpus)
 
 
-def _arrivals(workload: Workload, count: int, span_s: float, rng: np.random.Generator) -> Floats:
+def _arrivals(workload: WorkloadModel, count: int, span_s: float, rng: np.random.Generator) -> Floats:
     """Draw submission times, (jobs,), from 0 to `span_s`, with the workload's cycle, surges and bursts."""
     draws = rng.random(count - 1)
     gaps = -np.log1p(-draws) if workload.gaps is None else workload.gaps.at(draws)
@@ -153,7 +153,7 @@ def _arrivals(workload: Workload, count: int, span_s: float, rng: np.random.Gene
     return submit_s
 
 
-def _surges(workload: Workload, hours: int, rng: np.random.Generator) -> Floats:
+def _surges(workload: WorkloadModel, hours: int, rng: np.random.Generator) -> Floats:
     """Draw by what factor each hour is busier than its place in the week says, (hours,)."""
     if workload.surge_sigma == 0.0:
         return np.ones(hours)
@@ -175,7 +175,7 @@ def _data() -> dict[str, Any]:
 
 
 @cache
-def _workload(name: str) -> Workload:
+def _workload(name: str) -> WorkloadModel:
     """Calibrate a preset."""
     entry = _data()[name]
     if "mix" in entry:
@@ -186,31 +186,31 @@ def _workload(name: str) -> Workload:
     groups = entry["durations"] if "durations" in entry else entry["gpu_time"]
     curve_of = np.searchsorted([group["up_to_gpus"] for group in groups], gpus)
     if "durations" in entry:
-        curves = tuple(Curve.of(group["levels"], group["seconds"]) for group in groups)
+        curves = tuple(QuantileCurve.of(group["levels"], group["seconds"]) for group in groups)
     else:
         # Mean duration of a group is its GPU time over the GPUs that its jobs ask for.
         jobs: Floats = np.bincount(curve_of, weights=weights, minlength=len(groups)).astype(np.float64)
         asked = np.bincount(curve_of, weights=weights * gpus, minlength=len(groups))
         gpu_time = np.array([group["percent"] for group in groups])
-        overall = Curve.of(entry["duration"]["levels"], entry["duration"]["seconds"])
-        curves = share_out(overall, jobs, gpu_time / asked)
-    workload = Workload(gpus, weights, curve_of, curves, entry["mean_gap_s"], None, _week(entry))
+        overall = QuantileCurve.of(entry["duration"]["levels"], entry["duration"]["seconds"])
+        curves = split_by_group(overall, jobs, gpu_time / asked)
+    workload = WorkloadModel(gpus, weights, curve_of, curves, entry["mean_gap_s"], None, _week(entry))
     if "gaps" not in entry:
         return workload
     return replace(
         workload,
-        gaps=Curve.of(entry["gaps"]["levels"], entry["gaps"]["values"]),
+        gaps=QuantileCurve.of(entry["gaps"]["levels"], entry["gaps"]["values"]),
         surge_sigma=entry["surges"]["sigma"],
         surge_memory=entry["surges"]["hour_to_hour"],
     )
 
 
-def _mixed(entry: Mapping[str, Any]) -> Workload:
+def _mixed(entry: Mapping[str, Any]) -> WorkloadModel:
     """Put several presets into one stream, each with the weight of its published number of jobs."""
     parts = [_workload(name) for name in entry["mix"]]
     jobs = np.array([_data()[name]["jobs"] for name in entry["mix"]], dtype=np.float64)
     first = np.cumsum([0, *(len(part.curves) for part in parts)])
-    return Workload(
+    return WorkloadModel(
         gpus=np.concatenate([part.gpus for part in parts]),
         weights=np.concatenate(
             [part.weights * share for part, share in zip(parts, jobs / jobs.sum(), strict=True)]

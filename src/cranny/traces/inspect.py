@@ -17,7 +17,7 @@ POWERS = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class DemandOverTime:
     """GPUs held over time: `gpus[i]` of them from `times_s[i]` until the next change."""
 
     times_s: Floats  # (changes,), never falling
@@ -104,7 +104,7 @@ def assumed(trace: Trace) -> list[str]:
     return [sentence for count, sentence in told if count]
 
 
-def requested(trace: Trace) -> Held:
+def requested(trace: Trace) -> DemandOverTime:
     """Return the GPUs that jobs would hold up to the last submission if each started when submitted."""
     submit_s = trace.frame["submit_s"].to_numpy()
     duration_s = trace.frame["duration_s"].to_numpy()
@@ -117,7 +117,7 @@ def requested(trace: Trace) -> Held:
     times_s = np.concatenate([end_s[lasting], submit_s[lasting]])
     change = np.concatenate([-gpus[lasting], gpus[lasting]])
     order = np.argsort(times_s, kind="stable")
-    return Held(times_s[order], np.cumsum(change[order]))
+    return DemandOverTime(times_s[order], np.cumsum(change[order]))
 
 
 def waits(trace: Trace) -> Floats:

@@ -28,7 +28,7 @@ from cranny.traces.trace import Trace
 AUTO = "auto"
 
 
-class Read(Protocol):
+class ReadFunction(Protocol):
     """What reads one format."""
 
     def __call__(self, path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
@@ -36,30 +36,30 @@ class Read(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FormatReader:
     """One format: how to know it by a file's first bytes, and how to read it."""
 
     sniff: Callable[[bytes], bool]
-    read: Read
+    read: ReadFunction
     strict: bool = False  # whether a row that cannot be used is an error unless the caller says otherwise
 
 
 # The first that knows the file reads it, so a choosy format stands before one that is less so.
-READERS: Mapping[str, Reader] = {
-    "cranny-parquet": Reader(cranny_parquet.sniff, cranny_parquet.read, strict=True),
-    "cranny-csv": Reader(cranny_csv.sniff, cranny_csv.read, strict=True),
-    "philly": Reader(philly.sniff, philly.read),
-    "acme": Reader(acme.sniff, acme.read),
-    "helios": Reader(helios.sniff, helios.read),
-    "pai": Reader(pai.sniff, pai.read),
-    "openb": Reader(openb.sniff, openb.read),
-    "elasticflow": Reader(elasticflow.sniff, elasticflow.read),
-    "muri": Reader(tiresias.sniff_muri, tiresias.read_muri),
-    "tiresias": Reader(tiresias.sniff, tiresias.read),
-    "gavel": Reader(gavel.sniff, gavel.read),
-    "pollux": Reader(pollux.sniff, pollux.read),
-    "sacct": Reader(sacct.sniff, sacct.read),
-    "kubernetes": Reader(kubernetes.sniff, kubernetes.read),
+READERS: Mapping[str, FormatReader] = {
+    "cranny-parquet": FormatReader(cranny_parquet.sniff, cranny_parquet.read, strict=True),
+    "cranny-csv": FormatReader(cranny_csv.sniff, cranny_csv.read, strict=True),
+    "philly": FormatReader(philly.sniff, philly.read),
+    "acme": FormatReader(acme.sniff, acme.read),
+    "helios": FormatReader(helios.sniff, helios.read),
+    "pai": FormatReader(pai.sniff, pai.read),
+    "openb": FormatReader(openb.sniff, openb.read),
+    "elasticflow": FormatReader(elasticflow.sniff, elasticflow.read),
+    "muri": FormatReader(tiresias.sniff_muri, tiresias.read_muri),
+    "tiresias": FormatReader(tiresias.sniff, tiresias.read),
+    "gavel": FormatReader(gavel.sniff, gavel.read),
+    "pollux": FormatReader(pollux.sniff, pollux.read),
+    "sacct": FormatReader(sacct.sniff, sacct.read),
+    "kubernetes": FormatReader(kubernetes.sniff, kubernetes.read),
 }
 
 

@@ -54,11 +54,12 @@ DRAWN_MODELS_COLUMN = "iterations"
 BLANK = "(blank line)"
 _REPEATED = "job_id: repeated"
 _SECONDS = "must be a number of seconds, zero or more"
+_WHOLE = f"must be a whole number from 1 to {MAX_GPUS}"
 _SHOWN = 60  # characters of a wrong value that an error shows
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceRow:
     """One row of a file as it stands there."""
 
     line: str  # "line 17" or "row 17"
@@ -74,12 +75,12 @@ class Origin(Protocol):
     def file(self) -> str:
         """Name of the file in messages."""
 
-    def find(self, row: int) -> Found:
+    def find(self, row: int) -> SourceRow:
         """Go back to the file for a row, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedTable:
     """A table that holds only sound rows, and what was noticed on the way."""
 
     frame: pl.DataFrame
@@ -88,7 +89,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RowRule:
     """What a row must hold, and the rows that break it."""
 
     field: str
@@ -104,7 +105,7 @@ class Rule:
 
 
 # Rows for CPUs are none of ours, whatever else they hold.
-CPU_ONLY = Rule(
+CPU_ONLY = RowRule(
     "gpus", "CPU-only (gpus 0)", (pl.col("gpus") == 0).fill_null(value=False), of_value=False, error=False
 )
 
@@ -166,8 +167,8 @@ def checked(
     profiles: Mapping[str, ModelProfile],
     *,
     strict: bool = True,
-    rules: Sequence[Rule] = (CPU_ONLY,),
-) -> Checked:
+    rules: Sequence[RowRule] = (CPU_ONLY,),
+) -> CheckedTable:
     """Check the rows of a table; raise on the first bad one, or with `strict` false leave all bad ones out.
 
     `rules` come before those that hold for every trace. A row counts under the first rule that it breaks.
@@ -177,7 +178,7 @@ def checked(
     masks = frame.select(rule.broken.fill_null(value=True).alias(str(k)) for k, rule in enumerate(rules))
     keep = ~frame[BLANK] if BLANK in frame.columns else pl.repeat(value=True, n=frame.height, eager=True)
     left_out: dict[str, int] = {}
-    first: tuple[int, Rule] | None = None
+    first: tuple[int, RowRule] | None = None
     for broken, rule in zip(masks, rules, strict=True):
         hit = broken & keep
         count = int(hit.sum())
@@ -202,7 +203,7 @@ def checked(
         frame = frame.filter(keep)
     frame = frame.with_columns(pl.col(name).cast(SCHEMA[name]) for name in ("gpus", *COUNTS) if name in frame)
     frame, lost = _logged(frame)
-    return Checked(frame, (*notes, *lost), left_out)
+    return CheckedTable(frame, (*notes, *lost), left_out)
 
 
 def _logged(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -246,7 +247,7 @@ def _models(frame: pl.DataFrame, profiles: Mapping[str, ModelProfile]) -> tuple[
     return frame, (note,)
 
 
-def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[Rule]:
+def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[RowRule]:
     """Return the rules for the columns at hand; a null verdict counts as broken."""
 
     def whole(name: str, most: int) -> pl.Expr:
@@ -259,30 +260,34 @@ def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[Rul
         return ~(pl.col(name).is_finite() & (pl.col(name) >= 0))
 
     rules = [
-        Rule("job_id", "must not be empty", pl.col("job_id") == ""),
-        Rule("submit_s", _SECONDS, seconds("submit_s")),
-        Rule("gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", whole("gpus", MAX_GPUS)),
-        Rule("duration_s", _SECONDS, seconds("duration_s")),
+        RowRule("job_id", "must not be empty", pl.col("job_id") == ""),
+        RowRule("submit_s", _SECONDS, seconds("submit_s")),
+        RowRule(
+            "gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", whole("gpus", MAX_GPUS)
+        ),
+        RowRule("duration_s", _SECONDS, seconds("duration_s")),
     ]
     groups = pl.lit(1.0)
     for name in COUNTS:
         if name in columns:
             given = pl.col(name).is_not_null()
             wrong = given & (whole(name, MAX_GPUS) | (pl.col(name) < 1)).fill_null(value=True)
-            rules.append(Rule(name, f"must be a whole number from 1 to {MAX_GPUS}", wrong))
+            rules.append(RowRule(name, _WHOLE, wrong))
         if name in columns and name in DEGREES:
             groups = groups * pl.col(name).fill_null(1.0)
             uneven = (pl.col("gpus") % groups != 0).fill_null(value=False)
-            rules.append(Rule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven))
+            rules.append(
+                RowRule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven)
+            )
     rules += _elastic_rules(columns, groups)
     for name, known in (("model", list(profiles)), ("collective", list(COLLECTIVES))):
         if name in columns:
             foreign = pl.col(name).is_not_null() & ~pl.col(name).is_in(known).fill_null(value=True)
-            rules.append(Rule(name, "must be known", foreign))
+            rules.append(RowRule(name, "must be known", foreign))
     return rules
 
 
-def _elastic_rules(columns: list[str], groups: pl.Expr) -> list[Rule]:
+def _elastic_rules(columns: list[str], groups: pl.Expr) -> list[RowRule]:
     """Return the rules for jobs that can be resized; `groups` is the product of their degrees."""
     rules = []
     for name, beyond, text in (
@@ -290,20 +295,20 @@ def _elastic_rules(columns: list[str], groups: pl.Expr) -> list[Rule]:
         ("most_gpus", pl.col("most_gpus") < pl.col("gpus"), "must be at least gpus"),
     ):
         if name in columns:
-            rules.append(Rule(name, text, beyond.fill_null(value=False)))
+            rules.append(RowRule(name, text, beyond.fill_null(value=False)))
             parted = (pl.col(name).is_not_null() & (groups > 1)).fill_null(value=False)
-            rules.append(Rule(name, "only jobs without tp and pp can be resized", parted, of_value=False))
+            rules.append(RowRule(name, "only jobs without tp and pp can be resized", parted, of_value=False))
     if "restart_s" in columns:
         number = pl.col("restart_s")
         wrong = number.is_not_null() & ~(number.is_finite() & (number >= 0))
-        rules.append(Rule("restart_s", _SECONDS, wrong.fill_null(value=False)))
+        rules.append(RowRule("restart_s", _SECONDS, wrong.fill_null(value=False)))
     if "speeds" in columns:
         wrong = ~pl.col("speeds").str.contains(SPEEDS)
-        rules.append(Rule("speeds", "must be like T4=0.43 V100=1", wrong.fill_null(value=False)))
+        rules.append(RowRule("speeds", "must be like T4=0.43 V100=1", wrong.fill_null(value=False)))
     return rules
 
 
-def _error(row: int, rule: Rule, origin: Origin, profiles: Mapping[str, ModelProfile]) -> InputError:
+def _error(row: int, rule: RowRule, origin: Origin, profiles: Mapping[str, ModelProfile]) -> InputError:
     """Return the error of a row that breaks a rule."""
     found = origin.find(row)
     name = found.called.get(rule.field, rule.field)

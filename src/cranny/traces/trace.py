@@ -12,7 +12,7 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
-from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, Found, checked, typed
+from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, SourceRow, checked, typed
 from cranny.traces.trace_jobs import Jobs
 
 DEFAULT_COLLECTIVE = "halving-doubling"
@@ -29,10 +29,10 @@ class _Rows:
     file: str
     frame: pl.DataFrame
 
-    def find(self, row: int) -> Found:
+    def find(self, row: int) -> SourceRow:
         """Return a row of the table."""
         line = f"row {row + 1}"
-        return Found(line, f"{self.file}: {line}", self.frame.row(row, named=True))
+        return SourceRow(line, f"{self.file}: {line}", self.frame.row(row, named=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from cranny.analysis.sweep.aggregate import Group
-from cranny.report.table import BREAKS, MISSING, Column, Scale, column, format_value, scale_for
+from cranny.report.table import BREAKS, MISSING, Metric, ValueScale, column, format_value, scale_for
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,7 +40,7 @@ def blocks(groups: Sequence[Group]) -> "list[RenderableType]":
     return shown
 
 
-def _row(group: Group, columns: Sequence[Column], scales: Sequence[Scale]) -> list[str]:
+def _row(group: Group, columns: Sequence[Metric], scales: Sequence[ValueScale]) -> list[str]:
     """Write the means of a group, each with what it may be off by."""
     failed = f", {group.failed} of {group.done + group.failed} failed" if group.failed else ""
     cells = [group.axes["policy"] + failed]
@@ -56,7 +56,7 @@ def _means(groups: Sequence[Group], key: str) -> list[float]:
     return [group.measures[key].mean for group in groups if group.measures]
 
 
-def _head(about: Column, scale: Scale) -> list[str]:
+def _head(about: Metric, scale: ValueScale) -> list[str]:
     """Return the words of a column's head, one a line."""
     return [word for word in [*BREAKS.get(about.key, about.label).split(), scale.unit] if word]
 

@@ -12,10 +12,10 @@ from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
 from cranny.report.scales import duration_text
 from cranny.report.table import MISSING
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 
 
-def sheets(answer: Answer) -> list[Sheet]:
+def sheets(answer: Answer) -> list[TextTable]:
     """Return the tables in the order in which people ask."""
     made = [_waiting(answer), _by_size(answer), _machines(answer), _largest(answer)]
     if answer.searches:
@@ -23,13 +23,13 @@ def sheets(answer: Answer) -> list[Sheet]:
     return [_explained(sheet) for sheet in made]
 
 
-def _explained(sheet: Sheet) -> Sheet:
+def _explained(sheet: TextTable) -> TextTable:
     """Say what a dash stands for, where there is one."""
     missing = any(MISSING in row for row in sheet.rows)
     return replace(sheet, note=f"{sheet.note} {MISSING} {UNKNOWN}.") if missing else sheet
 
 
-def _waiting(answer: Answer) -> Sheet:
+def _waiting(answer: Answer) -> TextTable:
     rows = []
     for case in answer.cases:
         waits = case.waits
@@ -41,7 +41,7 @@ def _waiting(answer: Answer) -> Sheet:
         shown = [duration_text(value) for value in times]
         rows.append([case.name, *shown[:4], f"{waits.over_10_min:,}", f"{waits.over_1_h:,}", *shown[4:]])
     jobs = answer.policies[0].waits.jobs if answer.policies[0].waits is not None else 0
-    return Sheet(
+    return TextTable(
         "How long jobs waited and took",
         f"Over {jobs:,} jobs; JCT is from submission to finish, waiting included.",
         ("", "wait, mean", "median", "p95", "p99", "over 10 min", "over 1 h", "JCT, mean", "median", "p99"),
@@ -49,7 +49,7 @@ def _waiting(answer: Answer) -> Sheet:
     )
 
 
-def _by_size(answer: Answer) -> Sheet:
+def _by_size(answer: Answer) -> TextTable:
     sizes = [
         size for size in SIZES if any(size in case.waits.mean_s_by_size for case in answer.cases if case.waits)
     ]
@@ -59,10 +59,10 @@ def _by_size(answer: Answer) -> Sheet:
         else _unknown(case, len(sizes))
         for case in answer.cases
     ]
-    return Sheet("Mean wait by size of job", "GPUs of the job.", ("", *sizes), rows)
+    return TextTable("Mean wait by size of job", "GPUs of the job.", ("", *sizes), rows)
 
 
-def _machines(answer: Answer) -> Sheet:
+def _machines(answer: Answer) -> TextTable:
     rows = []
     for case in answer.cases:
         machines = case.machines
@@ -82,7 +82,7 @@ def _machines(answer: Answer) -> Sheet:
             ]
         )
     hold = duration_text(HOLD_S)
-    return Sheet(
+    return TextTable(
         "Machines, and what could have been off",
         f"Of {counted(len(answer.cluster.machines), 'machine')} over {answer.span}; hours are machine-hours; off "
         f"is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour. Fragmentation is "
@@ -101,7 +101,7 @@ def _machines(answer: Answer) -> Sheet:
     )
 
 
-def _largest(answer: Answer) -> Sheet:
+def _largest(answer: Answer) -> TextTable:
     sizes = answer.sizes_to_start
     rows = []
     for case in answer.cases:
@@ -110,7 +110,7 @@ def _largest(answer: Answer) -> Sheet:
             continue
         rows.append([case.name, *_steps(case.room.free_gpus, sizes), *_steps(case.room.idle_gpus, sizes)])
     shares = [f"{size}" for size in sizes]
-    return Sheet(
+    return TextTable(
         "Largest job that could have started",
         "GPUs free, mean over time, and the share of time in which a job of so many GPUs could have started: on "
         "whatever machines have some (anywhere), and on idle machines alone, where it shares none.",
@@ -119,7 +119,7 @@ def _largest(answer: Answer) -> Sheet:
     )
 
 
-def _removal(answer: Answer) -> Sheet:
+def _removal(answer: Answer) -> TextTable:
     rows = []
     for search in answer.searches:
         removal = search.removal
@@ -133,7 +133,7 @@ def _removal(answer: Answer) -> Sheet:
                 ", ".join(f"{count:,}" for count in removal.tried if count),
             ]
         )
-    return Sheet(
+    return TextTable(
         "How many machines could go",
         "Taken evenly from the racks; every job still runs and the mean wait grows by no more than "
         f"{percent(TOLERANCE)} or {duration_text(TOLERANCE_S)}.",
@@ -142,7 +142,7 @@ def _removal(answer: Answer) -> Sheet:
     )
 
 
-def _addition(searches: Sequence[Search]) -> Sheet:
+def _addition(searches: Sequence[Search]) -> TextTable:
     sizes = list(dict.fromkeys(size for search in searches for size in search.addition.before_s))
     rows = []
     for search in searches:
@@ -150,7 +150,7 @@ def _addition(searches: Sequence[Search]) -> Sheet:
             shown = (duration_text(wait_s[size]) if size in wait_s else "none" for size in sizes)
             rows.append([f"{search.policy}, {when}", *shown])
     count = searches[0].addition.machines
-    return Sheet(
+    return TextTable(
         f"Mean wait by size with {counted(count, 'more machine')}",
         "GPUs of the job. The new machines are like the last one of their rack.",
         ("", *sizes),

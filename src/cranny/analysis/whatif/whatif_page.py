@@ -6,9 +6,9 @@ from pathlib import Path
 from cranny.analysis.whatif.answer import Answer
 from cranny.analysis.whatif.findings import findings
 from cranny.analysis.whatif.tables import sheets
-from cranny.report.markup import text
 from cranny.report.page import write_report
-from cranny.report.text_table import sheet_html
+from cranny.report.shell import escape
+from cranny.report.text_table import text_table_html
 
 
 def write_page(answer: Answer, path: str | Path) -> Path:
@@ -27,12 +27,12 @@ def write_page(answer: Answer, path: str | Path) -> Path:
 
 def _lead(answer: Answer, others: Sequence[str]) -> str:
     """Make the section with the other findings, tables and assumptions."""
-    told = [*(f"<strong>{text(line)}</strong>" for line in answer.warnings), *map(text, others)]
-    tables = "".join(map(sheet_html, sheets(answer)))
+    told = [*(f"<strong>{escape(line)}</strong>" for line in answer.warnings), *map(escape, others)]
+    tables = "".join(map(text_table_html, sheets(answer)))
     return (
         '<section id="what-if" aria-labelledby="what-if-head"><h2 id="what-if-head">What if</h2>'
         f'<div class="card prose">{_items(told)}<div class="grid">{tables}</div>'
-        f"<h3>What this takes for granted</h3>{_items(map(text, answer.assumptions))}</div></section>"
+        f"<h3>What this takes for granted</h3>{_items(map(escape, answer.assumptions))}</div></section>"
     )
 
 

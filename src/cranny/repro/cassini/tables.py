@@ -6,7 +6,7 @@ from typing import Any
 
 from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 from cranny.repro.cassini.links import Adjusting, Outcome, Unifying
 from cranny.repro.cassini.precision import Precision
 from cranny.repro.cassini.shapes import GIVEN, SETUPS
@@ -78,7 +78,7 @@ def _short(workload: Workload) -> str:
     return f"{_figure(workload)}, fours" if workload.fours else _figure(workload)
 
 
-def pair_sheet(found: Sequence[Outcome]) -> Sheet:
+def pair_sheet(found: Sequence[Outcome]) -> TextTable:
     """Show Fig. 2 in every set-up."""
     rows = [["the paper", "", "", "", plain(FIG2_SHIFT_MS), "", times(FIG2_P90_GAIN)]]
     for one in found:
@@ -94,7 +94,7 @@ def pair_sheet(found: Sequence[Outcome]) -> Sheet:
                 times(one.p90_gain()),
             ]
         )
-    return Sheet(
+    return TextTable(
         "Fig. 2: two VGG19 jobs on one link",
         "By what factor iterations are faster with the shift than when both jobs start together: on average, and "
         "at the 90th percentile.",
@@ -103,13 +103,13 @@ def pair_sheet(found: Sequence[Outcome]) -> Sheet:
     )
 
 
-def fig5_sheet(found: Unifying) -> Sheet:
+def fig5_sheet(found: Unifying) -> TextTable:
     """Show Fig. 5."""
     rows = [
         ["the paper", plain(FIG5_PERIMETER_MS), MISSING, "1.00", MISSING],
         ["ours", plain(found.perimeter_ms), f"{found.before:.2f}", f"{found.at_papers:.2f}", f"{found.best:.2f}"],
     ]
-    return Sheet(
+    return TextTable(
         "Fig. 5: iterations of 40 and 60 ms on one circle",
         "Either job sends for 10 ms at the full rate, which is our choice.",
         ("", "perimeter, ms", "score unturned", "score at 30 degrees", "best score"),
@@ -117,14 +117,14 @@ def fig5_sheet(found: Unifying) -> Sheet:
     )
 
 
-def score_sheet(found: Mapping[int, Sequence[Outcome]]) -> Sheet:
+def score_sheet(found: Mapping[int, Sequence[Outcome]]) -> TextTable:
     """Show scores and gains of Table 2 in every set-up."""
     rows = []
     for snapshot in TABLE2:
         jobs = ", ".join(f"{row.model} ({row.batch})" for row in snapshot.rows)
         ours = [_scored(one.fit.score, one.talking_gain().mean) for one in found[snapshot.number]]
         rows.append([f"{snapshot.number}: {jobs}", _scored(snapshot.score, snapshot.gain), *ours])
-    return Sheet(
+    return TextTable(
         "Table 2: scores and gains",
         "Score, and gain: time beyond computing of all jobs together, without shifts over with them. Shapes from "
         "the paper have its scores by choice; their gains are not chosen.",
@@ -137,7 +137,7 @@ def _scored(score: float, gain: float) -> str:
     return f"{score:.2f} {times(gain)}"
 
 
-def talking_sheet(found: Mapping[int, Sequence[Outcome]]) -> Sheet:
+def talking_sheet(found: Mapping[int, Sequence[Outcome]]) -> TextTable:
     """Show the communication times of Table 2, job by job, for shapes from the paper."""
     rows = []
     for snapshot in TABLE2:
@@ -155,7 +155,7 @@ def talking_sheet(found: Mapping[int, Sequence[Outcome]]) -> Sheet:
                     plain((shift_ms - shifts_ms[0]) % (one.circles[0].iteration_s * MS)),
                 ]
             )
-    return Sheet(
+    return TextTable(
         "Table 2: ms of communication in an iteration, shapes from the paper",
         "Ours: what an iteration takes beyond computing, with waiting for the beat; without shifts from random "
         "starts. Shifts are against the first job; many others fit as well.",
@@ -164,7 +164,7 @@ def talking_sheet(found: Mapping[int, Sequence[Outcome]]) -> Sheet:
     )
 
 
-def adjusting_sheet(found: Sequence[Adjusting]) -> Sheet:
+def adjusting_sheet(found: Sequence[Adjusting]) -> TextTable:
     """Show Fig. 17."""
     rows = [
         [
@@ -175,7 +175,7 @@ def adjusting_sheet(found: Sequence[Adjusting]) -> Sheet:
         ]
         for each in found
     ]
-    return Sheet(
+    return TextTable(
         "Fig. 17: adjustments of a job a minute",
         f"The paper: fewer than {FIG17_MOST_A_MINUTE:g} in all cases. Iteration: its mean time over that alone.",
         ("", "jitter", "a minute", "iteration"),
@@ -183,13 +183,13 @@ def adjusting_sheet(found: Sequence[Adjusting]) -> Sheet:
     )
 
 
-def precision_sheet(found: Sequence[Precision]) -> Sheet:
+def precision_sheet(found: Sequence[Precision]) -> TextTable:
     """Show Fig. 18."""
     rows = [
         [f"{each.degrees:g}", spread(each.time_ms), spread(each.lost), f"{100 * each.right:.0f} %"]
         for each in found
     ]
-    return Sheet(
+    return TextTable(
         "Fig. 18: precision against time",
         "Of a link with two to four jobs. Right: the score is within 0.01 of the best that any precision found. "
         "The paper: 5 degrees reach 100 %.",
@@ -198,7 +198,7 @@ def precision_sheet(found: Sequence[Precision]) -> Sheet:
     )
 
 
-def gain_sheet(made: Sequence[Faster]) -> Sheet:
+def gain_sheet(made: Sequence[Faster]) -> TextTable:
     """Show by what factor iterations are faster with CASSINI, on all traces."""
     rows = [
         [
@@ -211,7 +211,7 @@ def gain_sheet(made: Sequence[Faster]) -> Sheet:
         ]
         for each in made
     ]
-    return Sheet(
+    return TextTable(
         "Iteration times of a host over those with CASSINI",
         "Mean and 99th percentile over all iterations of all jobs, seed by seed. Sharing: by how much iterations "
         "are longer than those of the same job on the same servers with nobody else there. Fours: one uplink for "
@@ -233,7 +233,7 @@ def cost(over_alone: float) -> str:
     return f"{100 * max(over_alone - 1.0, 0.0):.1f} %"
 
 
-def trace_sheet(study: Study, workload: Workload) -> Sheet:
+def trace_sheet(study: Study, workload: Workload) -> TextTable:
     """Show what every scheme came to on a trace."""
     rows = [
         [
@@ -247,7 +247,7 @@ def trace_sheet(study: Study, workload: Workload) -> Sheet:
         ]
         for scheme in study.schemes(workload)
     ]
-    return Sheet(
+    return TextTable(
         heading(workload),
         "Sharing: by how much iterations are longer than those of the same job on the same servers with nobody "
         "else there, mean and 99th percentile. Marked: Gbit offered above capacity in an iteration.",
@@ -296,7 +296,7 @@ def fewer(study: Study) -> list[Fewer]:
     return made
 
 
-def mark_sheet(made: Sequence[Fewer]) -> Sheet:
+def mark_sheet(made: Sequence[Fewer]) -> TextTable:
     """Show the proxy for ECN marks."""
     rows = [
         [
@@ -308,7 +308,7 @@ def mark_sheet(made: Sequence[Fewer]) -> Sheet:
         ]
         for each in made
     ]
-    return Sheet(
+    return TextTable(
         "Marked packets without CASSINI over with it",
         "Ours: gigabits offered above capacity in an iteration of the model, over all seeds; a proxy.",
         ("", "paper", "ours", "without", "with"),

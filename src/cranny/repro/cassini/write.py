@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 from cranny.repro.cassini import claims as say
 from cranny.repro.cassini import pictures as draw
 from cranny.repro.cassini import tables as show
@@ -65,7 +65,7 @@ class Findings:
         links = bool(self.pairs or self.table2 or self.adjusting)
         return facts(self.study, links=links, seeds=self.seeds)
 
-    def sheets(self) -> list[Sheet]:
+    def sheets(self) -> list[TextTable]:
         """Return all tables, figure after figure."""
         return [sheet for section in self.sections(None) for sheet in section.sheets]
 
@@ -111,7 +111,7 @@ class Findings:
         return made
 
 
-def _section(title: str, *sheets: Sheet) -> Section:
+def _section(title: str, *sheets: TextTable) -> Section:
     return Section(title, sheets)
 
 

@@ -1,7 +1,7 @@
 """Tables: a row a setting, a column a scheme, the paper's value in brackets."""
 
 from cranny.report.table import MISSING
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 from cranny.repro.has.study import Study
 from cranny.repro.has.values import ART, PAPER, TITLES, At
 from cranny.repro.wording import plain
@@ -10,12 +10,12 @@ NOTE = "Means over the fits; in brackets what the paper states."
 OWN = "Means over the fits; the paper states no value."
 
 
-def sheets(study: Study, figure: str) -> list[Sheet]:
+def sheets(study: Study, figure: str) -> list[TextTable]:
     """Return the tables of a figure, one for each measure."""
     return [_sheet(study, figure, measure) for measure in study.measures(figure)]
 
 
-def _sheet(study: Study, figure: str, measure: str) -> Sheet:
+def _sheet(study: Study, figure: str, measure: str) -> TextTable:
     table = study.of(figure, measure)
     schemes = list(dict.fromkeys(scheme for row in table.values() for scheme in row))
     cells = [
@@ -30,7 +30,7 @@ def _sheet(study: Study, figure: str, measure: str) -> Sheet:
     if measure == ART:
         note += " CPU time, the shortest of several runs; the paper does not name its machine."
     title = f"{figure}, {TITLES[figure]}: {measure}"
-    return Sheet(title, note, ("", *head), rows)
+    return TextTable(title, note, ("", *head), rows)
 
 
 def _cell(study: Study, at: At) -> str:
@@ -53,7 +53,7 @@ def seconds(value: float) -> str:
     return f"{1e3 * value:.3g} ms"
 
 
-def head_sheets(study: Study) -> list[Sheet]:
+def head_sheets(study: Study) -> list[TextTable]:
     """Return the tables for which the paper states values."""
     stated = {(at.figure, at.measure) for at in PAPER}
     return [

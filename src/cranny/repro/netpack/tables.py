@@ -8,7 +8,7 @@ from typing import Any, Literal
 from cranny.model.validate import percent
 from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 from cranny.repro.netpack.study import Experiment, Panel, Study
 from cranny.repro.netpack.values import COMB, NETPACK, PAPER_NAMES, RIVALS
 from cranny.repro.netpack.watch import Watched
@@ -113,7 +113,7 @@ def heading(experiment: Experiment) -> str:
     return f"Fig. {experiment.key}: {experiment.title}" if experiment.key.isdigit() else experiment.title
 
 
-def sheet(table: Table) -> Sheet:
+def sheet(table: Table) -> TextTable:
     """Show a panel: NetPack's own values, and by what factor it is better than each of the others."""
     jct = table.experiment.measure == "jct"
     found = {point: table.at(point) for point in table.points}
@@ -129,7 +129,7 @@ def sheet(table: Table) -> Sheet:
     if rows[-1][0] == LOWER:
         note += f" {LOWER}: by how much NetPack's JCT is lower, mean of {', '.join(map(_paper_name, schemes))}."
     title = f"{heading(table.experiment)}: {table.panel.title}"
-    return Sheet(title, note, (table.experiment.axis, *table.points), rows)
+    return TextTable(title, note, (table.experiment.axis, *table.points), rows)
 
 
 def _paper_name(scheme: str) -> str:
@@ -142,14 +142,14 @@ def _cell(entry: Entry) -> str:
     return times(entry.advantage) + marks[entry.standing]
 
 
-def speed_sheet(seconds: Mapping[int, float], paper: Mapping[str, float]) -> Sheet:
+def speed_sheet(seconds: Mapping[int, float], paper: Mapping[str, float]) -> TextTable:
     """Show how long NetPack takes to place a job."""
     rows = []
     for servers, ours in seconds.items():
         theirs = paper.get(str(servers))
         told = [f"{theirs:.3g}", f"{theirs / ours:.3g}x"] if theirs else [MISSING, MISSING]
         rows.append([f"{servers:,}", told[0], f"{ours:.3g}", told[1]])
-    return Sheet(
+    return TextTable(
         "Fig. 10: CPU seconds to place a job",
         "4,000 jobs, 16 racks of servers with 4 GPUs, batches of 32; the policy alone.",
         ("servers", "paper", "ours", "faster by"),
@@ -157,7 +157,7 @@ def speed_sheet(seconds: Mapping[int, float], paper: Mapping[str, float]) -> She
     )
 
 
-def watch_sheet(watched: Iterable[Watched]) -> Sheet:
+def watch_sheet(watched: Iterable[Watched]) -> TextTable:
     """Show rates as jobs come and go."""
     rows = [
         [
@@ -169,7 +169,7 @@ def watch_sheet(watched: Iterable[Watched]) -> Sheet:
         ]
         for each in watched
     ]
-    return Sheet(
+    return TextTable(
         "Fig. 15: rates as jobs come and go, Gbps",
         "The estimate while a job communicates, and on average over an iteration; then the averages of the "
         "simulator's networks.",

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 from cranny.repro.claim import Claim, sum_up
 from cranny.repro.figure import Group, Line, draw_bars, draw_lines
 from cranny.repro.files import write_csv, write_json
@@ -45,7 +45,7 @@ class Findings:
             "rates": [asdict(each) for each in self.watched],
         }
 
-    def sheets(self) -> list[Sheet]:
+    def sheets(self) -> list[TextTable]:
         """Return all tables, figure after figure."""
         found = [sheet(table) for table in self.tables]
         if self.seconds:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
-from cranny.report.text_table import Sheet
+from cranny.report.text_table import TextTable
 from cranny.repro.titan.study import PAPER_POLICIES, Study, Workload
 from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, Outcome, estimates
 from cranny.repro.titan.values import FIGURES, PAPER_NAMES, TESTBED, Bars, Figure
@@ -88,7 +88,7 @@ def scaled(found: Estimate, factor: float) -> Estimate:
     return Estimate(found.mean * factor, None if found.half is None else found.half * factor)
 
 
-def figure_sheet(both: Sequence[Table], *, brief: bool = False) -> Sheet:
+def figure_sheet(both: Sequence[Table], *, brief: bool = False) -> TextTable:
     """Show one figure on one trace, with the networks side by side; if brief, only the one compared first."""
     ordered = sorted(both, key=lambda table: not table.first)
     shown = ordered[:1] if brief else ordered
@@ -108,7 +108,7 @@ def figure_sheet(both: Sequence[Table], *, brief: bool = False) -> Sheet:
         rows.append(cells)
     unit = f", {figure.unit}" if figure.unit else ""
     verdicts = "; ".join(f"{table.network}: {verdict_text(table.verdict)}" for table in ordered)
-    return Sheet(
+    return TextTable(
         f"Fig. {figure.number}, {figure.title}{unit}: {work.label}",
         f"{sentence(verdicts)}.",
         ("", "paper", "to Titan", *heads),
@@ -130,7 +130,7 @@ def by_figure_and_trace(made: Sequence[Table]) -> list[list[Table]]:
     return list(groups.values())
 
 
-def verdict_sheet(made: Sequence[Table], bars: Sequence["BarTable"]) -> Sheet:
+def verdict_sheet(made: Sequence[Table], bars: Sequence["BarTable"]) -> TextTable:
     """Show what became of every figure, a column a trace."""
     columns = list(dict.fromkeys(table.workload.key for table in made))
     found: dict[tuple[str, str], dict[str, str]] = {}
@@ -147,7 +147,7 @@ def verdict_sheet(made: Sequence[Table], bars: Sequence["BarTable"]) -> Sheet:
             [f"Fig. {each.bars.number}, {each.bars.title}", "isolated *", *blank, each.verdict.short]
             for each in bars
         ]
-    return Sheet(
+    return TextTable(
         "Verdicts",
         "holds: the paper's order, and its ratios to Titan within 25 % where it gives numbers. order only: not "
         "the ratios. in part: some pairs are swapped. * the network that a figure is compared with first.",
@@ -205,7 +205,7 @@ def bar_tables(outcomes: Sequence[Outcome], experiments: Sequence[int]) -> list[
     return made
 
 
-def bar_sheet(table: BarTable) -> Sheet:
+def bar_sheet(table: BarTable) -> TextTable:
     """Show one figure of the testbed."""
     bars = table.bars
     means = {scheme: each.mean for scheme, each in table.ours.items()}
@@ -222,7 +222,7 @@ def bar_sheet(table: BarTable) -> Sheet:
                 word(table.verdict, scheme) or MISSING,
             ]
         )
-    return Sheet(
+    return TextTable(
         f"Fig. {bars.number}, {bars.title}, {bars.unit}: {bars.model}, {bars.workers} workers",
         f"{sentence(verdict_text(table.verdict))}. Mean over the layouts of background jobs that fit the text.",
         ("", "paper", "to Titan", "ours", "to Titan", "verdict"),

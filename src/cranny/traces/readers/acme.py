@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.delimited import Table, has_columns
-from cranny.traces.readers.log_mapping import DATED, Log, dated
+from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.log_mapping import DATED, LogMapping, dated
 from cranny.traces.schema import missing
 
 NEEDS = ("job_id", "user", "type", *DATED.values())
@@ -18,13 +18,13 @@ KALOS_ONLY = "mem_per_pod_GB"
 sniff = has_columns(*NEEDS)
 
 
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns."""
     missing(file, NEEDS, names)
     kalos = KALOS_ONLY in names
     columns = {**dated(), "cluster": pl.lit("Kalos" if kalos else "Seren")}
     notes = ["Kalos counts its column `duration` from submission; end - start is used"] if kalos else []
-    return Log(columns, called=DATED, zone="UTC", notes=notes)
+    return LogMapping(columns, called=DATED, zone="UTC", notes=notes)
 
 
-read = Table(log).read
+read = DelimitedFormat(log).read

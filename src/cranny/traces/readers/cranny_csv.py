@@ -11,7 +11,7 @@ from cranny.model.errors import InputError, at
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
 from cranny.traces.readers.delimited import first_fields, first_line_not_text, refuse_binary
-from cranny.traces.schema import COLUMN_ALIASES, Found, checked, typed
+from cranny.traces.schema import COLUMN_ALIASES, SourceRow, checked, typed
 from cranny.traces.trace import Trace
 
 
@@ -55,13 +55,13 @@ class _Lines:
         """Name of the file in messages."""
         return str(self.path)
 
-    def find(self, row: int) -> Found:
+    def find(self, row: int) -> SourceRow:
         """Read the file again up to this row."""
         for index, (line, record) in enumerate(_records(self.path)):
             if index == row + 1:  # the header is record 0
                 values = dict(zip(self.header, record, strict=False))
-                return Found(f"line {line}", at(self.path, line), values)
-        return Found("the last line", self.file, {})
+                return SourceRow(f"line {line}", at(self.path, line), values)
+        return SourceRow("the last line", self.file, {})
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:

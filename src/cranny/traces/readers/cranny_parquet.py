@@ -8,7 +8,7 @@ import polars as pl
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
-from cranny.traces.schema import Found, checked, typed
+from cranny.traces.schema import SourceRow, checked, typed
 from cranny.traces.trace import Trace
 
 MAGIC = b"PAR1"
@@ -42,8 +42,8 @@ class _Rows:
     file: str
     scan: pl.LazyFrame
 
-    def find(self, row: int) -> Found:
+    def find(self, row: int) -> SourceRow:
         """Read one row again."""
         line = f"row {row + 1}"
         values = self.scan.slice(row, 1).collect().row(0, named=True)
-        return Found(line, f"{self.file}: {line}", {name.strip(): value for name, value in values.items()})
+        return SourceRow(line, f"{self.file}: {line}", {name.strip(): value for name, value in values.items()})

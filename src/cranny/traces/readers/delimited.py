@@ -13,8 +13,8 @@ import polars as pl
 
 from cranny.model.errors import InputError, at
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.log_mapping import Log, as_trace
-from cranny.traces.schema import BLANK, Found, Rule
+from cranny.traces.readers.log_mapping import LogMapping, as_trace
+from cranny.traces.schema import BLANK, RowRule, SourceRow
 from cranny.traces.trace import Trace
 
 HEAD_BYTES = 65_536
@@ -26,10 +26,10 @@ _PADDING = ' \t\r"\ufeff'  # quotation marks, and the byte order mark that may b
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DelimitedFormat:
     """One kind of text table."""
 
-    log: Callable[[Sequence[str], Mapping[str, ModelProfile], str], Log]  # gets column names, profiles, file
+    log: Callable[[Sequence[str], Mapping[str, ModelProfile], str], LogMapping]  # of names, profiles, file
     separator: str = ","
     names: Sequence[str] = ()  # of a table without a header line; one that has it all the same is fine
 
@@ -55,8 +55,8 @@ class Table:
             if bad:
                 raise InputError(f"{at(path, bad)}: not UTF-8 text") from None
             raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
-        ragged = Rule("row", f"does not have {len(names)} fields", pl.col(_RAGGED), of_value=False)
-        log = Log(log.columns, (ragged, *log.rules), log.called, log.zone, log.notes)
+        ragged = RowRule("row", f"does not have {len(names)} fields", pl.col(_RAGGED), of_value=False)
+        log = LogMapping(log.columns, (ragged, *log.rules), log.called, log.zone, log.notes)
         origin = _Lines(path, self.separator, names, skip, log.called)
         return as_trace(path, frame, log, origin, profiles, strict=strict)
 
@@ -94,14 +94,14 @@ class _Lines:
         """Name of the file in messages."""
         return str(self.path)
 
-    def find(self, row: int) -> Found:
+    def find(self, row: int) -> SourceRow:
         """Read the file again up to this row."""
         number = self.skip + row + 1
         with self.path.open(encoding="utf-8", newline="\n") as file:
             line = next(islice(file, number - 1, None), "")
         fields = (value.strip(_PADDING + "\n") for value in line.split(self.separator))
         values = dict(zip(self.names, fields, strict=False))
-        return Found(f"line {number}", at(self.path, number), values, self.called)
+        return SourceRow(f"line {number}", at(self.path, number), values, self.called)
 
 
 def first_fields(head: bytes, separator: str) -> list[str]:

@@ -10,8 +10,8 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import Table, has_columns
-from cranny.traces.readers.log_mapping import Log, number, text, where_there
+from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.log_mapping import LogMapping, number, text, where_there
 from cranny.traces.schema import CPU_ONLY, missing
 
 NEEDS = ("job_id", "num_gpu", "duration")
@@ -27,7 +27,7 @@ def sniff(head: bytes) -> bool:
     return _published(head) or _philly(head)
 
 
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns."""
     submission, deadline, iterations = SUBMISSION, "deadline", "num_iteration"
     if SUBMISSION not in names and PHILLY[0] in names:
@@ -49,7 +49,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
         ),
     }
     called = {"submit_s": submission, "gpus": "num_gpu", "duration_s": "duration", "model": "model_name"}
-    return Log(columns, rules=(CPU_ONLY,), called=called)
+    return LogMapping(columns, rules=(CPU_ONLY,), called=called)
 
 
-read = Table(log).read
+read = DelimitedFormat(log).read

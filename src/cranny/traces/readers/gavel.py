@@ -11,9 +11,9 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import ROW, Table, first_fields
-from cranny.traces.readers.log_mapping import Log, number
-from cranny.traces.schema import CPU_ONLY, Rule
+from cranny.traces.readers.delimited import ROW, DelimitedFormat, first_fields
+from cranny.traces.readers.log_mapping import LogMapping, number
+from cranny.traces.schema import CPU_ONLY, RowRule
 
 NAMES = ("job_type", "command", "steps_flag", "needs_data", "total_steps", "arrival_s", "scale_factor")
 OUR_MODELS = {"resnet-18": "resnet18", "resnet-50": "resnet50"}
@@ -33,7 +33,7 @@ def _is_number(field: str) -> bool:
     return True
 
 
-def log(_: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) -> Log:
+def log(_: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) -> LogMapping:
     """Take our columns."""
     kind = pl.col("job_type").str.extract_groups(r"^(.*?)(?: \(batch size (\d+)\))?$")
     name = kind.struct[0].str.to_lowercase().replace(OUR_MODELS)
@@ -52,7 +52,7 @@ def log(_: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) -> Log:
         "batch_size": batch,
     }
     called = {"submit_s": "arrival_s", "gpus": "scale_factor", "duration_s": "total_steps", "model": "job_type"}
-    unknown = Rule(
+    unknown = RowRule(
         "model", "no duration in the log, and no profile of its model", pl.col("model").is_null(), of_value=False
     )
     notes = (
@@ -60,7 +60,7 @@ def log(_: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) -> Log:
         "models in this log were drawn by its authors, not observed",
         "ids are line numbers",
     )
-    return Log(columns, rules=(CPU_ONLY, unknown), called=called, notes=notes)
+    return LogMapping(columns, rules=(CPU_ONLY, unknown), called=called, notes=notes)
 
 
-read = Table(log, separator="\t", names=NAMES).read
+read = DelimitedFormat(log, separator="\t", names=NAMES).read

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 
 from cranny.model.errors import InputError, at
-from cranny.traces.schema import LOGGED, SCHEMA, Found, Rule
+from cranny.traces.schema import LOGGED, SCHEMA, RowRule, SourceRow
 
 MOST_BYTES = 4 * 2**30
-NO_JOB = Rule("job_id", "not a job, or one without an id", pl.col("job_id").is_null(), of_value=False)
+NO_JOB = RowRule("job_id", "not a job, or one without an id", pl.col("job_id").is_null(), of_value=False)
 
 
 def load(path: Path) -> object:
@@ -49,19 +49,19 @@ def table(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class JsonRows:
     """Names rows by their place in a document."""
 
     file: str
     rows: Sequence[Mapping[str, object]]
     called: Mapping[str, str] = field(default_factory=dict)
 
-    def find(self, row: int) -> Found:
+    def find(self, row: int) -> SourceRow:
         """Return a row."""
         name = self.rows[row].get("job_id")
         line = f"job {row + 1}" + (f" ({name})" if name else "")
         values = {self.called.get(name, name): value for name, value in self.rows[row].items()}
-        return Found(line, f"{self.file}: {line}", values, self.called)
+        return SourceRow(line, f"{self.file}: {line}", values, self.called)
 
 
 def text(value: object) -> str | None:

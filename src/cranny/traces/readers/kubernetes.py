@@ -15,8 +15,8 @@ from typing import Any
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.json_log import NO_JOB, Entries, load, mapping, number, objects, table, text
-from cranny.traces.readers.log_mapping import Log, as_trace, life
+from cranny.traces.readers.json_log import NO_JOB, JsonRows, load, mapping, number, objects, table, text
+from cranny.traces.readers.log_mapping import LogMapping, as_trace, life
 from cranny.traces.readers.timestamps import moment_s
 from cranny.traces.trace import Trace
 
@@ -76,8 +76,8 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
         notes.append(
             "a Job without its pods starts when its controller takes it up, which may be before its pods ran"
         )
-    log = Log({}, rules=(NO_JOB, *life()), called=CALLED, zone="UTC", notes=notes)
-    return as_trace(path, table(rows), log, Entries(str(path), rows, CALLED), profiles, strict=strict)
+    log = LogMapping({}, rules=(NO_JOB, *life()), called=CALLED, zone="UTC", notes=notes)
+    return as_trace(path, table(rows), log, JsonRows(str(path), rows, CALLED), profiles, strict=strict)
 
 
 def _name(entry: dict[str, Any]) -> tuple[str | None, str | None]:

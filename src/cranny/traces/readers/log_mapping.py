@@ -9,7 +9,7 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, Origin, Rule, checked
+from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, Origin, RowRule, checked
 from cranny.traces.trace import Trace
 
 _A_TIME = "must be a time"
@@ -24,21 +24,21 @@ DATED = {
 }
 
 
-def life(start: str = "start_s") -> tuple[Rule, ...]:
+def life(start: str = "start_s") -> tuple[RowRule, ...]:
     """Return the rules for logs that tell when a job was submitted, started and ended."""
     return (
         CPU_ONLY,
-        Rule(start, "never started", pl.col(start).is_null(), of_value=False),
-        Rule("submit_s", _A_TIME, pl.col("submit_s").fill_null(math.nan).is_nan()),
-        Rule(start, _A_TIME, pl.col(start).is_nan()),
-        Rule("end_s", "no end in the log: still running", pl.col("end_s").is_null(), of_value=False),
-        Rule("end_s", _A_TIME, pl.col("end_s").is_nan()),
-        Rule("end_s", "ended before it started", pl.col("end_s") < pl.col(start), of_value=False),
+        RowRule(start, "never started", pl.col(start).is_null(), of_value=False),
+        RowRule("submit_s", _A_TIME, pl.col("submit_s").fill_null(math.nan).is_nan()),
+        RowRule(start, _A_TIME, pl.col(start).is_nan()),
+        RowRule("end_s", "no end in the log: still running", pl.col("end_s").is_null(), of_value=False),
+        RowRule("end_s", _A_TIME, pl.col("end_s").is_nan()),
+        RowRule("end_s", "ended before it started", pl.col("end_s") < pl.col(start), of_value=False),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogMapping:
     """How our columns come from those of a log.
 
     `columns` may hold, besides ours, what `rules` look at; only ours stay. Times count from any zero, the same for
@@ -46,7 +46,7 @@ class Log:
     """
 
     columns: Mapping[str, pl.Expr]
-    rules: Sequence[Rule] = life()
+    rules: Sequence[RowRule] = life()
     called: Mapping[str, str] = field(default_factory=dict)  # the log's names for our columns, for errors
     zone: str | None = None  # of times since 1970, as a note says it; None: the log has a clock of its own
     notes: Sequence[str] = ()
@@ -77,7 +77,7 @@ def where_there(names: Sequence[str], columns: Mapping[str, tuple[str, pl.Expr]]
 def as_trace(
     path: Path,
     frame: pl.DataFrame,
-    log: Log,
+    log: LogMapping,
     origin: Origin,
     profiles: Mapping[str, ModelProfile],
     *,

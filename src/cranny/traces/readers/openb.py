@@ -9,8 +9,8 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import Table, has_columns
-from cranny.traces.readers.log_mapping import Log, number, text
+from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.log_mapping import LogMapping, number, text
 from cranny.traces.schema import missing
 
 NEEDS = ("name", "num_gpu", "gpu_spec", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
@@ -18,7 +18,7 @@ NEEDS = ("name", "num_gpu", "gpu_spec", "pod_phase", "creation_time", "deletion_
 sniff = has_columns(*NEEDS)
 
 
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns."""
     missing(file, NEEDS, names)
     gpu_type = text("gpu_spec")
@@ -44,7 +44,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
         "a part of a GPU counts as one GPU",
         "pods that were Running when observation ended are cut there, so long services look shorter",
     )
-    return Log(columns, called=called, notes=notes)
+    return LogMapping(columns, called=called, notes=notes)
 
 
-read = Table(log).read
+read = DelimitedFormat(log).read

@@ -12,8 +12,8 @@ import polars as pl
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import HEAD_BYTES, Table, first_fields
-from cranny.traces.readers.log_mapping import Log, life, number, text
+from cranny.traces.readers.delimited import HEAD_BYTES, DelimitedFormat, first_fields
+from cranny.traces.readers.log_mapping import LogMapping, life, number, text
 from cranny.traces.trace import Trace
 
 TASK_TABLE = (
@@ -40,7 +40,7 @@ def sniff(head: bytes) -> bool:
     return len(fields) in (len(TASK_TABLE), len(JOB_TABLE)) and fields[3] in STATUSES
 
 
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns."""
     if tuple(names) != TASK_TABLE:
         raise InputError(f"{file}: PAI's task table has the columns {', '.join(TASK_TABLE)}")
@@ -62,7 +62,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
         "a part of a GPU counts as one GPU",
         "a task's start stands for its submission, so its waiting is not known",
     )
-    return Log(columns, rules=life("submit_s"), called=called, notes=notes)
+    return LogMapping(columns, rules=life("submit_s"), called=called, notes=notes)
 
 
 def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
@@ -71,4 +71,4 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
         first = first_fields(file.read(HEAD_BYTES), ",")
     if len(first) == len(JOB_TABLE):
         raise InputError(f"{path}: PAI's job table has no GPU counts; give its task table (pai_task_table.csv)")
-    return Table(log, names=TASK_TABLE).read(path, profiles, strict=strict)
+    return DelimitedFormat(log, names=TASK_TABLE).read(path, profiles, strict=strict)

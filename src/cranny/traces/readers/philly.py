@@ -10,8 +10,8 @@ from typing import Any
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.json_log import NO_JOB, Entries, load, mapping, objects, table, text
-from cranny.traces.readers.log_mapping import Log, as_trace, life
+from cranny.traces.readers.json_log import NO_JOB, JsonRows, load, mapping, objects, table, text
+from cranny.traces.readers.log_mapping import LogMapping, as_trace, life
 from cranny.traces.readers.timestamps import moment_s
 from cranny.traces.trace import Trace
 
@@ -40,8 +40,8 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     if endless:
         notes.append(f"attempts without an end that were followed by another count as no time ({endless})")
     zone = "the log's own clock; no zone is given"
-    log = Log({}, rules=(NO_JOB, *life()), called=CALLED, zone=zone, notes=notes)
-    return as_trace(path, table(rows), log, Entries(str(path), rows, CALLED), profiles, strict=strict)
+    log = LogMapping({}, rules=(NO_JOB, *life()), called=CALLED, zone=zone, notes=notes)
+    return as_trace(path, table(rows), log, JsonRows(str(path), rows, CALLED), profiles, strict=strict)
 
 
 def _job(entry: dict[str, Any]) -> dict[str, object]:

@@ -10,9 +10,9 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import Table, has_columns
-from cranny.traces.readers.log_mapping import Log, number, text
-from cranny.traces.schema import CPU_ONLY, Rule, missing
+from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.log_mapping import LogMapping, number, text
+from cranny.traces.schema import CPU_ONLY, RowRule, missing
 
 NEEDS = ("name", "time", "application", "num_replicas", "batch_size")
 # GPU-hours: the classes are 0 to 1, 1 to 10, 10 to 100 and 100 to 1000; the geometric middle, but for the first.
@@ -30,7 +30,7 @@ MODELS = {"cifar10": "resnet18", "imagenet": "resnet50", "bert": "bert-base"}
 sniff = has_columns(*NEEDS)
 
 
-def log(names: Sequence[str], profiles: Mapping[str, ModelProfile], file: str) -> Log:
+def log(names: Sequence[str], profiles: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns."""
     missing(file, NEEDS, names)
     application = text("application")
@@ -47,14 +47,14 @@ def log(names: Sequence[str], profiles: Mapping[str, ModelProfile], file: str) -
     }
     called = {"job_id": "name", "submit_s": "time", "gpus": "num_replicas", "duration_s": "application"}
     foreign = ~pl.col("application").is_in(list(GPU_HOURS)).fill_null(value=False)
-    unknown = Rule(
+    unknown = RowRule(
         "application", "no duration in the log, and an application of no known class", foreign, of_value=False
     )
     notes = (
         "the log has no durations: an application's class of GPU time (its middle), divided by the job's GPUs",
         "models in this log were drawn by its authors; ncf, deepspeech2 and yolov3 get another drawn",
     )
-    return Log(columns, rules=(CPU_ONLY, unknown), called=called, notes=notes)
+    return LogMapping(columns, rules=(CPU_ONLY, unknown), called=called, notes=notes)
 
 
-read = Table(log).read
+read = DelimitedFormat(log).read

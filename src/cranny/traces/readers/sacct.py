@@ -12,9 +12,9 @@ import polars as pl
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import Table, first_fields
-from cranny.traces.readers.log_mapping import Log, life, number, text, where_there
-from cranny.traces.schema import Rule, missing
+from cranny.traces.readers.delimited import DelimitedFormat, first_fields
+from cranny.traces.readers.log_mapping import LogMapping, life, number, text, where_there
+from cranny.traces.schema import RowRule, missing
 
 IDS = ("JobID", "JobIDRaw")
 TRES = ("AllocTRES", "ReqTRES")
@@ -22,7 +22,7 @@ GRES = ("AllocGRES", "ReqGRES")
 ASK_FOR = "JobID,User,Partition,State,Submit,Start,End,ElapsedRaw,NNodes,Timelimit,AllocTRES,ReqTRES"
 
 _IS_STEP = pl.col("job_id").str.contains(".", literal=True).fill_null(value=False)
-_STEP = Rule("JobID", "a step, whose job has a row of its own", _IS_STEP, of_value=False, error=False)
+_STEP = RowRule("JobID", "a step, whose job has a row of its own", _IS_STEP, of_value=False, error=False)
 
 
 def sniff(head: bytes) -> bool:
@@ -31,7 +31,7 @@ def sniff(head: bytes) -> bool:
     return not set(IDS).isdisjoint(names) and len(names) > 1
 
 
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns."""
     tells_gpus = [name for name in (*TRES, *GRES) if name in names]
     ids = [name for name in IDS if name in names]
@@ -62,7 +62,9 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
     }
     called = {"job_id": ids[0], "submit_s": "Submit", "start_s": "Start", "end_s": "End", "gpus": tells_gpus[0]}
     called |= {"duration_s": lasts} if lasts else {}
-    return Log(columns, rules=(_STEP, *life()), called=called, zone="the clock of the cluster that wrote the log")
+    return LogMapping(
+        columns, rules=(_STEP, *life()), called=called, zone="the clock of the cluster that wrote the log"
+    )
 
 
 def _first(names: Sequence[str], *wanted: str) -> str:
@@ -106,4 +108,4 @@ def _gpu_type(name: str) -> pl.Expr:
     return pl.when(types.list.n_unique() == 1).then(types.list.first())
 
 
-read = Table(log, separator="|").read
+read = DelimitedFormat(log, separator="|").read

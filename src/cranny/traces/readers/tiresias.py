@@ -9,8 +9,8 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import Table, has_columns
-from cranny.traces.readers.log_mapping import Log, number, text, where_there
+from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.log_mapping import LogMapping, number, text, where_there
 from cranny.traces.schema import CPU_ONLY, missing
 
 NEEDS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval")
@@ -20,19 +20,19 @@ sniff = has_columns(*NEEDS)
 sniff_muri = has_columns(*NEEDS, *MURI_ONLY)
 
 
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns from a file of Tiresias."""
     missing(file, NEEDS, names)
     return _log(names, unit_s=1.0)
 
 
-def log_muri(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> Log:
+def log_muri(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
     """Take our columns from a file of Muri."""
     missing(file, (*NEEDS, *MURI_ONLY), names)
     return _log(names, unit_s=1e-3)
 
 
-def _log(names: Sequence[str], unit_s: float) -> Log:
+def _log(names: Sequence[str], unit_s: float) -> LogMapping:
     columns: dict[str, pl.Expr] = {
         "job_id": text("job_id"),
         "submit_s": timestamps.seconds(pl.col("submit_time")) * unit_s,
@@ -43,8 +43,8 @@ def _log(names: Sequence[str], unit_s: float) -> Log:
         **where_there(names, {"batch_size": ("batch_size", number("batch_size")), "user": ("user", text("user"))}),
     }
     called = {"submit_s": "submit_time", "gpus": "num_gpu", "duration_s": "duration", "model": "model_name"}
-    return Log(columns, rules=(CPU_ONLY,), called=called)
+    return LogMapping(columns, rules=(CPU_ONLY,), called=called)
 
 
-read = Table(log).read
-read_muri = Table(log_muri).read
+read = DelimitedFormat(log).read
+read_muri = DelimitedFormat(log_muri).read
