@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import cranny
+from cranny.core.protocol import default_order
+from cranny.policies import TABLE, policy_class
 
 PUBLIC = {
     "Cluster",
@@ -102,6 +104,27 @@ def test_the_code_of_the_design_runs(tmp_path: Path) -> None:
     listed = cranny.policies()
     assert "titan" in listed
     assert "ICNP'24" in listed["titan"]
+
+
+def made_without_arguments() -> list[str]:
+    """Return the policies that can be made without arguments, but for the one that is meant for tiny clusters."""
+    return [name for name, entry in TABLE.items() if not entry.host and name != "exact"]
+
+
+@pytest.mark.parametrize("name", made_without_arguments())
+def test_a_policy_object_runs_as_its_name_does(name: str) -> None:
+    cluster = cranny.Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+    trace = cranny.generate_trace("philly", jobs=60, seed=1)
+    named = cranny.simulate(cluster, trace, policy=name)
+    made = cranny.simulate(cluster, trace, policy=policy_class(name)())
+    assert made.jobs.equals(named.jobs)
+    for setting in ("order", "period_s"):
+        assert made.settings[setting] == named.settings[setting]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table_has_the_order_of_the_object(name: str) -> None:
+    assert default_order(cranny.policy(name)) == TABLE[name].order
 
 
 def test_none_means_that_a_job_must_wait() -> None:

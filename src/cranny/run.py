@@ -10,8 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from cranny.core.protocol import Placer, Policy
-from cranny.core.queue import QueuePolicy, Slowdown
+from cranny.core.protocol import (
+    Placer,
+    Policy,
+    Reorderable,
+    Slowdown,
+    default_order,
+    default_period_s,
+    least_period_s,
+)
+from cranny.core.queue import QueuePolicy
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.event import Event
@@ -20,7 +28,7 @@ from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import not_negative
 from cranny.network.networks import Model
 from cranny.network.networks import network as network_model
-from cranny.policies import TABLE, options_of
+from cranny.policies import TABLE, options_of, policy_class
 from cranny.policies import policy as make_policy
 from cranny.process_pool import run_each
 from cranny.report.page import write_report
@@ -167,7 +175,8 @@ def choose(
         raise InputError("options are for a policy that is given by name; this one is made already")
     policy = _unused(policy)
     if not isinstance(policy, QueuePolicy):
-        return type(policy).__name__, _in_order(policy, order or "fifo", slowdown), order or "fifo"
+        order = order or default_order(policy)
+        return type(policy).__name__, _in_order(policy, order, slowdown), order
     if order not in (None, policy.order):
         raise InputError(f"the policy has its own order, {policy.order!r}; order={order!r} cannot be kept")
     return type(policy.placer).__name__, policy, policy.order
@@ -182,12 +191,10 @@ def _unused(policy: Placer | Policy) -> Placer | Policy:
 def period_of(policy: str | Placer | Policy, asked_s: float = 0.0) -> float:
     """Return how often a policy decides: as asked for, or as in its paper; 0 for at every event."""
     not_negative(asked_s, "period_s")
-    if not isinstance(policy, str):
-        return asked_s
-    entry = TABLE[policy]
-    if 0 < asked_s < entry.least_period_s:
-        raise InputError(f"{policy}: period_s must be at least {entry.least_period_s:g}, not {asked_s!r}")
-    return asked_s or entry.period_s
+    name, kind = (policy, policy_class(policy)) if isinstance(policy, str) else (type(policy).__name__, policy)
+    if 0 < asked_s < least_period_s(kind):
+        raise InputError(f"{name}: period_s must be at least {least_period_s(kind):g}, not {asked_s!r}")
+    return asked_s or default_period_s(kind)
 
 
 def _call(settings: Mapping[str, Any]) -> str:
@@ -219,10 +226,9 @@ def with_seed(name: str, seed: int, options: Mapping[str, Any] | None = None) ->
 
 def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
     """Turn a placer and a queue order into a policy; leave a policy as it is, unless it can have another order."""
-    in_order: Callable[[str, Slowdown], Policy] | None = getattr(chosen, "in_order", None)
-    if in_order is not None:  # it works on top of another, whose queue it is
-        return in_order(order, slowdown)
-    if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == getattr(chosen, "order", None)):
+    if isinstance(chosen, Reorderable):  # it works on top of another, whose queue it is
+        return chosen.in_order(order, slowdown)
+    if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == default_order(chosen)):
         return chosen
     return QueuePolicy(chosen, order, slowdown)
 

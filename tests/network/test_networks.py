@@ -3,6 +3,7 @@
 import pytest
 
 from cranny.core.accounting import Running
+from cranny.core.protocol import Slowdowns
 from cranny.core.queue import QueuePolicy
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
@@ -10,7 +11,6 @@ from cranny.model.event import MachineFailed, MachineRepaired
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
-from cranny.network.isolated import Slowdowns
 from cranny.network.networks import NETWORKS
 from cranny.policies import policy
 from cranny.run import Result

@@ -13,8 +13,8 @@ from cranny import run
 from cranny.core.fast import memo
 from cranny.core.fast.memo import Memory
 from cranny.core.fast.placement_arrays import Ints
-from cranny.core.protocol import FirstChoices
-from cranny.core.queue import QueuePolicy, Slowdown
+from cranny.core.protocol import FirstChoices, Slowdown
+from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import Communication, isolated
 from cranny.model.cluster import Cluster, Machine, Switch

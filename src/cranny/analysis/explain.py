@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from cranny.core.protocol import Policy
+from cranny.core.protocol import Placer, PlacerPolicy, Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
@@ -57,11 +57,14 @@ class Story:
 class _Watch:
     """A policy that also notes what becomes of one job."""
 
+    placer: Placer  # of a policy that has one: only then is this a `PlacerPolicy` too
+
     def __init__(self, policy: Policy, story: Story) -> None:
         self._policy = policy
         self._story = story
         self.key = policy.key
-        self.placer = getattr(policy, "placer", None)
+        if isinstance(policy, PlacerPolicy):
+            self.placer = policy.placer
         self.why_wait = policy.why_wait
 
     def plan(self, view: Snapshot) -> Plan:

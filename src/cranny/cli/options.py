@@ -13,7 +13,7 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import library
 from cranny.model.validate import not_negative, positive, seconds, whole
-from cranny.policies import TABLE
+from cranny.policies import TABLE, policy_class
 
 if TYPE_CHECKING:
     from cranny.model.profile import ProfileLibrary
@@ -174,9 +174,10 @@ def read_cluster(
 def check_period(period_s: float, policies: Iterable[str]) -> None:
     """Refuse a time between decisions that is too short for the simulator, or for one of the policies."""
     from cranny.core.engine import LEAST_PERIOD_S
+    from cranny.core.protocol import least_period_s
 
     for name in policies:
-        least_s = max(LEAST_PERIOD_S, TABLE[name].least_period_s)
+        least_s = max(LEAST_PERIOD_S, least_period_s(policy_class(name)))
         if 0 < period_s < least_s:
             raise InputError(f"--period: must be 0, or at least {least_s:g} s for {name}, not {period_s!r}")
 

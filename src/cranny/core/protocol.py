@@ -1,13 +1,25 @@
-"""The two protocols of a policy, and what some can do besides. There are no other hooks."""
+"""The protocols of policies and networks: all that the engine, the replay and `cranny.run` ask of them.
 
-from collections.abc import Callable, Sequence
+A policy is a `Placer` or a `Policy`; a network is a `Network`. Everything else here is optional, and found by
+`isinstance` of a protocol: nothing is looked up by name.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.traffic import Communication
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.validate import counted
+
+FIFO = "fifo"  # the queue order of policies that name none
+# How many times longer than on one machine a job runs with a certain communication.
+Slowdown = Callable[[Job, Communication], float]
+# Jobs by id, and how many times longer than on one machine each of them runs from now on.
+Slowdowns = Iterable[tuple[str, float]]
 
 
 @runtime_checkable
@@ -72,6 +84,36 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class PlacerPolicy(Policy, Protocol):
+    """A policy that places waiting jobs one at a time, with a placer."""
+
+    placer: Placer
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """A placer or policy with a queue order of its own, usually that of its paper; `core.queue` has the orders."""
+
+    order: str
+
+
+@runtime_checkable
+class Reorderable(Policy, Protocol):
+    """A policy on top of another one, whose queue can have another order."""
+
+    def in_order(self, order: str, slowdown: Slowdown) -> Policy:
+        """Return the same policy with its queue in this order; backfill expects placements to slow jobs so."""
+
+
+@runtime_checkable
+class Periodic(Protocol):
+    """A placer or policy that decides in rounds, and not at every event."""
+
+    period_s: float  # between rounds, as in its paper
+    least_period_s: float  # the shortest that a run may set
+
+
+@runtime_checkable
 class Host(Placer, Policy, Protocol):
     """A policy that can name several plans which are equally good to it, so that another may choose among them."""
 
@@ -80,6 +122,45 @@ class Host(Placer, Policy, Protocol):
 
         Plans without actions say that there is nothing to do.
         """
+
+
+class Network(Protocol):
+    """What the network does to running jobs."""
+
+    def start(self, running: Running) -> Slowdowns:
+        """Add a job; return its slowdown, and those of others that it changes."""
+
+    def end(self, job_id: str) -> Slowdowns:
+        """Remove a job; return the slowdowns of others that this changes."""
+
+    def shift(self, running: Running) -> Slowdowns:
+        """Delay the next iteration of a job by its new shift; return the slowdowns that this changes."""
+
+
+@runtime_checkable
+class RecordingNetwork(Network, Protocol):
+    """A network that records what happens on its links, for the result of a replay."""
+
+    def note(self, now_s: float) -> None:
+        """Record the changes since the last note, as of now."""
+
+    def recorded(self) -> Mapping[str, Any]:
+        """Return what was recorded, by the field of the replay's record that it belongs to."""
+
+
+def default_order(policy: object) -> str:
+    """Return the queue order of a placer or policy if the caller names none."""
+    return policy.order if isinstance(policy, Ordered) else FIFO
+
+
+def default_period_s(policy: object) -> float:
+    """Return how often a placer or policy decides if the caller does not say; 0 for at every event."""
+    return policy.period_s if isinstance(policy, Periodic) else 0.0
+
+
+def least_period_s(policy: object) -> float:
+    """Return the shortest period, other than 0, that a placer or policy can be given."""
+    return policy.least_period_s if isinstance(policy, Periodic) else 0.0
 
 
 def lacks_gpus(job: Job, view: Snapshot) -> str | None:

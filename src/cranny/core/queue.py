@@ -1,15 +1,14 @@
 """Queue orders: which waiting job is placed next. An order and a placer together are a policy."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.knapsack import KnapsackBatches
-from cranny.core.protocol import Placer
+from cranny.core.protocol import FIFO, Placer, Slowdown
 from cranny.core.snapshot import ALL, Snapshot, Waiting
-from cranny.core.traffic import Communication, isolated
+from cranny.core.traffic import isolated
 from cranny.model.errors import unknown
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -27,8 +26,6 @@ ORDERS = {
 # Departure: Tiresias (NSDI'19, Sec. 3.2) promotes jobs that starve and orders a level by first start; here a level
 # is ordered by submission, nobody is promoted, and a level is crossed at the next event, since no timer runs.
 LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
-# How many times longer than on one machine a job runs with a certain communication.
-Slowdown = Callable[[Job, Communication], float]
 # How many jobs behind the first are tried when it does not fit; schedulers bound this, as we do.
 DEPTH = 100
 
@@ -36,7 +33,7 @@ DEPTH = 100
 class QueuePolicy:
     """Places waiting jobs one after the other in a given order."""
 
-    def __init__(self, placer: Placer, order: str = "fifo", slowdown: Slowdown = isolated) -> None:
+    def __init__(self, placer: Placer, order: str = FIFO, slowdown: Slowdown = isolated) -> None:
         if order not in ORDERS:
             raise unknown("queue order", order, ORDERS)
         self.placer = placer

@@ -1,17 +1,13 @@
 """What a network does to running jobs: how much longer each runs than on one machine."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from cranny.core.accounting import Running
-from cranny.core.queue import Slowdown
-
-# Jobs by id, and how many times longer than on one machine each of them runs from now on.
-Slowdowns = Iterable[tuple[str, float]]
+from cranny.core.protocol import Slowdown, Slowdowns
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +22,6 @@ class Shared:
     def __iter__(self) -> Iterator[tuple[str, float]]:
         """Go through jobs and their slowdowns."""
         return zip((self.ids[number] for number in self.numbers.tolist()), self.slowdown.tolist(), strict=True)
-
-
-class Network(Protocol):
-    """What the network does to running jobs."""
-
-    def start(self, running: Running) -> Slowdowns:
-        """Let a job in; return its slowdown, and those of others that it changes."""
-
-    def end(self, job_id: str) -> Slowdowns:
-        """Let a job out; return the slowdowns of others that this changes."""
-
-    def shift(self, running: Running) -> Slowdowns:
-        """Delay the next iteration of a job by its new shift; return the slowdowns that this changes."""
 
 
 class Alone:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cranny.core.queue import Slowdown
+from cranny.core.protocol import Network, Slowdown
 from cranny.core.traffic import Communication, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.errors import unknown
 from cranny.model.job import Job
-from cranny.network.isolated import Alone, Network
+from cranny.network.isolated import Alone
 
 
 @dataclass(frozen=True, slots=True)

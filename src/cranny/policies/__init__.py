@@ -21,10 +21,8 @@ class Entry:
     path: str  # module:class, imported when asked for
     about: str
     paper: str
-    order: str = "fifo"  # the queue order that its paper uses
+    order: str = "fifo"  # the queue order that its paper uses, which objects of the class have too
     host: str = ""  # the policy that it works on top of
-    period_s: float = 0.0  # how often it decides in its paper; 0: at every event
-    least_period_s: float = 0.0  # what a simulation takes for the shortest: a policy of rounds decides in each
 
 
 TABLE: dict[str, Entry] = {
@@ -146,8 +144,6 @@ TABLE: dict[str, Entry] = {
         "cranny.policies.gavel:Gavel",
         "rounds of six minutes, one GPU type a job and round, max-min fair over time",
         "Gavel, OSDI'20",
-        period_s=360.0,
-        least_period_s=10.0,
     ),
     "themis": Entry(
         "cranny.policies.themis:Themis",

@@ -28,8 +28,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, NamedTuple
 
-from cranny.core.protocol import Host, Placer
-from cranny.core.queue import Slowdown
+from cranny.core.protocol import Host, Placer, Slowdown, default_order
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
@@ -41,7 +40,7 @@ from cranny.network.interleave.affinity import SharedLink, shared_links
 from cranny.network.interleave.demand import circles
 from cranny.network.interleave.shifts import Interleaving, choose
 from cranny.network.interleave.unified_circle import QUICK, Search
-from cranny.policies._shared.candidates import FIFO, host_of, varied
+from cranny.policies._shared.candidates import host_of, varied
 
 MOST_CANDIDATES = 1000
 _SAME_S = 1e-9
@@ -66,7 +65,7 @@ class Cassini:
             raise InputError(f"cassini: loops must be 'settle' or 'drop', not {loops!r}")
         self._given = host
         self.host: Host = host_of(host)
-        self.order: str = getattr(self.host, "order", FIFO)
+        self.order: str = default_order(self.host)
         self.count = whole(candidates, "cassini: candidates", most=MOST_CANDIDATES)
         self.search = Search(precision_deg=precision_deg, budget=QUICK.budget)
         self.loops: Literal["settle", "drop"] = loops

@@ -33,6 +33,8 @@ class Tiresias:
 
     fragments_before_idle = False
 
+    order = "las"
+
     def __init__(self, skew_limit: float = 1.5) -> None:
         never = skew_limit == math.inf  # consolidates nobody
         self.skew_limit = skew_limit if never else not_negative(skew_limit, "tiresias: skew_limit")

@@ -291,7 +291,7 @@ def _network(results: Sequence[RunView], drawn: Sequence[RunStyle], at_s: float)
 def _meetings(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> dict[str, tuple[Meeting, ...]]:
     """Return the costliest meetings of the runs in phases; others know of none."""
     return {
-        look.label: getattr(result, "meetings", ())
+        look.label: tuple(result.meetings)
         for result, look in zip(results, drawn, strict=True)
         if result.settings.get("network") == "phases"
     }

@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cranny.model.errors import InputError
+from cranny.network.phases.contention import Meeting
 from cranny.network.steady.link_load import Load
 
 # What may tell two runs of one policy apart, in the order in which we try it.
@@ -72,6 +73,10 @@ class RunView(Protocol):
     @property
     def cluster(self) -> ClusterView:
         """Where the jobs ran."""
+
+    @property
+    def meetings(self) -> Sequence[Meeting]:
+        """The costliest contention on links, if jobs communicated in phases."""
 
     def load_at(self, at_s: float) -> Load | None:
         """Return what links and switches carried at a time; None if the run did not note it."""

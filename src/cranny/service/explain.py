@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from cranny.core.protocol import Placer, Policy
+from cranny.core.constraints import ConstrainedPlacer
+from cranny.core.protocol import PlacerPolicy, Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.validate import counted
@@ -151,10 +152,10 @@ def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s:
     kind, text = quick_reason(record, context, None, 0.0)
     if kind in {"too-few-gpus", "recommended"}:
         return kind, text
-    placer: Placer | None = getattr(policy, "placer", None)
     told = plain_job_ids(policy.why_wait(job, view))
-    if placer is None:
+    if not isinstance(policy, PlacerPolicy):
         return "behind-others" if told.startswith("behind ") else "scattered", told
+    placer = policy.placer
     if placer.place(job, view) is not None:
         first = view.waiting[0].job.id if view.waiting else record.id
         if first in context.recommended:
@@ -162,7 +163,7 @@ def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s:
         if first != record.id:
             return "behind-others", f"could start now, but stands behind {first}, which is first in the queue"
         return "period", f"starts when the policy decides next, which it does every {minutes(period_s)}"
-    inner: Placer = getattr(placer, "placer", placer)
+    inner = placer.placer if isinstance(placer, ConstrainedPlacer) else placer
     if record.constraints is not None and inner.place(job, view) is not None:
         return "constraints", told
     return "scattered", told
@@ -236,11 +237,12 @@ def _next_step(kind: Kind, record: JobRecord, fork: Fork, context: WaitContext) 
 
 def largest_startable(fork: Fork, now_s: float) -> int:
     """Return the GPUs of the largest job that the policy would start if nobody else waited."""
-    placer: Placer | None = getattr(fork.policy(), "placer", None)
+    policy = fork.policy()
     view = fork.state.snapshot(now_s)
     free = view.machines.gpus
-    if placer is None or not free:
+    if not isinstance(policy, PlacerPolicy) or not free:
         return free
+    placer = policy.placer
 
     def starts(gpus: int) -> bool:
         return placer.place(Job(id="what-if", gpus=gpus), view) is not None

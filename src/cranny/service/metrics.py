@@ -58,8 +58,6 @@ class MetricsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is measured at this moment."""
-        if not hasattr(self, "_round"):
-            return  # registering asks once, to learn names
         service = self._service
         with service.lock:
             scheduler = service.scheduler

@@ -25,6 +25,7 @@ class Pace:
         self.next_s = math.inf  # when the first of them ends
         self._works: dict[int, Work] = {}
         self._number: dict[str, int] = {}
+        self._state: Floats = np.zeros((5, 0))
         self._grow(FIRST)
 
     @property
@@ -79,5 +80,5 @@ class Pace:
     def _grow(self, more: int) -> None:
         """Make room for more jobs."""
         rows = np.full((5, more), math.inf)
-        self._state: Floats = np.concatenate([getattr(self, "_state", rows[:, :0]), rows], axis=1)
+        self._state = np.concatenate([self._state, rows], axis=1)
         self._left_s, self._since_s, self._slowdown, self._end_s, self._stretch = self._state

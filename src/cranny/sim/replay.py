@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never
-from cranny.core.protocol import Placer, Policy
+from cranny.core.protocol import Network, PlacerPolicy, Policy, RecordingNetwork, Slowdowns
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
@@ -22,15 +21,11 @@ from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import not_negative, seconds
-from cranny.network.isolated import Alone, Network, Shared, Slowdowns
-from cranny.network.steady.stream_log import Streams
+from cranny.network.isolated import Alone, Shared
 from cranny.sim.job_log import Log, Work
 from cranny.sim.metrics import Metrics
 from cranny.sim.progress import Pace
 from cranny.sim.record import Record
-
-if TYPE_CHECKING:
-    from cranny.network.phases.iteration_log import Diary
 
 PROGRESS_EVERY = 2048
 
@@ -53,7 +48,7 @@ class Replay:
         self.metrics = Metrics(self.state)
         self.log = Log()
         self._network = Alone(isolated) if network is None else network
-        self._diary: Diary | None = getattr(network, "diary", None)
+        self._recording = network if isinstance(network, RecordingNetwork) else None
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
@@ -84,13 +79,7 @@ class Replay:
         self._pace.leave_all()
         self.log.unfinished += self._work.values()
         record = self.log.record(self.metrics.noted)
-        streams: Streams | None = getattr(self._network, "streams", None)  # of a network that jobs share
-        if streams is not None:
-            record = record._replace(streams=streams.frame())
-        if self._diary is not None:
-            meetings = self._diary.meetings.costliest(self.state.cluster)
-            record = record._replace(iterations=self._diary.iterations.summary(), meetings=meetings)
-        return record
+        return record if self._recording is None else record._replace(**self._recording.recorded())
 
     def _until(self, limit_s: float) -> None:
         """Let everything happen that happens up to `limit_s`."""
@@ -207,8 +196,8 @@ class Replay:
 
     def _set_speeds(self, slowdowns: Slowdowns, now_s: float) -> None:
         """Let jobs go on at another speed from now on, and foresee when they end."""
-        if self._diary is not None:
-            self._diary.note(now_s)
+        if self._recording is not None:
+            self._recording.note(now_s)
         if isinstance(slowdowns, Shared):
             self._pace.set(slowdowns, self._work, now_s)
             return
@@ -253,10 +242,8 @@ class Replay:
 
     def _refuse_impossible(self, job: Job, now_s: float) -> None:
         """Skip a job that would not be placed on the empty cluster: it would block the others for good."""
-        placer: Placer | None = getattr(self.engine.policy, "placer", None)
-        if placer is None:
-            return
-        reason = self._possible.why_not(job, placer)
+        policy = self.engine.policy
+        reason = self._possible.why_not(job, policy.placer) if isinstance(policy, PlacerPolicy) else None
         if reason is not None:
             self._skip(job, reason, now_s)
 

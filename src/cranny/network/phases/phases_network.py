@@ -13,15 +13,15 @@ jobs only start with their shifts.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cranny.core.accounting import Running
+from cranny.core.protocol import Slowdowns
 from cranny.model.circle import Arc, Circle
 from cranny.model.cluster import Cluster
 from cranny.network.interleave.demand import circles
-from cranny.network.isolated import Slowdowns
 from cranny.network.phases.contention import Guest
 from cranny.network.phases.iteration_log import Diary
 from cranny.network.phases.outcome import Course, Played
@@ -117,6 +117,18 @@ class Phases:
             return ()
         self._talking[job_id] = talking._replace(since_s=running.shift_s, shifted=True)
         return self._changed([job_id])
+
+    def note(self, now_s: float) -> None:
+        """Write down what has changed, as of now."""
+        if self.diary is not None:
+            self.diary.note(now_s)
+
+    def recorded(self) -> Mapping[str, Any]:
+        """Return how iterations went and what contention cost, if that was written down."""
+        if self.diary is None:
+            return {}
+        meetings = self.diary.meetings.costliest(self._cluster)
+        return {"iterations": self.diary.iterations.summary(), "meetings": meetings}
 
     def _clash(self, link: int) -> bool:
         """Say whether the jobs on a link might ask for more than it has."""

@@ -5,11 +5,15 @@ rate is what its busiest link carries of it. A job alone on its links communicat
 rates are worked out anew whenever such a job starts or ends, and a job's speed follows its rate.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from cranny.core.accounting import Running
+from cranny.core.protocol import Slowdowns
 from cranny.model.cluster import Cluster
-from cranny.network.isolated import Shared, Slowdowns
+from cranny.network.isolated import Shared
 from cranny.network.steady.rates import Rates
 from cranny.network.steady.stream_log import Streams
 from cranny.network.steady.streams import stream
@@ -53,6 +57,13 @@ class Steady:
     def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - whichever it is
         """Change nothing: jobs stream all the time."""
         return ()
+
+    def note(self, now_s: float) -> None:
+        """Change nothing: a stream is recorded when it starts."""
+
+    def recorded(self) -> Mapping[str, Any]:
+        """Return what jobs streamed."""
+        return {"streams": self.streams.frame()}
 
     def _slowdowns(self, started: int | None = None) -> Shared:
         """Return the slowdowns of the jobs whose rate has just changed."""

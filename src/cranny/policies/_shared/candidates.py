@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from cranny.core.explanation import DefaultRationale
-from cranny.core.protocol import Host, Placer, Policy
-from cranny.core.queue import QueuePolicy, Slowdown
+from cranny.core.protocol import Host, Placer, Policy, Slowdown, default_order
+from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import communication, isolated
 from cranny.model.cluster import Cluster
@@ -32,7 +32,6 @@ Worth = Callable[[str, tuple[int, ...]], Hashable]
 # Machines of the workers of each job; before them that of its parameter server, if it has a seat of its own.
 Seats = Mapping[str, tuple[int, ...]]
 ALIKE = 32  # machines at most with which one may change places; those whose links have the fewest users
-FIFO = "fifo"
 TRIES = 1000  # exchanges that are looked at, at most
 
 
@@ -299,7 +298,7 @@ class Varied:
 
     def __init__(self, policy: Policy, placer: Placer, *, by_links: bool) -> None:
         self.policy = policy
-        self.order: str = getattr(policy, "order", FIFO)
+        self.order: str = default_order(policy)
         self._placer = placer
         self._by_links = by_links
 
@@ -329,9 +328,9 @@ def host_of(policy: Placer, order: str | None = None, slowdown: Slowdown = isola
 
     A policy that plans itself does so in its own order only; in another it is used as a placer.
     """
-    own = order in (None, getattr(policy, "order", None))
+    own = order in (None, default_order(policy))
     if own and isinstance(policy, Host):
         return policy
     if own and isinstance(policy, Policy):
         return Varied(policy, policy, by_links=True)
-    return Varied(QueuePolicy(policy, order or FIFO, slowdown), policy, by_links=False)
+    return Varied(QueuePolicy(policy, order or default_order(policy), slowdown), policy, by_links=False)

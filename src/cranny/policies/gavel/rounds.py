@@ -42,6 +42,8 @@ class Gavel:
     """Give jobs whole rounds on one type of GPU, as often as is fair."""
 
     order = "fifo"
+    period_s = 360.0
+    least_period_s = 10.0  # so that a simulation of months ends
 
     def __init__(self, *, between_gbps: float | None = None) -> None:
         self._between_gbps = None if between_gbps is None else positive(between_gbps, "gavel: between_gbps")

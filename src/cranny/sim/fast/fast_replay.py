@@ -20,8 +20,8 @@ from cranny.core.fast.memo import Memory
 from cranny.core.fast.placement_arrays import CROSS_BYTES, LINKS, PARTS, SLOWDOWN, WAIT, Ask, Room
 from cranny.core.feasibility import Feasibility, never, too_large
 from cranny.core.jit import pointer
-from cranny.core.protocol import Drafter, Drafting, FirstChoices, Policy
-from cranny.core.queue import QueuePolicy, Slowdown
+from cranny.core.protocol import Drafter, Drafting, FirstChoices, Policy, Slowdown
+from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import GIGA, SILENT, communication, exchange_graph, isolated
 from cranny.model.cluster import Cluster
