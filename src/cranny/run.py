@@ -83,9 +83,9 @@ def simulate(
     if isinstance(trace, Trace):
         trace = with_types_of(cluster, trace)
         jobs: Iterable[Job] = trace.jobs(seed, collective, profiles=profiles)
-        trace_name, notes, left_out = trace.name, list(trace.notes), dict(trace.left_out)
+        trace_name, notes, skipped = trace.name, list(trace.notes), dict(trace.skipped)
     else:
-        jobs, trace_name, notes, left_out = _distinct(trace), "jobs given in Python", [], {}
+        jobs, trace_name, notes, skipped = _distinct(trace), "jobs given in Python", [], {}
     not_negative(price_per_gpu_hour, "price_per_gpu_hour")
     not_negative(checkpoint_s, "checkpoint_s")
     model = network_model(network)
@@ -102,7 +102,7 @@ def simulate(
         "price_per_gpu_hour": price_per_gpu_hour,
         "trace": trace_name,
         "trace_notes": notes,
-        "trace_left_out": left_out,
+        "trace_skipped": skipped,
         "checkpoint_s": checkpoint_s,
         "period_s": period_s,
         "own_profiles": sorted(set(profiles) - set(library())) if profiles is not None else [],

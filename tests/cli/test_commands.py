@@ -334,8 +334,8 @@ def test_simulate_reads_a_format_by_name_and_leaves_out_rows_if_told_to(run: Run
     log.write_text("job_id,submit_s,gpus,duration_s\na,0,1,5\nb,0,-1,5\n", encoding="utf-8")
     assert run("simulate", log, *SMALL).code == 2
     shown = run("simulate", log, *SMALL, "--no-strict")
-    assert "left out of the trace: 1 row: gpus: must be a whole number" in shown.out
-    assert run("simulate", log, *SMALL, "--no-strict", "--json").json["settings"]["trace_left_out"]
+    assert "rows of the trace skipped: 1 row: gpus: must be a whole number" in shown.out
+    assert run("simulate", log, *SMALL, "--no-strict", "--json").json["settings"]["trace_skipped"]
     wrong = run("explain", log, "a", *SMALL, "--format", "sacct")
     assert wrong.code == 2
     assert "GPUs" in wrong.err or "ids" in wrong.err

@@ -53,7 +53,7 @@ def test_list_shows_traces_and_passes_over_the_rest(run: Run, tmp_path: Path, lo
     ]
     assert "philly" in told["presets"]
     shown = run("traces", "list", tmp_path).out
-    assert "cranny-parquet         6   0.2        385         0  deep/again.parquet" in shown
+    assert "cranny-parquet         6   0.2        385        0  deep/again.parquet" in shown
     assert "can be generated: philly, itp" in shown
 
 
@@ -66,13 +66,13 @@ def test_list_says_why_a_trace_cannot_be_read(run: Run, tmp_path: Path) -> None:
     lines = shown.out.splitlines()
     assert lines[0].startswith("bad.csv: cranny-csv, cannot be read: ")
     assert lines[1].startswith("broken.parquet: cranny-parquet, cannot be read: broken or truncated")
-    assert lines[2] == "cpu.csv: cranny-csv, cannot be read: no jobs (1 rows left out: CPU-only (gpus 0))"
+    assert lines[2] == "cpu.csv: cranny-csv, cannot be read: no jobs (1 rows skipped: CPU-only (gpus 0))"
 
 
 def test_list_counts_the_rows_it_leaves_out(run: Run, tmp_path: Path) -> None:
     (tmp_path / "some.csv").write_text(f"{HEADER}\na,0,1,5\nb,1,1,never\nc,2,0,5\n", encoding="utf-8")
     (each,) = run("traces", "list", tmp_path, "--json").json["files"]
-    assert (each["jobs"], each["left_out"]) == (1, 2)
+    assert (each["jobs"], each["skipped"]) == (1, 2)
 
 
 def test_list_looks_neither_behind_links_nor_too_deep(tmp_path: Path, log: Path) -> None:
@@ -127,7 +127,7 @@ def test_inspect_refuses_or_counts_bad_rows(run: Run, tmp_path: Path) -> None:
     file.write_text(f"{HEADER}\na,0,1,5\nb,1,1,never\n", encoding="utf-8")
     for strict in ([], ["--strict"]):
         refused(run("traces", "inspect", file, *strict), f"{file}:3: duration_s: must be a number of seconds")
-    assert "left out: 1 row: duration_s: must be" in run("traces", "inspect", file, "--no-strict").out
+    assert "skipped: 1 row: duration_s: must be" in run("traces", "inspect", file, "--no-strict").out
     refused(run("traces", "inspect", file, "--format", "philli"), "unknown trace format 'philli'")
 
 
@@ -156,18 +156,18 @@ def test_what_is_converted_reads_the_same(run: Run, tmp_path: Path, log: Path, e
     assert_frame_equal(read_trace(to).frame, read_trace(log).frame)
 
 
-def test_convert_tells_what_is_left_out(run: Run, tmp_path: Path) -> None:
+def test_convert_tells_what_is_skipped(run: Run, tmp_path: Path) -> None:
     file, to = tmp_path / "bad.csv", tmp_path / "to.csv"
     file.write_text(f"{HEADER}\na,0,1,5\nb,1,1,never\nc,2,0,5\n", encoding="utf-8")
     refused(run("traces", "convert", file, to), "bad.csv:3: duration_s")
     assert not to.exists()
     told = run("traces", "convert", file, to, "--no-strict", "--json").json
     assert told["jobs"] == 1
-    assert told["left_out"] == {
+    assert told["skipped"] == {
         "CPU-only (gpus 0)": 1,
         "duration_s: must be a number of seconds, zero or more": 1,
     }
-    assert "left out: 1 row: CPU-only" in run("traces", "convert", file, to, "--no-strict").out
+    assert "skipped: 1 row: CPU-only" in run("traces", "convert", file, to, "--no-strict").out
 
 
 def test_convert_does_not_write_over_what_it_reads(run: Run, tmp_path: Path, log: Path) -> None:
@@ -190,9 +190,9 @@ def test_the_output_of_slurm_can_be_inspected_and_converted(run: Run, tmp_path: 
     shown = run("traces", "inspect", file).out
     assert "median 45 s, mean 45 s, p99 60 s" in shown
     assert "warning: 1 of 2 jobs (50 %) ran until their time limit" in shown
-    assert "left out: 1 row: " in shown
+    assert "skipped: 1 row: " in shown
     refused(run("traces", "inspect", file, "--strict"), f"{file}:4: ")
-    assert run("traces", "convert", file, to).out.startswith(f"{to}: 2 jobs\nleft out: 1 row: ")
+    assert run("traces", "convert", file, to).out.startswith(f"{to}: 2 jobs\nskipped: 1 row: ")
     assert_frame_equal(read_trace(to).frame, read_trace(file).frame)
 
 

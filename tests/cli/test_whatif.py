@@ -63,7 +63,7 @@ def test_people_read_tables_findings_and_assumptions(run: Run, sacct: Path) -> N
     assert "Every job runs as long as the log says" in shown.out
 
 
-def test_the_search_can_be_left_out(run: Run, sacct: Path) -> None:
+def test_the_search_can_be_skipped(run: Run, sacct: Path) -> None:
     assert run("what-if", sacct, *SMALL, "--no-search", "--json").json["search"] == []
 
 

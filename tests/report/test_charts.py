@@ -96,7 +96,7 @@ def test_bars_are_as_long_as_their_share() -> None:
     assert widths == ["200.0", "50.0"]
 
 
-def test_tick_labels_that_would_collide_are_left_out() -> None:
+def test_tick_labels_that_would_collide_are_hidden() -> None:
     ticks = tuple((float(place), "a long label") for place in range(40))
     chart = parse(line_chart([], Axis(0.0, 39.0, ticks), Axis(0.0, 1.0), label="x"))
     shown = [text for text in chart.iter(f"{SVG}text") if text.get("class") == "tick middle"]

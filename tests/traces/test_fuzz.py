@@ -73,7 +73,7 @@ def accounts_for(path: Path, rows: int | None, **options: Any) -> None:
     assert trace.frame["duration_s"].is_finite().all()
     assert trace.frame["job_id"].is_unique().all()
     if rows is not None:
-        assert len(trace) + sum(trace.left_out.values()) == rows
+        assert len(trace) + sum(trace.skipped.values()) == rows
 
 
 def lines_in(content: bytes, *, headerless: bool) -> int | None:

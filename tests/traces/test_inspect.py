@@ -154,9 +154,9 @@ def test_clusters_of_the_itp_release_are_told_apart(shared: Path) -> None:
 
 def test_real_tables_with_gaps_need_leave_to_skip(shared: Path) -> None:
     pods = read_trace(shared / "traces" / "alibaba_openb2023.parquet", strict=False)
-    assert pods.left_out["CPU-only (gpus 0)"] == 1088
-    assert len(pods) + sum(pods.left_out.values()) == 8152
+    assert pods.skipped["CPU-only (gpus 0)"] == 1088
+    assert len(pods) + sum(pods.skipped.values()) == 8152
     attempts = read_trace(shared / "traces" / "philly_attempts.parquet", strict=False)
-    assert attempts.left_out == {"job_id: repeated": 40_386}
+    assert attempts.skipped == {"job_id: repeated": 40_386}
     muri = read_trace(shared / "traces" / "muri_philly.parquet")
     assert "dqn 1369" in muri.notes[0]

@@ -132,12 +132,12 @@ def test_repeated_attempts_are_counted() -> None:
     assert q.repeated_attempts(trace(attempts=[1, 1])) is None
 
 
-def test_rows_left_out_for_their_id_are_counted() -> None:
+def test_rows_skipped_for_their_id_are_counted() -> None:
     once = trace()
     assert q.repeated_ids(once) is None
-    told = q.repeated_ids(replace(once, left_out={"CPU-only (gpus 0)": 4, "job_id: repeated": 3}))
+    told = q.repeated_ids(replace(once, skipped={"CPU-only (gpus 0)": 4, "job_id: repeated": 3}))
     assert told is not None
-    assert told.startswith("3 rows repeat the id of a job and are left out")
+    assert told.startswith("3 rows repeat the id of a job and are skipped")
 
 
 def test_most_jobs_in_few_weeks_are_seen() -> None:

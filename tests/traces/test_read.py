@@ -38,7 +38,7 @@ def test_reads_a_small_csv(csv: Write) -> None:
     assert trace.name == "bad"
     assert len(trace) == 2
     assert trace.frame.rows() == [("a", 1.0, 8, 0.0), ("b", 5.0, 2, 60.5)]
-    assert trace.left_out == {}
+    assert trace.skipped == {}
 
 
 def test_equal_times_keep_the_order_of_the_file(csv: Write) -> None:
@@ -140,7 +140,7 @@ def test_rejects_a_header_without_jobs(csv: Write) -> None:
 
 
 def test_rejects_a_trace_of_cpu_jobs_only(csv: Write) -> None:
-    assert refusal(csv("a,0,0,1", "b,0,0,1")) == "bad.csv: no jobs (2 rows left out: CPU-only (gpus 0))"
+    assert refusal(csv("a,0,0,1", "b,0,0,1")) == "bad.csv: no jobs (2 rows skipped: CPU-only (gpus 0))"
 
 
 def test_names_missing_columns_and_those_found(csv: Write) -> None:
@@ -220,7 +220,7 @@ def test_parallel_groups_must_divide_the_gpus(csv: Write) -> None:
 def test_leaves_cpu_jobs_out_and_counts_them(csv: Write) -> None:
     trace = read_trace(csv("a,0,0,", "b,0,1,1", "c,0,0,5"))
     assert trace.frame["job_id"].to_list() == ["b"]
-    assert trace.left_out == {"CPU-only (gpus 0)": 2}
+    assert trace.skipped == {"CPU-only (gpus 0)": 2}
 
 
 def test_leaves_bad_rows_out_on_request_and_counts_them_by_reason(csv: Write) -> None:
@@ -235,7 +235,7 @@ def test_leaves_bad_rows_out_on_request_and_counts_them_by_reason(csv: Write) ->
     )
     trace = read_trace(path, strict=False)
     assert trace.frame.select("job_id", "duration_s").rows() == [("a", 1.0)]
-    assert trace.left_out == {
+    assert trace.skipped == {
         "CPU-only (gpus 0)": 1,
         "submit_s: must be a number of seconds, zero or more": 1,
         "duration_s: must be a number of seconds, zero or more": 1,

@@ -20,7 +20,7 @@ SIZES = ("job_id", "submit_s", "gpus", "duration_s")
 
 
 @pytest.mark.parametrize(
-    ("file", "format_name", "jobs", "left_out"),
+    ("file", "format_name", "jobs", "skipped"),
     [
         (
             "philly.json",
@@ -89,13 +89,13 @@ SIZES = ("job_id", "submit_s", "gpus", "duration_s")
     ],
 )
 def test_reads_our_samples(
-    file: str, format_name: str, jobs: list[tuple[object, ...]], left_out: dict[str, int]
+    file: str, format_name: str, jobs: list[tuple[object, ...]], skipped: dict[str, int]
 ) -> None:
     assert find_format(SAMPLES / file) == format_name
     trace = read_trace(SAMPLES / file)
     for found, expected in zip(trace.frame.select(SIZES).rows(), jobs, strict=True):
         assert found == pytest.approx(expected)
-    assert trace.left_out == left_out
+    assert trace.skipped == skipped
     assert trace.notes[0].startswith("time zero is ")
     assert [job.id for job in trace.jobs()] == [name for name, *_ in jobs]
 
@@ -174,7 +174,7 @@ def test_gavel_jobs_last_as_long_as_their_profile_says() -> None:
         ("1", 0.0, 4, 1000 * 0.1 * 128 / 64, "resnet50"),
         ("3", 9.5, 1, 900 * 0.05, "cyclegan"),
     ]
-    assert trace.left_out == {"no duration in the log, and no profile of its model": 1}
+    assert trace.skipped == {"no duration in the log, and no profile of its model": 1}
 
 
 def test_pai_job_table_alone_is_refused_with_advice() -> None:
@@ -210,7 +210,7 @@ def test_reads_the_gpus_of_slurm_however_they_are_written(
     # With -p, which ends every line with a bar.
     path.write_text(f"Submit|Start|End|JobIDRaw|{field}|\n{rest}1|{value}|\n{rest}2|{value}|\n", encoding="utf-8")
     if gpus is None:
-        with pytest.raises(InputError, match=r"no jobs \(2 rows left out: CPU-only"):
+        with pytest.raises(InputError, match=r"no jobs \(2 rows skipped: CPU-only"):
             read_trace(path)
     else:
         assert read_trace(path, strict=True).frame.select(SIZES).rows() == [
@@ -310,7 +310,7 @@ def test_a_slice_from_zero_moves_every_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "jobs", "left_out"),
+    ("file", "jobs", "skipped"),
     [
         ("acme_trace_kalos.native5.csv", 5, 0),
         ("acme_trace_seren.native5.csv", 5, 0),
@@ -331,9 +331,9 @@ def test_a_slice_from_zero_moves_every_time() -> None:
         ("tiresias_60_job.csv", 60, 0),
     ],
 )
-def test_reads_the_real_samples_to_the_last_row(shared: Path, file: str, jobs: int, left_out: int) -> None:
+def test_reads_the_real_samples_to_the_last_row(shared: Path, file: str, jobs: int, skipped: int) -> None:
     trace = read_trace(shared / "traces" / "raw_samples" / file)
-    assert (len(trace), sum(trace.left_out.values())) == (jobs, left_out)
+    assert (len(trace), sum(trace.skipped.values())) == (jobs, skipped)
 
 
 def test_a_real_kalos_job_lasts_from_start_to_end(shared: Path) -> None:
@@ -377,7 +377,7 @@ def test_sacct_counts_a_row_without_an_id_as_that_and_not_as_a_step(tmp_path: Pa
     path = tmp_path / "sacct.txt"
     line = "|2026-01-05T08:00:00|2026-01-05T08:00:10|2026-01-05T10:00:10|gres/gpu=8"
     path.write_text(f"JobID|Submit|Start|End|AllocTRES\n1{line}\n{line}\n", encoding="utf-8")
-    assert list(read_trace(path).left_out) == ["job_id: must not be empty"]
+    assert list(read_trace(path).skipped) == ["job_id: must not be empty"]
     with pytest.raises(InputError, match="JobID"):
         read_trace(path, strict=True)
 

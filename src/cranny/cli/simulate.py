@@ -148,16 +148,16 @@ def show(
         return
     out.print(rich_table(results))
     out.print(finding(results), markup=False)
-    for line in filter(None, [caution(results), *_rows_left_out(results[0]), *_skipped(results)]):
+    for line in filter(None, [caution(results), *_rows_skipped(results[0]), *_skipped(results)]):
         out.print(line, style="yellow", markup=False)
     if written is not None:
         out.print(f"report: {written}", soft_wrap=True, markup=False)
 
 
-def _rows_left_out(result: "Result") -> list[str]:
+def _rows_skipped(result: "Result") -> list[str]:
     """Say how many rows of the trace could not be used, and why."""
-    left_out = result.settings["trace_left_out"]
-    return [f"left out of the trace: {counted(count, 'row')}: {why}" for why, count in left_out.items()]
+    skipped = result.settings["trace_skipped"]
+    return [f"rows of the trace skipped: {counted(count, 'row')}: {why}" for why, count in skipped.items()]
 
 
 def _skipped(results: "Sequence[Result]") -> list[str]:

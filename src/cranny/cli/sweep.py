@@ -100,14 +100,14 @@ def _show(planned: "Sweep", swept: "Swept", folder: Path, *, as_json: bool) -> N
         "taken_over": swept.taken_over,
         "failed": swept.failed,
     }
-    left_out = {trace.name: dict(trace.left_out) for trace in planned.inputs.traces.values() if trace.left_out}
+    skipped = {trace.name: dict(trace.skipped) for trace in planned.inputs.traces.values() if trace.skipped}
     if as_json:
         failed = swept.table.filter(swept.table["status"] == "failed").select("key", "reason").to_dicts()
         print_json(
             {
                 "name": planned.name,
                 **counts,
-                "rows_left_out": left_out,
+                "rows_skipped": skipped,
                 "tables": [str(file) for file in files],
                 "failures": failed,
                 "groups": [asdict(group) for group in gathered],
@@ -120,9 +120,9 @@ def _show(planned: "Sweep", swept: "Swept", folder: Path, *, as_json: bool) -> N
     taken_over = f", {swept.taken_over:,} taken over" if swept.taken_over else ""
     failed_cells = f", {swept.failed:,} failed" if swept.failed else ""
     out.print(f"{len(planned.cells):,} cells: {swept.run:,} run{taken_over}{failed_cells}")
-    for name, reasons in left_out.items():
+    for name, reasons in skipped.items():
         for why, count in reasons.items():
-            out.print(f"{name}: {count:,} rows left out: {why}", style="yellow", soft_wrap=True, markup=False)
+            out.print(f"{name}: {count:,} rows skipped: {why}", style="yellow", soft_wrap=True, markup=False)
     for made in files:
         out.print(f"table: {made}", soft_wrap=True, markup=False)
 

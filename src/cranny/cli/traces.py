@@ -63,18 +63,18 @@ def _in_short(path: Path, name: str) -> dict[str, Any]:
     except InputError as error:
         return {"problem": str(error).removeprefix(f"{path}").removeprefix(": ")}
     figures = {key: facts[key] for key in ("jobs", "days", "gpu_hours")}
-    return {**figures, "left_out": sum(facts["left_out"].values())}
+    return {**figures, "skipped": sum(facts["skipped"].values())}
 
 
 def _print_list(found: list[dict[str, Any]]) -> None:
     """Print a line a file; its name stands last, where it may be as long as it is."""
     rows = [
         (each["format"], f"{each['jobs']:,}", f"{each['days']:.1f}", f"{each['gpu_hours']:,.0f}",
-         f"{each['left_out']:,}", each["file"])
+         f"{each['skipped']:,}", each["file"])
         for each in found if "problem" not in each
     ]  # fmt: skip
     if rows:
-        rows.insert(0, ("format", "GPU jobs", "days", "GPU-hours", "left out", "file"))
+        rows.insert(0, ("format", "GPU jobs", "days", "GPU-hours", "skipped", "file"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for kind, *counts, name in rows:
         cells = [count.rjust(width) for count, width in zip(counts, widths[1:], strict=False)]
@@ -171,9 +171,9 @@ def _print_remarks(facts: dict[str, Any]) -> None:
     """Print what a reader of the figures should know."""
     remarks = [
         (
-            "left out",
+            "skipped",
             "yellow",
-            [f"{counted(rows, 'row')}: {reason}" for reason, rows in facts["left_out"].items()],
+            [f"{counted(rows, 'row')}: {reason}" for reason, rows in facts["skipped"].items()],
         ),
         ("warning", "yellow", facts.get("warnings", [])),
         ("note", "yellow", facts["notes"]),
@@ -193,7 +193,7 @@ def convert(
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Write a trace in our own format, and say which rows were left out.
+    """Write a trace in our own format, and report which rows were skipped.
 
     Example: cranny traces convert sacct.txt jobs.parquet
     """
@@ -281,9 +281,9 @@ def _values(trace: "Trace", pairs: list[str]) -> dict[str, Any]:
 
 
 def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) -> None:
-    """Write a trace and say what is in it, out of how many jobs, and what was left out or noticed before."""
+    """Write a trace and say what is in it, out of how many jobs, and what was skipped or noticed before."""
     trace.write(to)
-    told = {"file": str(to), "jobs": len(trace), "left_out": dict(trace.left_out), "notes": list(trace.notes)}
+    told = {"file": str(to), "jobs": len(trace), "skipped": dict(trace.skipped), "notes": list(trace.notes)}
     if as_json:
         print_json(told)
         return

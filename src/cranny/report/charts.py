@@ -157,7 +157,7 @@ def _grid(x_axis: Axis, y_axis: Axis, frame: Frame) -> list[str]:
     for value, text in x_axis.ticks:
         x = frame.x(x_axis, value)
         parts.append(f'<path class="base" d="M{x:.1f} {floor:g}v4"/>')
-        # A label that would run into the one before it is left out; its stroke stays.
+        # A label that would run into the one before it is hidden; its tick stays.
         half, large = LETTER / 2 * len(text), LARGE_LETTER / 2 * len(text)
         if x - half < edge or x + half > frame.width:
             continue

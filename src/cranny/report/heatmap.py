@@ -206,7 +206,7 @@ def summary(load: Load) -> str:
 
 
 def worst(load: Load, top: int) -> Sequence[Bottleneck]:
-    """Return the links that cost their jobs most, those that cost nothing left out."""
+    """Return the links that cost their jobs most, without those that cost nothing."""
     return [each for each in load.bottlenecks if any(job.held_back for job in each.held)][:top]
 
 

@@ -115,7 +115,7 @@ def render(
         settings=provenance.settings_html(results),
         commands=_under("Commands", provenance.commands_html(results)),
         notes=_under("Assumptions and notes", provenance.notes_html(results)),
-        left_out=provenance.left_out_html(results),
+        skipped=provenance.skipped_html(results),
         meanings=provenance.meanings_html(),
     )
     colours = f"{colour_variables(drawn)}\n{ring_colours()}"

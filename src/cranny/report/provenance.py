@@ -1,4 +1,4 @@
-"""The end of the page: settings, commands, notes, and the jobs that were left out."""
+"""The end of the page: settings, commands, notes, and the jobs that were skipped."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ NAMES = {
     "network": "network model",
     "seed": "seed",
     "price_per_gpu_hour": "price per GPU-hour",
-    "trace_left_out": "rows of the trace left out",
+    "trace_skipped": "rows of the trace skipped",
     "version": "cranny version",
 }
 APART = frozenset({"command", "trace_notes"})  # shown in places of their own
@@ -77,8 +77,8 @@ def meanings_html() -> str:
     return "".join(f"<dt>{escape(column.label)}</dt><dd>{escape(column.explanation)}</dd>" for column in COLUMNS)
 
 
-def left_out_html(results: Sequence[RunView]) -> str:
-    """Count the jobs left out, or not finished, by reason and run, with a few examples."""
+def skipped_html(results: Sequence[RunView]) -> str:
+    """Count the jobs skipped, or not finished, by reason and run, with a few examples."""
     names = labels(results)
     rows: dict[tuple[str, str], dict[str, str]] = {}
     examples: dict[tuple[str, str], list[str]] = {}

@@ -64,7 +64,7 @@ class Metric:
     group: str
     explanation: str
     brief: bool = False  # shown on a terminal too, where there is little room
-    quiet: bool = False  # left out while it is zero for every run
+    quiet: bool = False  # hidden while it is zero for every run
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
         "bucket_s": span_s / max(buckets, 1),
         "jobs_without_model": len(trace) - _given(trace, "model"),
         "jobs_without_collective": len(trace) - _given(trace, "collective"),
-        "left_out": dict(trace.left_out),
+        "skipped": dict(trace.skipped),
         "notes": list(trace.notes),
         "assumed": assumed(trace),
     }

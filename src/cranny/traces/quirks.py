@@ -124,12 +124,12 @@ def repeated_attempts(trace: Trace) -> str | None:
 
 
 def repeated_ids(trace: Trace) -> str | None:
-    """Find rows that were left out because their job was there already."""
-    count = sum(rows for reason, rows in trace.left_out.items() if "repeated" in reason)
+    """Find rows that were skipped because an earlier row has their job id."""
+    count = sum(rows for reason, rows in trace.skipped.items() if "repeated" in reason)
     if not count:
         return None
     return (
-        f"{count:,} rows repeat the id of a job and are left out: "
+        f"{count:,} rows repeat the id of a job and are skipped: "
         "if they are further attempts, the time they ran is not counted"
     )
 

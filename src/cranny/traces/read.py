@@ -72,7 +72,7 @@ def read_trace(
 ) -> Trace:
     """Read a trace; the format is found by content unless it is named.
 
-    Rows that cannot be used are left out and counted in `Trace.left_out` (of rows with the same id the first
+    Rows that cannot be used are skipped and counted in `Trace.skipped` (of rows with the same id the first
     stays); with `strict` the first such row is an error. By default our own formats are strict, and logs of other
     systems are not. `profiles` are the models that jobs may name (the built-in ones by default).
     """

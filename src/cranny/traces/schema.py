@@ -85,7 +85,7 @@ class CheckedTable:
 
     frame: pl.DataFrame
     notes: tuple[str, ...]
-    left_out: dict[str, int]
+    skipped: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class RowRule:
 
     @property
     def reason(self) -> str:
-        """Why a row is left out."""
+        """Why a row is skipped."""
         return f"{self.field}: {self.text}" if self.of_value else self.text
 
 
@@ -177,13 +177,13 @@ def checked(
     rules = [*rules, *_rules(frame.columns, profiles)]
     masks = frame.select(rule.broken.fill_null(value=True).alias(str(k)) for k, rule in enumerate(rules))
     keep = ~frame[BLANK] if BLANK in frame.columns else pl.repeat(value=True, n=frame.height, eager=True)
-    left_out: dict[str, int] = {}
+    skipped: dict[str, int] = {}
     first: tuple[int, RowRule] | None = None
     for broken, rule in zip(masks, rules, strict=True):
         hit = broken & keep
         count = int(hit.sum())
         if count:
-            left_out[rule.reason] = left_out.get(rule.reason, 0) + count
+            skipped[rule.reason] = skipped.get(rule.reason, 0) + count
             keep &= ~hit
             if rule.error and (first is None or hit.arg_true()[0] < first[0]):
                 first = hit.arg_true()[0], rule
@@ -194,16 +194,16 @@ def checked(
     if repeated is not None:
         if strict:
             _raise_repeated(frame["job_id"], repeated, keep, origin)
-        left_out[_REPEATED] = int(repeated.sum())
+        skipped[_REPEATED] = int(repeated.sum())
         keep &= ~repeated
     if not keep.any():
-        why = "; ".join(f"{count} rows left out: {reason}" for reason, count in left_out.items())
+        why = "; ".join(f"{count} rows skipped: {reason}" for reason, count in skipped.items())
         raise InputError(f"{origin.file}: no jobs" + (f" ({why})" if why else ""))
     if not keep.all():
         frame = frame.filter(keep)
     frame = frame.with_columns(pl.col(name).cast(SCHEMA[name]) for name in ("gpus", *COUNTS) if name in frame)
     frame, lost = _logged(frame)
-    return CheckedTable(frame, (*notes, *lost), left_out)
+    return CheckedTable(frame, (*notes, *lost), skipped)
 
 
 def _logged(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:

@@ -45,7 +45,7 @@ class Trace:
     name: str
     frame: pl.DataFrame
     notes: tuple[str, ...] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, dtype in {**SCHEMA, **LOGGED}.items():
@@ -67,7 +67,7 @@ class Trace:
     ) -> "Trace":
         """Check a table of jobs, column by column and row by row, and make it a trace.
 
-        With `strict` false, rows that cannot be used are left out and counted.
+        With `strict` false, rows that cannot be used are skipped and counted.
         """
         result = checked(
             frame.select(typed(frame.schema, name)),
@@ -75,7 +75,7 @@ class Trace:
             library() if profiles is None else profiles,
             strict=strict,
         )
-        return Trace(name, result.frame, result.notes, result.left_out)
+        return Trace(name, result.frame, result.notes, result.skipped)
 
     def __len__(self) -> int:
         return self.frame.height

@@ -80,8 +80,8 @@ def _of_the_log(trace: Trace, logged: Logged | None, compared: int) -> Iterator[
             clock = "started before their submission by the log's clock"
             yield f"Replayed but not compared, {clock}: {counted(logged.early, 'job')}."
     yield f"Waits and completion times are over the {counted(compared, 'job')} that ran in every row."
-    for reason, count in trace.left_out.items():
-        yield f"Rows of the log left out: {count:,}, {reason}."
+    for reason, count in trace.skipped.items():
+        yield f"Rows of the log skipped: {count:,}, {reason}."
     if "status" in trace.frame.columns:
         early = int(trace.frame["status"].cast(pl.String).str.contains(ENDED_EARLY).fill_null(value=False).sum())
         if early:
@@ -107,11 +107,11 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
             "Durations in the log are taken as those on one machine; a job spread over machines takes longer by "
             "its communication. With --network instant every job runs as long as the log says."
         )
-    left_out = {str(each.settings["policy"]): each.jobs.filter(pl.col("status") != "done") for each in results}
-    example = next((jobs.row(0, named=True) for jobs in left_out.values() if jobs.height), None)
+    skipped = {str(each.settings["policy"]): each.jobs.filter(pl.col("status") != "done") for each in results}
+    example = next((jobs.row(0, named=True) for jobs in skipped.values() if jobs.height), None)
     if example is not None:
         counts = ", ".join(
-            f"{policy} {counted(jobs.height, 'job')}" for policy, jobs in left_out.items() if jobs.height
+            f"{policy} {counted(jobs.height, 'job')}" for policy, jobs in skipped.items() if jobs.height
         )
         such_as = f"{example['job_id']}: {example['reason']}"
         yield f"Not replayed because they can never run here: {counts}; such as {such_as}."

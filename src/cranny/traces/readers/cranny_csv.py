@@ -40,7 +40,7 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     if frame[last].null_count():
         _refuse_ragged_rows(path, len(header))
     result = checked(frame, _Lines(path, header), profiles, strict=strict)
-    return Trace(path.stem, result.frame, result.notes, result.left_out)
+    return Trace(path.stem, result.frame, result.notes, result.skipped)
 
 
 @dataclass(frozen=True, slots=True)

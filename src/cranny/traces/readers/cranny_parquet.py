@@ -32,7 +32,7 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{file}: broken or truncated Parquet file: {str(error).splitlines()[0]}") from None
     result = checked(frame, _Rows(file, scan), profiles, strict=strict)
-    return Trace(path.stem, result.frame, result.notes, result.left_out)
+    return Trace(path.stem, result.frame, result.notes, result.skipped)
 
 
 @dataclass(frozen=True, slots=True)

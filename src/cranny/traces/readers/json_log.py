@@ -37,7 +37,7 @@ def load(path: Path) -> object:
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
-    """Make a table of rows with our columns, numbers as floats; a column that no row has is left out."""
+    """Make a table of rows with our columns, numbers as floats; a column that no row has is dropped."""
     names = {name for row in rows for name in row} | {"job_id", "submit_s", "start_s", "end_s", "gpus"}
     types = {**SCHEMA, **LOGGED}
     schema = {
