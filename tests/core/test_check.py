@@ -95,11 +95,11 @@ def fragmentation(state: ClusterState) -> None:
     state._accounting.idle_units += 1
 
 
-def filed_twice(state: ClusterState) -> None:
+def recorded_twice(state: ClusterState) -> None:
     state._accounting.idle[4] |= 1
 
 
-def not_filed(state: ClusterState) -> None:
+def not_recorded(state: ClusterState) -> None:
     state._accounting.in_use[2] ^= 1
 
 
@@ -109,21 +109,21 @@ FAULTS: list[tuple[Callable[[ClusterState], None], str]] = [
     (drained_gives, "machine 3 counts 4 GPUs free"),
     (half_down, "machine 0 counts 2 GPUs free"),
     (failed_runs, "machine 0 failed, but runs jobs"),
-    (twice, "a GPU of machine 0 is given twice"),
+    (twice, "a GPU of machine 0 is held twice"),
     (no_such_gpu, "machine 1 has no such GPU"),
     (other_gpus, "job 'small' holds other GPUs than it was placed on"),
     (rank_missing, "job 'small' does not have each rank placed once"),
     (wrong_type, "job 'small': wrong GPU type"),
     (no_speed, "job 'small': wrong GPU type"),
-    (wrong_name, "job 'small' is filed under 'other'"),
+    (wrong_name, "job 'small' is recorded under 'other'"),
     (forgotten, "machine 1 counts 2 GPUs free"),
     (link, "link 0 carries"),
     (crossing, "cross-machine bytes do not add up"),
     (used, "3 machines are used, not 4"),
     (held, "5 GPUs are held, not 4"),
     (fragmentation, "fragmentation does not add up"),
-    (filed_twice, "machine 0 is filed as"),
-    (not_filed, "machine 0 is filed as"),
+    (recorded_twice, "machine 0 is recorded as"),
+    (not_recorded, "machine 0 is recorded as"),
 ]
 
 

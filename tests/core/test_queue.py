@@ -141,7 +141,7 @@ def test_las_never_stops_a_job_of_the_lowest_priority_for_another() -> None:
     submit(las, "c", 4, 100_000)
     # a and b have both had all that counts, so neither gives way to the other.
     assert finish(las, "c", 100_001) == ["+a"]
-    assert las.handle(Submitted(Job(id="d", gpus=1, submit_s=9e5)), 9e5)[0] == Stop("a", "gave way to job 'd'")
+    assert las.handle(Submitted(Job(id="d", gpus=1, submit_s=9e5)), 9e5)[0] == Stop("a", "preempted by job 'd'")
     assert waiting(las) == ["a", "b"]  # within a level, by submission
 
 

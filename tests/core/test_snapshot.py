@@ -25,9 +25,9 @@ def test_links_carry_what_jobs_on_several_machines_exchange(state: ClusterState)
     one = view.running["a"].communication.link_gbps[0]
     assert view.link_use_gbps(0) == pytest.approx(2 * one)
     assert view.link_free_gbps(0) == pytest.approx(100 - 2 * one)
-    assert view.narrowest(0, 2) == 0
+    assert view.narrowest_link(0, 2) == 0
     assert view.bandwidth_gbps(0, 2) == view.link_free_gbps(0)
-    assert view.narrowest(2, 3) in {2, 3}
+    assert view.narrowest_link(2, 3) in {2, 3}
     state.release("a")
     state.release("b")
     assert state.snapshot().link_use_gbps(0) == 0.0

@@ -235,7 +235,7 @@ def test_spare_gpus_are_held_but_do_not_count_as_used(state: ClusterState) -> No
 
 
 def test_a_job_runs_only_on_its_type_of_gpu(mixed: ClusterState) -> None:
-    with pytest.raises(PlacementError, match="job 'a' wants t4 GPUs; mid has none"):
+    with pytest.raises(PlacementError, match="job 'a' needs t4 GPUs; mid has none"):
         mixed.place(job("a", 2, "t4"), Placement((2, 1)))
     mixed.place(job("a", 2, "t4"), Placement((2, 2)))
     mixed.place(job("b", 9), Placement((0,) * 8 + (1,)))

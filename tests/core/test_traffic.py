@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import links
 
-from cranny.core.traffic import REMEMBERED, communication, exchange_graph, footprint, parts, renumber, traffic
-from cranny.core.traffic import _remembered_cost as remembered_cost
+from cranny.core.traffic import CACHED, communication, exchange_graph, footprint, parts, renumber, traffic
+from cranny.core.traffic import _cached_cost as cached_cost
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.collective import COLLECTIVES, PLACED, pattern
 from cranny.model.errors import InputError
@@ -136,7 +136,7 @@ def test_what_is_remembered_of_costs_stays_small(collective: str, machines: int)
     cluster, job = Cluster.fat_tree(64, 8, 8), Job("a", 64, collective=collective)
     rng = np.random.default_rng(0)
     pattern(collective, 64).arrays  # noqa: B018 - worked out before memory is measured
-    remembered_cost.cache_clear()
+    cached_cost.cache_clear()
     count = 40
     tracemalloc.start()
     try:
@@ -147,8 +147,8 @@ def test_what_is_remembered_of_costs_stays_small(collective: str, machines: int)
         held_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-        remembered_cost.cache_clear()
-    assert held_bytes / count * REMEMBERED < 200e6
+        cached_cost.cache_clear()
+    assert held_bytes / count * CACHED < 200e6
 
 
 def test_refuses_a_map_of_the_wrong_length() -> None:

@@ -1,6 +1,6 @@
-"""The accounting of a cluster: who holds which GPU, and every total that follows from it.
+"""The accounting of a cluster: which job holds which GPU, and every total that follows from it.
 
-Only `ClusterState` writes to its accounting. A snapshot reads them, or writes to a copy of its own for a what-if.
+Only `ClusterState` writes to its accounting. A snapshot reads it, or writes to a copy of its own for a what-if.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ def attained_gpu_s(running: Running, now_s: float) -> float:
 
 
 class Accounting:
-    """Records of machines, links and running jobs."""
+    """GPUs, links and running jobs of a cluster, with their totals."""
 
     __slots__ = (
         "_full",
@@ -73,7 +73,7 @@ class Accounting:
         self._full = [(1 << size) - 1 for size in sizes]  # (machines,) all GPUs of a machine, as bits
         self._unit = cluster.share_unit
         self._share = [self._unit // size for size in sizes]  # (machines,) a GPU, in units of its machine
-        self.free = sizes  # (machines,) GPUs that can be given out; none on a machine that is down
+        self.free = sizes  # (machines,) GPUs that jobs can be placed on; none on a machine that is down
         self.slots = self._full.copy()  # (machines,) GPUs that no job holds, as bits
         self.down = 0  # machines that take no jobs, as a set
         self.in_use = [0] * (max(sizes) + 1)  # sets of machines, see `FreeMachines`
@@ -120,7 +120,7 @@ class Accounting:
     ) -> Running:
         """Choose the GPUs of a placement, or say why it does not fit; nothing is written.
 
-        `taken` holds the free GPUs of machines that earlier actions of the same plan change, and is kept up.
+        `taken` holds the free GPUs of machines that earlier actions of the same plan change, and is updated.
         """
         machines = placement.machines
         resized = None
@@ -128,7 +128,7 @@ class Accounting:
             resized, job = job, self._as_placed(job, machines)
         if placement.gpus is not None:
             held = self._named_gpus(job, placement, taken)
-        elif not placement.spare and machines.count(machines[0]) == len(machines):  # as most jobs sit
+        elif not placement.spare and machines.count(machines[0]) == len(machines):  # as most jobs are
             held = {machines[0]: self._lowest(job, machines[0], len(machines), taken)}
         else:
             held = {
@@ -150,14 +150,14 @@ class Accounting:
         return Running(job, placement, held, cost, now_s, attained_gpu_s, 0.0, resized, stretch)
 
     def _as_placed(self, job: Job, machines: tuple[int, ...]) -> Job:
-        """Return a job as it trains on these machines, with as many workers and as fast GPUs as they give it."""
+        """Return a job as it trains on these machines, with their number of workers and their speed."""
         if not job.may_have(len(machines)):
             raise PlacementError(f"job {job.id!r} has {job.gpus} ranks, its placement {len(machines)}")
         if job.speeds is None:
             return job.resized(len(machines), float(len(machines)))
         speed = 0.0
         for machine in machines:
-            self.know(machine)
+            self.check_machine(machine)
             described = self.cluster.machines[machine]
             if described.gpu_type not in job.speeds:
                 raise PlacementError(
@@ -167,10 +167,10 @@ class Accounting:
         return job.resized(len(machines), speed)
 
     def _check_server(self, job: Job, server: int) -> None:
-        """Refuse a parameter server for a job that has none, or on a machine that cannot run it."""
+        """Raise if the job has no parameter server, or the machine cannot run it."""
         if job.collective != "ina":
             raise PlacementError(f"job {job.id!r} has no parameter server: its collective is {job.collective!r}")
-        self.know(server)
+        self.check_machine(server)
         if not self.is_up(server):
             raise PlacementError(f"job {job.id!r}: machine {self.cluster.machines[server].name} is down")
 
@@ -179,7 +179,7 @@ class Accounting:
         if taken is None and not self.down and job.gpu_type is None and 0 <= machine < len(self.slots):
             free = self.slots[machine]
         else:
-            free = self._open_slots(job, machine, taken)
+            free = self._free_slots(job, machine, taken)
         have = free.bit_count()
         if have <= count:
             if have == count:
@@ -197,30 +197,30 @@ class Accounting:
         """Return the GPUs that a placement names, as bits."""
         held: dict[int, int] = {}
         for machine, gpu in zip(placement.machines + placement.spare, placement.gpus or (), strict=True):
-            if gpu < 0 or not (self._open_slots(job, machine, taken) & ~held.get(machine, 0)) >> gpu & 1:
+            if gpu < 0 or not (self._free_slots(job, machine, taken) & ~held.get(machine, 0)) >> gpu & 1:
                 name = self.cluster.machines[machine].name
                 raise PlacementError(f"job {job.id!r} needs GPU {gpu} of {name}, which is not free")
             held[machine] = held.get(machine, 0) | 1 << gpu
         return held
 
-    def _open_slots(self, job: Job, machine: int, taken: dict[int, int] | None) -> int:
-        """Return the GPUs of a machine that a job may be given, as bits."""
+    def _free_slots(self, job: Job, machine: int, taken: dict[int, int] | None) -> int:
+        """Return the free GPUs of a machine that a job may use, as bits."""
         if not 0 <= machine < len(self.slots):
-            self.know(machine)
+            self.check_machine(machine)
         described = self.cluster.machines[machine]
         if self.down and not self.is_up(machine):
             raise PlacementError(f"job {job.id!r}: machine {described.name} is down")
         if job.gpu_type is not None and described.gpu_type != job.gpu_type:
-            raise PlacementError(f"job {job.id!r} wants {job.gpu_type} GPUs; {described.name} has none")
+            raise PlacementError(f"job {job.id!r} needs {job.gpu_type} GPUs; {described.name} has none")
         return taken[machine] if taken and machine in taken else self.slots[machine]
 
-    def know(self, machine: int) -> None:
-        """Refuse a machine that does not exist."""
+    def check_machine(self, machine: int) -> None:
+        """Raise if there is no such machine."""
         if not 0 <= machine < len(self.slots):
             raise PlacementError(f"there is no machine {machine}; the last is {len(self.slots) - 1}")
 
-    def turn(self, running: Running, sign: int) -> None:
-        """Book a job in (sign 1) or out (sign -1)."""
+    def apply(self, running: Running, sign: int) -> None:
+        """Add a running job to all totals (sign 1), or remove it (sign -1)."""
         if sign > 0:
             self.running[running.job.id] = running
         else:
@@ -231,33 +231,33 @@ class Accounting:
             taken = sign * gpus.bit_count()
             self.held_gpus += taken
             units = -taken * self._share[machine]
-            left_set = joined_set = self.in_use
+            old_set = new_set = self.in_use
             if before == full:
                 self.used_machines += 1
                 units += self._unit
-                left_set = self.idle
+                old_set = self.idle
             elif after == full:
                 self.used_machines -= 1
                 units -= self._unit
-                joined_set = self.idle
+                new_set = self.idle
             self.idle_units += units
             if not self.down or self.is_up(machine):
-                # The machine leaves the set of its kind and joins another.
+                # The machine moves from the set of its free GPUs to another.
                 free, bit = self.free[machine], 1 << machine
                 self.free[machine] = left = free - taken
-                left_set[free] ^= bit
-                joined_set[left] ^= bit
+                old_set[free] ^= bit
+                new_set[left] ^= bit
         if running.placement.spare:
             self.idle_units += sign * sum(self._share[machine] for machine in running.placement.spare)
         if running.communication.link_gbps:
-            self.turn_links(running.communication, sign)
+            self.apply_links(running.communication, sign)
 
-    def turn_links(self, cost: Communication, sign: int) -> None:
-        """Book what a job sends over links in (sign 1) or out (sign -1)."""
+    def apply_links(self, cost: Communication, sign: int) -> None:
+        """Add what a job sends over links to the totals (sign 1), or remove it (sign -1)."""
         self.cross_bytes += sign * cost.cross_bytes
         self.crossing_jobs += sign
         if not self.crossing_jobs:
-            self.cross_bytes = 0.0  # no rounding is left over
+            self.cross_bytes = 0.0  # no rounding error remains
         for link, gbps in cost.link_gbps.items():
             self.link_users[link] += sign
             self.link_use_gbps[link] += sign * gbps
@@ -265,7 +265,7 @@ class Accounting:
                 self.link_use_gbps[link] = 0.0
 
     def set_up(self, machine: int, *, up: bool) -> None:
-        """Let a machine take jobs, or none any more."""
+        """Mark a machine as up, so that it takes jobs, or as down."""
         if self.is_up(machine) == up:
             return
         groups = self.idle if self.is_idle(machine) else self.in_use

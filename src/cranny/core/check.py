@@ -23,20 +23,20 @@ def check(state: ClusterState) -> None:
     cross_bytes = 0.0
     for job_id, running in state.running.items():
         job, placement = running.job, running.placement
-        _demand(job_id == job.id, f"job {job.id!r} is filed under {job_id!r}")
-        _demand(len(placement.machines) == job.gpus, f"job {job_id!r} does not have each rank placed once")
-        _demand(
+        _require(job_id == job.id, f"job {job.id!r} is recorded under {job_id!r}")
+        _require(len(placement.machines) == job.gpus, f"job {job_id!r} does not have each rank placed once")
+        _require(
             {machine: gpus.bit_count() for machine, gpus in running.held.items()} == dict(placement.counts),
             f"job {job_id!r} holds other GPUs than it was placed on",
         )
         for machine, gpus in running.held.items():
-            _demand(not held[machine] & gpus, f"a GPU of machine {machine} is given twice")
-            _demand(gpus < 1 << cluster.machines[machine].gpus, f"machine {machine} has no such GPU")
+            _require(not held[machine] & gpus, f"a GPU of machine {machine} is held twice")
+            _require(gpus < 1 << cluster.machines[machine].gpus, f"machine {machine} has no such GPU")
             held[machine] |= gpus
-            # Not asked of the snapshot: policies go by what it says, so that is checked here, too.
+            # Not taken from the snapshot: policies rely on it, so that it is checked here, too.
             kind = cluster.machines[machine].gpu_type
             can_run = job.gpu_type in (None, kind) and (job.speeds is None or kind in job.speeds)
-            _demand(can_run, f"job {job_id!r}: wrong GPU type")
+            _require(can_run, f"job {job_id!r}: wrong GPU type")
         for machine in placement.spare:
             idle_gpus_with_job[machine] += 1
         cost = communication(cluster, job, placement.machines, placement.server, placement.aggregate)
@@ -45,8 +45,8 @@ def check(state: ClusterState) -> None:
             link_gbps[link] += gbps
     _check_machines(state, held, idle_gpus_with_job)
     for link, gbps in enumerate(link_gbps):
-        _demand(_close(view.link_use_gbps(link), gbps), f"link {link} carries {gbps}, not what is booked")
-    _demand(_close(state.cross_bytes, cross_bytes), "cross-machine bytes do not add up")
+        _require(_close(view.link_use_gbps(link), gbps), f"link {link} carries {gbps}, not what is recorded")
+    _require(_close(state.cross_bytes, cross_bytes), "cross-machine bytes do not add up")
 
 
 def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> None:
@@ -56,23 +56,23 @@ def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> N
     for machine, gpus in enumerate(held):
         size, taken = cluster.machines[machine].gpus, gpus.bit_count()
         free, up = view.free_on(machine), state.is_up(machine)
-        _demand(free == (size - taken if up else 0), f"machine {machine} counts {free} GPUs free")
-        _demand(view.slots_on(machine) == ((1 << size) - 1 ^ gpus if free else 0), f"machine {machine}: slots")
-        _demand(view.is_up(machine) == up, f"machine {machine} is said to be both up and down")
-        _demand(not (state.has_failed(machine) and taken), f"machine {machine} failed, but runs jobs")
+        _require(free == (size - taken if up else 0), f"machine {machine} counts {free} GPUs free")
+        _require(view.slots_on(machine) == ((1 << size) - 1 ^ gpus if free else 0), f"machine {machine}: slots")
+        _require(view.is_up(machine) == up, f"machine {machine} is both up and down")
+        _require(not (state.has_failed(machine) and taken), f"machine {machine} failed, but runs jobs")
         kinds = [(True, f) for f, group in enumerate(view.machines.idle) if group >> machine & 1]
         kinds += [(False, f) for f, group in enumerate(view.machines.in_use) if group >> machine & 1]
-        _demand(kinds == ([(not taken, free)] if up else []), f"machine {machine} is filed as {kinds}")
+        _require(kinds == ([(not taken, free)] if up else []), f"machine {machine} is recorded as {kinds}")
         gpus_held += taken
         if taken:
             used += 1
             idle_share += (size - taken + spare[machine]) / size
-    _demand(state.used_machines == used, f"{used} machines are used, not {state.used_machines}")
-    _demand(state.held_gpus == gpus_held, f"{gpus_held} GPUs are held, not {state.held_gpus}")
-    _demand(_close(state.fragmentation, idle_share / used if used else 0.0), "fragmentation does not add up")
+    _require(state.used_machines == used, f"{used} machines are used, not {state.used_machines}")
+    _require(state.held_gpus == gpus_held, f"{gpus_held} GPUs are held, not {state.held_gpus}")
+    _require(_close(state.fragmentation, idle_share / used if used else 0.0), "fragmentation does not add up")
 
 
-def _demand(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence where it is called
+def _require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence where it is called
     if not holds:
         raise InvariantError(what)
 

@@ -1,8 +1,8 @@
-"""Wishes about where a job runs: machines that it must not have, and whether all of it shares a rack.
+"""Constraints on where a job runs: excluded machines, and rack affinity.
 
-A parameter server belongs to its job: what a job wishes holds for its server too.
+A parameter server belongs to its job: a job's constraints hold for its server too.
 
-Policies know nothing of wishes. A placer is shown a view in which only the machines that a wish allows take jobs.
+Policies do not know of constraints. A placer gets a view in which only the machines that they allow take jobs.
 """
 
 from collections.abc import Callable
@@ -19,49 +19,49 @@ SameRack = Literal["required", "preferred"]
 
 
 class Constraints(NamedTuple):
-    """What a job wishes of its placement."""
+    """What a job requires or prefers of its placement."""
 
-    excluded: int = 0  # machines that it must not have, as a set
+    excluded: int = 0  # machines that it must not use, as a set
     same_rack: SameRack | None = None
 
     def allowed(self, cluster: Cluster) -> int:
-        """Return the machines that the job may have, as a set."""
+        """Return the machines that the job may use, as a set."""
         return (1 << len(cluster.machines)) - 1 & ~self.excluded
 
 
 class ConstrainedPlacer:
-    """A placer that keeps the wishes of jobs."""
+    """A placer that keeps the constraints of jobs."""
 
-    def __init__(self, placer: Placer, wish_of: Callable[[str], Constraints | None]) -> None:
+    def __init__(self, placer: Placer, constraints_of: Callable[[str], Constraints | None]) -> None:
         self.placer = placer
-        self._wish_of = wish_of  # of a job's id
+        self._constraints_of = constraints_of  # by job id
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
-        """Place a job where its wish allows; a rack is tried after the other, the fullest that has room first."""
-        wish = self._wish_of(job.id)
-        if wish is None:
+        """Place a job where its constraints allow; of racks in which it fits, the fullest is tried first."""
+        wanted = self._constraints_of(job.id)
+        if wanted is None:
             return self.placer.place(job, view)
-        if wish.excluded:
-            view = view.only(wish.allowed(view.cluster))
+        if wanted.excluded:
+            view = view.only(wanted.allowed(view.cluster))
         placement = self.placer.place(job, view)
-        if wish.same_rack is None or (placement is not None and _racks(placement, view.cluster) == 1):
+        if wanted.same_rack is None or (placement is not None and _racks(placement, view.cluster) == 1):
             return placement
-        for _, first, past in sorted(_room(job, view)):
-            inside = self.placer.place(job, view.only(within(-1, first, past) & wish.allowed(view.cluster)))
+        for _, first, past in sorted(_racks_that_fit(job, view)):
+            inside = self.placer.place(job, view.only(within(-1, first, past) & wanted.allowed(view.cluster)))
             if inside is not None:
                 return inside
-        return placement if wish.same_rack == "preferred" else None
+        return placement if wanted.same_rack == "preferred" else None
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say why a job must wait, and whether that is for its wish."""
-        wish = self._wish_of(job.id)
-        if wish is None or lacks_gpus(job, view):
+        """Say why a job must wait, and whether that is because of its constraints."""
+        wanted = self._constraints_of(job.id)
+        if wanted is None or lacks_gpus(job, view):
             return self.placer.why_wait(job, view)
-        allowed = view.only(wish.allowed(view.cluster)) if wish.excluded else view
+        allowed = view.only(wanted.allowed(view.cluster)) if wanted.excluded else view
         lacking = lacks_gpus(job, allowed)
         if lacking:
             return f"{lacking} on the machines that it does not exclude"
-        if wish.same_rack == "required" and self.placer.place(job, allowed) is not None:
+        if wanted.same_rack == "required" and self.placer.place(job, allowed) is not None:
             most = max((free for free, _, _ in _racks_free(job, allowed)), default=0)
             return f"must have all its {job.gpus} GPUs in one rack; the emptiest has {most} free"
         return self.placer.why_wait(job, allowed)
@@ -76,11 +76,11 @@ def _racks(placement: Placement, cluster: Cluster) -> int:
 
 
 def _racks_free(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:
-    """Return the free GPUs of each rack that a job may have, and the rack's span."""
-    offer = view.available(job)
-    return [(offer.only(within(-1, *span)).gpus, *span) for span in view.cluster.rack_spans]
+    """Return the free GPUs of each rack that a job may use, and the rack's span."""
+    available = view.available(job)
+    return [(available.only(within(-1, *span)).gpus, *span) for span in view.cluster.rack_spans]
 
 
-def _room(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:
+def _racks_that_fit(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:
     """Return the racks with enough free GPUs for a job."""
     return [rack for rack in _racks_free(job, view) if rack[0] >= job.gpus]

@@ -1,7 +1,7 @@
 """Events in, commands out: what a simulator and a live service both drive.
 
-The engine keeps the queue and the state and asks the policy. It reads no clock and carries nothing out: the
-shell around it tells it the time, and does what the returned actions say.
+The engine keeps the queue and the state and asks the policy. It reads no clock and carries nothing out: its caller
+passes the time, and carries out the actions that it returns.
 """
 
 import math
@@ -53,7 +53,7 @@ class Queue(list[Waiting]):
         return self[bisect_left(self._keys, self._key_of[job_id])]
 
     def add(self, waiting: Waiting) -> None:
-        """File a job at its place."""
+        """Insert a job at its position."""
         self._arrivals += 1
         key = (self._key(waiting), self._arrivals)
         self._key_of[waiting.job.id] = key
@@ -62,18 +62,18 @@ class Queue(list[Waiting]):
         self.insert(at, waiting)
 
     def fill(self, many: Iterable[Waiting]) -> None:
-        """File jobs as if they came one after the other, but all at once."""
-        filed = list(zip(self._keys, self, strict=True))
+        """Insert many jobs at once, as if they came one after the other."""
+        entries = list(zip(self._keys, self, strict=True))
         for waiting in many:
             self._arrivals += 1
             key = (self._key(waiting), self._arrivals)
             self._key_of[waiting.job.id] = key
-            filed.append((key, waiting))
-        filed.sort(key=itemgetter(0))
-        self._keys, self[:] = [key for key, _ in filed], [waiting for _, waiting in filed]
+            entries.append((key, waiting))
+        entries.sort(key=itemgetter(0))
+        self._keys, self[:] = [key for key, _ in entries], [waiting for _, waiting in entries]
 
     def take(self, job_id: str) -> Waiting:
-        """Take a job out, wherever it stands."""
+        """Remove a job and return it."""
         at = bisect_left(self._keys, self._key_of.pop(job_id))
         del self._keys[at]
         return self.pop(at)
@@ -101,7 +101,7 @@ class Engine:
         self._queued = policy if isinstance(policy, QueuePolicy) else None
 
     def handle(self, event: Event, now_s: float) -> Sequence[Action]:
-        """Take in an event; return what is to be carried out, in order."""
+        """Handle an event; return the actions to carry out, in order."""
         if isinstance(event, Submitted):
             return self.submit(event.job, now_s)
         if isinstance(event, Finished):
@@ -120,11 +120,11 @@ class Engine:
         return [*actions, *self._after_event(now_s)]
 
     def submit(self, job: Job, now_s: float) -> Sequence[Action]:
-        """Take in a job that asks to run."""
+        """Handle the submission of a job."""
         if job.id in self.state or (self.queue and self.queue.has(job.id)):
             raise InputError(f"job id {job.id!r} is already taken")
         if self._queued is not None and not self.queue and not self.period_s:
-            # Whatever the order, a job that comes to an empty queue is the first: it need not wait to be asked.
+            # Whatever the order, a job that comes to an empty queue is the first: it is placed at once.
             placement = self._queued.place_first(job, self.state.snapshot(now_s))
             if placement is not None:
                 self.state.place(job, placement, now_s)
@@ -133,7 +133,7 @@ class Engine:
         return self._after_event(now_s)
 
     def finish(self, job_id: str, now_s: float) -> Sequence[Action]:
-        """Take in that a running job is done."""
+        """Handle the end of a running job."""
         self.state.release(job_id)
         return self._after_event(now_s)
 
@@ -141,9 +141,9 @@ class Engine:
         """Return when the policy is to be asked next, if nothing happens before: `tick` is to be called then."""
         if not self.period_s or not (self.queue or (self._queued is None and self.state.running_jobs)):
             return math.inf
-        turn = math.floor(now_s / self.period_s) + 1
-        next_s = turn * self.period_s
-        return next_s if next_s > now_s else (turn + 1) * self.period_s  # rounded, a multiple may be its own next
+        count = math.floor(now_s / self.period_s) + 1
+        next_s = count * self.period_s
+        return next_s if next_s > now_s else (count + 1) * self.period_s  # rounded, a multiple may be its own next
 
     def tick(self, now_s: float) -> Sequence[Action]:
         """Ask the policy, as is due once in a period."""
@@ -162,15 +162,15 @@ class Engine:
         return [Stop(job_id, "cancelled")]
 
     def _after_event(self, now_s: float) -> Sequence[Action]:
-        """Ask the policy now, unless its period has its own time for that."""
+        """Ask the policy now, unless it is asked periodically."""
         return () if self.period_s else self._decide(now_s)
 
     def _decide(self, now_s: float) -> list[Action]:
         """Commit plan after plan until the policy has nothing more to do."""
         actions: list[Action] = []
-        # A placer has nothing to do when nobody waits; a policy may move or shift running jobs all the same.
+        # A placer has nothing to do when no job waits; a policy may move or shift running jobs all the same.
         while self.queue or self._queued is None:
-            # The snapshot must not outlive the decision, or committing would have to copy the accounting.
+            # The snapshot is not kept beyond the decision, or committing would have to copy the accounting.
             plan = self.policy.plan(self.state.snapshot(now_s, self.queue))
             if not plan.actions:
                 break
@@ -185,5 +185,5 @@ class Engine:
         return actions
 
     def _requeue(self, running: Running, now_s: float) -> None:
-        """Let a stopped job wait again, with the service it got remembered."""
+        """Return a stopped job to the queue, with the service that it attained."""
         self.queue.add(Waiting(running.submitted, attained_gpu_s(running, now_s)))

@@ -1,4 +1,4 @@
-"""Why a job sits where it sits: small notes taken when it is placed, told when somebody asks."""
+"""Why a job is placed where it is: what was free is noted when it is placed, and explained on request."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -18,12 +18,12 @@ MEGA = 1e6
 
 
 class DefaultRationale(NamedTuple):
-    """What was free when a job was placed."""
+    """Explains a placement by what was free when it was chosen."""
 
     job: Job
     cluster: Cluster
     free: FreeMachines
-    note: str  # what the policy wants said, such as the constraint that bound
+    note: str  # of the policy, such as the constraint that was binding
 
     def facts(self, placement: Placement) -> Mapping[str, object]:
         """Return the reasons as plain values."""
@@ -77,15 +77,15 @@ class DefaultRationale(NamedTuple):
         return min((least.machines for least in found if least is not None), default=None)
 
     def _traffic_bound(self, placement: Placement) -> float:
-        """Return bytes that no map onto as many machines, however empty, can go below."""
+        """Return a lower bound, in bytes, for any map onto as many machines."""
         machines = len(set(placement.machines))
         if machines == 1:
             return 0.0
         if self.job.collective in PLACED:  # all maps onto as many machines are equal
             return traffic(self.job, placement.machines).cross_machine_bytes
-        roomiest = max(machine.gpus for machine in self.cluster.machines)
+        largest = max(machine.gpus for machine in self.cluster.machines)
         unit_bytes = parts(self.job, ())[0][1]  # that the shares of the graph refer to
-        return lower_bound(exchange_graph(self.job), (roomiest,) * machines)[0] * unit_bytes
+        return lower_bound(exchange_graph(self.job), (largest,) * machines)[0] * unit_bytes
 
 
 def _ranks_on(facts: Mapping[str, object]) -> Mapping[str, list[int]]:

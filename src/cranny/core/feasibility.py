@@ -1,4 +1,4 @@
-"""Jobs that could never run: a replay skips them, for they would block the others for good."""
+"""Feasibility: which jobs could never run. A replay skips them, since they would block the queue for good."""
 
 from cranny.core.protocol import Placer
 from cranny.core.state import ClusterState
@@ -7,25 +7,25 @@ from cranny.model.job import Job
 from cranny.model.validate import counted
 
 
-def never(reason: str) -> str:
+def never_fits(reason: str) -> str:
     """Say why a job is skipped that does not start although nothing runs."""
     return f"does not fit the empty cluster: {reason}"
 
 
 def too_large(job_gpus: int, capacity: int, kind: str = "") -> str:
-    """Say why a job is skipped that asks for more GPUs of a kind than there are."""
+    """Say why a job is skipped that asks for more GPUs of a type than there are."""
     return f"needs {counted(job_gpus, f'{kind} GPU'.strip())}, the cluster has {capacity}"
 
 
 class Feasibility:
-    """Knows which jobs a placer would place on the empty cluster."""
+    """Checks which jobs a placer would place on the empty cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._gpus: dict[str | None, int] = {None: cluster.gpus}  # of each type, and of any (None)
         for machine in cluster.machines:
             self._gpus[machine.gpu_type] = self._gpus.get(machine.gpu_type, 0) + machine.gpus
         self._empty = ClusterState(cluster).snapshot()
-        self._known: dict[tuple[object, ...], bool] = {}  # of jobs alike
+        self._fits: dict[tuple[object, ...], bool] = {}  # by what a placer sees of a job
 
     def why_too_large(self, job: Job) -> str | None:
         """Say that there are never as many GPUs that can run a job as it needs; None if there are."""
@@ -41,7 +41,7 @@ class Feasibility:
     def why_not(self, job: Job, placer: Placer) -> str | None:
         """Say why a job could never run; None if it could."""
         types = None if job.speeds is None else frozenset(job.speeds)
-        alike = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, types, job.tenant)
-        if alike not in self._known:
-            self._known[alike] = placer.place(job, self._empty) is not None
-        return None if self._known[alike] else never(placer.why_wait(job, self._empty))
+        kind = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, types, job.tenant)
+        if kind not in self._fits:
+            self._fits[kind] = placer.place(job, self._empty) is not None
+        return None if self._fits[kind] else never_fits(placer.why_wait(job, self._empty))

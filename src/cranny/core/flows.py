@@ -1,4 +1,4 @@
-"""What a job puts on links and switches, for each Gbps that its workers stream.
+"""The flows that a job puts on links and switches, for each Gbps that its workers stream.
 
 A *resource* is a link or the memory of a rack's switch. Resources are numbered: first the links as the cluster
 numbers them, then the switches as `rack_of` counts racks. A job *uses* a resource with a number of flows, each of
@@ -90,7 +90,7 @@ def parameter_server(cluster: Cluster, machines: Collection[int], server: int, *
     return _flows(uses)
 
 
-def alone(cluster: Cluster, flows: Flows) -> tuple[float, dict[int, float]]:
+def isolated_rate(cluster: Cluster, flows: Flows) -> tuple[float, dict[int, float]]:
     """Return the rate of a job that has the network to itself, in Gbps, and what each link carries then."""
     links = len(cluster.uplink_gbps)
     racks = cluster.rack_nodes

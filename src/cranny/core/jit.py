@@ -15,48 +15,48 @@ from numba.core.event import Listener, register
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _HeldBack(Listener):
-    """Holds Ctrl-C back while code compiles: the compiler would lose it, and then fail in its own words."""
+class _DeferredInterrupt(Listener):
+    """Defers Ctrl-C while code compiles: the compiler would lose it, and then fail with an error of its own."""
 
     def __init__(self) -> None:
         self._handler: Any = None  # that was there before
         self._depth = 0
-        self._came = False
+        self._pending = False
 
     def on_start(self, _event: object) -> None:
-        """Note Ctrl-C from now on."""
+        """Defer Ctrl-C from now on."""
         if current_thread() is main_thread():
             self._depth += 1
             if self._depth == 1 and callable(signal.getsignal(signal.SIGINT)):
-                self._handler = signal.signal(signal.SIGINT, self._note)
+                self._handler = signal.signal(signal.SIGINT, self._defer)
 
     def on_end(self, _event: object) -> None:
-        """Pass on what was noted, also where code that is called is compiled and its caller is not."""
+        """Deliver a deferred Ctrl-C, also where code that is called is compiled and its caller is not."""
         if current_thread() is main_thread():
             self._depth -= 1
             handler = self._handler
-            if handler is not None and (self._came or not self._depth):
+            if handler is not None and (self._pending or not self._depth):
                 signal.signal(signal.SIGINT, handler)
                 self._handler = None
-                if self._came:
-                    self._came = False
+                if self._pending:
+                    self._pending = False
                     handler(signal.SIGINT, None)
 
-    def _note(self, _signal: int, _frame: object) -> None:
-        self._came = True
+    def _defer(self, _signal: int, _frame: object) -> None:
+        self._pending = True
 
 
-register("numba:compiler_lock", _HeldBack())  # type: ignore[no-untyped-call]
+register("numba:compiler_lock", _DeferredInterrupt())  # type: ignore[no-untyped-call]
 
 # Compiled once for all processes. Without Numba's counting of references, which takes most of the time when arrays
 # come in a tuple: Python holds on to all of them, and nothing in a kernel makes new ones.
 OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False}
-# Python calls most compiled functions never; not to prepare for it saves two thirds of the time to compile them.
+# Python never calls most compiled functions; leaving out what that needs saves two thirds of their compile time.
 INSIDE: dict[str, Any] = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 class _Cache(FunctionCache):
-    """What was compiled before; a file that cannot be read is forgotten, and not a reason to fail.
+    """What was compiled before; a file that cannot be read is discarded, and not a reason to fail.
 
     Numba would fail if an older version of a module left a file about classes that have moved since, or a file is
     cut short.
@@ -73,8 +73,8 @@ class _Cache(FunctionCache):
 
 
 def _cached(made: Any) -> Any:
-    kept: Any = _Cache
-    made._cache = kept(made.py_func)  # noqa: SLF001 - Numba has no other way to say it
+    cache: Any = _Cache
+    made._cache = cache(made.py_func)  # noqa: SLF001 - Numba has no other way to say it
     return made
 
 
@@ -103,5 +103,5 @@ def pointer(function: Callable[..., Any], *arguments: object) -> Any:
     kind: Callable[[object], Any] = numba.typeof
     kinds = [kind(argument) for argument in arguments]
     made: Any = numba.cfunc(numba.int64(*kinds), **OPTIONS)(getattr(function, "py_func", function))
-    made._numba_type_ = kind(made)  # or it would be worked out at every call
+    made._numba_type_ = kind(made)  # or it would be computed at every call
     return made

@@ -1,6 +1,6 @@
 """Sets of machines as whole numbers, bit i for machine i.
 
-Such a set is immutable, so a snapshot keeps it for nothing, and picking the lowest machine costs the same for
+Such a set is immutable, so a snapshot shares it at no cost, and picking the lowest machine costs the same for
 a thousand machines as for ten thousand, within a microsecond.
 """
 
@@ -38,7 +38,7 @@ def within(machines: int, first: int, past: int) -> int:
 
 
 class FreeMachines(NamedTuple):
-    """Machines by what they have to give, as sets.
+    """Machines by their free GPUs, as sets.
 
     `in_use[f]` are the non-idle machines with f GPUs free, `idle[g]` the idle machines of g GPUs.
     """
@@ -67,7 +67,7 @@ class FreeMachines(NamedTuple):
         """Count non-idle and idle machines only as far as they matter to a job of this size.
 
         The largest come first, and counting ends when they hold the job: on a large cluster that is soon, and
-        what follows from the counts can be remembered.
+        what follows from the counts can be cached.
         """
         in_use, missing = _count_until(self.in_use, gpus)
         return in_use, _count_until(self.idle, missing)[0]

@@ -50,6 +50,6 @@ def fewest_with(idle: int, gpus: int, in_use_count: Sequence[int], idle_count: S
 
 @lru_cache(maxsize=4096)
 def machines_when_empty(gpus: int, cluster: Cluster, eligible: int) -> int:
-    """Return how many machines a job takes in an empty cluster; `eligible` is the set of those that suit it."""
+    """Return how many machines a job takes in an empty cluster; `eligible` is the set of those that it can use."""
     sizes = [machine.gpus for index, machine in enumerate(cluster.machines) if eligible >> index & 1]
     return len(largest_first(gpus, [sizes.count(size) for size in range(max(sizes, default=0) + 1)]))

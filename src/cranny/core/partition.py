@@ -1,6 +1,6 @@
 """Which ranks share a machine, so that as little as possible crosses machines: a graph partition.
 
-Parts have room for `caps` ranks each and none may stay empty. The sizes of the parts come from a dynamic
+Parts hold up to `caps` ranks each and none may stay empty. The sizes of the parts come from a dynamic
 programme over a lower bound of what a part of c ranks must send outside; the ranks come from an order that
 suits the collective, cut into pieces, and then from swaps and moves as long as these help.
 """
@@ -22,7 +22,7 @@ REFINE_RANKS = 64
 REFINE_STEPS = 400
 # Ranks x parts beyond which their sizes are not searched for: many parts leave hardly any choice.
 MOST_CHOICES = 4096
-# Differences below this share of all that is exchanged are rounding, which depends on who adds in which order.
+# Differences below this share of all that is exchanged are rounding, which depends on the order of additions.
 EPSILON = 1e-12
 
 
@@ -37,7 +37,7 @@ class Split:
 
 @lru_cache(maxsize=512)
 def edges(pattern: Pattern) -> tuple[Ints, Floats]:
-    """Return each pair that ever talks, (edges, 2), and its total share over all phases, (edges,)."""
+    """Return each pair that ever communicates, (edges, 2), and its total share over all phases, (edges,)."""
     return pattern.edges()
 
 
@@ -54,7 +54,7 @@ def weights(pattern: Pattern) -> Floats:
 
 @lru_cache(maxsize=512)
 def order(pattern: Pattern) -> tuple[int, ...]:
-    """Return the ranks so that those who talk most stand together."""
+    """Return the ranks in an order that keeps those together which exchange most."""
     if pattern.collective == "halving-doubling":
         return _halving_doubling_order(pattern.ranks)
     if pattern.collective == "tree":
@@ -63,9 +63,9 @@ def order(pattern: Pattern) -> tuple[int, ...]:
 
 
 def _halving_doubling_order(n: int) -> tuple[int, ...]:
-    """Bit-reversed order: the first halving step moves most, so ranks that meet in it are neighbours.
+    """Bit-reversed order: the first halving step moves most, so ranks that exchange in it are neighbours.
 
-    A rank that folds into another for n not a power of two stands right beside it.
+    A rank that folds into another for n not a power of two comes right after it.
     """
     core = 1 << (n.bit_length() - 1)
     extra, bits = n - core, core.bit_length() - 1
@@ -77,7 +77,7 @@ def _halving_doubling_order(n: int) -> tuple[int, ...]:
 
 
 def _preorder(n: int) -> list[int]:
-    """Depth-first order of the binary tree: subtrees stand together."""
+    """Depth-first order of the binary tree: subtrees stay together."""
     ranks, stack = [], [0]
     while stack:
         rank = stack.pop()
@@ -135,7 +135,7 @@ def _less(n: int) -> Ints:
 
 @lru_cache(maxsize=16384)
 def lower_bound(pattern: Pattern, caps: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-    """Return a bound of what must cross parts with room for `caps`, and the part sizes that reach it."""
+    """Return a bound of what must cross parts of at most `caps` ranks, and the part sizes that reach it."""
     n = pattern.ranks
     if not len(caps) <= n <= sum(caps) or min(caps) < 1:
         raise InputError(f"{n} ranks cannot be split into parts of 1 to {', '.join(map(str, caps))} ranks")
@@ -167,13 +167,13 @@ def _least_cut(pattern: Pattern, caps: tuple[int, ...]) -> float:
     if pattern.collective == "parameter-server" and n > 1:  # exact: only the server's part saves anything
         return float(matrix[0, 1]) * (n - min(max(caps), n - len(caps) + 1))
     # Cutting an edge makes at most one more piece of a graph.
-    cuts = len(caps) - _pieces(pattern)
+    cuts = len(caps) - _components(pattern)
     return float(matrix[matrix > 0].min()) * cuts if cuts > 0 else 0.0
 
 
 @lru_cache(maxsize=512)
-def _pieces(pattern: Pattern) -> int:
-    """Count the groups of ranks that have nothing to do with each other."""
+def _components(pattern: Pattern) -> int:
+    """Count the connected components of the ranks."""
     leader = list(range(pattern.ranks))
 
     def find(rank: int) -> int:
@@ -189,7 +189,7 @@ def _pieces(pattern: Pattern) -> int:
 
 @lru_cache(maxsize=16384)
 def split(pattern: Pattern, caps: tuple[int, ...]) -> Split:
-    """Divide the ranks among parts with room for `caps` so that little crosses; caps are largest first."""
+    """Divide the ranks among parts of at most `caps` ranks so that little crosses; caps are largest first."""
     if pattern.ranks * len(caps) > MOST_CHOICES:
         return _cut(pattern, _fill(pattern.ranks, caps), caps, 0.0)
     bound, sizes = lower_bound(pattern, caps)
@@ -219,7 +219,7 @@ def _fill(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _level(n: int, caps: tuple[int, ...]) -> tuple[int, ...]:
-    """Make the parts as equal as their room allows."""
+    """Make the parts as equal as their caps allow."""
     sizes = [0] * len(caps)
     rest = sorted(range(len(caps)), key=lambda part: caps[part])
     for done, part in enumerate(rest):
@@ -251,7 +251,7 @@ def _crossing(pattern: Pattern, part: Ints) -> float:
 
 
 def _improve(matrix: Floats, part: Ints, caps: Ints) -> Ints:
-    """Swap two ranks, or move one to a part with room, whichever saves most, while anything saves.
+    """Swap two ranks, or move one to a part below its cap, whichever saves most, while anything saves.
 
     Of equals a swap comes first, then the lowest ranks.
     """

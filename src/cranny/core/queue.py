@@ -15,23 +15,23 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 
 ORDERS = {
-    "fifo": "first come, first served; the first that must wait holds up the others",
-    "sjf": "shortest job first, by the time it is said to take",
+    "fifo": "first come, first served; the first job that must wait blocks the others",
+    "sjf": "shortest job first, by its stated duration",
     "las": "least attained service first, in levels of GPU-seconds (Tiresias); stops jobs of higher levels",
-    "backfill": "fifo, but later jobs may pass if they do not delay the first (EASY)",
+    "backfill": "fifo, but later jobs may start first if they do not delay the first (EASY)",
     "knapsack": "the jobs worth most together among those that fit; worth grows with waiting (NetPack)",
 }
 
 # GPU-seconds at which a job falls to the next level of las.
 # Departure: Tiresias (NSDI'19, Sec. 3.2) promotes jobs that starve and orders a level by first start; here a level
-# is ordered by submission, nobody is promoted, and a level is crossed at the next event, since no timer runs.
+# is ordered by submission, no job is promoted, and a level is crossed at the next event, since no timer runs.
 LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
-# How many jobs behind the first are tried when it does not fit; schedulers bound this, as we do.
+# How many jobs behind the first are tried when it does not fit; batch schedulers bound this too.
 DEPTH = 100
 
 
 class QueuePolicy:
-    """Places waiting jobs one after the other in a given order."""
+    """A policy of a placer and a queue order: it places waiting jobs one after the other in that order."""
 
     def __init__(self, placer: Placer, order: str = FIFO, slowdown: Slowdown = isolated) -> None:
         if order not in ORDERS:
@@ -54,7 +54,7 @@ class QueuePolicy:
         return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
-        """Start the first job of the queue; if it must wait, see whether the order knows a way."""
+        """Start the first job of the queue; if it must wait, start what the order allows instead."""
         if not view.waiting:
             return Plan(view.version)
         if self.order == "knapsack":
@@ -65,7 +65,7 @@ class QueuePolicy:
         if placement is not None:
             return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
         if self.order == "las":
-            return (self._preempt(view) if view.now_s >= self._retry_s else None) or self._walk_on(view)
+            return (self._preempt(view) if view.now_s >= self._retry_s else None) or self._start_later_job(view)
         if self.order == "backfill":
             return self._backfill(view)
         return Plan(view.version)
@@ -82,9 +82,9 @@ class QueuePolicy:
         return placement
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say why a job must wait: for itself, or for the first of the queue."""
+        """Say why a job must wait: because of itself, or of the first of the queue."""
         if self.order == "knapsack" and self.placer.place(job, view) is not None:
-            return "other jobs are worth more together"
+            return "skipped: other waiting jobs are worth more together"
         if view.waiting and view.waiting[0].job.id != job.id and self.placer.place(job, view) is not None:
             return f"behind job {view.waiting[0].job.id!r}, which is first in the queue"
         return self.placer.why_wait(job, view)
@@ -101,7 +101,7 @@ class QueuePolicy:
         return Plan(view.version, tuple(starts))
 
     def _preempt(self, view: Snapshot) -> Plan | None:
-        """Stop running jobs of higher levels, those that got most first, until the first job fits."""
+        """Preempt running jobs of higher levels, those that attained most first, until the first job fits."""
         first = view.waiting[0]
         level = las_level(first.attained_gpu_s)
         victims = [
@@ -117,24 +117,24 @@ class QueuePolicy:
             trial = trial.without(running.job.id)
             placement = self.placer.place(first.job, trial)
             if placement is not None:
-                stopped, placement = self._spare_bystanders(first.job, view, stopped, placement)
-                stops = [Stop(each.job.id, f"gave way to job {first.job.id!r}") for each in stopped]
+                stopped, placement = self._needed_victims(first.job, view, stopped, placement)
+                stops = [Stop(each.job.id, f"preempted by job {first.job.id!r}") for each in stopped]
                 return Plan(view.version, (*stops, Start(first.job, placement, first.attained_gpu_s)))
         self._retry_s = self._next_victim_s(level, view)
         return None
 
-    def _spare_bystanders(
+    def _needed_victims(
         self, job: Job, view: Snapshot, stopped: list[Running], placement: Placement
     ) -> tuple[list[Running], Placement]:
-        """Let jobs go on that were stopped on the way, but whose machines are not needed after all."""
+        """Return only the victims whose machines are needed, and the placement with these stopped."""
         needed = [running for running in stopped if placement.counts.keys() & running.held.keys()]
         trial = view
         for running in needed:
             trial = trial.without(running.job.id)
-        again = self.placer.place(job, trial)
-        return (needed, again) if again is not None else (stopped, placement)
+        replaced = self.placer.place(job, trial)
+        return (needed, replaced) if replaced is not None else (stopped, placement)
 
-    def _walk_on(self, view: Snapshot) -> Plan:
+    def _start_later_job(self, view: Snapshot) -> Plan:
         """Start the next job in the order that fits, as Tiresias does when the first does not."""
         for waiting in view.waiting[1 : 1 + DEPTH]:
             placement = self.placer.place(waiting.job, view)
@@ -162,25 +162,25 @@ class QueuePolicy:
         reserved = reservation(first, view, self._slowdown)
         if reserved is None:
             return Plan(view.version)
-        wanted = view.eligible(first)
+        eligible = view.eligible(first)
         for waiting in view.waiting[1 : 1 + DEPTH]:
             job = waiting.job
             best = 1.0 if job.speeds is None else 1.0 / max(job.speeds.values(), default=1.0)
-            if not _may_pass(waiting, reserved, view, _least_taken(job, wanted, view), best):
+            if not _may_pass(waiting, reserved, view, _least_taken(job, eligible, view), best):
                 continue  # not even where it runs best
             placement = self.placer.place(job, view)
             if placement is None:
                 continue
             running = view.as_running(job, placement)
             slowdown = self._slowdown(running.job, running.communication) * running.stretch
-            if _may_pass(waiting, reserved, view, running.gpus_on(wanted & view.up_machines), slowdown):
+            if _may_pass(waiting, reserved, view, running.gpus_on(eligible & view.up_machines), slowdown):
                 return Plan(view.version, (Start(job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """When the first job of the queue can start at the latest, and the GPUs that suit it and will be left over."""
+    """When the first job of the queue can start at the latest, and the GPUs it could use that are left over."""
 
     start_s: float
     extra_gpus: int
@@ -192,13 +192,13 @@ def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Rese
     EASY counts GPUs only, not where they are, as batch schedulers do. Those that cannot run the job do not count.
     """
     free = view.available(job).gpus
-    wanted = view.eligible(job)
+    eligible = view.eligible(job)
     ends = []
     for running in view.running.values():
         if running.job.duration_s is not None:
             slower = slowdown(running.job, running.communication) * running.stretch
             left_s = remaining_s(running.job, running.attained_gpu_s, slower)
-            ends.append((running.started_s + left_s, running.gpus_on(wanted & view.up_machines)))
+            ends.append((running.started_s + left_s, running.gpus_on(eligible & view.up_machines)))
     for end_s, gpus in sorted(ends):
         free += gpus
         if free >= job.gpus:
@@ -207,7 +207,7 @@ def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Rese
 
 
 def _may_pass(waiting: Waiting, reserved: Reservation, view: Snapshot, gpus: int, slowdown: float) -> bool:
-    """Say whether a job that takes `gpus` GPUs that suit the first ends before that starts, or fits beside it."""
+    """Say whether a job on `gpus` GPUs that the first could use ends before that starts, or fits beside it."""
     end_s = view.now_s + remaining_s(waiting.job, waiting.attained_gpu_s, slowdown)
     return end_s <= reserved.start_s or gpus <= reserved.extra_gpus
 
@@ -220,7 +220,7 @@ def remaining_s(job: Job, attained_gpu_s: float, slowdown: float) -> float:
 
 
 def _least_taken(job: Job, machines: int, view: Snapshot) -> int:
-    """Return how many GPUs of some machines a job takes when it takes all it can of others."""
+    """Return how many GPUs of some machines a job needs when it uses all it can of others."""
     return job.gpus if machines == ALL else max(0, job.gpus - view.available(job).only(~machines).gpus)
 
 

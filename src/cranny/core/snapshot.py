@@ -1,4 +1,4 @@
-"""A read-only view of a cluster at one moment: all that a policy may look at."""
+"""A read-only view of a cluster at one moment: all that a policy may read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,42 +17,55 @@ ALL = -1  # machines, as a set
 
 
 class Waiting(NamedTuple):
-    """A job in the queue, and the GPU-seconds it got before it was stopped."""
+    """A job in the queue, and the GPU-seconds it attained before it was stopped."""
 
     job: Job
     attained_gpu_s: float = 0.0
 
 
+class Lease:
+    """A token that all snapshots of one accounting hold: it is gone when the last of them is."""
+
+    __slots__ = ("__weakref__",)
+
+
 class _RunningJobs(Mapping[str, Running]):
-    """The running jobs of some accounting; as long as it is alive, so are the accounting as they are."""
+    """The running jobs of a snapshot; it keeps the snapshot alive, and so its accounting unchanged."""
 
-    __slots__ = ("_accounting",)
+    __slots__ = ("_view",)
 
-    def __init__(self, accounting: Accounting) -> None:
-        self._accounting = accounting
+    def __init__(self, view: "Snapshot") -> None:
+        self._view = view
 
     def __getitem__(self, job_id: str) -> Running:
-        return self._accounting.running[job_id]
+        return self._view._accounting.running[job_id]  # noqa: SLF001 - part of the snapshot
 
     def __iter__(self) -> Iterator[str]:
-        accounting = self._accounting  # held while somebody iterates
-        yield from accounting.running
+        yield from self._view._accounting.running  # noqa: SLF001
 
     def __len__(self) -> int:
-        return len(self._accounting.running)
+        return len(self._view._accounting.running)  # noqa: SLF001
 
 
 class Snapshot:
-    """The cluster as it was when the snapshot was taken; what happens later does not show.
+    """The cluster as it was when the snapshot was taken; later changes do not show.
 
-    Made for every decision, so it is a plain class that is cheap to make. It shares the accounting of the state;
-    whoever writes to them while it is alive must write to a copy.
+    Made for every decision, so it is cheap to make: it shares the accounting of the state, which copies it before
+    a write as long as some snapshot holds the `lease` of that accounting.
     """
 
-    __slots__ = ("_accounting", "cluster", "machines", "now_s", "version", "waiting")
+    __slots__ = ("_accounting", "_lease", "cluster", "machines", "now_s", "version", "waiting")
 
-    def __init__(self, accounting: Accounting, version: int, now_s: float, waiting: Sequence[Waiting]) -> None:
+    def __init__(
+        self,
+        accounting: Accounting,
+        version: int,
+        now_s: float,
+        waiting: Sequence[Waiting],
+        lease: "Lease | None" = None,
+    ) -> None:
         self._accounting = accounting
+        self._lease = lease
         self.cluster = accounting.cluster
         self.version = version
         self.now_s = now_s
@@ -69,10 +82,10 @@ class Snapshot:
     @property
     def running(self) -> Mapping[str, Running]:
         """Running jobs by id."""
-        return _RunningJobs(self._accounting)
+        return _RunningJobs(self)
 
     def all_running(self) -> dict[str, Running]:
-        """Return running jobs by id, copied: faster for whoever looks at every one of them."""
+        """Return running jobs by id, copied: faster where every one of them is read."""
         return self._accounting.running.copy()
 
     def free_on(self, machine: int) -> int:
@@ -98,7 +111,7 @@ class Snapshot:
     @property
     def up(self) -> npt.NDArray[np.bool_]:
         """Whether each machine takes jobs, (machines,)."""
-        return self._whether_in(self.up_machines)
+        return self._membership(self.up_machines)
 
     @property
     def up_machines(self) -> int:
@@ -106,17 +119,17 @@ class Snapshot:
         return ~self._accounting.down
 
     def available(self, job: Job) -> FreeMachines:
-        """Return the machines that may be given to a job: those with a type of GPU that it names, if it does."""
+        """Return the free machines that a job may use: those with a type of GPU that it names, if it does."""
         eligible = self.eligible(job)
         return self.machines if eligible == ALL else self.machines.only(eligible)
 
     def usable(self, job: Job, free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return those of some GPUs, (machines,), that are of a type which a job can have."""
+        """Return those of some GPUs, (machines,), that are of a type which a job can use."""
         eligible = self.eligible(job)
-        return free if eligible == ALL else np.where(self._whether_in(eligible), free, 0)
+        return free if eligible == ALL else np.where(self._membership(eligible), free, 0)
 
     def eligible(self, job: Job) -> int:
-        """Return the machines whose type of GPU suits a job, free or not, as a set; `ALL` if any type does."""
+        """Return the machines whose type of GPU a job can use, free or not, as a set; `ALL` if any will do."""
         if job.gpu_type is None and job.speeds is None:
             return ALL
         machines_with = self.cluster.machines_with
@@ -125,7 +138,7 @@ class Snapshot:
             eligible if job.speeds is None else eligible & sum(machines_with.get(each, 0) for each in job.speeds)
         )
 
-    def _whether_in(self, machines: int) -> npt.NDArray[np.bool_]:
+    def _membership(self, machines: int) -> npt.NDArray[np.bool_]:
         """Return whether each machine is in a set, (machines,)."""
         count = len(self.cluster.machines)
         packed = within(machines, 0, count).to_bytes(-(-count // 8), "little")
@@ -159,7 +172,7 @@ class Snapshot:
         left = np.array(self.cluster.uplink_gbps[:machines]) - self.uplink_use_gbps
         return int.from_bytes(np.packbits(left < need_gbps, bitorder="little").tobytes(), "little")
 
-    def narrowest(self, a: int, b: int) -> int:
+    def narrowest_link(self, a: int, b: int) -> int:
         """Return the link between two different machines with the least bandwidth left."""
         up, down = self.cluster.paths[a], self.cluster.paths[b]
         if len(up) == len(down):
@@ -171,7 +184,7 @@ class Snapshot:
 
     def bandwidth_gbps(self, a: int, b: int) -> float:
         """Return what running jobs leave between two machines: Titan's P(s, s')."""
-        return self.link_free_gbps(self.narrowest(a, b))
+        return self.link_free_gbps(self.narrowest_link(a, b))
 
     def placement(
         self,
@@ -183,7 +196,7 @@ class Snapshot:
         note: str = "",
         server: int | None = None,
     ) -> Placement:
-        """Make a placement that remembers what was free when it was chosen, so that it can explain itself."""
+        """Make a placement with its rationale: what was free when it was chosen."""
         return Placement.made(
             machines, spare, gpus, DefaultRationale(job, self.cluster, self.available(job), note), server
         )
@@ -197,11 +210,11 @@ class Snapshot:
         accounting = self._accounting.copy()
         if job_id not in accounting.running:
             raise PlacementError(f"job {job_id!r} is not running")
-        accounting.turn(accounting.running[job_id], -1)
+        accounting.apply(accounting.running[job_id], -1)
         return Snapshot(accounting, self.version, self.now_s, self.waiting)
 
     def hiding(self, job_ids: Iterable[str]) -> "Snapshot":
-        """Return the view in which some running jobs do not show, while all that they hold stays taken."""
+        """Return the view without some running jobs, while the GPUs that they hold stay in use."""
         accounting = self._accounting.copy()
         for job_id in job_ids:
             del accounting.running[job_id]
@@ -219,5 +232,5 @@ class Snapshot:
         """Return the view as it would be with this placement made."""
         job = job or Job(id="what-if", gpus=len(placement.machines))
         accounting = self._accounting.copy()
-        accounting.turn(accounting.fit(job, placement, self.now_s), 1)
+        accounting.apply(accounting.fit(job, placement, self.now_s), 1)
         return Snapshot(accounting, self.version, self.now_s, self.waiting)

@@ -1,37 +1,36 @@
-"""The state of a cluster: the only place where GPUs are given out and taken back."""
+"""The state of a cluster: the only writer of which job holds which GPU."""
 
-import sys
 from collections.abc import Sequence
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
 
 from cranny.core.accounting import Accounting, Running, attained_gpu_s
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import Lease, Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError, StalePlanError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Move, Plan, Shift, Start
 
-# What a checked action will change: the job that leaves, the job that enters.
+# What a checked action will change: the job as it runs before and after.
 Change = tuple[Running | None, Running | None]
 
 
 class ClusterState:
-    """Who holds which GPU. Plans are committed whole or not at all; everybody else reads snapshots.
+    """Which job holds which GPU. Plans are committed whole or not at all; all other code reads snapshots.
 
-    A snapshot shares the state's accounting. Only when the state changes while somebody still holds a snapshot are
-    the accounting copied, so the usual round of snapshot, decide, commit copies nothing.
+    Snapshots share the state's accounting. It is copied before a write only if a snapshot of it is still in use, so
+    that the usual cycle of snapshot, decide, commit copies nothing.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.version = 0
         self._accounting = Accounting(cluster)
+        self._lease = ref(Lease())  # of the present accounting; dead while no snapshot holds it
         self._failed: set[int] = set()
-        # References to the accounting when no snapshot shares them, counted just as `_own` counts them.
-        self._alone = sys.getrefcount(self._accounting)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -91,7 +90,7 @@ class ClusterState:
         return not self._accounting.down
 
     def has_failed(self, machine: int) -> bool:
-        """Say whether a machine is gone, not merely drained."""
+        """Say whether a machine has failed, not merely been drained."""
         return machine in self._failed
 
     def __contains__(self, job_id: object) -> bool:
@@ -106,10 +105,14 @@ class ClusterState:
 
     def snapshot(self, now_s: float = 0.0, waiting: Sequence[Waiting] = ()) -> Snapshot:
         """Return a read-only view of the cluster as it is now."""
-        return Snapshot(self._accounting, self.version, now_s, waiting)
+        lease = self._lease()
+        if lease is None:
+            lease = Lease()
+            self._lease = ref(lease)
+        return Snapshot(self._accounting, self.version, now_s, waiting, lease)
 
     def copy(self) -> "ClusterState":
-        """Return a state that stands as this one does and goes its own way from now on."""
+        """Return an independent state with the same contents."""
         new = ClusterState(self.cluster)
         new.version, new._accounting, new._failed = self.version, self._accounting.copy(), self._failed.copy()
         return new
@@ -121,28 +124,28 @@ class ClusterState:
         if plan.version != self.version:
             raise StalePlanError(f"plan is for version {plan.version}, the state is at {self.version}")
         changes = self._check(plan.actions, now_s)
-        accounting = self._own()
+        accounting = self._writable()
         for old, new in changes:
             if old is not None:
-                accounting.turn(old, -1)
+                accounting.apply(old, -1)
             if new is not None:
-                accounting.turn(new, 1)
+                accounting.apply(new, 1)
 
     def place(self, job: Job, placement: Placement, now_s: float = 0.0) -> None:
         """Start one job; the same as a plan with one start, without the plan."""
         if job.id in self._accounting.running:
             raise PlacementError(f"job {job.id!r} is already running")
         started = self._accounting.fit(job, placement, now_s)
-        self._own().turn(started, 1)
+        self._writable().apply(started, 1)
 
     def move(self, job_id: str, placement: Placement, now_s: float = 0.0) -> None:
-        """Carry one job over to other machines."""
+        """Move one job to other machines."""
         self.commit(Plan(self.version, (Move(job_id, placement),)), now_s)
 
     def release(self, job_id: str) -> Running:
-        """Take back the GPUs of a job and return what it was."""
+        """Release the GPUs of a job and return it as it ran."""
         running = self.find(job_id)
-        self._own().turn(running, -1)
+        self._writable().apply(running, -1)
         return running
 
     def fail(self, machine: int) -> tuple[Running, ...]:
@@ -154,33 +157,34 @@ class ClusterState:
             if machine in running.held or machine == running.placement.server
         )
         for running in lost:
-            self._accounting.turn(running, -1)
+            self._accounting.apply(running, -1)
         self._failed.add(machine)
         return lost
 
     def drain(self, machine: int) -> None:
-        """Give out no more GPUs of a machine; jobs on it go on."""
+        """Place no more jobs on a machine; jobs on it go on."""
         self._set_up(machine, up=False)
 
     def repair(self, machine: int) -> None:
-        """Give out the GPUs of a failed or drained machine again."""
+        """Place jobs on a failed or drained machine again."""
         self._failed.discard(self._set_up(machine, up=True))
 
     def _set_up(self, machine: int, *, up: bool) -> int:
-        """Let a machine take jobs or not; return its index as a plain int."""
-        self._accounting.know(machine)
-        self._own().set_up(int(machine), up=up)
+        """Mark a machine as up or down; return its index as a plain int."""
+        self._accounting.check_machine(machine)
+        self._writable().set_up(int(machine), up=up)
         return int(machine)
 
-    def _own(self) -> Accounting:
-        """Return accounting that may be written to: a copy if a snapshot still reads the present ones."""
-        if sys.getrefcount(self._accounting) > self._alone:
+    def _writable(self) -> Accounting:
+        """Return the accounting for a write: a copy if a snapshot still reads the present one."""
+        if self._lease() is not None:
             self._accounting = self._accounting.copy()
+            self._lease = ref(Lease())  # nothing reads the copy yet
         self.version += 1
         return self._accounting
 
     def _check(self, actions: Sequence[Action], now_s: float) -> list[Change]:
-        """Work out what each action changes, with those before it done; raise if any cannot be."""
+        """Compute what each action changes, with those before it done; raise if any cannot be."""
         changes: list[Change] = []
         slots = self._accounting.slots
         taken: dict[int, int] = {}  # machine -> its free GPUs with the actions so far done

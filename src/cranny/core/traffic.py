@@ -1,8 +1,8 @@
 """What a job's communication costs on the machines it is placed on.
 
-Costs depend on who sits with whom and on the links between, not on which machines these are. So a placement
-is first reduced to its *shape*: machines numbered in order of first use, and the links above them likewise.
-Costs of a shape are worked out once, per byte of gradient, and remembered.
+Costs depend on which ranks share a machine and on the links between, not on which machines these are. So a
+placement is first reduced to its *shape*: machines numbered in order of first use, and the links above them
+likewise. Costs of a shape are computed once, per byte of gradient, and cached.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.flows import alone, parameter_server
+from cranny.core.flows import isolated_rate, parameter_server
 from cranny.model.cluster import Cluster
 from cranny.model.collective import PLACED, Pattern, PatternArrays, Phase, pattern, placed
 from cranny.model.errors import InputError
@@ -22,11 +22,11 @@ from cranny.model.job import Job
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# Jobs on few machines come in few forms; others hardly ever come twice in the same (1 in 50 on more than 16
-# machines), and take much more to remember. Within these limits it is 20 kB at most, so 160 MB in all.
-REMEMBERED = 8192  # costs
-REMEMBERED_RANKS = 64
-REMEMBERED_MACHINES = 16
+# Jobs on few machines come in few shapes; others hardly ever recur (1 in 50 on more than 16 machines), and take
+# much more memory. Within these limits it is 20 kB at most, so 160 MB in all.
+CACHED = 8192  # costs
+CACHED_RANKS = 64
+CACHED_MACHINES = 16
 
 BITS_PER_BYTE = 8
 GIGA = 1e9
@@ -51,7 +51,7 @@ class TreeShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class PatternCost:
     """What one pattern costs on one shape, for each byte of K."""
 
     cross_share: float
@@ -148,19 +148,19 @@ def tree_shape(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tu
     return TreeShape(paths, tuple([capacity[link] for link in links])), links
 
 
-def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
-    """Return what a pattern costs when rank i sits on local machine `local[i]`."""
-    if what.ranks <= REMEMBERED_RANKS and len(shape.paths) <= REMEMBERED_MACHINES:
-        return _remembered_cost(what, local, shape)
+def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> PatternCost:
+    """Return what a pattern costs when rank i runs on local machine `local[i]`."""
+    if what.ranks <= CACHED_RANKS and len(shape.paths) <= CACHED_MACHINES:
+        return _cached_cost(what, local, shape)
     return _cost(what, local, shape)
 
 
-def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
+def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> PatternCost:
     machines, links = len(shape.paths), len(shape.gbps)
     pairs = what.arrays
     phases = len(pairs.share)
-    seat = np.array(local)
-    a, b = seat[pairs.a], seat[pairs.b]
+    machine = np.array(local)
+    a, b = machine[pairs.a], machine[pairs.b]
     apart = a != b
     a, b, phase = a[apart], b[apart], pairs.phase[apart]
     crossing = np.bincount(phase, minlength=phases)  # (phases,) pairs
@@ -173,7 +173,7 @@ def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
     busier = np.where(pairs.exchange[:, None], up + down, np.maximum(up, down)) * pairs.share[:, None]
     slowest_s = (busier * (BITS_PER_BYTE / GIGA / np.array(shape.gbps))).max(axis=1, initial=0.0)
     peaks = _peaks(a, b, phase, pairs, machines)
-    return Cost(
+    return PatternCost(
         cross_share=float(_added(crossing * (pairs.share * pairs.times))),
         comm_s=float(_added(slowest_s * pairs.times)),
         link_share=tuple(_added(pairs.times[:, None] * busier).tolist()),
@@ -183,11 +183,11 @@ def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> Cost:
 
 
 def _added(by_phase: Floats) -> Floats:
-    """Add up, (phases, ...), phase by phase and not in the fastest order: as `core.seating.weigh` does."""
+    """Add up, (phases, ...), phase by phase and not in the fastest order: as `core.fast.communication_cost` does."""
     return by_phase.cumsum(axis=0)[-1] if len(by_phase) else np.zeros(by_phase.shape[1:])
 
 
-_remembered_cost = lru_cache(maxsize=REMEMBERED)(_cost)
+_cached_cost = lru_cache(maxsize=CACHED)(_cost)
 
 
 def _count(at: Ints, phases: int, links: int) -> Ints:
@@ -198,7 +198,7 @@ def _count(at: Ints, phases: int, links: int) -> Ints:
 def _links_above(shape: TreeShape) -> list[Ints]:
     """Return, level by level from the root, the local link above each machine, (machines,); -1 for none.
 
-    Two machines talk through a link of a level exactly if it is above one of them only.
+    Two machines communicate through a link of a level exactly if it is above one of them only.
     """
     depth = max(map(len, shape.paths))
     padded = [(*reversed(path), *[-1] * (depth - len(path))) for path in shape.paths]
@@ -218,12 +218,12 @@ def _peaks(
     return tuple(zip((pair // machines).tolist(), (pair % machines).tolist(), most.tolist(), strict=True))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED)
 def _cross_share(what: Pattern, local: tuple[int, ...]) -> float:
     """Share of K that crosses machines, whatever the links."""
-    seat = np.array(local)
+    machine = np.array(local)
     pairs = what.arrays
-    apart = seat[pairs.a] != seat[pairs.b]
+    apart = machine[pairs.a] != machine[pairs.b]
     return float(_added(np.bincount(pairs.phase[apart], minlength=len(pairs.share)) * (pairs.share * pairs.times)))
 
 
@@ -240,7 +240,7 @@ def traffic(job: Job, machines: Sequence[int]) -> Traffic:
 
 
 def isolated(job: Job, communication: Communication) -> float:
-    """Return how many times longer an iteration takes than on one machine, if nobody else uses the links."""
+    """Return how many times longer an iteration takes than on one machine, if no other job uses the links."""
     return 1.0 + communication.comm_s / job.profile.iteration_s
 
 
@@ -249,10 +249,10 @@ class Footprint(NamedTuple):
 
     machines: tuple[int, ...]  # behind the local numbers
     links: tuple[int, ...]  # likewise
-    costs: tuple[tuple[Cost, float], ...]
+    costs: tuple[tuple[PatternCost, float], ...]
 
 
-# A policy weighs a placement and the state accounting it a moment later: the last few are remembered.
+# A policy weighs a placement and the state commits it a moment later: the last few are cached.
 @lru_cache(maxsize=64)
 def footprint(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Footprint:
     """Return what a job costs on these machines."""
@@ -300,9 +300,9 @@ def _aggregated(
     """Return what it costs to stream gradients to a parameter server, while sums stream back the same way."""
     workers = set(machines)
     k_bytes = job.profile.grad_bytes
-    rate_gbps, carried = alone(cluster, parameter_server(cluster, workers, server, ina=aggregate))
+    rate_gbps, carried = isolated_rate(cluster, parameter_server(cluster, workers, server, ina=aggregate))
     comm_s = k_bytes * BITS_PER_BYTE / GIGA / rate_gbps
-    share = comm_s / (job.profile.iteration_s + comm_s)  # of the time that the job talks
+    share = comm_s / (job.profile.iteration_s + comm_s)  # of the time that the job communicates
     link_gbps = {link: gbps * share for link, gbps in carried.items() if gbps}
     return Communication(2.0 * k_bytes * len(workers - {server}), comm_s, link_gbps)
 
@@ -321,7 +321,7 @@ def _merged(weighted: tuple[tuple[Pattern, float], ...]) -> Pattern:
 def exchange_graph(job: Job) -> Pattern:
     """Return as one pattern all that a job's ranks exchange, for choosing which ranks share a machine."""
     if job.collective in PLACED:
-        # Only one rank of each machine talks to the outside, so any map is as good as the ranks in order.
+        # Only one rank of each machine communicates with others, so any map is as good as the ranks in order.
         return pattern("ring", job.gpus)
     if job.tp == job.pp == 1:
         return pattern(job.collective, job.gpus)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.flows import Flows, alone, parameter_server
+from cranny.core.flows import Flows, isolated_rate, parameter_server
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
 from cranny.model.cluster import Cluster
@@ -122,7 +122,7 @@ def _options(job: Job, view: Snapshot) -> Iterator[_Option]:
             for server in up if count > 1 else machines:
                 for aggregate in (True, False) if count > 1 else (False,):
                     flows = parameter_server(cluster, machines, server, ina=aggregate)
-                    rate_gbps, _ = alone(cluster, flows)
+                    rate_gbps, _ = isolated_rate(cluster, flows)
                     beside = server if count > 1 else None
                     yield _Option(machines, beside, aggregate, flows, gigabits / rate_gbps)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from cranny.core.constraints import ConstrainedPlacer, Constraints
 from cranny.core.engine import Engine
-from cranny.core.feasibility import Feasibility, never
+from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
@@ -155,7 +155,7 @@ class Scheduler:
         alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
         if alone.place(job, self._empty) is not None:
             return None
-        return f"constraints: {never(alone.why_wait(job, self._empty))}"
+        return f"constraints: {never_fits(alone.why_wait(job, self._empty))}"
 
     def cancel(self, job_id: str, by: str, now_s: float) -> JobRecord:
         """Let a job run no more; one that runs is over when its processes are."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 
 from cranny.core.engine import Engine
-from cranny.core.feasibility import Feasibility, never
+from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.protocol import Network, PlacerPolicy, Policy, RecordingNetwork, Slowdowns
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
@@ -254,7 +254,7 @@ class Replay:
             job = queue[0].job
             work, reason = self._work[job.id], self.engine.why_wait(job.id, now_s)
             if work.first_start_s is None and self.state.all_up:
-                self._skip(job, never(reason), now_s)
+                self._skip(job, never_fits(reason), now_s)
             else:  # with the machines that are gone for good it could go on
                 work.reason = f"waits for machines that do not come back: {reason}"
                 self.log.unfinished.append(self._work.pop(job.id))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.core.check import check
-from cranny.core.flows import alone, parameter_server
+from cranny.core.flows import isolated_rate, parameter_server
 from cranny.core.state import ClusterState
 from cranny.core.traffic import SILENT, communication, traffic
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -46,7 +46,7 @@ def test_alone_is_what_water_filling_gives_a_single_job(cluster: Cluster, data: 
     workers = data.draw(st.sets(everywhere, min_size=1))
     server = data.draw(everywhere)
     flows = parameter_server(cluster, workers, server, ina=data.draw(st.booleans()))
-    rate, carried = alone(cluster, flows)
+    rate, carried = isolated_rate(cluster, flows)
     rates = Rates.of(cluster)
     number = rates.add(flows)
     assert rate == pytest.approx(rates.rate_gbps(number), rel=1e-9)

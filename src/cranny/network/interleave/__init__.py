@@ -1,1 +1,4 @@
-"""CASSINI's geometry: circles of link demand, how well they fit together, and the shifts that make them fit."""
+"""CASSINI's interleaving: circles of link demand, how compatible they are, and the time shifts that fit them together.
+
+Only geometry: which candidate placement is taken is up to a policy, and how jobs then run to `network.phases`.
+"""

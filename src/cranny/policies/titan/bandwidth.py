@@ -49,7 +49,7 @@ class Bandwidth:
         for each, k_bytes in costs:
             for i, j, share in each.peaks:
                 if behind[i] or behind[j]:
-                    link = view.narrowest(distinct[i], distinct[j])
+                    link = view.narrowest_link(distinct[i], distinct[j])
                     if share * k_bytes > self.limit_bytes(view.link_free_gbps(link)):
                         return link
         return None

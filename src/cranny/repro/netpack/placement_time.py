@@ -45,7 +45,7 @@ def seconds_per_job(policy: NetPack, servers: int, jobs: int, largest: int = LAR
         began = time.process_time()
         plan = policy.plan(view)
         spent_s += time.process_time() - began
-        del view  # or committing would copy the books
+        del view  # or committing would copy the accounting
         state.commit(plan)
         started = [action.job.id for action in plan.actions if isinstance(action, Start)]
         running += started

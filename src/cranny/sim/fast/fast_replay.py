@@ -18,7 +18,7 @@ from cranny.core.fast.build_arrays import furnish, meet
 from cranny.core.fast.greedy import greedy
 from cranny.core.fast.memo import Memory
 from cranny.core.fast.placement_arrays import CROSS_BYTES, LINKS, PARTS, SLOWDOWN, WAIT, Ask, Room
-from cranny.core.feasibility import Feasibility, never, too_large
+from cranny.core.feasibility import Feasibility, never_fits, too_large
 from cranny.core.jit import pointer
 from cranny.core.protocol import Drafter, Drafting, FirstChoices, Policy, Slowdown
 from cranny.core.queue import QueuePolicy
@@ -165,7 +165,7 @@ class Compiled:
         index = _first(board)
         self._look(board)
         reason = self._placer.why_wait(jobs[index], self._view(board))
-        self._skip(board, index, never(reason))
+        self._skip(board, index, never_fits(reason))
         board.at[replay_kernel.HEAD] += 1
 
     def _skip(self, board: replay_kernel.Board, index: int, reason: str) -> None:
