@@ -29,6 +29,7 @@ CASES: dict[str, Case] = {
     "phases": Case("benchmarks.phases:run", "hours of training played phase by phase in a CPU-second"),
     "cassini": Case("benchmarks.cassini:run", "best rotations of jobs on one link, ten candidates on 1,024 GPUs"),
     "has": Case("benchmarks.has:run", "has-exact and JPS on mixed clusters of 15 to 1,000 workers"),
+    "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "titan-quality": Case("benchmarks.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }

@@ -1,8 +1,10 @@
 """The benches, at sizes that prove nothing about speed but everything about their form."""
 
 import json
+import platform
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from benchmarks import (
     cassini,
     decide,
     has,
+    history,
     importing,
     measure,
     netpack,
@@ -24,6 +27,7 @@ from benchmarks import (
     run_case,
     steady,
     titan_quality,
+    traces,
 )
 from cranny.cli import main
 
@@ -46,6 +50,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steady, "REFERENCE_JOBS", 5)
     monkeypatch.setattr(replay_steady, "JOBS", (100, 200))
     monkeypatch.setattr(acme, "JOBS", 300)
+    monkeypatch.setattr(traces, "JOBS", 300)
     monkeypatch.setattr(titan_quality, "CASES", 12)
     monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))
     monkeypatch.setattr(netpack, "PAPER_S", {16: 1.0})
@@ -105,9 +110,8 @@ def test_a_case_is_measured_against_its_slow_reference(name: str) -> None:
     assert run_case(name).metrics["times_faster_than_reference"] > 0
 
 
-def test_a_reference_that_is_not_there_is_none() -> None:
-    assert measure.reference("no-such-thing") is None
-    assert measure.reference("titan") is not None
+def test_references_are_those_of_the_tests() -> None:
+    assert measure.reference("titan").__name__ == "tests.reference.titan"
 
 
 def made_up(value: float) -> Callable[[str], Measured]:
@@ -164,3 +168,36 @@ def test_a_budget_may_be_a_floor_or_a_ceiling() -> None:
 def test_the_cluster_of_the_decisions_is_half_full() -> None:
     state = decide.half_full(512)
     assert 0.35 < state.held_gpus / state.cluster.gpus <= 0.5
+
+
+def test_record_appends_a_line_for_each_case_and_the_page_plots_them(
+    bench: RunBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(history, "HISTORY", tmp_path / "history.jsonl")
+    assert "Nothing has been recorded" in history.page(history.read())
+    monkeypatch.setattr("benchmarks.run_case", made_up(0.5))
+    assert bench("import", "decide", "--record", "--json")[0] == 0
+    monkeypatch.setattr("benchmarks.run_case", made_up(2.0))
+    assert bench("import", "--record", "--check", "--json")[0] == 1  # a missed budget is history too
+    lines = history.read()
+    assert [line["case"] for line in lines] == ["import", "decide", "import"]
+    assert set(lines[0]) == {"date", "version", "commit", "machine", "case", "metrics", "budgets"}
+    assert platform.node() not in lines[0]["machine"]
+    assert [history.headroom(line["budgets"][0]) for line in lines] == [2.0, 2.0, 0.5]
+    page = history.page(lines)
+    assert page.count("<svg") == page.count("</svg>") == 2
+    assert "| 2 (missed) |" in page
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (Budget("jobs", 100.0, 50.0, at_least=True), 2.0),
+        (Budget("misses", 0.0, 0.0), 1000.0),
+        (Budget("misses", 3.0, 0.0), 0.1),
+        (Budget("seconds", 1e-9, 1.0), 1000.0),
+    ],
+)
+def test_headroom_says_how_many_times_better_than_its_budget_a_value_is(budget: Budget, expected: float) -> None:
+    line = {"value": budget.value, "limit": budget.limit, "at_least": budget.at_least, "ok": budget.ok}
+    assert history.headroom(line) == pytest.approx(expected)

@@ -290,7 +290,7 @@ def cranny(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         env={**os.environ, "NO_COLOR": "1"},
-        timeout=60,
+        timeout=300,  # only ends a hang
     )
 
 

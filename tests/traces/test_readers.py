@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from pathlib import Path
 
 import polars as pl
@@ -363,14 +362,11 @@ def test_muri_and_openb_agree_with_the_tables_made_of_them(shared: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["elasticflow_itp", "philly"])
-def test_large_tables_are_read_within_two_seconds(shared: Path, name: str) -> None:
-    took_s = []
-    for _ in range(3):  # others use the processors too
-        since = time.process_time()
-        trace = read_trace(shared / "traces" / f"{name}.parquet")
-        took_s.append(time.process_time() - since)
-        assert len(trace) > 60_000
-    assert min(took_s) < 2.0
+def test_large_tables_are_read_whole(shared: Path, name: str) -> None:
+    # How long that takes is measured by `cranny bench traces`.
+    trace = read_trace(shared / "traces" / f"{name}.parquet")
+    assert len(trace) > 60_000
+    assert trace.frame["submit_s"].is_sorted()
 
 
 def test_sacct_counts_a_row_without_an_id_as_that_and_not_as_a_step(tmp_path: Path) -> None:

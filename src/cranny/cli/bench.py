@@ -17,6 +17,9 @@ def bench(
     ] = None,
     list_cases: Annotated[bool, typer.Option("--list", help="List the cases.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 when a budget is missed.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Append what was measured to benchmarks/history.jsonl.")
+    ] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Measure speed and quality against the budgets; ratios compare within one run.
@@ -47,6 +50,8 @@ def bench(
     else:
         for each in measured:
             out.print(each.table())
+    if record:
+        import_module("benchmarks.history").append(measured)
     if check and not all(budget.ok for each in measured for budget in each.budgets):
         raise typer.Exit(1)
 

@@ -21,12 +21,13 @@ from typing import Any
 
 SET_FLAGS = 0x8914  # SIOCSIFFLAGS
 UP = 0x1
-PATIENCE_S = 120
-# Notice within seconds that a machine is gone; by default it takes a quarter of a minute.
+PATIENCE_S = 300
+# Notice within seconds that a machine is gone, by default it takes a quarter of a minute; but do not take one for
+# gone that only has a busy processor: a dead one refuses at once, a busy one answers late.
 HEALTH = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 500,
-    "health_check_timeout_ms": 2000,
+    "health_check_timeout_ms": 60_000,
     "health_check_failure_threshold": 3,
 }
 
