@@ -11,9 +11,8 @@ import numpy as np
 from benchmarks.measure import Budget, Measured, reference, timed_ms
 from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
 from cranny.policies._shared.heterogeneous.solution import Shares
-from cranny.policies.has.has import has
 from cranny.policies.has.has_exact import has_exact
-from cranny.policies.has.jps import jps
+from cranny.policies.has.has_jps import has, jps
 from cranny.repro.has.instances import draw
 
 SEEDS = 10

@@ -13,10 +13,8 @@ from cranny.model.errors import InputError
 from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
 from cranny.policies._shared.heterogeneous.problem import Problem, Training
 from cranny.policies._shared.heterogeneous.solution import Shares
-from cranny.policies.gavel.allocation import fractions, gavel, next_round, scales, throughput
-from cranny.policies.has.categories import categories, category, size
-from cranny.policies.has.has import has
-from cranny.policies.has.jps import draw, heaviness, jps
+from cranny.policies.gavel import fractions, gavel, next_round, scales, throughput
+from cranny.policies.has.has_jps import categories, category, draw, has, heaviness, jps, size
 from cranny.policies.has.las import las
 from cranny.policies.has.market import clear, market, prices
 
@@ -125,7 +123,7 @@ def test_has_leaves_no_worker_idle_and_refuses_too_many_categories() -> None:
     problem = drawn(np.random.default_rng(2), 4, 3, 3, 2)
     assert has(problem).workers.sum() == problem.size
     many = drawn(np.random.default_rng(0), 20, 2, 20, 5)
-    with pytest.raises(InputError, match="has would look at"):
+    with pytest.raises(InputError, match="has would evaluate"):
         has(many)
 
 

@@ -9,13 +9,11 @@ from tests.reference import has as book
 
 from cranny.exact.heterogeneous import exhaustive
 from cranny.model.errors import InputError
-from cranny.policies._shared.heterogeneous.completion_times import equal_s, fairness
 from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Problem, Training
+from cranny.policies._shared.heterogeneous.problem import Problem, Training, equal_s, fairness
 from cranny.policies._shared.heterogeneous.solution import Shares
-from cranny.policies.has.has import has
-from cranny.policies.has.has_exact import Solver, curve, has_exact
-from cranny.policies.has.jps import jps
+from cranny.policies.has.has_exact import HasExactSolver, curve, has_exact
+from cranny.policies.has.has_jps import has, jps
 from cranny.repro.has.instances import draw
 
 SAME = 1 + 1e-9
@@ -178,7 +176,7 @@ def test_machines_with_nothing_on_them_change_nothing() -> None:
 def test_says_how_far_it_can_be_off_where_it_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cranny.policies.has.has_exact.prove", lambda *args: (args[-2], False, None))
     problem = draw(30, 4, seed=0)
-    shares = Solver(problem).solve(1.0)
+    shares = HasExactSolver(problem).solve(1.0)
     assert isinstance(shares, Shares)
     assert not shares.proved
     assert shares.gap is not None
@@ -196,7 +194,7 @@ def test_a_bound_on_the_mean_says_nothing_about_fair_shares() -> None:
 
 def test_shares_that_another_beta_found_keep_the_bound_on_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cranny.policies.has.has_exact.prove", lambda *args: (args[-2], False, None))
-    solver = Solver(draw(30, 4, seed=0))
+    solver = HasExactSolver(draw(30, 4, seed=0))
     own, other = solver.solve(1.0), solver.solve(0.5)
     taken = solver.best(1.0, replace(own, workers=other.workers), [replace(own, bound_s=None)])
     assert taken.bound_s == own.bound_s
@@ -207,7 +205,7 @@ def test_proves_nothing_about_fairness_without_the_lowest_mean(monkeypatch: pyte
         return args[-2], args[1].beta < 1, None
 
     monkeypatch.setattr("cranny.policies.has.has_exact.prove", prove_all_but_the_mean)
-    assert not Solver(EXAMPLE).solve(0.5).proved
+    assert not HasExactSolver(EXAMPLE).solve(0.5).proved
 
 
 def test_machines_too_large_to_list_still_get_a_bound() -> None:

@@ -11,9 +11,9 @@ import cranny
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
-from cranny.policies._shared.heterogeneous.fewer_moves import Weighing, fewer_moves
-from cranny.policies._shared.heterogeneous.instance import Scene
-from cranny.policies._shared.heterogeneous.job_progress import Memory
+from cranny.policies._shared.heterogeneous.estimates import JobEstimates
+from cranny.policies._shared.heterogeneous.fewer_moves import MoveCosts, fewer_moves
+from cranny.policies._shared.heterogeneous.instance import Instance
 
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
 LOUD = ModelProfile("loud", grad_bytes=4e8, iteration_ms=100.0)
@@ -29,28 +29,30 @@ def job(name: str, duration_s: float = 1_000.0, model: ModelProfile = QUIET, **f
     return Job(name, 1, model, duration_s=duration_s, speeds={"T4": 1.0, "V100": 2.0}, **given)  # type: ignore[arg-type]
 
 
-def weighing(jobs: list[Job], where: Cluster, has: list[list[int]], price_s: float) -> Weighing:
-    scene = Scene.of(jobs, where, Memory(), None)
-    room = np.array([machine.gpus for machine in where.machines])
-    return Weighing(scene, range(len(jobs)), np.array(has), np.full(len(has), price_s), np.zeros(len(has)), room)
+def costs(jobs: list[Job], where: Cluster, has: list[list[int]], price_s: float) -> MoveCosts:
+    instance = Instance.of(jobs, where, JobEstimates(), None)
+    divisible = np.array([machine.gpus for machine in where.machines])
+    return MoveCosts(
+        instance, range(len(jobs)), np.array(has), np.full(len(has), price_s), np.zeros(len(has)), divisible
+    )
 
 
 @pytest.mark.parametrize("price_s", [0.0, 30.0])
 def test_jobs_that_are_alike_do_not_change_places(price_s: float) -> None:
-    by = weighing([job("a"), job("b")], cluster(("T4", 2), ("V100", 2)), [[2, 0], [0, 2]], price_s)
+    by = costs([job("a"), job("b")], cluster(("T4", 2), ("V100", 2)), [[2, 0], [0, 2]], price_s)
     assert fewer_moves(by, np.array([[0, 2], [2, 0]])).tolist() == [[2, 0], [0, 2]]
 
 
 @pytest.mark.parametrize("price_s", [0.0, 30.0])
 def test_a_job_keeps_its_machine_if_it_gets_another_just_like_it(price_s: float) -> None:
-    by = weighing([job("a", model=LOUD), job("b")], cluster(("T4", 2), ("T4", 2)), [[2, 0], [0, 1]], price_s)
+    by = costs([job("a", model=LOUD), job("b")], cluster(("T4", 2), ("T4", 2)), [[2, 0], [0, 1]], price_s)
     assert fewer_moves(by, np.array([[0, 2], [2, 0]])).tolist() == [[2, 0], [0, 2]]
 
 
 def test_a_move_that_pays_takes_no_others_along() -> None:
     # c gains a lot by the free GPU; what a and b would exchange gains nothing.
     where = cluster(("T4", 2), ("T4", 2), ("V100", 2))
-    by = weighing([job("a"), job("b"), job("c", 10_000.0)], where, [[2, 0, 0], [0, 2, 0], [0, 0, 1]], 30.0)
+    by = costs([job("a"), job("b"), job("c", 10_000.0)], where, [[2, 0, 0], [0, 2, 0], [0, 0, 1]], 30.0)
     assert fewer_moves(by, np.array([[1, 1, 0], [1, 1, 0], [0, 0, 2]])).tolist() == [
         [2, 0, 0],
         [0, 2, 0],
@@ -60,19 +62,19 @@ def test_a_move_that_pays_takes_no_others_along() -> None:
 
 def test_who_wanted_a_stayers_workers_gets_those_it_would_have_had() -> None:
     # The new job would get the V100, which gains it 250 s; a, which runs there, would lose 400 s.
-    by = weighing([job("a", 800.0), job("new", 500.0)], cluster(("T4", 1), ("V100", 1)), [[0, 1]], 30.0)
+    by = costs([job("a", 800.0), job("new", 500.0)], cluster(("T4", 1), ("V100", 1)), [[0, 1]], 30.0)
     assert fewer_moves(by, np.array([[1, 0], [0, 1]])).tolist() == [[0, 1], [1, 0]]
 
 
 def test_a_job_that_moves_for_nothing_goes_where_the_method_wants_it() -> None:
-    by = weighing([job("a", 800.0), job("new", 500.0)], cluster(("T4", 1), ("V100", 1)), [[0, 1]], 0.0)
+    by = costs([job("a", 800.0), job("new", 500.0)], cluster(("T4", 1), ("V100", 1)), [[0, 1]], 0.0)
     assert fewer_moves(by, np.array([[1, 0], [0, 1]])).tolist() == [[1, 0], [0, 1]]
 
 
 def test_the_first_of_ways_that_cost_the_same_but_for_rounding_is_the_cheapest() -> None:
     # The jobs are alike, so it is all one which of them has the V100; but sums depend on the order of adding.
     jobs = [job(name, 1_000.3) for name in "abc"]
-    by = weighing(jobs, cluster(("T4", 5), ("V100", 1)), [[3, 0]] * 3, 0.0)
+    by = costs(jobs, cluster(("T4", 5), ("V100", 1)), [[3, 0]] * 3, 0.0)
     ways = [np.array(rows) for rows in itertools.permutations([[3, 0], [1, 0], [1, 1]])]
     assert len({by.cost_s(held) for held in ways}) > 1
     for at in range(len(ways)):
@@ -102,12 +104,12 @@ def test_fewer_moves_cost_no_more_and_keep_to_limits(data: st.DataObject) -> Non
 
     has, held = shares()[:running], shares()
     jobs = [job(f"j{at}", data.draw(st.floats(10, 1e5)), LOUD, most_gpus=16) for at in range(count)]
-    by = weighing(jobs, where, has.tolist(), data.draw(st.sampled_from([0.0, 10.0, 1000.0])))
+    by = costs(jobs, where, has.tolist(), data.draw(st.sampled_from([0.0, 10.0, 1000.0])))
     by = by._replace(has=has)
     found = fewer_moves(by, held)
     assert by.cost_s(found) <= by.cost_s(held) * (1 + 1e-6)
     assert set(by.moves(found)) <= set(by.moves(held))
-    assert (found.sum(axis=0) <= by.room).all()
+    assert (found.sum(axis=0) <= by.divisible).all()
     assert (found >= 0).all()
     assert (found.sum(axis=1) >= 1).all()
     assert (found.sum(axis=1) <= np.maximum(held.sum(axis=1), [*has.sum(axis=1), *[0] * (count - running)])).all()
@@ -124,11 +126,11 @@ def test_arrivals_do_not_make_everybody_restart() -> None:
     ]  # fmt: skip
     where = cluster(("T4", 4), ("T4", 4), ("V100", 4), ("V100", 4))
     found = cranny.simulate(where, jobs, "has-exact").summary
-    # With everything shared anew whenever a job needs room it was 39 moves and 2,311 s.
+    # With everything shared anew whenever a job needs divisible it was 39 moves and 2,311 s.
     assert found["moves"] <= 30
     assert found["mean_jct_s"] < 1_900
 
 
 def test_a_job_without_workers_takes_for_ever() -> None:
-    scene = Scene.of([job("a"), job("b")], cluster(("T4", 2)), Memory(), None)
-    assert scene.seconds(np.array([[2], [0]])).tolist() == [500.0, np.inf]
+    instance = Instance.of([job("a"), job("b")], cluster(("T4", 2)), JobEstimates(), None)
+    assert instance.seconds(np.array([[2], [0]])).tolist() == [500.0, np.inf]

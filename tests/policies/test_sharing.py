@@ -19,15 +19,15 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.profile import ModelProfile
-from cranny.policies._shared.heterogeneous.actions import in_order
-from cranny.policies._shared.heterogeneous.instance import Scene
-from cranny.policies._shared.heterogeneous.job_progress import Memory
+from cranny.policies._shared.actions import feasible_order
+from cranny.policies._shared.heterogeneous.estimates import JobEstimates
+from cranny.policies._shared.heterogeneous.instance import Instance
 from cranny.policies._shared.heterogeneous.min_max_workers import within
-from cranny.policies._shared.heterogeneous.sharing_policy import Sharing
+from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies.has import Has, HasExact, Jps, Las
-from cranny.policies.optimus_shares import OptimusLb, OptimusShares
+from cranny.policies.optimus import OptimusLb, OptimusShares
 
-METHODS: tuple[type[Sharing], ...] = (Has, Jps, HasExact, OptimusShares, OptimusLb, Las)
+METHODS: tuple[type[SharingPolicy], ...] = (Has, Jps, HasExact, OptimusShares, OptimusLb, Las)
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
 NEVER = 1e6  # a margin that no move reaches
 
@@ -109,7 +109,7 @@ def test_small_gains_do_not_make_jobs_move() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_job_that_cannot_be_resized_gets_what_it_asks_for(method: type[Sharing]) -> None:
+def test_a_job_that_cannot_be_resized_gets_what_it_asks_for(method: type[SharingPolicy]) -> None:
     jobs = [elastic("a", duration_s=1_000.0), Job("b", 3, QUIET, submit_s=10.0, duration_s=50.0)]
     result = cranny.simulate(mixed(("", 4)), jobs, method())
     runs = [(row[0], row[1], row[4].bit_count()) for row in result.runs.sort("start_s", "job_id").rows()]
@@ -254,25 +254,25 @@ def test_shares_keep_to_the_limits_of_jobs(data: st.DataObject) -> None:
         jobs.append(elastic(f"j{at}", gpus=gpus, least_gpus=least, most_gpus=most, speeds=speeds))
     jobs = [job for job in jobs if not job.speeds or set(job.speeds) & {kind for kind, _ in machines}]
     free = np.array([machine.gpus for machine in cluster.machines])
-    scene = Scene.of(jobs, cluster, Memory(), None) if jobs else None
-    if scene is None or not scene.room_for(range(len(jobs)), free):
+    instance = Instance.of(jobs, cluster, JobEstimates(), None) if jobs else None
+    if instance is None or not instance.fits_minimum(range(len(jobs)), free):
         return
     for method in METHODS:
-        held = within(scene, method().solve, range(len(jobs)), free)
+        held = within(instance, method().solve, range(len(jobs)), free)
         assert (held.sum(axis=0) <= free).all()
         count = held.sum(axis=1)
-        assert (count >= scene.least).all()
-        assert (count <= scene.most).all()
-        assert np.isfinite(scene.seconds(held)).all()
+        assert (count >= instance.least).all()
+        assert (count <= instance.most).all()
+        assert np.isfinite(instance.seconds(held)).all()
 
 
 def test_hall_sees_that_types_are_short() -> None:
     cluster = mixed(("T4", 4), ("V100", 1))
     picky = [elastic(name, gpus=1, speeds={"V100": 1.0}) for name in "ab"]
-    scene = Scene.of([*picky, elastic("c", gpus=3)], cluster, Memory(), None)
+    instance = Instance.of([*picky, elastic("c", gpus=3)], cluster, JobEstimates(), None)
     free = np.array([4, 1])
-    assert scene.room_for([0, 2], free)
-    assert not scene.room_for([0, 1], free)
+    assert instance.fits_minimum([0, 2], free)
+    assert not instance.fits_minimum([0, 1], free)
 
 
 @settings(max_examples=60, deadline=None)
@@ -283,7 +283,7 @@ def test_jobs_can_change_places(order: list[int]) -> None:
         state.place(elastic(f"j{at}", gpus=2), Placement((at, at)))
     view = state.snapshot(5.0)
     moves = {f"j{at}": Placement((to, to)) for at, to in enumerate(order) if at != to}
-    actions = in_order(view, moves, ())
+    actions = feasible_order(view, moves, ())
     del view
     state.commit(Plan(state.version, actions), 5.0)
     check(state)
@@ -305,7 +305,7 @@ class Watching(HasExact):
     def plan(self, view: Snapshot) -> Plan:
         found = super().plan(view)
         self.thought += [
-            (view.now_s, job_id, self.memory.left_s(each.submitted)) for job_id, each in view.running.items()
+            (view.now_s, job_id, self.estimates.left_s(each.submitted)) for job_id, each in view.running.items()
         ]
         return found
 
@@ -338,20 +338,20 @@ def test_progress_is_known_of_a_job_that_is_moved_as_it_starts() -> None:
 
 
 def test_a_wrong_estimate_gets_better_as_workers_report() -> None:
-    memory = Memory(probe_error=0.3, rng=np.random.default_rng(1))
+    estimates = JobEstimates(probe_error=0.3, rng=np.random.default_rng(1))
     job = elastic("a", speeds={"T4": 0.5, "V100": 2.0})
-    first = memory.speeds(job, ["T4", "V100", "H100"])
+    first = estimates.speeds(job, ["T4", "V100", "H100"])
     assert first[2] is None
     assert first[0] != 0.5
     assert first[0] == pytest.approx(0.5, rel=0.3)
     for _ in range(30):
-        memory.report("a", "T4", 0.5)
-    assert memory.speeds(job, ["T4", "V100"]) == [pytest.approx(0.5, rel=1e-3), first[1]]
-    changes = memory.changes
-    memory.report("a", "T4", 0.5)
-    assert memory.changes == changes
-    memory.report("a", "T4", 5.0)
-    assert memory.changes == changes + 1
+        estimates.report("a", "T4", 0.5)
+    assert estimates.speeds(job, ["T4", "V100"]) == [pytest.approx(0.5, rel=1e-3), first[1]]
+    changes = estimates.changes
+    estimates.report("a", "T4", 0.5)
+    assert estimates.changes == changes
+    estimates.report("a", "T4", 5.0)
+    assert estimates.changes == changes + 1
 
 
 def test_a_report_is_a_reset() -> None:

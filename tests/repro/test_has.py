@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cranny.cli.repro import app
 from cranny.policies._shared.heterogeneous.problem import Floats
-from cranny.policies.has.categories import categories
+from cranny.policies.has.has_jps import categories
 from cranny.repro.has import resets, static, write
 from cranny.repro.has.fit import fits, heterogeneity
 from cranny.repro.has.instances import counts

@@ -126,12 +126,12 @@ TABLE: dict[str, Entry] = {
         "ours; solves the problem of HAS, TPDS'24",
     ),
     "optimus-shares": Entry(
-        "cranny.policies.optimus_shares:OptimusShares",
+        "cranny.policies.optimus:OptimusShares",
         "resizes jobs: one worker more to the job that gains most, with equal parts for all workers",
         "Optimus, EuroSys'18",
     ),
     "optimus-lb": Entry(
-        "cranny.policies.optimus_shares:OptimusLb",
+        "cranny.policies.optimus:OptimusLb",
         "resizes jobs: as optimus-shares, with parts in proportion to throughput",
         "HAS's Optimus-LB baseline, TPDS'24",
     ),

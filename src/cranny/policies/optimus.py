@@ -1,16 +1,18 @@
-"""Optimus's placement: as few machines as suffice, the emptiest, with about as many workers on each.
+"""Optimus: its placement for jobs of fixed size, and Optimus that resizes jobs.
 
-Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018, as
-a baseline of NetPack (B. Zhao et al., ASPLOS 2024, Sec. 2.3 and 6.1). Jobs keep their size: how Optimus resizes
-them is no part of it.
+Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018.
 
-Symbols:
+`Optimus` is its placement as a baseline of NetPack (B. Zhao et al., ASPLOS 2024, Sec. 2.3 and 6.1): as few
+machines as suffice, those with the most free GPUs, with about as many workers on each; jobs keep their size.
+Symbol:
 
     k    machines of the job: the first of those sorted by free GPUs, as few as hold it
 
-Departure: a machine with less than its even share free gives all that it has, and the others share the rest, so
+Departure: a machine with less than its even share free gives all that it has, and the others hold the rest, so
 that a job never waits while enough GPUs are free. A parameter server takes no GPU, so only workers are counted;
-it sits beside rank 0.
+it is on the machine of rank 0.
+
+`OptimusShares` resizes jobs, and `OptimusLb` is the baseline Optimus-LB of HAS/JPS (TPDS 2024).
 """
 
 from itertools import accumulate
@@ -19,6 +21,9 @@ from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.heterogeneous.problem import Problem
+from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
+from cranny.policies._shared.heterogeneous.solution import Shares
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 
@@ -50,3 +55,27 @@ class Optimus:
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Optimus waits only when GPUs are short."""
         return lacks_gpus(job, view) or "nothing holds it up"
+
+
+class OptimusShares(SharingPolicy):
+    """Optimus: one worker more to the job that gains most by it, as if all its workers had equal parts."""
+
+    method = "optimus-shares"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Greedy."""
+        from cranny.policies._shared.heterogeneous.optimus_greedy import optimus
+
+        return optimus(problem)
+
+
+class OptimusLb(SharingPolicy):
+    """Optimus with parts in proportion to throughput."""
+
+    method = "optimus-lb"
+
+    def solve(self, problem: Problem) -> Shares:
+        """Greedy."""
+        from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
+
+        return optimus_lb(problem)

@@ -11,8 +11,8 @@ def problem(workers: list[list[int]], throughput: list[list[float | None]]) -> P
     return Problem((A, B), ("T4", "V100"), workers, throughput)
 
 
-def test_refuses_more_jobs_than_workers_and_names_who_gets_none() -> None:
-    with pytest.raises(InputError, match=r"2 jobs cannot share 1 worker: nothing is left for 'b'"):
+def test_refuses_more_jobs_than_workers_and_names_the_job_that_gets_none() -> None:
+    with pytest.raises(InputError, match=r"2 jobs cannot share 1 worker: none is left for 'b'"):
         problem([[1, 0]], [[1.0, 2.0], [1.0, 2.0]])
 
 
@@ -54,7 +54,7 @@ def test_finds_a_worker_for_every_job_if_an_earlier_one_must_move() -> None:
 
 
 def test_refuses_two_jobs_of_one_name() -> None:
-    with pytest.raises(InputError, match="job 'a' is there twice"):
+    with pytest.raises(InputError, match="job 'a' occurs twice"):
         Problem((A, A), ("T4",), [[2]], [[1.0], [1.0]])
 
 

@@ -4,12 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.model.errors import InputError, PlacementError
-from cranny.policies._shared.heterogeneous.batch_split import split
-from cranny.policies._shared.heterogeneous.completion_times import equal_s, fairness
-from cranny.policies._shared.heterogeneous.problem import Problem, Training
-from cranny.policies._shared.heterogeneous.solution import Shares
-from cranny.policies._shared.heterogeneous.throughput_estimates import Estimates
-from cranny.policies._shared.heterogeneous.worker_placement import seat
+from cranny.policies._shared.heterogeneous.estimates import Estimates
+from cranny.policies._shared.heterogeneous.problem import Problem, Training, equal_s, fairness
+from cranny.policies._shared.heterogeneous.solution import Shares, place_workers, split_samples
 
 JOBS = (Training("ResNet-18", 100_000, 200), Training("VGG-19", 50_000, 200))
 EXAMPLE = Problem(JOBS, ("T4", "V100"), [[2, 2]], [[275, 644], [884, 1754]])
@@ -18,15 +15,15 @@ EXAMPLE = Problem(JOBS, ("T4", "V100"), [[2, 2]], [[275, 644], [884, 1754]])
 @settings(max_examples=100)
 @given(st.integers(1, 10**9), st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40))
 def test_a_split_sums_exactly_and_is_off_by_less_than_a_sample(samples: int, rates: list[float]) -> None:
-    parts = split(samples, np.array(rates))
+    parts = split_samples(samples, np.array(rates))
     assert parts.sum() == samples
     assert (parts >= 0).all()
     assert np.abs(parts - samples * np.array(rates) / sum(rates)).max() < 1 + 1e-6 * samples
 
 
 def test_a_split_gives_what_is_left_over_to_those_who_lost_most() -> None:
-    assert split(10, np.array([1.0, 1.0, 1.0])).tolist() == [4, 3, 3]
-    assert split(100_000, np.array([275.0, 275.0, 644.0])).tolist() == [23032, 23032, 53936]
+    assert split_samples(10, np.array([1.0, 1.0, 1.0])).tolist() == [4, 3, 3]
+    assert split_samples(100_000, np.array([275.0, 275.0, 644.0])).tolist() == [23032, 23032, 53936]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +37,7 @@ def test_a_split_gives_what_is_left_over_to_those_who_lost_most() -> None:
     ],
 )
 def test_knows_the_times_of_table_ii(totals: list[list[int]], mean_jct_s: float) -> None:
-    shares = Shares(EXAMPLE, seat(EXAMPLE, np.array(totals)))
+    shares = Shares(EXAMPLE, place_workers(EXAMPLE, np.array(totals)))
     assert shares.mean_jct_s == pytest.approx(mean_jct_s, abs=0.05)
 
 
@@ -64,7 +61,7 @@ def test_one_worker_exchanges_nothing() -> None:
 
 
 def test_an_equal_split_waits_for_the_slowest_worker() -> None:
-    shares = Shares(EXAMPLE, seat(EXAMPLE, np.array([[1, 1], [1, 1]])), equal_split=True)
+    shares = Shares(EXAMPLE, place_workers(EXAMPLE, np.array([[1, 1], [1, 1]])), equal_split=True)
     assert shares.jct_s.tolist() == pytest.approx([100_000 * 200 / 2 / 275, 50_000 * 200 / 2 / 884])
     assert [batch.samples for batch in shares.batches(0)] == [50_000, 50_000]
 
@@ -79,11 +76,11 @@ def test_fairness_is_one_for_equal_shares_and_an_s_th_if_one_job_waits_for_ever(
     equal = equal_s(EXAMPLE)
     assert fairness(equal, equal) == pytest.approx(1)
     assert fairness(equal * np.array([1e9, 1]), equal) == pytest.approx(0.5)
-    assert Shares(EXAMPLE, seat(EXAMPLE, np.array([[1, 1], [1, 1]]))).fairness == pytest.approx(1)
+    assert Shares(EXAMPLE, place_workers(EXAMPLE, np.array([[1, 1], [1, 1]]))).fairness == pytest.approx(1)
 
 
 def test_batches_name_machine_and_type_of_each_worker() -> None:
-    shares = Shares(EXAMPLE, seat(EXAMPLE, np.array([[2, 1], [0, 1]])))
+    shares = Shares(EXAMPLE, place_workers(EXAMPLE, np.array([[2, 1], [0, 1]])))
     found = [(batch.machine, batch.gpu_type, batch.samples) for batch in shares.batches(0)]
     assert found == [(0, "T4", 23032), (0, "T4", 23032), (0, "V100", 53936)]
 
@@ -91,7 +88,7 @@ def test_batches_name_machine_and_type_of_each_worker() -> None:
 def test_jobs_that_fit_into_a_machine_get_one() -> None:
     jobs = (Training("small", 1000, 1, 1e6), Training("large", 1000, 1, 1e9))
     problem = Problem(jobs, ("T4",), [[3], [2]], [[1], [1]], 300, 10)
-    assert seat(problem, np.array([[2], [3]]))[:, :, 0].tolist() == [[0, 2], [3, 0]]
+    assert place_workers(problem, np.array([[2], [3]]))[:, :, 0].tolist() == [[0, 2], [3, 0]]
 
 
 def test_refuses_shares_that_the_cluster_does_not_have() -> None:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from cranny.core.accounting import Running, attained_gpu_s
+from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.model.plan import Action, Move, Plan, Start, Stop
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan, Start, Stop
+from cranny.policies._shared.actions import feasible_order
 from cranny.policies._shared.candidates import Board, Seats, placed, variations
 from cranny.policies._shared.promises import Pool
 
@@ -143,7 +145,7 @@ def plans(
 
     found = []
     for each in variations(seats, Board.of(base), count, worth) if seats else [seats]:
-        moves: list[Move] = []
+        moves: dict[str, Placement] = {}
         starts: list[Start] = []
         for job_id, machines in each.items():
             if job_id in waiting:
@@ -151,43 +153,7 @@ def plans(
                 starts.append(Start(waiting[job_id].job, placement, waiting[job_id].attained_gpu_s))
             elif machines != view.running[job_id].placement.machines:
                 job = view.running[job_id].submitted
-                moves.append(Move(job_id, placed(job, machines, base, note=notes.get(job_id, ""))))
+                moves[job_id] = placed(job, machines, base, note=notes.get(job_id, ""))
         stops = [Stop(job_id, reason) for job_id, reason in stopped.items()]
-        found.append(Plan(view.version, _ordered(stops, moves, starts, view)))
+        found.append(Plan(view.version, (*stops, *feasible_order(view, moves, starts, stopped))))
     return found
-
-
-def _ordered(stops: list[Stop], moves: list[Move], starts: list[Start], view: Snapshot) -> tuple[Action, ...]:
-    """Order actions so that each finds its GPUs free: jobs that wait for each other to move are stopped for it."""
-    free = view.free.tolist()
-    done: list[Action] = []
-
-    def leave(job_id: str) -> None:
-        for machine, gpus in view.running[job_id].placement.counts.items():
-            free[machine] += gpus if view.is_up(machine) else 0
-
-    for stop in stops:
-        leave(stop.job_id)
-    left = list(moves)
-    while left:
-        move = next((each for each in left if _fits(each, free, view)), None)
-        if move is not None:
-            leave(move.job_id)
-            for machine, gpus in move.placement.counts.items():
-                free[machine] -= gpus
-            done.append(move)
-        else:
-            move = left[0]
-            leave(move.job_id)
-            running = view.running[move.job_id]
-            done.append(Stop(move.job_id, "changes places with another job"))
-            had_gpu_s = attained_gpu_s(running, view.now_s)
-            starts = [*starts, Start(running.submitted, move.placement, had_gpu_s)]
-        left.remove(move)
-    return (*stops, *done, *starts)
-
-
-def _fits(move: Move, free: Sequence[int], view: Snapshot) -> bool:
-    """Say whether the GPUs of a move are free, with those that the job leaves."""
-    own = view.running[move.job_id].placement.counts
-    return all(gpus <= free[machine] + own[machine] for machine, gpus in move.placement.counts.items())

@@ -1,10 +1,9 @@
-"""A proof: every solution that could be better than the one we have, looked at or ruled out.
+"""Branch and bound: search or prune every solution that could be better than the incumbent.
 
-At prices p, what a job holds has a reduced cost: its cost and price, less the least that the job could get away
-with (`prices`). The cost of a solution is at least the bound plus the reduced costs of all its jobs. So a choice
-whose reduced cost is more than the gap between bound and solution is in no better solution, and few are left:
-the good bound does the work. What is left is searched depth first, job by job, each job's choices by reduced
-cost.
+At dual prices p, a choice of workers has a reduced cost: its cost and price, less the least cost and price of the
+job (`dual_bound`). The cost of a solution is at least the bound plus the reduced costs of all its jobs. So a
+choice whose reduced cost exceeds the gap between bound and incumbent is in no better solution, and a good bound
+leaves few. These are searched depth first, job by job, each job's choices in order of reduced cost.
 """
 
 from typing import NamedTuple
@@ -12,18 +11,18 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.core.jit import compiled
-from cranny.policies._shared.heterogeneous.completion_kernel import NOWHERE, Task, cost, time_s
+from cranny.policies._shared.heterogeneous.completion_kernel import NO_MACHINE, ProblemArrays, cost, time_s
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints
-from cranny.policies.has.dual_bound import Prices, spread
-from cranny.policies.has.local_search import Aim, objective
+from cranny.policies.has.dual_bound import DualPrices, spread
+from cranny.policies.has.local_search import Objective, objective_value
 
 MOST_CHOICES = 100_000
-MOST_LOOKS = 2_000_000  # at choices, when listing them; then as many steps of the search
-SAME = 1e-9  # relatively
+MOST_STEPS = 2_000_000  # when listing choices; then as many of the search
+SAME = 1e-9  # relative
 
 
 class Choices(NamedTuple):
-    """What each job could hold; a job's choices are those from `start[job]` to `start[job + 1]`."""
+    """The workers each job could have; a job's choices are those from `start[job]` to `start[job + 1]`."""
 
     held: Ints  # (choices, types)
     alone: Ints  # (choices,) 1 if all on one machine
@@ -32,36 +31,43 @@ class Choices(NamedTuple):
     start: Ints  # (jobs + 1,)
 
 
-class Trail(NamedTuple):
-    """Where the search is; all but `taken` and `room` by depth."""
+class SearchPath(NamedTuple):
+    """The present path of the search; all but `taken` and `vacant` by depth."""
 
     order: Ints  # (jobs,) the job at each depth
     choice: Ints  # (jobs,)
-    machine: Ints  # (jobs,) of a choice on one machine: the one it is on, or from which on to look
-    left: Ints  # (jobs + 1, types) workers that nobody has
+    machine: Ints  # (jobs,) of a choice on one machine: that machine, or the first to try
+    left: Ints  # (jobs + 1, types) workers that no job has
     sums: Floats  # (jobs + 1, 4) of costs, reduced costs, ratios to equal shares, and their squares
-    room: Ints  # (machines, types) that jobs on one machine leave
-    taken: Ints  # (machines,) jobs that are on this machine alone
+    vacant: Ints  # (machines, types) not taken by jobs on one machine
+    taken: Ints  # (machines,) jobs that are on this machine only
     kind: Ints  # (machines,) machines of one kind are alike
     best: Ints  # (jobs, types + 1) the best solution: workers of each type, machine
 
 
 @compiled
 def _add(
-    task: Task, prices: Prices, choices: Choices, at: int, job: int, held: Ints, alone: int, gap: float
+    arrays: ProblemArrays,
+    prices: DualPrices,
+    choices: Choices,
+    at: int,
+    job: int,
+    held: Ints,
+    alone: int,
+    gap: float,
 ) -> int:
-    """Add a choice if its reduced cost is small; return where the next one goes."""
+    """Add a choice if its reduced cost is small; return the index of the next."""
     count, rate, paid = 0, 0.0, 0.0
     for kind in range(len(held)):
-        if held[kind] > 0 and task.rates[job, kind] == 0.0:
+        if held[kind] > 0 and arrays.rates[job, kind] == 0.0:
             return at
         count += held[kind]
-        rate += held[kind] * task.rates[job, kind]
+        rate += held[kind] * arrays.rates[job, kind]
         paid += held[kind] * prices.price[kind]
     if count == 0:
         return at
-    seconds = time_s(task, job, count, rate, alone == 1)
-    reduced = cost(task, job, seconds) + paid - prices.least[job]
+    seconds = time_s(arrays, job, count, rate, alone == 1)
+    reduced = cost(arrays, job, seconds) + paid - prices.least[job]
     if reduced > gap:
         return at
     if at < choices.held.shape[0]:
@@ -72,17 +78,19 @@ def _add(
 
 
 @compiled
-def gather(task: Task, prices: Prices, choices: Choices, most: int, gap: float, held: Ints) -> bool:
+def list_choices(
+    arrays: ProblemArrays, prices: DualPrices, choices: Choices, most: int, gap: float, held: Ints
+) -> bool:
     """List all choices with a reduced cost up to `gap`; False if they are too many."""
-    jobs, kinds = task.rates.shape
-    at, looks, last = 0, 0, kinds - 1
+    jobs, kinds = arrays.rates.shape
+    at, steps, last = 0, 0, kinds - 1
     for job in range(jobs):
         choices.start[job] = at
-        for pack in range(task.packs.shape[0]):
-            at = _add(task, prices, choices, at, job, task.packs[pack], 1, gap)
-        low, high = most + 1, 0  # how many workers the job may have
+        for pack in range(arrays.packs.shape[0]):
+            at = _add(arrays, prices, choices, at, job, arrays.packs[pack], 1, gap)
+        low, high = most + 1, 0  # numbers of workers the job may have
         for count in range(1, most + 1):
-            if spread(task, prices, job, count) - prices.least[job] <= gap:
+            if spread(arrays, prices, job, count) - prices.least[job] <= gap:
                 low, high = min(low, count), count
         held[:] = 0
         more = low <= high
@@ -90,16 +98,16 @@ def gather(task: Task, prices: Prices, choices: Choices, most: int, gap: float, 
             others = 0
             for kind in range(last):
                 others += held[kind]
-            for own in range(max(0, low - others), min(task.totals[last], high - others) + 1):
+            for own in range(max(0, low - others), min(arrays.totals[last], high - others) + 1):
                 held[last] = own
-                at = _add(task, prices, choices, at, job, held, 0, gap)
-                looks += 1
-            looks += 1
-            if looks > MOST_LOOKS or at > choices.held.shape[0]:
+                at = _add(arrays, prices, choices, at, job, held, 0, gap)
+                steps += 1
+            steps += 1
+            if steps > MOST_STEPS or at > choices.held.shape[0]:
                 return False
             more = False
             for kind in range(last):
-                if held[kind] < min(task.totals[kind], high):
+                if held[kind] < min(arrays.totals[kind], high):
                     held[kind] += 1
                     more = True
                     break
@@ -109,126 +117,142 @@ def gather(task: Task, prices: Prices, choices: Choices, most: int, gap: float, 
 
 
 @compiled
-def _hopeless(
-    task: Task, aim: Aim, least: float, ratios: float, squares: float, open_jobs: int, best: float
+def _pruned(
+    arrays: ProblemArrays,
+    objective: Objective,
+    least: float,
+    ratios: float,
+    squares: float,
+    open_jobs: int,
+    best: float,
 ) -> bool:
-    """Say that nothing below can beat the best: neither mean JCT nor fairness can be good enough."""
-    if aim.beta == 1.0:
+    """Say whether no solution below can beat the best, by bounds on mean JCT and fairness."""
+    if objective.beta == 1.0:
         return least >= best - SAME * abs(best)
     # With r jobs open, Jain's index is highest if each has the ratio squares / ratios.
     fair = (
-        1.0 if squares == 0.0 else min(1.0, (ratios * ratios + open_jobs * squares) / (len(task.work) * squares))
+        1.0 if squares == 0.0 else min(1.0, (ratios * ratios + open_jobs * squares) / (len(arrays.work) * squares))
     )
-    return -(aim.beta * aim.ideal / max(least, aim.ideal) + (1 - aim.beta) * fair) >= best - SAME * abs(best)
+    return -(
+        objective.beta * objective.ideal / max(least, objective.ideal) + (1 - objective.beta) * fair
+    ) >= best - SAME * abs(best)
 
 
 @compiled
-def _put(choices: Choices, trail: Trail, depth: int, sign: int) -> None:
-    """Put the choice at this depth onto its machine, or take it off."""
-    machine, chosen = trail.machine[depth], trail.choice[depth]
+def _put(choices: Choices, path: SearchPath, depth: int, sign: int) -> None:
+    """Put the choice at this depth on its machine (sign 1), or take it off (sign -1)."""
+    machine, chosen = path.machine[depth], path.choice[depth]
     if choices.alone[chosen] == 0:
         return
-    trail.taken[machine] += sign
-    for kind in range(trail.room.shape[1]):
-        trail.room[machine, kind] -= sign * choices.held[chosen, kind]
+    path.taken[machine] += sign
+    for kind in range(path.vacant.shape[1]):
+        path.vacant[machine, kind] -= sign * choices.held[chosen, kind]
 
 
 @compiled
-def _find(choices: Choices, trail: Trail, depth: int) -> int:
-    """Return the next machine for the choice at this depth, of machines that are alike only one; or NOWHERE."""
-    chosen = trail.choice[depth]
-    for machine in range(trail.machine[depth], trail.room.shape[0]):
+def _find(choices: Choices, path: SearchPath, depth: int) -> int:
+    """Return the next machine for the choice at this depth, of machines that are alike only one; or NO_MACHINE."""
+    chosen = path.choice[depth]
+    for machine in range(path.machine[depth], path.vacant.shape[0]):
         fits = True
-        for kind in range(trail.room.shape[1]):
-            fits &= choices.held[chosen, kind] <= trail.room[machine, kind]
-        if fits and trail.taken[machine] == 0:
+        for kind in range(path.vacant.shape[1]):
+            fits &= choices.held[chosen, kind] <= path.vacant[machine, kind]
+        if fits and path.taken[machine] == 0:
             for other in range(machine):
-                fits &= trail.taken[other] > 0 or trail.kind[other] != trail.kind[machine]
+                fits &= path.taken[other] > 0 or path.kind[other] != path.kind[machine]
         if fits:
             return machine
-    return NOWHERE
+    return NO_MACHINE
 
 
 @compiled
-def _enter(task: Task, choices: Choices, trail: Trail, depth: int) -> bool:
-    """Take the choice at this depth if there are workers, and a machine, for it."""
-    chosen, job = trail.choice[depth], trail.order[depth]
-    for kind in range(trail.left.shape[1]):
-        trail.left[depth + 1, kind] = trail.left[depth, kind] - choices.held[chosen, kind]
-        if trail.left[depth + 1, kind] < 0:
+def _take(arrays: ProblemArrays, choices: Choices, path: SearchPath, depth: int) -> bool:
+    """Take the choice at this depth if workers, and a machine, are available."""
+    chosen, job = path.choice[depth], path.order[depth]
+    for kind in range(path.left.shape[1]):
+        path.left[depth + 1, kind] = path.left[depth, kind] - choices.held[chosen, kind]
+        if path.left[depth + 1, kind] < 0:
             return False
     if choices.alone[chosen] == 1:
-        trail.machine[depth] = _find(choices, trail, depth)
-        if trail.machine[depth] == NOWHERE:
+        path.machine[depth] = _find(choices, path, depth)
+        if path.machine[depth] == NO_MACHINE:
             return False
-    ratio = choices.seconds[chosen] / task.equal[job]
-    trail.sums[depth + 1, 0] = trail.sums[depth, 0] + cost(task, job, choices.seconds[chosen])
-    trail.sums[depth + 1, 1] = trail.sums[depth, 1] + choices.reduced[chosen]
-    trail.sums[depth + 1, 2] = trail.sums[depth, 2] + ratio
-    trail.sums[depth + 1, 3] = trail.sums[depth, 3] + ratio * ratio
+    ratio = choices.seconds[chosen] / arrays.equal[job]
+    path.sums[depth + 1, 0] = path.sums[depth, 0] + cost(arrays, job, choices.seconds[chosen])
+    path.sums[depth + 1, 1] = path.sums[depth, 1] + choices.reduced[chosen]
+    path.sums[depth + 1, 2] = path.sums[depth, 2] + ratio
+    path.sums[depth + 1, 3] = path.sums[depth, 3] + ratio * ratio
     return True
 
 
 @compiled
-def _keep(choices: Choices, trail: Trail) -> None:
-    """Remember the solution where we are."""
-    kinds = trail.left.shape[1]
-    for depth in range(len(trail.order)):
-        chosen, job = trail.choice[depth], trail.order[depth]
+def _keep(choices: Choices, path: SearchPath) -> None:
+    """Save the present solution."""
+    kinds = path.left.shape[1]
+    for depth in range(len(path.order)):
+        chosen, job = path.choice[depth], path.order[depth]
         for kind in range(kinds):
-            trail.best[job, kind] = choices.held[chosen, kind]
-        trail.best[job, kinds] = trail.machine[depth] if choices.alone[chosen] == 1 else NOWHERE
+            path.best[job, kind] = choices.held[chosen, kind]
+        path.best[job, kinds] = path.machine[depth] if choices.alone[chosen] == 1 else NO_MACHINE
 
 
 @compiled
-def branch(task: Task, aim: Aim, choices: Choices, trail: Trail, bound: float, best: float) -> tuple[float, bool]:
-    """Search all choices; return the best objective found, and whether nothing is better."""
-    jobs, depth = len(trail.order), 0
-    trail.choice[0], trail.machine[0] = choices.start[trail.order[0]], 0
-    for _ in range(MOST_LOOKS):
-        job, chosen = trail.order[depth], trail.choice[depth]
+def branch(
+    arrays: ProblemArrays, objective: Objective, choices: Choices, path: SearchPath, bound: float, best: float
+) -> tuple[float, bool]:
+    """SearchState all choices; return the best objective found, and whether it is proved optimal."""
+    jobs, depth = len(path.order), 0
+    path.choice[0], path.machine[0] = choices.start[path.order[0]], 0
+    for _ in range(MOST_STEPS):
+        job, chosen = path.order[depth], path.choice[depth]
         # Later choices of this job have higher reduced costs still.
-        over = chosen == choices.start[job + 1] or _hopeless(
-            task, aim, bound + trail.sums[depth, 1] + choices.reduced[chosen], trail.sums[depth, 2],
-            trail.sums[depth, 3], jobs - depth, best,
+        over = chosen == choices.start[job + 1] or _pruned(
+            arrays, objective, bound + path.sums[depth, 1] + choices.reduced[chosen], path.sums[depth, 2],
+            path.sums[depth, 3], jobs - depth, best,
         )  # fmt: skip
         if not over:
-            if not _enter(task, choices, trail, depth):
-                trail.choice[depth], trail.machine[depth] = chosen + 1, 0
+            if not _take(arrays, choices, path, depth):
+                path.choice[depth], path.machine[depth] = chosen + 1, 0
                 continue
-            sums = trail.sums[depth + 1]
+            sums = path.sums[depth + 1]
             if depth + 1 == jobs:
-                value = objective(task, aim, sums[0], sums[2], sums[3])
+                value = objective_value(arrays, objective, sums[0], sums[2], sums[3])
                 if value < best - SAME * abs(best):
                     best = value
-                    _keep(choices, trail)
-            elif not _hopeless(task, aim, bound + sums[1], sums[2], sums[3], jobs - depth - 1, best):
-                _put(choices, trail, depth, 1)
+                    _keep(choices, path)
+            elif not _pruned(arrays, objective, bound + sums[1], sums[2], sums[3], jobs - depth - 1, best):
+                _put(choices, path, depth, 1)
                 depth += 1
-                trail.choice[depth], trail.machine[depth] = choices.start[trail.order[depth]], 0
+                path.choice[depth], path.machine[depth] = choices.start[path.order[depth]], 0
                 continue
-            trail.choice[depth], trail.machine[depth] = chosen + 1, 0
+            path.choice[depth], path.machine[depth] = chosen + 1, 0
             continue
         if depth == 0:
             return best, True
         depth -= 1
-        _put(choices, trail, depth, -1)
-        if choices.alone[trail.choice[depth]] == 1:
-            trail.machine[depth] += 1  # another machine may leave more room for others
+        _put(choices, path, depth, -1)
+        if choices.alone[path.choice[depth]] == 1:
+            path.machine[depth] += 1  # another machine may leave more workers for others
         else:
-            trail.choice[depth], trail.machine[depth] = trail.choice[depth] + 1, 0
+            path.choice[depth], path.machine[depth] = path.choice[depth] + 1, 0
     return best, False
 
 
 def prove(
-    task: Task, aim: Aim, prices: Prices, most: int, bound: float, best: float, gap: float
+    arrays: ProblemArrays,
+    objective: Objective,
+    prices: DualPrices,
+    most: int,
+    bound: float,
+    best: float,
+    gap: float,
 ) -> tuple[float, bool, Ints | None]:
     """Return the best objective, whether it is proved, and the solution if it is a new one.
 
-    The solution is workers of each type and machine (or NOWHERE) of each job, (jobs, types + 1).
+    The solution is workers of each type and machine (or NO_MACHINE) of each job, (jobs, types + 1).
     """
-    jobs, kinds = task.rates.shape
-    if (task.apart < task.between).any():  # not all ways to fit into a machine are listed
+    jobs, kinds = arrays.rates.shape
+    if (arrays.apart < arrays.between).any():  # not all packs are listed
         return best, False, None
     choices = Choices(
         np.empty((MOST_CHOICES, kinds), dtype=np.int64),
@@ -237,12 +261,12 @@ def prove(
         np.empty(MOST_CHOICES),
         np.zeros(jobs + 1, dtype=np.int64),
     )
-    if not gather(task, prices, choices, most, gap, np.zeros(kinds, dtype=np.int64)):
+    if not list_choices(arrays, prices, choices, most, gap, np.zeros(kinds, dtype=np.int64)):
         return best, False, None
     sorted_choices = _sorted(choices)
-    trail = _trail(task, np.argsort(np.diff(choices.start), kind="stable"))
-    found, proved = branch(task, aim, sorted_choices, trail, bound, best)
-    return found, proved, trail.best if found < best else None
+    path = _new_path(arrays, np.argsort(np.diff(choices.start), kind="stable"))
+    found, proved = branch(arrays, objective, sorted_choices, path, bound, best)
+    return found, proved, path.best if found < best else None
 
 
 def _sorted(choices: Choices) -> Choices:
@@ -254,19 +278,19 @@ def _sorted(choices: Choices) -> Choices:
     )
 
 
-def _trail(task: Task, order: Ints) -> Trail:
-    """Return where a search begins."""
-    jobs, kinds = task.rates.shape
+def _new_path(arrays: ProblemArrays, order: Ints) -> SearchPath:
+    """Return the path at which a search begins."""
+    jobs, kinds = arrays.rates.shape
     left = np.zeros((jobs + 1, kinds), dtype=np.int64)
-    left[0] = task.totals
-    return Trail(
+    left[0] = arrays.totals
+    return SearchPath(
         order,
         np.zeros(jobs, dtype=np.int64),
         np.zeros(jobs, dtype=np.int64),
         left,
         np.zeros((jobs + 1, 4)),
-        task.counts.copy(),
-        np.zeros(len(task.counts), dtype=np.int64),
-        np.unique(task.counts, axis=0, return_inverse=True)[1].reshape(-1),
+        arrays.counts.copy(),
+        np.zeros(len(arrays.counts), dtype=np.int64),
+        np.unique(arrays.counts, axis=0, return_inverse=True)[1].reshape(-1),
         np.zeros((jobs, kinds + 1), dtype=np.int64),
     )

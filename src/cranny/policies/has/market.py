@@ -1,38 +1,49 @@
-"""Matching markets of HAS/JPS (TPDS 2024), Algorithm 2: the highest throughput for given numbers of workers (P3).
+"""Matching markets of HAS/JPS (TPDS 2024), Algorithms 2 and 3: the highest throughput of each category (P3).
 
-Buyers are jobs, each of which wants K_i workers; sellers are workers, with prices p. Where every job holds the
-workers that it prefers at these prices, no others have more throughput together (Theorem 2).
+A category gives the number of workers of each job. Buyers are jobs, job i of K_i workers; sellers are workers,
+with prices p. Where every job holds the workers that it prefers at these prices, no other matching has a higher
+total throughput (Theorem 2).
 
 Departure: workers of a type are alike, so types are sold, not workers, and all workers of a type have one price.
 Departure: the paper raises the price of one worker at a time. As it is written this need not end: two jobs that
-want one each of two equal workers outbid each other for ever. We look for rounds of exchange instead: job i
+want one each of two equal workers outbid each other for ever. We look for cycles of exchange instead: job i
 gives a worker of type t for one of type u, whose holder takes one of type v, and so on back to t. While there is
-a round that gains, it is made, as often as the jobs in it can. When there is none, prices exist (`prices`), and
+a cycle that gains, it is applied, as often as its jobs can. When there is none, prices exist (`prices`), and
 the same theorem holds.
 
 `hold[i, t]` are the workers of type t that job i has; rho of a type that cannot run a job is `CANNOT`.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from cranny.core.jit import compiled
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints
+from cranny.model.errors import InputError
+from cranny.policies._shared.heterogeneous.completion_kernel import (
+    NO_MACHINE,
+    ProblemArrays,
+    pack_jobs,
+    problem_arrays,
+    time_s,
+)
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
 
-# Less throughput than anything: such a worker is held only if the numbers leave nothing else.
+# Below any throughput: such a worker is held only if the category leaves no other.
 CANNOT = -1e12
-SAME = 1e-9  # gains below this, relatively, are rounding
+SAME = 1e-9  # relative gains below this are rounding
+ROWS = 4096  # categories evaluated in one call
 
 
 class Market(NamedTuple):
-    """What a market reads and writes."""
+    """Arrays that a market reads and writes."""
 
     hold: Ints  # (jobs, types) workers of each job
     loss: Floats  # (types, types) least loss of a job that gives a worker of one type for one of another
     giver: Ints  # (types, types) that job
-    price: Floats  # (types,) with its sign turned
-    via: Ints  # (types,) the type before, in a round of exchange
+    price: Floats  # (types,) negated
+    via: Ints  # (types,) the type before, in a cycle of exchange
 
 
 def market(jobs: int, kinds: int) -> Market:
@@ -62,12 +73,12 @@ def clear(market: Market, rates: Floats, sizes: Ints, totals: Ints) -> None:
     hold, giver, via = market.hold, market.giver, market.via
     _start(rates, sizes, totals, hold)
     while True:
-        _weigh(market, rates)
-        begin = _round(market.loss, market.price, via)
+        _losses(market, rates)
+        begin = _gaining_cycle(market.loss, market.price, via)
         if begin == -1:
             return
         many, t = np.int64(2**62), begin
-        while True:  # how often the round can be made
+        while True:  # how often the cycle can be applied
             many = min(many, hold[giver[via[t], t], via[t]])
             t = via[t]
             if t == begin:
@@ -82,8 +93,8 @@ def clear(market: Market, rates: Floats, sizes: Ints, totals: Ints) -> None:
 
 
 @compiled
-def _weigh(market: Market, rates: Floats) -> None:
-    """Work out what it costs to take a worker of one type from somebody and give him one of another."""
+def _losses(market: Market, rates: Floats) -> None:
+    """Compute the least loss of a job that gives a worker of one type for one of another."""
     jobs, kinds = market.hold.shape
     for t in range(kinds):
         for u in range(kinds):
@@ -96,12 +107,12 @@ def _weigh(market: Market, rates: Floats) -> None:
 
 @compiled
 def _start(rates: Floats, sizes: Ints, totals: Ints, hold: Ints) -> None:
-    """Let jobs take, one after the other, the best that is left."""
+    """Give jobs, one after the other, the best workers that are left."""
     jobs, kinds = hold.shape
     hold[:] = 0
     for job in range(jobs):
-        wants = sizes[job]
-        while wants > 0:
+        need = sizes[job]
+        while need > 0:
             best, most = -1, 0
             for kind in range(kinds):
                 left = totals[kind]
@@ -109,14 +120,14 @@ def _start(rates: Floats, sizes: Ints, totals: Ints, hold: Ints) -> None:
                     left -= hold[other, kind]
                 if left > 0 and (best == -1 or rates[job, kind] > rates[job, best]):
                     best, most = kind, left
-            taken = min(most, wants)
+            taken = min(most, need)
             hold[job, best] += taken
-            wants -= taken
+            need -= taken
 
 
 @compiled
-def _round(loss: Floats, price: Floats, via: Ints) -> int:
-    """Return a type on a round of exchange that gains, or -1; `via` leads back (Bellman, Ford)."""
+def _gaining_cycle(loss: Floats, price: Floats, via: Ints) -> int:
+    """Return a type on a cycle of exchange that gains, or -1; `via` leads back (Bellman, Ford)."""
     kinds = len(price)
     price[:] = 0.0
     via[:] = -1
@@ -131,6 +142,84 @@ def _round(loss: Floats, price: Floats, via: Ints) -> int:
                     changed = u
         if changed == -1:
             return -1
-    for _ in range(kinds):  # from anywhere behind the round into it
+    for _ in range(kinds):  # from any type behind the cycle into it
         changed = via[changed]
     return changed
+
+
+class NoCategoryError(InputError):
+    """None of the evaluated categories gives every job only workers that can run it."""
+
+
+@compiled
+def _evaluate(
+    arrays: ProblemArrays, rates: Floats, rows: Ints, scores: Floats, market: Market, vacant: Ints, where: Ints
+) -> None:
+    """Fill `scores` with the mean JCT and the fairness of each category in `rows`."""
+    hold = market.hold
+    jobs, kinds = hold.shape
+    for row in range(rows.shape[0]):
+        clear(market, rates, rows[row], arrays.totals)
+        pack_jobs(arrays, hold, vacant, where)
+        total, ratios, squares = 0.0, 0.0, 0.0
+        for job in range(jobs):
+            rate, count = 0.0, 0
+            for kind in range(kinds):
+                if hold[job, kind] > 0 and arrays.rates[job, kind] == 0:
+                    total = np.inf  # a job holds a worker that cannot run it: infeasible
+                rate += hold[job, kind] * arrays.rates[job, kind]
+                count += hold[job, kind]
+            seconds = time_s(arrays, job, count, rate, where[job] != NO_MACHINE) if rate > 0 else np.inf
+            total += seconds
+            ratios += seconds / arrays.equal[job]
+            squares += (seconds / arrays.equal[job]) ** 2
+        scores[row, 0] = total / jobs
+        scores[row, 1] = ratios * ratios / (jobs * squares) if total < np.inf else 0.0
+
+
+class CategoryEvaluator:
+    """Evaluates categories of one problem by their markets."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.arrays = problem_arrays(problem)
+        self.rates = priced(problem.rates)
+        jobs, kinds = problem.rates.shape
+        self._market = market(jobs, kinds)
+        self._gap: Ints = np.zeros_like(self.arrays.counts)
+        self._where: Ints = np.zeros(jobs, dtype=np.int64)
+
+    def scores(self, categories: Iterable[tuple[int, ...]], count: int) -> Floats:
+        """Return mean JCT and fairness of each category, (categories, 2)."""
+        found = np.empty((count, 2))
+        rows: Ints = np.empty((min(ROWS, count), len(self._where)), dtype=np.int64)
+        done = filled = 0
+        for sizes in categories:
+            rows[filled] = sizes
+            filled += 1
+            if filled == len(rows) or done + filled == count:
+                _evaluate(
+                    self.arrays,
+                    self.rates,
+                    rows[:filled],
+                    found[done : done + filled],
+                    self._market,
+                    self._gap,
+                    self._where,
+                )
+                done, filled = done + filled, 0
+        return found
+
+    def totals(self, sizes: tuple[int, ...]) -> Ints:
+        """Return the workers of each job and type in a category."""
+        clear(self._market, self.rates, np.array(sizes, dtype=np.int64), self.arrays.totals)
+        return self._market.hold.copy()
+
+
+def best(scores: Floats, beta: float) -> int:
+    """Return the best category, Eq. 34: beta for a low mean JCT, 1 - beta for fairness."""
+    jct_s, fairness = scores[:, 0], scores[:, 1]
+    if not np.isfinite(jct_s).any():
+        raise NoCategoryError(
+            "no category gives every job only workers that can run it; has-exact leaves workers idle"
+        )
+    return int(np.argmax(beta * jct_s.min() / jct_s + (1 - beta) * fairness))

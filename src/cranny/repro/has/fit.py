@@ -11,8 +11,8 @@ import numpy as np
 
 from cranny.model.errors import CrannyError
 from cranny.policies._shared.heterogeneous.problem import Floats
-from cranny.policies.has.categories import categories
-from cranny.policies.has.evaluate import Examiner
+from cranny.policies.has.has_jps import categories
+from cranny.policies.has.market import CategoryEvaluator
 from cranny.repro.has.instances import counts, problem
 from cranny.repro.has.throughputs import source
 from cranny.repro.has.values import ALSO_S, CATEGORY, FAIRNESS, HETEROGENEITY, LOWEST_S
@@ -66,7 +66,7 @@ def _draw(rng: np.random.Generator) -> Floats:
 
 def _fits(rates: Floats, psi: list[tuple[int, ...]]) -> bool:
     """Say whether the default set-up comes out as the paper says."""
-    scores = Examiner(problem(rates[:JOBS], counts(WORKERS))).scores(psi, len(psi))
+    scores = CategoryEvaluator(problem(rates[:JOBS], counts(WORKERS))).scores(psi, len(psi))
     jct_s, fairness = dict(zip(psi, scores[:, 0], strict=True)), dict(zip(psi, scores[:, 1], strict=True))
     stated = {CATEGORY: LOWEST_S, **ALSO_S}
     return (

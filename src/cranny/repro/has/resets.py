@@ -8,7 +8,7 @@ from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
 from cranny.policies._shared.heterogeneous.problem import Floats
-from cranny.policies.gavel.allocation import gavel
+from cranny.policies.gavel import gavel
 from cranny.policies.has import HasExact
 from cranny.repro.has.instances import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
 from cranny.repro.has.static import JOBS, Effort, Values
@@ -91,7 +91,7 @@ def by_scale(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its 
 class Careless(HasExact):
     """has-exact as if moves cost nothing."""
 
-    minds_restarts = False
+    counts_restarts = False
 
 
 def by_cost(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its likes

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cranny.exact.heterogeneous import exhaustive
-from cranny.policies._shared.heterogeneous.completion_times import network_s
 from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Training
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Training, network_s
 from cranny.policies._shared.heterogeneous.solution import Shares
-from cranny.policies.has.categories import categories, size
-from cranny.policies.has.evaluate import Examiner
-from cranny.policies.has.has import has
 from cranny.policies.has.has_exact import curve, has_exact
-from cranny.policies.has.jps import heaviness, jps
+from cranny.policies.has.has_jps import categories, has, heaviness, jps, size
 from cranny.policies.has.las import las
+from cranny.policies.has.market import CategoryEvaluator
 from cranny.repro.has.fit import heterogeneity
 from cranny.repro.has.instances import counts, problem
 from cranny.repro.has.throughputs import source
@@ -64,7 +61,7 @@ def example() -> Values:
     psi = list(categories(4, 2))
     found = {
         At("Table II", JCT, f"{{{first}, {second}}}", HAS): float(jct_s)
-        for (first, second), jct_s in zip(psi, Examiner(two).scores(psi, len(psi))[:, 0], strict=True)
+        for (first, second), jct_s in zip(psi, CategoryEvaluator(two).scores(psi, len(psi))[:, 0], strict=True)
     }
     for setting, scheme, shares in (
         ("LAS", LAS, las(two)),
@@ -109,7 +106,7 @@ def scores_of(rates: Floats, workers: int, *, prioritised: bool = False) -> Floa
             tuple(task.jobs[job] for job in order), task.gpu_types, task.workers,
             [task.throughput[job] for job in order], task.inside_gbps, task.between_gbps,
         )  # fmt: skip
-    return Examiner(task).scores(categories(workers, JOBS), size(workers, JOBS))
+    return CategoryEvaluator(task).scores(categories(workers, JOBS), size(workers, JOBS))
 
 
 def small(rates: Floats, effort: Effort) -> Values:

@@ -1,1 +1,4 @@
-"""Shares of a mixed cluster: how many workers of which GPU type each job gets, and what that gives."""
+"""How workers of several GPU types are divided among jobs: the problem, solutions, and the policies around them.
+
+Shared by HAS/JPS, Optimus and Gavel. No method of a paper is here but Optimus's greedy, which several use.
+"""

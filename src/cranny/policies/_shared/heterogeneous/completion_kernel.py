@@ -1,7 +1,7 @@
-"""Completion times for compiled searches, and machines for jobs that fit into one.
+"""Compiled: completion times, and machines for jobs that fit on one.
 
-What a job's time depends on is little: how many workers of each type it has, and whether all of them share a
-machine. So searches look at numbers of workers of each type, and at machines only for jobs that fit into one.
+A job's time depends only on how many workers of each type it has, and on whether all of them share a machine. So
+searches consider numbers of workers of each type, and machines only for jobs that fit on one.
 """
 
 from itertools import product
@@ -11,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.core.jit import compiled
-from cranny.policies._shared.heterogeneous.completion_times import ROUNDING, equal_s, exchange_s
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
+from cranny.policies._shared.heterogeneous.problem import ROUNDING, Floats, Ints, Problem, equal_s, exchange_s
 
-NOWHERE = -1
+NO_MACHINE = -1
 MOST_PACKS = 2000
 
 
-class Task(NamedTuple):
+class ProblemArrays(NamedTuple):
     """A problem as arrays."""
 
     work: Floats  # (jobs,) samples of all epochs
@@ -30,13 +29,13 @@ class Task(NamedTuple):
     rates: Floats  # (jobs, types)
     counts: Ints  # (machines, types)
     totals: Ints  # (types,)
-    penalty: float  # for a job that is late: more than all weighted times together, so late jobs are few
+    penalty: float  # of a late job: more than all weighted times together, so that late jobs are few
     largest: int  # workers of the largest machine
-    packs: Ints  # (packs, types) all there is to hold on one machine, from two workers on, if that is of use
-    apart: Floats  # (jobs,) as `between`, for those who do not hold a pack
+    packs: Ints  # (packs, types) all sets of two workers and more that fit on one machine, if that matters
+    apart: Floats  # (jobs,) as `between`, for jobs that do not hold a pack
 
 
-def task(problem: Problem) -> Task:
+def problem_arrays(problem: Problem) -> ProblemArrays:
     """Return the arrays of a problem."""
     counts = problem.counts[problem.counts.any(axis=1)]
     inside = exchange_s(problem, problem.inside_gbps)
@@ -46,7 +45,7 @@ def task(problem: Problem) -> Task:
     work = np.array([float(job.work) for job in problem.jobs])
     slowest = work / np.where(problem.rates > 0, problem.rates, np.inf).min(axis=1) + between
     packs = _packs(counts) if (between > inside).any() else _no_packs(counts)
-    return Task(
+    return ProblemArrays(
         work=work,
         inside=inside,
         between=between,
@@ -59,13 +58,13 @@ def task(problem: Problem) -> Task:
         penalty=float(2 * (weight * slowest).sum()),
         largest=int(counts.sum(axis=1).max()),
         packs=_no_packs(counts) if packs is None else packs,
-        # Where there are too many packs to look at, anybody might hold one.
+        # Where there are too many packs to list, any job might hold one.
         apart=inside if packs is None else between,
     )
 
 
 def _packs(counts: Ints) -> Ints | None:
-    """Return everything that fits into one machine, (packs, types); None if that is too much to look at."""
+    """Return all sets of workers that fit on one machine, (packs, types); None if they are too many."""
     found: set[tuple[int, ...]] = set()
     for row in np.unique(counts, axis=0).tolist():
         if prod(count + 1 for count in row) > MOST_PACKS:
@@ -80,60 +79,60 @@ def _no_packs(counts: Ints) -> Ints:
 
 
 @compiled
-def time_s(task: Task, job: int, count: int, rate: float, alone: bool) -> float:  # noqa: FBT001 - a kernel
-    """Return a job's completion time with so many workers of so much throughput together; Eq. 14."""
-    exchange = task.inside[job] if alone else task.between[job]
-    return float(task.work[job] / rate + (count - 1) / count * exchange)
+def time_s(arrays: ProblemArrays, job: int, count: int, rate: float, alone: bool) -> float:  # noqa: FBT001 - a kernel
+    """Return a job's completion time with a number of workers and their total throughput; Eq. 14."""
+    exchange = arrays.inside[job] if alone else arrays.between[job]
+    return float(arrays.work[job] / rate + (count - 1) / count * exchange)
 
 
 @compiled
-def cost(task: Task, job: int, seconds: float) -> float:
+def cost(arrays: ProblemArrays, job: int, seconds: float) -> float:
     """Return what a completion time adds to the objective."""
-    late = task.penalty if seconds > task.deadline[job] * (1 + ROUNDING) else 0.0
-    return float(task.weight[job] * seconds + late)
+    late = arrays.penalty if seconds > arrays.deadline[job] * (1 + ROUNDING) else 0.0
+    return float(arrays.weight[job] * seconds + late)
 
 
 @compiled
-def tightest(room: Ints, wanted: Ints) -> int:
-    """Return the machine that has room for these workers and the least to spare, or NOWHERE."""
-    best, spare = NOWHERE, 0
-    for machine in range(room.shape[0]):
+def tightest(vacant: Ints, wanted: Ints) -> int:
+    """Return the machine that holds these workers and has the fewest others free, or NO_MACHINE."""
+    best, spare = NO_MACHINE, 0
+    for machine in range(vacant.shape[0]):
         left = 0
-        for kind in range(room.shape[1]):
-            free = room[machine, kind] - wanted[kind]
+        for kind in range(vacant.shape[1]):
+            free = vacant[machine, kind] - wanted[kind]
             if free < 0:
                 left = -1
                 break
             left += free
-        if left >= 0 and (best == NOWHERE or left < spare):
+        if left >= 0 and (best == NO_MACHINE or left < spare):
             best, spare = machine, left
     return best
 
 
 @compiled
-def settle(task: Task, totals: Ints, room: Ints, where: Ints) -> None:
-    """Find machines for jobs that fit into one, those that gain most first; `where` gets them or NOWHERE.
+def pack_jobs(arrays: ProblemArrays, totals: Ints, vacant: Ints, where: Ints) -> None:
+    """Find machines for jobs that fit on one, those that gain most first; `where` gets them or NO_MACHINE.
 
-    `totals` are the workers of each job and type; `room` is scratch.
+    `totals` are the workers of each job and type; `vacant` is scratch.
     """
     jobs, kinds = totals.shape
-    for machine in range(room.shape[0]):
+    for machine in range(vacant.shape[0]):
         for kind in range(kinds):
-            room[machine, kind] = task.counts[machine, kind]
-    where[:] = NOWHERE
+            vacant[machine, kind] = arrays.counts[machine, kind]
+    where[:] = NO_MACHINE
     for _ in range(jobs):
         gain, chosen = 0.0, -1
         for job in range(jobs):
-            if where[job] != NOWHERE or task.between[job] <= task.inside[job]:
+            if where[job] != NO_MACHINE or arrays.between[job] <= arrays.inside[job]:
                 continue
             count = 0
             for kind in range(kinds):
                 count += totals[job, kind]
-            saved = (count - 1) / count * (task.between[job] - task.inside[job])
-            if count <= task.largest and saved > gain and tightest(room, totals[job]) != NOWHERE:
+            saved = (count - 1) / count * (arrays.between[job] - arrays.inside[job])
+            if count <= arrays.largest and saved > gain and tightest(vacant, totals[job]) != NO_MACHINE:
                 gain, chosen = saved, job
         if chosen == -1:
             return
-        where[chosen] = tightest(room, totals[chosen])
+        where[chosen] = tightest(vacant, totals[chosen])
         for kind in range(kinds):
-            room[where[chosen], kind] -= totals[chosen, kind]
+            vacant[where[chosen], kind] -= totals[chosen, kind]

@@ -1,9 +1,8 @@
-"""Jobs that want workers and machines that have them, as a `Problem` and back.
+"""One decision as an instance: the jobs that take part, the machines, and the `Problem` they make.
 
-A machine has GPUs of one type, so what a job holds is a number for each machine. An epoch of a `Problem` is one
-iteration here, of as many batches as the job asked for workers. Durations hold what workers of one machine
-exchange, so only exchanges between machines cost more: as in Eq. 6 of HAS/JPS (TPDS 2024), by the slowest uplink
-of a machine.
+A machine has GPUs of one type, so a job's workers are a number for each machine. An epoch of a `Problem` is one
+iteration here, of as many batches as the job asked for workers. Durations include exchanges within a machine, so
+only exchanges between machines cost more: as in Eq. 6 of HAS/JPS (TPDS 2024), by the slowest uplink of a machine.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,55 +11,58 @@ from math import inf
 
 import numpy as np
 
+from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.policies._shared.heterogeneous.completion_times import exchange_s
-from cranny.policies._shared.heterogeneous.job_progress import Memory, speed_on
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Training
+from cranny.model.placement import Placement
+from cranny.policies._shared.heterogeneous.estimates import JobEstimates, speed_on
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Training, exchange_s
 from cranny.policies._shared.heterogeneous.solution import Shares
 
 Solve = Callable[[Problem], Shares]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scene:
+class Instance:
     """Jobs, each of which some type of GPU can run, and machines."""
 
     jobs: tuple[Job, ...]
     kind: Ints  # (machines,) index of each machine's type
     least: Ints  # (jobs,) workers
     most: Ints  # (jobs,)
-    exchange_s: Floats  # (jobs,) that all exchanges between machines take, with very many workers
+    exchange_s: Floats  # (jobs,) of all exchanges between machines, with very many workers
     problem: Problem  # with as many workers of each type as there are jobs; only its jobs and rates count
 
     @classmethod
-    def of(cls, jobs: Sequence[Job], cluster: Cluster, memory: Memory, between_gbps: float | None) -> "Scene":
+    def of(
+        cls, jobs: Sequence[Job], cluster: Cluster, estimates: JobEstimates, between_gbps: float | None
+    ) -> "Instance":
         """Describe jobs as they are now."""
         types = list(cluster.machines_with)
         number = {gpu_type: at for at, gpu_type in enumerate(types)}
         if between_gbps is None:
             between_gbps = min(cluster.uplink_gbps[: len(cluster.machines)])
         problem = Problem(
-            tuple(_training(job, memory.left_s(job)) for job in jobs),
+            tuple(_training(job, estimates.left_s(job)) for job in jobs),
             tuple(types),
             [[len(jobs)] * len(types)],
-            [_rates(job, memory.speeds(job, types)) for job in jobs],
+            [_rates(job, estimates.speeds(job, types)) for job in jobs],
             inf,
             between_gbps,
         )
         return cls(
             tuple(jobs),
             np.array([number[machine.gpu_type] for machine in cluster.machines]),
-            np.array([least_of(job) for job in jobs], dtype=np.int64),
-            np.array([most_of(job) for job in jobs], dtype=np.int64),
+            np.array([min_gpus(job) for job in jobs], dtype=np.int64),
+            np.array([max_gpus(job) for job in jobs], dtype=np.int64),
             exchange_s(problem, problem.between_gbps),
             problem,
         )
 
-    def sharing(self, chosen: Sequence[int], free: Ints) -> Problem:
-        """Return the problem of sharing free GPUs, (machines,), among some of the jobs.
+    def subproblem(self, chosen: Sequence[int], free: Ints) -> Problem:
+        """Return the problem of dividing free GPUs, (machines,), among some of the jobs.
 
-        GPUs that none of them can use are left out: methods that use all workers would find no solution.
+        GPUs that none of them can use are not counted: methods that use all workers would find no solution.
         """
         useful = (self.problem.rates[list(chosen)].max(axis=0) > 0)[self.kind]
         workers = np.zeros((len(free), len(self.problem.gpu_types)), dtype=np.int64)
@@ -75,9 +77,9 @@ class Scene:
         )
 
     def seconds(self, held: Ints, jobs: Sequence[int] | None = None) -> Floats:
-        """Return how long jobs, by default all, still take with workers (jobs, machines); Eq. 7.
+        """Return the remaining time of jobs, by default all, with workers (jobs, machines); Eq. 7.
 
-        A job without workers takes for ever.
+        It is infinite for a job without workers.
         """
         chosen = slice(None) if jobs is None else list(jobs)
         work = np.array([job.work for job in self.problem.jobs])[chosen]
@@ -87,7 +89,7 @@ class Scene:
         return np.asarray(np.where(rate > 0, work / np.where(rate > 0, rate, 1.0), inf) + exchange_s)
 
     def time_s(self, job: int, workers: Ints) -> float:
-        """Return how long one job still takes with these workers, (machines,)."""
+        """Return the remaining time of one job with these workers, (machines,)."""
         return float(self.seconds(workers[None], [job])[0])
 
     def by_type(self, held: Ints) -> Ints:
@@ -95,8 +97,8 @@ class Scene:
         found: Ints = held @ (self.kind[:, None] == np.arange(len(self.problem.gpu_types)))
         return found
 
-    def room_for(self, chosen: Iterable[int], free: Ints) -> bool:
-        """Say whether each of some jobs can have its least number of workers (Hall's condition).
+    def fits_minimum(self, chosen: Iterable[int], free: Ints) -> bool:
+        """Say whether each of some jobs can have its minimum number of workers (Hall's condition).
 
         That is so if no set of types is short for the jobs that can use nothing else.
         """
@@ -115,19 +117,19 @@ class Scene:
         )
 
 
-def least_of(job: Job) -> int:
-    """Return with how few workers a job can run."""
+def min_gpus(job: Job) -> int:
+    """Return the minimum number of workers of a job."""
     return job.least_gpus or job.gpus
 
 
-def most_of(job: Job) -> int:
-    """Return with how many workers a job can run."""
+def max_gpus(job: Job) -> int:
+    """Return the maximum number of workers of a job."""
     return job.most_gpus or job.gpus
 
 
 def is_elastic(job: Job) -> bool:
     """Say whether a job can be resized."""
-    return least_of(job) < most_of(job)
+    return min_gpus(job) < max_gpus(job)
 
 
 def usable(job: Job, cluster: Cluster) -> int:
@@ -135,15 +137,22 @@ def usable(job: Job, cluster: Cluster) -> int:
     return sum(machine.gpus for machine in cluster.machines if speed_on(job, machine.gpu_type) is not None)
 
 
-def never(job: Job, cluster: Cluster) -> str | None:
-    """Say why a cluster cannot run a job at all, if that is so."""
+def infeasible(job: Job, cluster: Cluster) -> str | None:
+    """Return why a cluster can never run a job; None if it can."""
     there = usable(job, cluster)
     if not there:
-        types = ", ".join(filter(None, cluster.machines_with)) or "of no name"
+        types = ", ".join(filter(None, cluster.machines_with)) or "unnamed"
         return f"no GPU type of the cluster ({types}) can run job {job.id!r}"
-    if there < least_of(job):
-        return f"job {job.id!r} needs {least_of(job)} GPUs that can run it, the cluster has {there}"
+    if there < min_gpus(job):
+        return f"job {job.id!r} needs {min_gpus(job)} GPUs that can run it, the cluster has {there}"
     return None
+
+
+def placed(view: Snapshot, job: Job, workers: Ints, note: str) -> Placement:
+    """Return a placement with a number of workers on each machine, (machines,)."""
+    machines = tuple(machine for machine, count in enumerate(workers.tolist()) for _ in range(count))
+    as_many = job if len(machines) == job.gpus else job.resized(len(machines), float(len(machines)))
+    return view.placement(as_many, machines, note=note)
 
 
 def _training(job: Job, left_s: float) -> Training:

@@ -1,32 +1,31 @@
 """Optimus and Optimus-LB, as baselines of HAS/JPS (TPDS 2024).
 
 Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018: one
-worker each, then one more for the job whose completion time falls most by it, until nobody gains. Optimus splits
+worker each, then one more for the job whose completion time falls most by it, until no job gains. Optimus splits
 samples equally; Optimus-LB in proportion to throughput.
 
-Optimus knows no GPU types, and HAS/JPS does not say which worker is next. Workers are handed out as the cluster
+Optimus knows no GPU types, and HAS/JPS does not say which worker is next. Workers are given out as the cluster
 lists them, machine by machine: that is the only reading we see that takes O(S K) steps.
 """
 
 import numpy as np
 
-from cranny.policies._shared.heterogeneous.completion_times import compute_s, network_s
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, compute_s, network_s
 from cranny.policies._shared.heterogeneous.solution import Shares
 
 
 def optimus(problem: Problem) -> Shares:
-    """Share by Optimus, with equal parts for all workers of a job."""
+    """Divide workers by Optimus, with equal parts for all workers of a job."""
     return Shares(problem, _greedy(problem, equal=True), equal_split=True)
 
 
 def optimus_lb(problem: Problem) -> Shares:
-    """Share by Optimus with the proportional split."""
+    """Divide workers by Optimus with the proportional split."""
     return Shares(problem, _greedy(problem, equal=False))
 
 
 def _greedy(problem: Problem, *, equal: bool) -> Ints:
-    """Hand out workers one by one."""
+    """Give out workers one by one."""
     jobs = len(problem.jobs)
     workers = np.zeros((jobs, *problem.counts.shape), dtype=np.int64)
     left = problem.counts.copy()

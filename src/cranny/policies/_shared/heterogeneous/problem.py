@@ -1,8 +1,8 @@
-"""What there is to share: jobs, workers of several GPU types, and how fast each job is on each type.
+"""Jobs that divide a heterogeneous cluster among them, and how long each takes with given workers.
 
 Symbols of HAS/JPS (TPDS 2024): S jobs, K workers, |Pi| samples of a job, T its epochs, D its model's bytes,
-rho the samples that a worker of some type gets through in a second. Workers of one type on one machine are alike,
-so they are counts: `counts[machine, gpu_type]`.
+rho the samples that a worker of some type processes in a second. Workers of one type on one machine are alike,
+so they are counts: `counts[machine, gpu_type]`. Completion times and fairness are Eq. 2-7, 32 and 33.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,11 @@ from cranny.model.validate import counted, not_negative, positive, whole
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+BITS = 8.0
+GIGA = 1e9
+ROUNDING = 1e-12  # relative; a job that is later than its deadline by no more than this is on time
 MOST_SAMPLES = 10**15
-HINT = "None says that it cannot run there"
+HINT = "None means that it cannot run there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Training:
     """What is left to do of one job."""
 
     name: str
-    samples: int  # |Pi|, gone through once in each epoch
+    samples: int  # |Pi|, processed once in each epoch
     epochs: float  # T; what is left of a job that runs already need not be whole
     model_bytes: float = 0.0  # D, what an exchange of gradients moves
     weight: float = 1.0  # how much this job's completion time counts
@@ -53,7 +56,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Jobs that share a cluster now; checked when made."""
+    """Jobs among which the workers of a cluster are divided; checked when made."""
 
     jobs: tuple[Training, ...]
     gpu_types: tuple[str, ...]
@@ -63,7 +66,7 @@ class Problem:
     between_gbps: float = inf  # r between machines
     counts: Ints = field(init=False)  # (machines, types)
     rates: Floats = field(init=False)  # (jobs, types), 0 where a job cannot run
-    first: Ints = field(init=False)  # (jobs,) types that give every job one worker: a proof that all can run
+    first: Ints = field(init=False)  # (jobs,) types that give every job one worker, which shows that all can run
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", _frozen(_counts(self.workers, self.gpu_types)))
@@ -74,14 +77,14 @@ class Problem:
                 positive(gbps, name)
         names = [job.name for job in self.jobs]
         if not names:
-            raise InputError("there is no job to share workers among")
+            raise InputError("there is no job to divide workers among")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"job {twice!r} is there twice")
+            raise InputError(f"job {twice!r} occurs twice")
         if self.size < len(names):
             jobs, workers = counted(len(names), "job"), counted(self.size, "worker")
             unserved = ", ".join(repr(name) for name in names[self.size :][:5])
-            raise InputError(f"{jobs} cannot share {workers}: nothing is left for {unserved}")
+            raise InputError(f"{jobs} cannot share {workers}: none is left for {unserved}")
         object.__setattr__(self, "first", _frozen(self._one_each()))
 
     @property
@@ -159,7 +162,7 @@ def _rates(
             rate = row[kind] if kind < len(row) else float("nan")
             if rate is None:
                 continue
-            if isnan(rate):  # nobody gave or measured it
+            if isnan(rate):  # neither given nor measured
                 raise InputError(f"job {job.name!r} has no throughput on {name}; {HINT}")
             if not isfinite(rate) or rate <= 0:
                 raise InputError(f"job {job.name!r}: throughput on {name} must be above 0, not {rate:g}; {HINT}")
@@ -167,3 +170,55 @@ def _rates(
         if not rates[number].any():
             raise InputError(f"no GPU type ({', '.join(gpu_types)}) can run job {job.name!r}")
     return rates
+
+
+def exchange_s(problem: Problem, gbps: float) -> Floats:
+    """Return the seconds for which each job would exchange gradients if it had very many workers, (jobs,).
+
+    Eq. 6 times T, without its factor (K_i - 1) / K_i.
+    """
+    bits = np.array([2 * job.epochs * job.exchanges_per_epoch * job.model_bytes * BITS for job in problem.jobs])
+    return bits / (gbps * GIGA) if gbps != inf else np.zeros_like(bits)
+
+
+def compute_s(problem: Problem, totals: Ints, *, equal: bool = False) -> Floats:
+    """Return the seconds of all epochs without the network, for workers of each type (jobs, types); (jobs,).
+
+    Eq. 11, where samples are split in proportion to throughput. With an `equal` split the slowest worker decides,
+    Eq. 3.
+    """
+    work = np.array([job.work for job in problem.jobs])
+    if equal:
+        slowest = np.where(totals > 0, problem.rates, inf).min(axis=1)
+        return np.asarray(work / (totals.sum(axis=1) * slowest))
+    return np.asarray(work / (totals * problem.rates).sum(axis=1))
+
+
+def network_s(problem: Problem, workers: Ints) -> Floats:
+    """Return the seconds for which jobs exchange gradients, with workers (jobs, machines, types); Eq. 5 and 6."""
+    count = workers.sum(axis=(1, 2))
+    machines = (workers.sum(axis=2) > 0).sum(axis=1)
+    alone = exchange_s(problem, problem.inside_gbps)
+    spread = exchange_s(problem, min(problem.inside_gbps, problem.between_gbps))
+    return np.asarray((count - 1) / count * np.where(machines > 1, spread, alone))
+
+
+def equal_s(problem: Problem) -> Floats:
+    """Return the times that equal shares of every worker would give, (jobs,); the Lambda^[e] of Eq. 32.
+
+    Departure: as printed, Eq. 32 sums over all jobs, and gets faster with more of them. An S-th part of the
+    cluster has an S-th part of its throughput, so the compute term is T * S * |Pi| / sum of rho. Such a share
+    lies on all machines, so r is the rate between machines where there are several.
+    """
+    jobs, size = len(problem.jobs), problem.size
+    whole = (problem.totals * problem.rates).sum(axis=1)
+    spread = (problem.counts.sum(axis=1) > 0).sum() > 1
+    gbps = min(problem.inside_gbps, problem.between_gbps) if spread else problem.inside_gbps
+    work = np.array([job.work for job in problem.jobs])
+    return np.asarray(jobs * work / whole + (1 - jobs / size) * exchange_s(problem, gbps))
+
+
+def fairness(times_s: Floats, equal_times_s: Floats) -> float:
+    """Return Jain's index of the times against those of equal shares, from 1 / S to 1; Eq. 33."""
+    ratio = times_s / equal_times_s
+    return float(ratio.sum() ** 2 / (len(ratio) * (ratio**2).sum()))
