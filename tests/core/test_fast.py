@@ -6,10 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.core.fast import memo
-from cranny.core.fast.build_arrays import furnish, meet
-from cranny.core.fast.communication_cost import weigh
-from cranny.core.fast.memo import Memory
-from cranny.core.fast.placement_arrays import COMM_S, CROSS_BYTES, LINKS, PARTS, PEAK_BYTES, Ask
+from cranny.core.fast.communication_cost import communication_cost
+from cranny.core.fast.memo import Memo
+from cranny.core.fast.placement_arrays import (
+    COMM_S,
+    CROSS_BYTES,
+    LINKS,
+    PARTS,
+    PEAK_BYTES,
+    PlacementRequest,
+    add_pattern,
+    build_arrays,
+)
 from cranny.core.traffic import communication, footprint, renumber
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.collective import COLLECTIVES, PLACED, pattern
@@ -45,15 +53,15 @@ def test_a_draft_costs_what_traffic_says(
     some = st.lists(st.integers(0, len(cluster.machines) - 1), min_size=2, max_size=40)
     ranks = tuple(machines.draw(some.filter(lambda drawn: len(set(drawn)) > 1)))
     job = Job("job", len(ranks), model, collective)
-    room = furnish(cluster, BestFit(), Memory(9, 0).known, 1, 0.0)
-    room = room._replace(talk=meet(room.talk, 0, pattern(collective, job.gpus)))
+    arrays = build_arrays(cluster, BestFit(), Memo(9, 0).table, 1, 0.0)
+    arrays = arrays._replace(patterns=add_pattern(arrays.patterns, 0, pattern(collective, job.gpus)))
     distinct = list(dict.fromkeys(ranks))
-    draft = room.draft
+    draft = arrays.draft
     draft.machine[: len(distinct)] = distinct
     draft.part[: len(ranks)] = renumber(ranks)
     draft.at[PARTS] = len(distinct)
 
-    weigh(room, Ask(job.gpus, 0, job.profile.grad_bytes, job.profile.iteration_s))
+    communication_cost(arrays, PlacementRequest(job.gpus, 0, job.profile.grad_bytes, job.profile.iteration_s))
 
     expected = communication(cluster, job, ranks)
     links = draft.links[: draft.at[LINKS]].tolist()
@@ -68,17 +76,17 @@ def test_a_draft_costs_what_traffic_says(
 
 def test_a_memory_finds_what_it_learnt_and_forgets_all_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memo, "MOST_ROWS", 3)
-    memory = Memory(2, 2)
+    memory = Memo(2, 2)
 
     def look_up(*key: int) -> list[int] | None:
-        row = int(memory.known.slot[memo._slot(memory.known, np.array(key))])
-        start = int(memory.known.start[row])
-        return memory.known.entry[start : start + 2].tolist() if row >= 0 else None
+        row = int(memory.table.slot[memo._slot(memory.table, np.array(key))])
+        start = int(memory.table.start[row])
+        return memory.table.entry[start : start + 2].tolist() if row >= 0 else None
 
     for number in range(3):
-        memory.learn(np.array([number, 7]), [number, number + 1])
+        memory.add(np.array([number, 7]), [number, number + 1])
     assert [look_up(number, 7) for number in range(3)] == [[0, 1], [1, 2], [2, 3]]
     assert look_up(7, 0) is None
-    memory.learn(np.array([3, 7]), [3, 4])
+    memory.add(np.array([3, 7]), [3, 4])
     assert look_up(3, 7) == [3, 4]
     assert look_up(0, 7) is None

@@ -11,7 +11,7 @@ from tests.policies.test_simple_policies import state_with
 
 from cranny import run
 from cranny.core.fast import memo
-from cranny.core.fast.memo import Memory
+from cranny.core.fast.memo import Memo
 from cranny.core.fast.placement_arrays import Ints
 from cranny.core.protocol import FirstChoices, Slowdown
 from cranny.core.queue import QueuePolicy
@@ -171,20 +171,20 @@ def test_jobs_of_several_patterns_are_left_to_python() -> None:
     assert (fast.jobs["machines"] > 1).any()
 
 
-def test_what_a_placer_learnt_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_of_the_memo_may_be_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster.fat_tree(racks=9, machines_per_rack=8, gpus_per_machine=8)
     trace = generate_trace("itp", jobs=1500, seed=1, load=1.1, gpus=cluster.gpus)
-    learn, learnt = Memory.learn, []
+    add, added = Memo.add, []
 
-    def heard(memory: Memory, key: Ints, entry: Sequence[int]) -> None:
-        learnt.append(tuple(key.tolist()))
-        learn(memory, key, entry)
+    def recorded(table: Memo, key: Ints, entry: Sequence[int]) -> None:
+        added.append(tuple(key.tolist()))
+        add(table, key, entry)
 
-    monkeypatch.setattr(Memory, "learn", heard)
+    monkeypatch.setattr(Memo, "add", recorded)
     monkeypatch.setattr(memo, "MOST_ROWS", 20)
     assert_equal(*both(cluster, trace, "titan"))
-    assert len(set(learnt)) > 20
-    assert len(set(learnt)) < len(learnt)  # some of it twice
+    assert len(set(added)) > 20
+    assert len(set(added)) < len(added)  # some of them twice
 
 
 def test_machines_may_have_as_many_gpus_as_a_word_has_bits() -> None:

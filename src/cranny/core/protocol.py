@@ -53,12 +53,12 @@ class FirstChoices(Placer, Protocol):
 
 
 class Drafter(NamedTuple):
-    """Places jobs on several machines in compiled code, as `place` would; see `core.seating.room`."""
+    """Places jobs on several machines in compiled code, as `place` would; see `core.fast.placement_arrays`."""
 
-    draft: Callable[..., int]  # compiled, of a `Room` and an `Ask`
+    draft: Callable[..., int]  # compiled, of `PlacementArrays` and a `PlacementRequest`
     setting: float = 0.0  # a number of the placer's that it needs
-    # What it must know, of a job and the machines that it takes, `taken[f]` with f GPUs free; asked for once.
-    learn: Callable[[Job, Sequence[int]], Sequence[int]] | None = None
+    # Computes its entry of the memo, of a job and the machines that it takes, `taken[f]` with f GPUs free.
+    memo_entry: Callable[[Job, Sequence[int]], Sequence[int]] | None = None
 
 
 @runtime_checkable

@@ -21,8 +21,8 @@ Change = tuple[Running | None, Running | None]
 class ClusterState:
     """Which job holds which GPU. Plans are committed whole or not at all; all other code reads snapshots.
 
-    Snapshots share the state's accounting. It is copied before a write only if a snapshot of it is still in use, so
-    that the usual cycle of snapshot, decide, commit copies nothing.
+    Snapshots share the state's accounting. It is copied before a write only if a snapshot of it is in use, so that
+    the usual cycle of snapshot, decide, commit copies nothing.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -183,7 +183,7 @@ def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> PatternCos
 
 
 def _added(by_phase: Floats) -> Floats:
-    """Add up, (phases, ...), phase by phase and not in the fastest order: as `core.fast.communication_cost` does."""
+    """Add up, (phases, ...), phase by phase and not in the fastest order, as `core.fast` does."""
     return by_phase.cumsum(axis=0)[-1] if len(by_phase) else np.zeros(by_phase.shape[1:])
 
 

@@ -1,14 +1,14 @@
-"""Sets of machines, a bit each, in words; and GPUs of a machine likewise: compiled."""
+"""Compiled sets of machines and of GPUs: a bit each, in words of 64."""
 
 import numpy as np
 
-from cranny.core.fast.placement_arrays import Bits, Machines
+from cranny.core.fast.placement_arrays import Bits, MachineArrays
 from cranny.core.jit import inside
 
 
 @inside
-def join(machines: Machines, free: int, machine: int) -> None:
-    """Put a machine into the set of those with so many GPUs free."""
+def join(machines: MachineArrays, free: int, machine: int) -> None:
+    """Add a machine to the set of those with so many GPUs free."""
     word = machine // 64
     machines.sets[free, word] ^= bit_of(machine)
     machines.members[free] += 1
@@ -16,14 +16,14 @@ def join(machines: Machines, free: int, machine: int) -> None:
 
 
 @inside
-def leave(machines: Machines, free: int, machine: int) -> None:
-    """Take a machine out of the set of those with so many GPUs free."""
+def leave(machines: MachineArrays, free: int, machine: int) -> None:
+    """Remove a machine from the set of those with so many GPUs free."""
     machines.sets[free, machine // 64] ^= bit_of(machine)
     machines.members[free] -= 1
 
 
 @inside
-def lowest_with(machines: Machines, free: int) -> int:
+def lowest_with(machines: MachineArrays, free: int) -> int:
     """Return the lowest machine with so many GPUs free; there must be one."""
     words, word = machines.sets[free], machines.first_word[free]
     while not words[word]:

@@ -10,39 +10,39 @@ from cranny.core.fast.placement_arrays import (
     PARTS,
     PEAK_BYTES,
     PHASES,
-    Ask,
     Draft,
-    Room,
+    PlacementArrays,
+    PlacementRequest,
 )
 from cranny.core.jit import compiled, inside
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
 
 
 @compiled
-def weigh(room: Room, ask: Ask) -> None:
-    """Work out what a draft sends over which links, how long that takes, and the most between two machines."""
-    draft, talk, k_bytes = room.draft, room.talk, ask.k_bytes
-    _find_links(room)
+def communication_cost(arrays: PlacementArrays, request: PlacementRequest) -> None:
+    """Compute what a draft sends over which links, how long that takes, and the most between two machines."""
+    draft, patterns, k_bytes = arrays.draft, arrays.patterns, request.k_bytes
+    _find_links(arrays)
     cross_share = comm_s = peak = 0.0
-    for phase in range(talk.first_phase[ask.pattern], talk.past_phase[ask.pattern]):
-        share, times = talk.share[phase], talk.times[phase]
-        pairs, most = _count(room, phase)
+    for phase in range(patterns.first_phase[request.pattern], patterns.past_phase[request.pattern]):
+        share, times = patterns.share[phase], patterns.times[phase]
+        pairs, most = _count(arrays, phase)
         cross_share += pairs * (share * times)
-        comm_s += _use_links(room, phase) * times
+        comm_s += _use_links(arrays, phase) * times
         peak = max(peak, most * share)
     comm_s *= k_bytes
     draft.cost[CROSS_BYTES] = cross_share * k_bytes
     draft.cost[COMM_S] = comm_s
     draft.cost[PEAK_BYTES] = peak * k_bytes
-    gbps_per_byte = BITS_PER_BYTE / GIGA / (ask.iteration_s + comm_s)
+    gbps_per_byte = BITS_PER_BYTE / GIGA / (request.iteration_s + comm_s)
     for i in range(draft.at[LINKS]):
         draft.gbps[i] = draft.sent[i] * k_bytes * gbps_per_byte
 
 
 @inside
-def _find_links(room: Room) -> None:
+def _find_links(arrays: PlacementArrays) -> None:
     """List the links above the machines of the draft."""
-    draft, parent = room.draft, room.links.parent
+    draft, parent = arrays.draft, arrays.links.parent
     count = 0
     for part in range(draft.at[PARTS]):
         node = draft.machine[part]
@@ -58,24 +58,24 @@ def _find_links(room: Room) -> None:
 
 
 @inside
-def _count(room: Room, phase: int) -> tuple[int, int]:
+def _count(arrays: PlacementArrays, phase: int) -> tuple[int, int]:
     """Count the pairs of a phase that pass each link; return all that cross, and the most of two machines."""
-    draft, talk = room.draft, room.talk
+    draft, patterns = arrays.draft, arrays.patterns
     serial = begin_tally(draft)
     crossing = most = 0
-    for pair in range(talk.first_pair[phase], talk.first_pair[phase + 1]):
-        a, b = draft.part[talk.a[pair]], draft.part[talk.b[pair]]
+    for pair in range(patterns.first_pair[phase], patterns.first_pair[phase + 1]):
+        a, b = draft.part[patterns.a[pair]], draft.part[patterns.b[pair]]
         if a != b:
             crossing += 1
-            _pass(room, draft.machine[a], draft.machine[b])
-            most = max(most, tally(room, serial, phase, a, b))
+            _pass(arrays, draft.machine[a], draft.machine[b])
+            most = max(most, tally(arrays, serial, phase, a, b))
     return crossing, most
 
 
 @inside
-def _pass(room: Room, sender: int, receiver: int) -> None:
-    """Count a pair on the links from one machine up to where the ways meet, and down to the other."""
-    parent, level, draft = room.links.parent, room.links.level, room.draft
+def _pass(arrays: PlacementArrays, sender: int, receiver: int) -> None:
+    """Count a pair on the links from one machine up to the lowest common switch, and down to the other."""
+    parent, level, draft = arrays.links.parent, arrays.links.level, arrays.draft
     while sender != receiver:
         if level[sender] >= level[receiver]:
             draft.up[sender] += 1.0
@@ -87,19 +87,19 @@ def _pass(room: Room, sender: int, receiver: int) -> None:
 
 @inside
 def begin_tally(draft: Draft) -> int:
-    """Return from where on entries of the tally belong to the phase that begins."""
+    """Return the number from which entries of the tally belong to the phase that begins."""
     draft.at[PHASES] += 1
     return int(draft.at[PHASES] * len(draft.machine) ** 2)
 
 
 @inside
-def tally(room: Room, serial: int, phase: int, a: int, b: int) -> int:
+def tally(arrays: PlacementArrays, serial: int, phase: int, a: int, b: int) -> int:
     """Count a pair between two parts; return how many there are so far in this phase, in this direction.
 
     In an exchange both directions count together.
     """
-    draft = room.draft
-    if room.talk.exchange[phase] and a > b:
+    draft = arrays.draft
+    if arrays.patterns.exchange[phase] and a > b:
         a, b = b, a
     entry = serial + a * draft.at[PARTS] + b
     last = len(draft.pair) - 1
@@ -114,16 +114,16 @@ def tally(room: Room, serial: int, phase: int, a: int, b: int) -> int:
 
 
 @inside
-def _use_links(room: Room, phase: int) -> float:
-    """Add what a phase sends over each link, and forget the counts; return how long it takes, per byte of K."""
-    draft, talk = room.draft, room.talk
-    share, times, exchange = talk.share[phase], talk.times[phase], talk.exchange[phase]
+def _use_links(arrays: PlacementArrays, phase: int) -> float:
+    """Add what a phase sends over each link, and reset the counts; return how long it takes, per byte of K."""
+    draft, patterns = arrays.draft, arrays.patterns
+    share, times, exchange = patterns.share[phase], patterns.times[phase], patterns.exchange[phase]
     slowest_s = 0.0
     for i in range(draft.at[LINKS]):
         link = draft.links[i]
         up, down = draft.up[link], draft.down[link]
         busier = (up + down if exchange else max(up, down)) * share
-        slowest_s = max(slowest_s, busier * room.links.s_per_byte[link])
+        slowest_s = max(slowest_s, busier * arrays.links.s_per_byte[link])
         draft.sent[i] += times * busier
         draft.up[link] = draft.down[link] = 0.0
     return slowest_s

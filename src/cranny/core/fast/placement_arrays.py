@@ -1,13 +1,18 @@
-"""What a compiled placer reads and writes: machines alike, their links, and a draft of a placement.
+"""What a compiled placer reads and writes: equal machines, their links, and a draft of a placement.
 
-A placer is a compiled function of a `Room` and an `Ask`. It drafts where the job would sit, and returns the number
-of parts or one of the answers below. Nothing here makes arrays; `furnish` does.
+A placer is a compiled function of `PlacementArrays` and a `PlacementRequest`. It drafts where the job would run,
+and returns the number of parts or one of the answers below.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from cranny.core.protocol import FirstChoices
+from cranny.core.traffic import BITS_PER_BYTE, GIGA
+from cranny.model.cluster import Cluster
+from cranny.model.collective import Pattern
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -16,8 +21,8 @@ Flags = npt.NDArray[np.bool_]
 
 # What a placer answers if it has no draft.
 WAIT = -1  # the job must wait
-ASK = -2  # the case is not so simple: `place` decides
-LEARN = -3  # it needs to know something first, about what is in `Draft.key`
+FALLBACK = -2  # the case is not so simple: `place` decides
+NO_ENTRY = -3  # the memo has no entry for `Draft.key` yet, which the placer needs
 
 # Places in `Draft.at`.
 PARTS, LINKS, PHASES = 0, 1, 2
@@ -25,8 +30,8 @@ PARTS, LINKS, PHASES = 0, 1, 2
 CROSS_BYTES, COMM_S, PEAK_BYTES, SLOWDOWN = 0, 1, 2, 3
 
 
-class Machines(NamedTuple):
-    """Machines of `size` GPUs each, by their free GPUs; those with all free are idle."""
+class MachineArrays(NamedTuple):
+    """MachineArrays of `size` GPUs each, by their free GPUs; those with all free are idle."""
 
     free: Ints  # (machines,)
     open_slots: Bits  # (machines,) GPUs that no job holds
@@ -35,7 +40,7 @@ class Machines(NamedTuple):
     members: Ints  # (size + 1,) machines in the set
 
 
-class Links(NamedTuple):
+class LinkArrays(NamedTuple):
     """The tree of the cluster, (nodes,) each: link i is the uplink of node i, and machines come first."""
 
     parent: Ints  # the root is its own
@@ -48,10 +53,10 @@ class Links(NamedTuple):
     users: Ints
 
 
-class Talk(NamedTuple):
-    """Patterns that were met: the phases of each, and the pairs of each phase."""
+class PatternTable(NamedTuple):
+    """Communication patterns of jobs: the phases of each, and the pairs of each phase."""
 
-    first_phase: Ints  # (patterns,) -1 for one not met yet
+    first_phase: Ints  # (patterns,) -1 for one that was not added yet
     past_phase: Ints
     first_pair: Ints  # (phases + 1,)
     share: Floats  # (phases,) each
@@ -61,8 +66,8 @@ class Talk(NamedTuple):
     b: Ints
 
 
-class Known(NamedTuple):
-    """What a placer learnt: entries of whole numbers, found by a key."""
+class MemoTable(NamedTuple):
+    """Results of a placer that are kept: entries of whole numbers, found by a key."""
 
     slot: Ints  # (a power of two,) row of a key, or -1
     key: Ints  # (rows, width)
@@ -71,7 +76,7 @@ class Known(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """Where a job would sit, what that costs, and room to work that out."""
+    """Where a job would run, what that costs, and buffers to compute it."""
 
     machine: Ints  # (machines,) of each part, in the order of their first ranks
     gpus: Ints  # (machines,) ranks of each part
@@ -80,32 +85,150 @@ class Draft(NamedTuple):
     gbps: Floats  # (nodes,) the job's rate on each of those links
     cost: Floats
     at: Ints
-    key: Ints  # (size + 1,) what the placer looks for in what it learnt
+    key: Ints  # (size + 1,) of the entry of the memo that the placer needs
     taken: Bits  # (size + 1, words) machines drafted so far, by the ranks that they would hold
     up: Floats  # (nodes,) pairs of a phase that pass a link
     down: Floats
     sent: Floats  # (nodes,) share of K on each of the links
     marked: Flags  # (nodes,)
-    pair: Ints  # (a power of two,) which two machines the tally counts
+    pair: Ints  # (a power of two,) the two machines that the tally counts
     tally: Ints
 
 
-class Room(NamedTuple):
+class PlacementArrays(NamedTuple):
     """Everything that a placer reads and writes."""
 
-    machines: Machines
-    links: Links
-    talk: Talk
-    known: Known
+    machines: MachineArrays
+    links: LinkArrays
+    patterns: PatternTable
+    memo: MemoTable
     draft: Draft
     choices: Ints  # (size + 1, size + 1) for so many GPUs, which numbers of free GPUs to look for; then 0
     setting: float  # of the placer
 
 
-class Ask(NamedTuple):
+class PlacementRequest(NamedTuple):
     """The job that is to be placed."""
 
     gpus: int
     pattern: int
     k_bytes: float
     iteration_s: float
+
+
+def build_arrays(
+    cluster: Cluster, placer: FirstChoices, memo: MemoTable, patterns: int, setting: float
+) -> PlacementArrays:
+    """Return the arrays of an idle cluster of equal machines, for so many patterns at most."""
+    size = cluster.machines[0].gpus
+    return PlacementArrays(
+        machines=_machines(len(cluster.machines), size),
+        links=_links(cluster),
+        patterns=_patterns(patterns),
+        memo=memo,
+        draft=_draft(cluster, size),
+        choices=_choices(placer, size),
+        setting=setting,
+    )
+
+
+def add_pattern(table: PatternTable, number: int, pattern: Pattern) -> PatternTable:
+    """Return the patterns with one more, under its number."""
+    added = pattern.arrays
+    phases = len(table.share)
+    ends = np.cumsum(np.bincount(added.phase, minlength=len(added.share)))
+    table.first_phase[number] = phases
+    table.past_phase[number] = phases + len(added.share)
+    return table._replace(
+        first_pair=np.concatenate([table.first_pair, table.first_pair[-1] + ends]),
+        share=np.concatenate([table.share, added.share]),
+        exchange=np.concatenate([table.exchange, added.exchange]),
+        times=np.concatenate([table.times, added.times]),
+        a=np.concatenate([table.a, added.a]),
+        b=np.concatenate([table.b, added.b]),
+    )
+
+
+def _machines(count: int, size: int) -> MachineArrays:
+    words = _words(count)
+    bits = np.zeros(words * 64, dtype=np.uint8)
+    bits[:count] = 1
+    sets = np.zeros((size + 1, words), dtype=np.uint64)
+    sets[size] = np.packbits(bits, bitorder="little").view("<u8")
+    members = _ints(size + 1)
+    members[size] = count
+    return MachineArrays(
+        free=np.full(count, size, dtype=np.int64),
+        open_slots=np.full(count, 2**size - 1, dtype=np.uint64),
+        sets=sets,
+        first_word=_ints(size + 1),
+        members=members,
+    )
+
+
+def _links(cluster: Cluster) -> LinkArrays:
+    nodes = len(cluster.parent)
+    parent = np.array(cluster.parent, dtype=np.int64)
+    level, above = _ints(nodes), np.arange(nodes)
+    while (below := above != cluster.root).any():
+        level += below
+        above = parent[above]
+    gbps = np.array(cluster.uplink_gbps)
+    spans = np.array(cluster.spans, dtype=np.int64)
+    return LinkArrays(
+        parent=parent,
+        level=level,
+        first=np.ascontiguousarray(spans[:, 0]),
+        past=np.ascontiguousarray(spans[:, 1]),
+        gbps=gbps,
+        s_per_byte=BITS_PER_BYTE / GIGA / gbps,
+        use_gbps=np.zeros(nodes),
+        users=_ints(nodes),
+    )
+
+
+def _patterns(count: int) -> PatternTable:
+    missing = np.full(count, -1, dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    return PatternTable(
+        missing, missing.copy(), _ints(1), np.empty(0), np.empty(0, dtype=np.bool_), none, none, none
+    )
+
+
+def _draft(cluster: Cluster, size: int) -> Draft:
+    machines, nodes = len(cluster.machines), len(cluster.parent)
+    pairs = 1 << (2 * cluster.gpus).bit_length()  # twice as many as communicate in a phase
+    return Draft(
+        machine=_ints(machines),
+        gpus=_ints(machines),
+        part=_ints(cluster.gpus),
+        links=_ints(nodes),
+        gbps=np.zeros(nodes),
+        cost=np.zeros(4),
+        at=_ints(3),
+        key=_ints(size + 1),
+        taken=np.zeros((size + 1, _words(machines)), dtype=np.uint64),
+        up=np.zeros(nodes),
+        down=np.zeros(nodes),
+        sent=np.zeros(nodes),
+        marked=np.zeros(nodes, dtype=np.bool_),
+        pair=_ints(pairs),
+        tally=_ints(pairs),
+    )
+
+
+def _choices(placer: FirstChoices, size: int) -> Ints:
+    """Return a placer's first choices for each number of GPUs, each row filled up with zeros."""
+    choices = np.zeros((size + 1, size + 1), dtype=np.int64)
+    for gpus in range(1, size + 1):
+        wanted = placer.first_choices(gpus, size)
+        choices[gpus, : len(wanted)] = wanted
+    return choices
+
+
+def _words(machines: int) -> int:
+    return -(-machines // 64)
+
+
+def _ints(count: int) -> Ints:
+    return np.zeros(count, dtype=np.int64)

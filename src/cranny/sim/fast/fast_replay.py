@@ -14,10 +14,19 @@ import numpy.typing as npt
 import polars as pl
 
 from cranny.core.accounting import Accounting
-from cranny.core.fast.build_arrays import furnish, meet
 from cranny.core.fast.greedy import greedy
-from cranny.core.fast.memo import Memory
-from cranny.core.fast.placement_arrays import CROSS_BYTES, LINKS, PARTS, SLOWDOWN, WAIT, Ask, Room
+from cranny.core.fast.memo import Memo
+from cranny.core.fast.placement_arrays import (
+    CROSS_BYTES,
+    LINKS,
+    PARTS,
+    SLOWDOWN,
+    WAIT,
+    PlacementArrays,
+    PlacementRequest,
+    add_pattern,
+    build_arrays,
+)
 from cranny.core.feasibility import Feasibility, never_fits, too_large
 from cranny.core.jit import pointer
 from cranny.core.protocol import Drafter, Drafting, FirstChoices, Policy, Slowdown
@@ -61,9 +70,11 @@ class Compiled:
             cluster
         )  # when Python looks, true of machines and links; it knows of no jobs
         self._possible = Feasibility(cluster)
-        self._memory = Memory(cluster.machines[0].gpus + 1, 1 + 2 * len(cluster.machines) + cluster.gpus)
+        self._memo = Memo(cluster.machines[0].gpus + 1, 1 + 2 * len(cluster.machines) + cluster.gpus)
         setting = self._drafter.setting if self._drafter is not None else 0.0
-        self._room: Room = furnish(cluster, placer, self._memory.known, pattern_count(cluster), setting)
+        self._arrays: PlacementArrays = build_arrays(
+            cluster, placer, self._memo.table, pattern_count(cluster), setting
+        )
         self._held = nothing_held()
         self._skipped: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
 
@@ -76,7 +87,9 @@ class Compiled:
             fragments_before_idle=self._placer.fragments_before_idle,
             stretch=STRETCH.get(self._network, 0.0),
         )
-        draft = pointer((self._drafter or greedy(fewest=False)).draft, self._room, Ask(1, 0, 1.0, 1.0))
+        draft = pointer(
+            (self._drafter or greedy(fewest=False)).draft, self._arrays, PlacementRequest(1, 0, 1.0, 1.0)
+        )
         serve = {
             replay_kernel.PLACE: self._place,
             replay_kernel.CHECK: self._check,
@@ -87,7 +100,7 @@ class Compiled:
         }
         pause = PAUSE_EVERY
         while (
-            why := replay_kernel.advance(board, self._room, self._held, draft, pause)
+            why := replay_kernel.advance(board, self._arrays, self._held, draft, pause)
         ) != replay_kernel.FINISHED:
             if why != replay_kernel.PAUSED:
                 serve[why](board, jobs)
@@ -110,7 +123,7 @@ class Compiled:
             if self._accounting.free[machine] < gpus:
                 raise PlacementError(f"job {job.id!r} needs {gpus} GPUs of machine {machine}, which are not free")
         cost = communication(self.cluster, job, placement.machines) if len(held) > 1 else SILENT
-        draft, parts, links = self._room.draft, len(held), len(cost.link_gbps)
+        draft, parts, links = self._arrays.draft, len(held), len(cost.link_gbps)
         draft.machine[:parts] = list(held)
         draft.gpus[:parts] = list(held.values())
         draft.links[:links] = list(cost.link_gbps)
@@ -123,34 +136,34 @@ class Compiled:
     def _meet(self, board: replay_kernel.Board, jobs: JobColumns) -> None:
         """Write down the pattern of the first job of the queue."""
         index = _first(board)
-        talk = meet(self._room.talk, int(board.pattern[index]), exchange_graph(jobs[index]))
-        self._room = self._room._replace(talk=talk)
+        patterns = add_pattern(self._arrays.patterns, int(board.pattern[index]), exchange_graph(jobs[index]))
+        self._arrays = self._arrays._replace(patterns=patterns)
 
     def _teach(self, board: replay_kernel.Board, jobs: JobColumns) -> None:
-        """Let the drafter learn what it needs for the first job of the queue."""
-        if self._drafter is not None and self._drafter.learn is not None:
-            key = self._room.draft.key
-            self._memory.learn(key, self._drafter.learn(jobs[_first(board)], [0, *key[1:].tolist()]))
+        """Add what the drafter needs to the memo for the first job of the queue."""
+        if self._drafter is not None and self._drafter.memo_entry is not None:
+            key = self._arrays.draft.key
+            self._memo.add(key, self._drafter.memo_entry(jobs[_first(board)], [0, *key[1:].tolist()]))
 
     def _make_room(self, board: replay_kernel.Board, jobs: JobColumns) -> None:  # noqa: ARG002 - as its likes
         """Make room to note where more jobs sit."""
-        parts, uses = len(self._room.draft.machine), len(self._room.draft.links)
+        parts, uses = len(self._arrays.draft.machine), len(self._arrays.draft.links)
         at = board.at.tolist()
         self._held = longer(self._held, 2 * at[replay_kernel.HELD] + parts, 2 * at[replay_kernel.SENT] + uses)
 
     def _look(self, board: replay_kernel.Board) -> None:
         """Bring the books up to date with what happened since."""
-        at, books, machines = board.at, self._accounting, self._room.machines
+        at, books, machines = board.at, self._accounting, self._arrays.machines
         changed = board.changed[: at[replay_kernel.CHANGED]]
         for machine, slots in zip(changed.tolist(), machines.open_slots[changed].tolist(), strict=True):
             books.slots[machine] = slots
             books.free[machine] = slots.bit_count()
         board.is_changed[changed] = False
         at[replay_kernel.CHANGED] = 0
-        *books.in_use, books.idle[-1] = _sets(self._room)
+        *books.in_use, books.idle[-1] = _sets(self._arrays)
         books.in_use.append(0)  # a machine with all its GPUs free is idle
-        books.link_use_gbps = self._room.links.use_gbps.tolist()
-        books.link_users = self._room.links.users.tolist()
+        books.link_use_gbps = self._arrays.links.use_gbps.tolist()
+        books.link_users = self._arrays.links.users.tolist()
 
     def _check(self, board: replay_kernel.Board, jobs: JobColumns) -> None:
         """Skip a job that would not be placed on the empty cluster: it would block the others for good."""
@@ -263,9 +276,9 @@ def _first(board: replay_kernel.Board) -> int:
     return int(board.queue[board.at[replay_kernel.HEAD]])
 
 
-def _sets(room: Room) -> list[int]:
+def _sets(arrays: PlacementArrays) -> list[int]:
     """Return the machines with each number of GPUs free, as sets."""
-    sets = room.machines.sets
+    sets = arrays.machines.sets
     width = sets.itemsize * sets.shape[1]
     words = sets.tobytes()
     return [int.from_bytes(words[at : at + width], "little") for at in range(0, len(words), width)]

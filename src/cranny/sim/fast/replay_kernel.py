@@ -3,7 +3,7 @@
 Machines are alike, the queue is first come, first served, and a small job goes to the lowest machine that has
 the first of some numbers of GPUs free. A job that takes several machines goes where the policy's drafter says, if
 it has one. Whatever is not so simple is left to Python: `advance` returns, and goes on with the answer. All state
-is in the arrays of a `Board` and a `Room`; the numbers that change are in `Board.at`.
+is in the arrays of a `Board` and a `PlacementArrays`; the numbers that change are in `Board.at`.
 """
 
 from collections.abc import Callable
@@ -13,24 +13,24 @@ import numpy as np
 
 from cranny.core.fast.bit_sets import count_bits, join, leave, lowest_slots, lowest_with
 from cranny.core.fast.placement_arrays import (
-    ASK,
     COMM_S,
     CROSS_BYTES,
-    LEARN,
+    FALLBACK,
     LINKS,
+    NO_ENTRY,
     PARTS,
     SLOWDOWN,
     WAIT,
-    Ask,
     Bits,
     Flags,
     Floats,
     Ints,
-    Room,
+    PlacementArrays,
+    PlacementRequest,
 )
 from cranny.core.jit import compiled, inside
 
-Drafts = Callable[[Room, Ask], int]
+Drafts = Callable[[PlacementArrays, PlacementRequest], int]
 
 # What `advance` returns: why it stopped.
 FINISHED = 0  # everything has happened
@@ -120,7 +120,7 @@ class Board(NamedTuple):
 
 
 @compiled
-def advance(board: Board, room: Room, held: Held, drafter: Drafts, until: int) -> int:
+def advance(board: Board, arrays: PlacementArrays, held: Held, drafter: Drafts, until: int) -> int:
     """Let events happen up to the arrival of job `until`, or until Python is needed; return why it stopped."""
     at = board.at
     while True:
@@ -129,13 +129,13 @@ def advance(board: Board, room: Room, held: Held, drafter: Drafts, until: int) -
                 return PAUSED
             if at[NEXT_JOB] == len(board.gpus) and not at[RUNNING]:
                 return FINISHED
-            _next_event(board, room, held)
+            _next_event(board, arrays, held)
         elif at[STAGE] == SERVE:
-            why = _serve(board, room, held, drafter)
+            why = _serve(board, arrays, held, drafter)
             if why:
                 return why
             at[STAGE] = SERVED
-            size = len(room.machines.members) - 1
+            size = len(arrays.machines.members) - 1
             if at[ARRIVAL] and at[HEAD] < at[TAIL] and board.gpus[board.queue[at[TAIL] - 1]] > size:
                 return CHECK
         elif at[STAGE] == SERVED:
@@ -144,23 +144,23 @@ def advance(board: Board, room: Room, held: Held, drafter: Drafts, until: int) -
                 return STUCK
             at[STAGE] = TAKE_NOTE
         else:
-            _note(board, room)
+            _note(board, arrays)
             at[STAGE] = NEXT_EVENT
 
 
 @inside
-def _next_event(board: Board, room: Room, held: Held) -> None:
+def _next_event(board: Board, arrays: PlacementArrays, held: Held) -> None:
     """Let a job end or arrive, whichever comes first; ends come first at equal times."""
     at = board.at
     job = at[NEXT_JOB]
     if at[RUNNING] and (job == len(board.gpus) or board.end_s[0] <= board.submit_s[job]):
         board.level[NOW_S] = board.end_s[0]
         at[ARRIVAL] = 0
-        _end(board, room, held, _pop(board))
+        _end(board, arrays, held, _pop(board))
         at[STAGE] = SERVE
         return
     at[NEXT_JOB] += 1
-    if board.gpus[job] > len(room.machines.free) * (len(room.machines.members) - 1):
+    if board.gpus[job] > len(arrays.machines.free) * (len(arrays.machines.members) - 1):
         return  # larger than the cluster: skipped
     board.level[NOW_S] = board.submit_s[job]
     at[ARRIVAL] = 1
@@ -172,7 +172,7 @@ def _next_event(board: Board, room: Room, held: Held) -> None:
 
 
 @inside
-def _serve(board: Board, room: Room, held: Held, drafter: Drafts) -> int:
+def _serve(board: Board, arrays: PlacementArrays, held: Held, drafter: Drafts) -> int:
     """Start jobs from the head of the queue; return 0, or why Python is needed for the first."""
     at = board.at
     while at[HEAD] < at[TAIL] and at[ANSWER] != WAIT:
@@ -180,35 +180,35 @@ def _serve(board: Board, room: Room, held: Held, drafter: Drafts) -> int:
         if board.gpus[job] > at[FREE]:
             break
         if not at[ANSWER]:
-            machine = _choose(board, room, board.gpus[job])
+            machine = _choose(board, arrays, board.gpus[job])
             if machine >= 0:
-                slots = lowest_slots(room.machines.open_slots[machine], board.gpus[job])
+                slots = lowest_slots(arrays.machines.open_slots[machine], board.gpus[job])
                 board.machine[job] = machine
                 board.slots[job] = slots
-                _flip(board, room, machine, slots)
+                _flip(board, arrays, machine, slots)
                 _start(board, job)
                 continue
-            why = _draft(board, room, drafter, job)
+            why = _draft(board, arrays, drafter, job)
             if why:
                 return why
         if at[ANSWER] > 0:
-            if _is_full(board, room, held):
+            if _is_full(board, arrays, held):
                 return FULL
-            _start_draft(board, room, held, job)
+            _start_draft(board, arrays, held, job)
             at[ANSWER] = 0
     at[ANSWER] = 0
     return 0
 
 
 @inside
-def _choose(board: Board, room: Room, gpus: int) -> int:
+def _choose(board: Board, arrays: PlacementArrays, gpus: int) -> int:
     """Return the lowest machine with the first of the wanted numbers of GPUs free; -1 if one is not enough."""
-    machines = room.machines
+    machines = arrays.machines
     size = len(machines.members) - 1
     if gpus > size:
         return -1
     fragments = board.at[FREE] - size * machines.members[size]
-    for free in room.choices[gpus]:
+    for free in arrays.choices[gpus]:
         if free == 0 or (free == size and board.fragments_before_idle and gpus <= fragments):
             break
         if machines.members[free]:
@@ -217,29 +217,31 @@ def _choose(board: Board, room: Room, gpus: int) -> int:
 
 
 @inside
-def _draft(board: Board, room: Room, drafter: Drafts, job: int) -> int:
+def _draft(board: Board, arrays: PlacementArrays, drafter: Drafts, job: int) -> int:
     """Let the drafter answer about the first job of the queue; return 0, or why Python is needed."""
     pattern, model = board.pattern[job], board.model[job]
     if pattern < 0:
         return PLACE
-    if room.talk.first_phase[pattern] < 0:
+    if arrays.patterns.first_phase[pattern] < 0:
         return MEET
-    answer = drafter(room, Ask(board.gpus[job], pattern, board.grad_bytes[model], board.iteration_s[model]))
-    if answer == ASK:
+    answer = drafter(
+        arrays, PlacementRequest(board.gpus[job], pattern, board.grad_bytes[model], board.iteration_s[model])
+    )
+    if answer == FALLBACK:
         return PLACE
-    if answer == LEARN:
+    if answer == NO_ENTRY:
         return TEACH
     board.at[ANSWER] = answer
     if answer != WAIT:
-        cost = room.draft.cost
+        cost = arrays.draft.cost
         cost[SLOWDOWN] = 1.0 + board.stretch * cost[COMM_S] / board.iteration_s[model]
     return 0
 
 
 @inside
-def _is_full(board: Board, room: Room, held: Held) -> bool:
+def _is_full(board: Board, arrays: PlacementArrays, held: Held) -> bool:
     """Say whether what the draft holds and sends can no longer be noted."""
-    parts, links = board.at[HELD] + room.draft.at[PARTS], board.at[SENT] + room.draft.at[LINKS]
+    parts, links = board.at[HELD] + arrays.draft.at[PARTS], board.at[SENT] + arrays.draft.at[LINKS]
     return bool(parts > len(held.machine) or links > len(held.link))
 
 
@@ -259,18 +261,18 @@ def _start(board: Board, job: int) -> None:
 
 
 @inside
-def _start_draft(board: Board, room: Room, held: Held, job: int) -> None:
+def _start_draft(board: Board, arrays: PlacementArrays, held: Held, job: int) -> None:
     """Start the first job of the queue where it was drafted."""
-    at, draft = board.at, room.draft
+    at, draft = board.at, arrays.draft
     board.first_part[job] = at[HELD]
     board.parts[job] = draft.at[PARTS]
     for part in range(draft.at[PARTS]):
         machine = draft.machine[part]
-        slots = lowest_slots(room.machines.open_slots[machine], draft.gpus[part])
+        slots = lowest_slots(arrays.machines.open_slots[machine], draft.gpus[part])
         held.machine[at[HELD]] = machine
         held.slots[at[HELD]] = slots
         at[HELD] += 1
-        _flip(board, room, machine, slots)
+        _flip(board, arrays, machine, slots)
     board.first_use[job] = at[SENT]
     for i in range(draft.at[LINKS]):
         if draft.gbps[i]:
@@ -281,12 +283,12 @@ def _start_draft(board: Board, room: Room, held: Held, job: int) -> None:
     if board.uses[job]:
         board.cross_bytes[job] = draft.cost[CROSS_BYTES]
         board.slowdown[job] = draft.cost[SLOWDOWN]
-        _turn_links(board, room, held, job, 1)
+        _turn_links(board, arrays, held, job, 1)
     _start(board, job)
 
 
 @inside
-def _end(board: Board, room: Room, held: Held, job: int) -> None:
+def _end(board: Board, arrays: PlacementArrays, held: Held, job: int) -> None:
     """Take back what a job held."""
     at = board.at
     board.finish_s[job] = board.level[NOW_S]
@@ -294,12 +296,12 @@ def _end(board: Board, room: Room, held: Held, job: int) -> None:
     board.ended[at[ENDED]] = job
     at[ENDED] += 1
     if not board.parts[job]:
-        _flip(board, room, board.machine[job], board.slots[job])
+        _flip(board, arrays, board.machine[job], board.slots[job])
         return
     for part in range(board.first_part[job], board.first_part[job] + board.parts[job]):
-        _flip(board, room, held.machine[part], held.slots[part])
+        _flip(board, arrays, held.machine[part], held.slots[part])
     if board.uses[job]:
-        _turn_links(board, room, held, job, -1)
+        _turn_links(board, arrays, held, job, -1)
         at[CROSSING] -= 1
         board.level[MOVED_BYTES] -= board.cross_bytes[job]
         if not at[CROSSING]:
@@ -307,9 +309,9 @@ def _end(board: Board, room: Room, held: Held, job: int) -> None:
 
 
 @inside
-def _turn_links(board: Board, room: Room, held: Held, job: int, sign: int) -> None:
+def _turn_links(board: Board, arrays: PlacementArrays, held: Held, job: int, sign: int) -> None:
     """Book what a job sends over links in (sign 1) or out (sign -1)."""
-    links = room.links
+    links = arrays.links
     for use in range(board.first_use[job], board.first_use[job] + board.uses[job]):
         link = held.link[use]
         links.users[link] += sign
@@ -319,9 +321,9 @@ def _turn_links(board: Board, room: Room, held: Held, job: int, sign: int) -> No
 
 
 @inside
-def _flip(board: Board, room: Room, machine: int, slots: np.uint64) -> None:
+def _flip(board: Board, arrays: PlacementArrays, machine: int, slots: np.uint64) -> None:
     """Take free GPUs of a machine, or give them back."""
-    at, machines = board.at, room.machines
+    at, machines = board.at, arrays.machines
     size = len(machines.members) - 1
     before = machines.free[machine]
     machines.open_slots[machine] ^= slots
@@ -338,11 +340,11 @@ def _flip(board: Board, room: Room, machine: int, slots: np.uint64) -> None:
 
 
 @inside
-def _note(board: Board, room: Room) -> None:
+def _note(board: Board, arrays: PlacementArrays) -> None:
     """Note the state after an event, as `NOTED` says."""
     at = board.at
-    size = len(room.machines.members) - 1
-    held = len(room.machines.free) * size - at[FREE]
+    size = len(arrays.machines.members) - 1
+    held = len(arrays.machines.free) * size - at[FREE]
     row = board.noted[at[NOTES]]
     row[0] = board.level[NOW_S]
     row[1] = at[ARRIVAL]
