@@ -10,7 +10,8 @@ from cranny.service.dashboard import dashboard
 
 SCRIPTS = sorted(name for name in dashboard.site().assets if name.endswith(".js"))
 MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\(.style"
-SOURCE = resources.files("cranny.service.dashboard").joinpath("static")
+FOLDERS = [resources.files(package).joinpath(folder) for package, folder in dashboard.FOLDERS]
+SOURCES = {entry.name: entry for folder in FOLDERS for entry in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +58,11 @@ def test_files_of_another_version_are_not_found(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_import_what_is_there_and_never_parse_markup(name: str) -> None:
-    text = SOURCE.joinpath(name).read_text(encoding="utf-8")
+    text = SOURCES[name].read_text(encoding="utf-8")
     assert text.startswith("// ")  # says what it is for
     for imported in re.findall(r'from "\./([^"]+)"', text):
         wanted = re.search(rf'import \{{([^}}]*)\}} from "\./{re.escape(imported)}"', text)
-        offered = SOURCE.joinpath(imported).read_text(encoding="utf-8")
+        offered = SOURCES[imported].read_text(encoding="utf-8")
         for each in wanted[1].split(",") if wanted else []:
             plain = each.split(" as ")[0].strip()
             assert re.search(rf"export (async )?(function|class|const|let) {plain}\b", offered), (
@@ -79,5 +80,5 @@ def test_every_script_is_reached_from_the_first_one() -> None:
         name = ahead.pop()
         if name not in reached:
             reached.add(name)
-            ahead += re.findall(r'from "\./([^"]+)"', SOURCE.joinpath(name).read_text(encoding="utf-8"))
+            ahead += re.findall(r'from "\./([^"]+)"', SOURCES[name].read_text(encoding="utf-8"))
     assert sorted(reached) == SCRIPTS

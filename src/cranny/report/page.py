@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -90,7 +91,7 @@ def render(
     and `lead_span` says which time that section covers where it differs from that of the summary.
     """
     drawn = run_styles(results)
-    script = f"\n{file_text('page.js')}{file_text('map.js')}"
+    script = f"\n{file_text('page.js')}{_map_script()}"
     times, time_data = _time_charts(results, drawn)
     cdfs, cdf_data = _cdf_charts(results, drawn)
     packed = occupancy(results, at_s=map_at_s)
@@ -352,6 +353,14 @@ def _kicker(results: Sequence[RunView]) -> str:
     if networks:
         parts.append(f"{' and '.join(networks)} network")
     return " · ".join(parts)
+
+
+def _map_script() -> str:
+    """Return the modules of the cluster map and the script of its section as one script, without imports."""
+    names = ("colours", "arrange", "paint", "cluster_map")
+    modules = "".join(file_text(f"cluster_map/{name}.js") for name in names)
+    inlined = re.sub(r"^(import .*\n|export )", "", modules, flags=re.MULTILINE)
+    return f'(() => {{\n"use strict";\n{inlined}{file_text("map_section.js")}}})();\n'
 
 
 def _hash(script: str) -> str:

@@ -18,6 +18,8 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+# The cluster map is that of the report.
+FOLDERS = (("cranny.service.dashboard", "static"), ("cranny.report", "cluster_map"))
 INDEX = "index.html"
 STYLES = ("base.css", "shell.css", "views.css")
 # Nothing inline, nothing from elsewhere; with trusted types no script can even turn text into markup.
@@ -60,8 +62,9 @@ class Site:
 @cache
 def site() -> Site:
     """Read every file of the dashboard, the page itself filled in."""
-    folder = resources.files("cranny.service.dashboard").joinpath("static")
-    read = {entry.name: entry.read_bytes() for entry in folder.iterdir() if _suffix(entry.name) in TYPES}
+    folders = [resources.files(package).joinpath(folder) for package, folder in FOLDERS]
+    entries = [entry for folder in folders for entry in folder.iterdir()]
+    read = {entry.name: entry.read_bytes() for entry in entries if _suffix(entry.name) in TYPES}
     whole = hashlib.sha256()
     for name in sorted(read):
         whole.update(name.encode() + b"\0" + hashlib.sha256(read[name]).digest())

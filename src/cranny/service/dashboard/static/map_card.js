@@ -2,12 +2,16 @@
 
 import { heat } from "./colours.js";
 import { el, rows, say } from "./dom.js";
-import { ClusterMap } from "./map.js";
+import { ClusterMap } from "./cluster_map.js";
 import { jobLink, machineLink, table } from "./parts.js";
 import * as store from "./store.js";
-import { counted, gbps, number, percent } from "./words.js";
+import { whenTheme } from "./theme.js";
+import { hideTip, showTip } from "./tip.js";
+import { counted, few, gbps, number, percent } from "./words.js";
 import { segment } from "./api.js";
 
+const LABEL = "Map of the cluster. Arrow keys go from machine to machine, Enter opens one; " +
+  "the table below has the same facts.";
 const HEADS = [
   { text: "Machine" }, { text: "Rack" }, { text: "State" }, { text: "GPUs held", numeric: true },
   { text: "Jobs" }, { text: "Uplink", numeric: true },
@@ -57,10 +61,41 @@ function row(node) {
   );
 }
 
+function facts(node) {
+  const jobs = [...new Set(node.slots.filter((each) => each !== null))];
+  return [
+    [node.name, node.rack, node.gpu_type, node.state === "up" ? "" : node.state].filter(Boolean).join(", "),
+    `${node.gpus - node.free} of ${counted(node.gpus, "GPU")} held${jobs.length ? ` by ${few(jobs, 4)}` : ""}`,
+    `uplink ${gbps(node.uplink_use_gbps)} of ${gbps(node.uplink_gbps)}`,
+  ];
+}
+
+function hoverLines({ node, slot, job, proposed }) {
+  const held = job ?? (slot >= 0 && slot < node.gpus ? `GPU ${slot} is free` : node.name);
+  return [proposed ? "the job would get this GPU" : held, ...facts(node).map((line) => [line])];
+}
+
+function clusterMap(scope, tallest, said) {
+  const canvas = el(
+    "canvas",
+    { class: "map", tabindex: "0", role: "application", "aria-label": LABEL, "aria-describedby": "map-said" },
+  );
+  const map = new ClusterMap(canvas, {
+    tallest, hideTip,
+    showTip: (found, event) => showTip(hoverLines(found), event.clientX, event.clientY),
+    announce: (node) => say(said, facts(node).join("; ")),
+    open: (job, node) => {
+      location.hash = job ? `#/jobs/${segment(job)}` : `#/machines/${segment(node.name)}`;
+    },
+  });
+  scope.sizes(canvas, () => map.resize());
+  whenTheme(scope, () => map.redraw());
+  return map;
+}
+
 export function mapCard(scope, { title = "Cluster", tallest, ghosts = false } = {}) {
-  const map = new ClusterMap(scope, { tallest, open: (job, node) => {
-    location.hash = job ? `#/jobs/${segment(job)}` : `#/machines/${segment(node.name)}`;
-  } });
+  const said = el("p", { id: "map-said", class: "unseen", "aria-live": "polite" });
+  const map = clusterMap(scope, tallest, said);
   const readout = el("p", { class: "readout" }), listing = table("All machines", HEADS);
   const details = el("details", {}, el("summary", {}, "The map as a table"), listing.node);
   const fillTable = (nodes) => {
@@ -78,7 +113,7 @@ export function mapCard(scope, { title = "Cluster", tallest, ghosts = false } = 
   scope.watch(store.links, (links) => map.showLinks(links));
   const node = el(
     "section", { class: "card pad map-card", "aria-label": title }, el("h2", {}, title), readout,
-    map.canvas, map.said, ghosts ? null : key(), details,
+    map.canvas, said, ghosts ? null : key(), details,
   );
   return { node, map };
 }

@@ -1,41 +1,34 @@
 // The map of racks, machines and GPUs on a canvas. Only machines that changed are painted again.
+//
+// The dashboard imports these modules; the report inlines them, so that imports stand on one line each and no two
+// modules use one name at their top level.
 
 import { arrange } from "./arrange.js";
 import { shades } from "./colours.js";
-import { el, say } from "./dom.js";
-import { machine as paintMachine, rackName } from "./paint.js";
-import { whenTheme } from "./theme.js";
-import { hideTip, showTip } from "./tip.js";
-import { counted, few, gbps } from "./words.js";
-
-const LABEL = "Map of the cluster. Arrow keys go from machine to machine, Enter opens one; " +
-  "the table below has the same facts.";
+import { paintMachine, rackFont, rackName } from "./paint.js";
 
 export class ClusterMap {
-  constructor(scope, { tallest = 660, open = () => {} } = {}) {
-    this.canvas = el(
-      "canvas",
-      { class: "map", tabindex: "0", role: "application", "aria-label": LABEL, "aria-describedby": "map-said" },
-    );
-    this.said = el("p", { id: "map-said", class: "unseen", "aria-live": "polite" });
+  // The page gives: showTip(found, event) and hideTip() for the text beside the pointer, announce(node) for screen
+  // readers, open(job, node) for clicks and Enter, and whether machines have a bar for the load of their uplink.
+  constructor(canvas, { showTip, hideTip, announce, open = null, tallest = 660, bars = true }) {
     Object.assign(
       this,
       {
-        tallest, open, nodes: [], racks: [], shares: new Map(), lit: null, ghosts: new Map(), painted: [],
-        cursor: -1, layout: null,
+        canvas, showTip, hideTip, announce, open, tallest, bars, nodes: [], racks: [], shares: new Map(), lit: null,
+        ghosts: new Map(), painted: [], cursor: -1, layout: null,
       },
     );
-    const on = (type, act) => scope.listen(this.canvas, type, act);
+    const on = (type, act) => canvas.addEventListener(type, act);
     on("pointermove", (event) => this.hover(event));
+    on("pointerdown", (event) => this.hover(event));
     on("pointerleave", () => this.leave());
     on("click", (event) => this.click(event));
     on("keydown", (event) => this.key(event));
     on("blur", () => this.move(-1));
-    scope.sizes(
-      this.canvas,
-      () => { if (this.layout && this.canvas.clientWidth !== this.layout.width) this.redraw(true); },
-    );
-    whenTheme(scope, () => this.redraw());
+  }
+
+  resize() {
+    if (this.layout && this.canvas.clientWidth !== this.layout.width) this.redraw(true);
   }
 
   show(nodes) {
@@ -50,6 +43,9 @@ export class ClusterMap {
         racks.get(node.rack).machines.push(machine);
       });
       this.racks = [...racks.values()];
+      const pen = this.canvas.getContext("2d");
+      pen.font = rackFont();
+      for (const rack of this.racks) rack.nameWidth = Math.min(Math.ceil(pen.measureText(rack.name).width), 120);
       this.redraw(true);
     }
   }
@@ -94,7 +90,8 @@ export class ClusterMap {
     if (!width || !this.nodes.length) return;
     if (afresh || !this.layout) {
       const most = Math.max(...this.nodes.map((node) => node.gpus), 1);
-      this.layout = arrange(this.racks, most, width - 4, width < 500 ? this.tallest * 1.5 : this.tallest);
+      const tallest = width < 500 ? this.tallest * 1.5 : this.tallest;
+      this.layout = arrange(this.racks, most, width - 4, tallest, this.bars);
       this.layout.width = width;
     }
     const ratio = devicePixelRatio || 1, height = Math.ceil(this.layout.height) + 4;
@@ -152,43 +149,31 @@ export class ClusterMap {
 
   hover(event) {
     const found = this.at(event);
-    this.canvas.style.cursor = found ? "pointer" : "";
+    this.canvas.style.cursor = found && this.open ? "pointer" : "";
     if (!found) {
       this.leave();
       return;
     }
-    const { node, slot, job } = found, would = this.ghosts.get(node.machine)?.has(slot);
-    const held = job ?? (slot >= 0 && slot < node.gpus ? `GPU ${slot} is free` : node.name);
-    const top = would ? "the job would get this GPU" : held;
-    showTip([top, ...this.facts(node).map((line) => [line])], event.clientX, event.clientY);
-    this.light(job);
-  }
-
-  facts(node) {
-    const jobs = [...new Set(node.slots.filter((each) => each !== null))];
-    return [
-      [node.name, node.rack, node.gpu_type, node.state === "up" ? "" : node.state].filter(Boolean).join(", "),
-      `${node.gpus - node.free} of ${counted(node.gpus, "GPU")} held${jobs.length ? ` by ${few(jobs, 4)}` : ""}`,
-      `uplink ${gbps(node.uplink_use_gbps)} of ${gbps(node.uplink_gbps)}`,
-    ];
+    this.showTip({ ...found, proposed: this.ghosts.get(found.place.machine)?.has(found.slot) ?? false }, event);
+    this.light(found.job);
   }
 
   leave() {
-    hideTip();
+    this.hideTip();
     this.light(null);
   }
 
   click(event) {
     const found = this.at(event);
-    if (!found) return;
-    hideTip();
+    if (!found || !this.open) return;
+    this.hideTip();
     this.open(found.job, found.node);
   }
 
   key(event) {
     if (!this.layout) return;
     const { places } = this.layout, now = places.find((place) => place.machine === this.cursor);
-    if (event.key === "Enter" && now) this.open(null, this.nodes[this.cursor]);
+    if (event.key === "Enter" && now) this.open?.(null, this.nodes[this.cursor]);
     else if (event.key === "Home") this.move(places[0].machine);
     else if (event.key === "End") this.move(places.at(-1).machine);
     else if (event.key.startsWith("Arrow")) this.move(now ? this.beside(now, event.key.slice(5)) : places[0].machine);
@@ -214,6 +199,6 @@ export class ClusterMap {
     if (machine === this.cursor) return;
     this.cursor = machine;
     this.redraw(); // the frame round a machine reaches over its neighbours
-    if (machine >= 0) say(this.said, this.facts(this.nodes[machine]).join("; "));
+    if (machine >= 0) this.announce(this.nodes[machine]);
   }
 }

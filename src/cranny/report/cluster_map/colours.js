@@ -5,7 +5,7 @@ const NAMES = ["ink", "soft", "card", "page", "rule", "grid", "hole", "blank", "
   "heat-0", "heat-1", "heat-2", "heat-3", "heat-4", "heat-5", "heat-6"];
 let read = null;
 
-// The canvas knows no CSS variables: let the browser work them out, once for each theme.
+// The canvas knows no CSS variables: let the browser compute them, once for each theme.
 export function shades() {
   if (read) return read;
   probe.hidden = true;
@@ -32,8 +32,8 @@ const known = new Map();
 
 // The number of a job, which is in its id; other ids get one from their letters.
 function numberOf(id) {
-  const told = /^job-(\d+)$/.exec(id);
-  if (told) return Number(told[1]);
+  const numbered = /^job-(\d+)$/.exec(id);
+  if (numbered) return Number(numbered[1]);
   let hash = 2166136261;
   for (const letter of id) hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
   return hash % 100_000;

@@ -2,9 +2,9 @@
 
 import { heat, jobColour, shades } from "./colours.js";
 
-export const FULL = "#5b9bb5"; // a machine's held share, where GPUs are too small to show
+const FULL = "#5b9bb5"; // a machine's held share, where GPUs are too small to show
 
-export function hole(pen, x, y, wide, high) {
+function hole(pen, x, y, wide, high) {
   const { hole: colour } = shades();
   pen.strokeStyle = colour;
   pen.lineWidth = 1;
@@ -22,14 +22,14 @@ export function hole(pen, x, y, wide, high) {
   pen.globalAlpha = 1;
 }
 
-export function blank(pen, x, y, wide, high) {
+function blank(pen, x, y, wide, high) {
   pen.strokeStyle = shades().blank;
   pen.lineWidth = 1;
   pen.strokeRect(x + 0.5, y + 0.5, wide - 1, high - 1);
 }
 
 // A machine that takes no jobs: drained machines are struck out once, failed ones crossed out.
-export function down(pen, x, y, wide, high, state) {
+function down(pen, x, y, wide, high, state) {
   const colours = shades();
   pen.strokeStyle = state === "failed" ? colours.alarm : colours.soft;
   pen.lineWidth = Math.min(2, high / 5);
@@ -44,7 +44,7 @@ export function down(pen, x, y, wide, high, state) {
 }
 
 // A GPU that a job of the what-if page would get: a strong frame with a dot.
-export function ghost(pen, x, y, wide, high) {
+function ghost(pen, x, y, wide, high) {
   const colours = shades();
   if (high < 10) {
     pen.fillStyle = colours.strong;
@@ -59,7 +59,7 @@ export function ghost(pen, x, y, wide, high) {
   pen.fillRect(x + wide / 2 - high * 0.18, y + high * 0.32, high * 0.36, high * 0.36);
 }
 
-export function uplink(pen, x, y, wide, high, share) {
+function uplink(pen, x, y, wide, high, share) {
   const colours = shades();
   pen.fillStyle = colours["heat-0"];
   pen.fillRect(x, y, wide, high);
@@ -93,9 +93,11 @@ function shortened(pen, text, width) {
   return shown;
 }
 
+export const rackFont = () => `10.5px ${shades().font}`;
+
 export function rackName(pen, label, text, share) {
   const colours = shades();
-  pen.font = `10.5px ${colours.font}`;
+  pen.font = rackFont();
   pen.fillStyle = colours.soft;
   pen.fillText(shortened(pen, text, label.width), label.x, label.y + 10);
   if (share === undefined) return;
@@ -105,7 +107,7 @@ export function rackName(pen, label, text, share) {
   if (share > 0) pen.fillRect(label.x, label.y + 13.5, Math.max(1.5, Math.min(1, share) * label.width), 2.5);
 }
 
-export function machine(pen, node, place, layout, { lit, ghosts, dim }) {
+export function paintMachine(pen, node, place, layout, { lit, ghosts, dim }) {
   const { cell, across, head, bar } = layout, { x, wide, high } = place;
   if (!layout.gpus) {
     square(pen, node, place, lit, ghosts);
@@ -116,10 +118,8 @@ export function machine(pen, node, place, layout, { lit, ghosts, dim }) {
     const colours = shades();
     pen.font = `11.5px ${colours.font}`;
     pen.fillStyle = node.state === "up" ? colours.soft : colours.ink;
-    pen.fillText(
-      shortened(pen, node.state === "up" ? node.name : `${node.name} · ${node.state}`, wide), x,
-      place.y + 12,
-    );
+    const name = node.state === "up" ? node.name : `${node.name} · ${node.state}`, shown = shortened(pen, name, wide);
+    if (shown === name || shown.length > 5) pen.fillText(shown, x, place.y + 12);
   }
   const used = node.slots.some((job) => job !== null), line = cell >= 5 ? 1 : 0;
   const broad = layout.wide - line, size = cell - line;
@@ -147,7 +147,7 @@ export function machine(pen, node, place, layout, { lit, ghosts, dim }) {
   }
   if (cell >= 20 && !dim) names(pen, node.slots, x, y, layout, lit);
   if (node.state !== "up") down(pen, x, y, columns - 1, tall - 1, node.state);
-  uplink(pen, x + wide - bar, y, bar, tall - (cell >= 5 ? 1 : 0), node.uplink_use_gbps / node.uplink_gbps);
+  if (bar) uplink(pen, x + wide - bar, y, bar, tall - (cell >= 5 ? 1 : 0), node.uplink_use_gbps / node.uplink_gbps);
 }
 
 function square(pen, node, { x, y, wide, high }, lit, ghosts) {

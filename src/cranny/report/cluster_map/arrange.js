@@ -4,16 +4,18 @@ const CELLS = [46, 42, 38, 34, 30, 26, 22, 20, 18, 16, 14, 12, 11, 10, 9, 8, 7, 
 const SQUARES = [16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2];
 const MODEST = 400; // large cells may not take more height than this
 const WIDEST = 4; // times as wide as high
-const DEPTHS = [8, 16, 4, 2, 32];
+const DEPTHS = [8, 16, 4, 2, 32, 128, 512]; // machines in a column of a rack
 
 // The largest cells that fit; of those the arrangement that is least high.
-export function arrange(racks, most, width, tallest) {
+export function arrange(racks, most, width, tallest, bars = true) {
   const across = Math.min(most, 16), down = Math.ceil(most / across);
   for (const cell of CELLS) {
     const head = cell >= 18 ? 17 : 0;
-    const bar = cell >= 18 ? 6 : cell >= 8 ? 4 : 2;
+    const bar = bars ? (cell >= 18 ? 6 : cell >= 8 ? 4 : 2) : 0;
     const gap = cell >= 18 ? 10 : cell >= 8 ? 3 : 1;
-    const size = (wide) => ({ wide: across * wide + bar + 1, high: down * cell + head, gap, named: cell >= 6 });
+    const size = (wide) => ({
+      wide: across * wide + (bar ? bar + 1 : 0), high: down * cell + head, gap, named: cell >= 6,
+    });
     const made = least(racks, width, cell > 26 ? Math.min(tallest, MODEST) : tallest, size(cell));
     if (!made) continue;
     // Where there is width to spare cells get wider than high.
@@ -45,9 +47,14 @@ function least(racks, width, tallest, size) {
 
 function flow(racks, width, { wide, high, gap, named }, depth) {
   const label = named && racks.length > 1 ? 19 : 0, between = racks.length > 1 ? Math.max(gap * 2.4, 4) : 0;
-  const blocks = racks.map(({ machines }) => {
+  // Racks are as wide as their names at least, so that the names of narrow racks can be read.
+  const blocks = racks.map(({ machines, nameWidth = 0 }) => {
     const columns = Math.max(1, Math.ceil(machines.length / depth)), deep = Math.ceil(machines.length / columns);
-    return { machines, deep, width: columns * (wide + gap) - gap, height: deep * (high + gap) - gap + label };
+    const narrowest = label && nameWidth;
+    return {
+      machines, deep, width: Math.max(columns * (wide + gap) - gap, narrowest),
+      height: deep * (high + gap) - gap + label,
+    };
   });
   const widest = Math.max(...blocks.map((block) => block.width), 1);
   if (widest > width) return null;
