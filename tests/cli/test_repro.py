@@ -9,14 +9,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.cli.conftest import Run
 
-from cranny.repro.titan import study
+from cranny.repro.titan import replays
 
 pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
 CHROMIUM = Path("/usr/bin/chromium")
 
 
 def test_the_whole_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "QUICK_JOBS", 200)
+    monkeypatch.setattr(replays, "QUICK_JOBS", 200)
     folder = tmp_path / "out"
     shown = run("repro", "titan", "--quick", "--seeds", 2, "--processes", 1, "--out", folder)
     assert shown.code == 0, shown.err
@@ -61,9 +61,9 @@ def test_the_page_shows_all_its_pictures(run: Run, tmp_path: Path) -> None:
 
 
 def test_single_experiments_as_json(run: Run, tmp_path: Path) -> None:
-    told = run("repro", "titan", "--experiments", "5, 7", "--out", tmp_path, "--json").json
-    assert {row["figure"] for row in told["testbed"]} == {9, 11}
-    assert told["figures"] == []
+    values = run("repro", "titan", "--experiments", "5, 7", "--out", tmp_path, "--json").json
+    assert {row["figure"] for row in values["testbed"]} == {9, 11}
+    assert values["figures"] == []
     assert not (tmp_path / "fig10.csv").exists()
 
 

@@ -9,13 +9,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.cli.conftest import Run
 
-from cranny.repro.netpack import study
+from cranny.repro.netpack import setups
 
 pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
 
 
 def test_an_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "QUICK_JOBS", 25)
+    monkeypatch.setattr(setups, "QUICK_JOBS", 25)
     folder = tmp_path / "out"
     figures = ("--figures", "10,12,15,sign")
     shown = run("repro", "netpack", "--quick", *figures, "--seeds", 1, "--processes", 1, "--out", folder)
@@ -37,15 +37,15 @@ def test_an_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_two_processes_find_what_one_does(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "QUICK_JOBS", 25)
+    monkeypatch.setattr(setups, "QUICK_JOBS", 25)
     words = ("repro", "netpack", "--figures", "13", "--quick", "--seeds", 1, "--out", tmp_path, "--json")
     assert run(*words, "--processes", 2).json == run(*words, "--processes", 1).json
 
 
 def test_single_figures_as_json(run: Run, tmp_path: Path) -> None:
-    told = run("repro", "netpack", "--figures", "15", "--out", tmp_path, "--json").json
-    assert told["figures"] == []
-    assert {row["job"] for row in told["rates"]} == {"vgg16", "vgg19", "alexnet"}
+    values = run("repro", "netpack", "--figures", "15", "--out", tmp_path, "--json").json
+    assert values["figures"] == []
+    assert {row["job"] for row in values["rates"]} == {"vgg16", "vgg19", "alexnet"}
     assert not (tmp_path / "fig7.csv").exists()
 
 

@@ -6,22 +6,22 @@ import pytest
 from cranny.model.circle import Circle
 from cranny.network.interleave.compatibility import compatibility
 from cranny.repro.cassini import links, precision
-from cranny.repro.cassini.links import run_adjusting, run_fig5, run_jobs, snapshot_uses
-from cranny.repro.cassini.setup import LINK_GBPS
-from cranny.repro.cassini.shapes import BATCH, EVEN, GIVEN, H200, pair_circles, snapshot_circles
-from cranny.repro.cassini.values import TABLE2, Snapshot
+from cranny.repro.cassini.link_shapes import BATCH, EVEN, GIVEN, H200, pair_circles, snapshot_circles
+from cranny.repro.cassini.links import run_adjustments, run_fig5, run_jobs, snapshot_uses
+from cranny.repro.cassini.paper import TABLE2, LinkSnapshot
+from cranny.repro.cassini.setups import LINK_GBPS
 
 
 @pytest.mark.parametrize("snapshot", TABLE2, ids=lambda snapshot: f"snapshot {snapshot.number}")
-def test_given_shapes_have_the_papers_scores(snapshot: Snapshot) -> None:
+def test_given_shapes_have_the_papers_scores(snapshot: LinkSnapshot) -> None:
     fit = compatibility(snapshot_circles(snapshot.number, GIVEN), LINK_GBPS)
     assert fit.score == pytest.approx(snapshot.score, abs=0.005)
 
 
-def test_six_workers_talk_as_long_as_in_table_2() -> None:
+def test_six_workers_communicate_as_long_as_in_table_2() -> None:
     for snapshot in TABLE2[:1]:
-        for row, circle in zip(snapshot.rows, snapshot_circles(snapshot.number, BATCH), strict=True):
-            assert circle.up_s * 1e3 == pytest.approx(row.cassini_ms, rel=0.03)
+        for job, circle in zip(snapshot.jobs, snapshot_circles(snapshot.number, BATCH), strict=True):
+            assert circle.up_s * 1e3 == pytest.approx(job.cassini_ms, rel=0.03)
 
 
 def test_even_jobs_take_equally_long_and_send_as_much() -> None:
@@ -57,9 +57,9 @@ def test_jobs_that_start_together_gain_most_from_a_shift() -> None:
     found = run_jobs((half, half), LINK_GBPS, GIVEN, 2, 30.0, together=True)
     assert found.fit.score == 1.0
     assert 1.2 < found.gain().mean < 1.5
-    assert found.talking_gain().mean > found.gain().mean
+    assert found.communication_gain().mean > found.gain().mean
     assert found.shifted.above_gbit.max() < 0.02 * found.without.above_gbit.min()
-    shifted_ms, without_ms = found.talking_ms()
+    shifted_ms, without_ms = found.communication_ms()
     assert shifted_ms == pytest.approx([100.0, 100.0], rel=0.05)
     assert min(without_ms) > 130.0
 
@@ -71,15 +71,15 @@ def test_jobs_that_do_not_clash_gain_nothing() -> None:
     assert found.gain().mean == pytest.approx(1.0, abs=0.02)
 
 
-def test_jobs_held_to_their_beat_need_no_adjustment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paced_jobs_need_no_adjustment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "JITTERS", (0.02,))
-    found = run_adjusting(1, 60.0)
+    found = run_adjustments(1, 60.0)
     assert {each.snapshot for each in found} == {1, 2, 3}
     assert all(each.a_minute.mean == 0.0 for each in found if each.hold)
     assert all(each.a_minute.mean > 2.0 for each in found if not each.hold)
 
 
-def test_links_with_score_one_are_never_asked_for_more_than_they_have() -> None:
+def test_links_with_score_one_are_never_asked_for_more_than_they_carry() -> None:
     for title, use in snapshot_uses().items():
         over = np.max(use.asked_gbps) > LINK_GBPS * 1.001
         assert over == ("score 1.0" not in title)

@@ -1,4 +1,4 @@
-"""CASSINI's traces: what is replayed, what is kept, and what the words say of it."""
+"""CASSINI's traces: what is replayed, what remains of it, and the sentences about it."""
 
 import json
 from dataclasses import replace
@@ -7,28 +7,36 @@ from pathlib import Path
 import pytest
 
 from cranny.report.confidence import estimate
-from cranny.repro.cassini import setup
-from cranny.repro.cassini.claims import alike_claim, gain_claims, gap_claim, mark_claim, variant_claim
-from cranny.repro.cassini.run import KEYS, run
-from cranny.repro.cassini.study import (
+from cranny.repro.cassini import setups as setup
+from cranny.repro.cassini.evaluation import KEYS, reproduction, run
+from cranny.repro.cassini.paper import GAINS
+from cranny.repro.cassini.replays import (
     ALIKE,
     ALIKE_S,
     GAP,
     PAIRS,
-    WORKLOADS,
-    Cell,
-    Kept,
-    Study,
+    TRACES,
+    CassiniCell,
+    CassiniReplays,
+    CassiniRun,
     alike,
     plan,
-    run_cell,
+    recorded,
+    replay,
 )
-from cranny.repro.cassini.tables import faster, fewer, gain_sheet, records, trace_sheet
-from cranny.repro.cassini.values import GAINS
-from cranny.repro.cassini.watch import watch
-from cranny.repro.cassini.write import write
+from cranny.repro.cassini.trace_results import (
+    gain_claims,
+    gain_sheet,
+    host_gains,
+    mark_claims,
+    mark_reductions,
+    own_claims,
+    trace_rows,
+    trace_sheet,
+)
+from cranny.repro.claim import Claim
 
-KEPT = Kept(
+RUN = CassiniRun(
     100.0,
     1.0,
     2.0,
@@ -42,26 +50,31 @@ KEPT = Kept(
 )
 
 
-def study(mean: float = 1.5, p99: float = 2.2, relief: float = 1.2, *, shares: bool = True) -> Study:
-    """Return a study in which CASSINI makes every host so many times better; 1 if nothing is said."""
-    kept = {}
-    for cell in plan(WORKLOADS, 3, quick=True):
-        one = KEPT if shares else replace(KEPT, marks={"dlrm": (0.0, 50.0)})
+def study(mean: float = 1.5, p99: float = 2.2, relief: float = 1.2, *, shares: bool = True) -> CassiniReplays:
+    """Return replays in which CASSINI makes every host so many times better; 1 if nothing is said."""
+    runs = {}
+    for cell in plan(TRACES, 3, quick=True):
+        one = RUN if shares else replace(RUN, marks={"dlrm": (0.0, 50.0)})
         if cell.scheme not in PAIRS.values():
             one = replace(one, mean_s=mean, p99_s=2.0 * p99, over_alone=1.1 * relief)
             one = replace(one, marks={model: (27 * gbit, count) for model, (gbit, count) in one.marks.items()})
-        kept[cell] = one
-    return Study(WORKLOADS, kept, 3)
+        runs[cell] = one
+    return CassiniReplays(TRACES, runs, 3)
+
+
+def ours(replays: CassiniReplays) -> dict[str, Claim]:
+    """Return the answers to questions of ours, by title."""
+    return {claim.title: claim for claim in own_claims(replays, host_gains(replays))}
 
 
 def test_every_figure_has_a_trace_and_every_trace_a_paper_or_a_question() -> None:
-    assert {work.figure for work in WORKLOADS} == {"11", "12", "13", "14", "16", ALIKE, GAP}
-    assert {gain.trace for gain in GAINS} <= {work.key for work in WORKLOADS}
+    assert {work.figure for work in TRACES} == {"11", "12", "13", "14", "16", ALIKE, GAP}
+    assert {gain.trace for gain in GAINS} <= {work.key for work in TRACES}
 
 
 def test_a_replay_does_all_iterations_of_all_jobs() -> None:
     jobs = setup.dynamic(0)
-    found = watch(setup.testbed(), jobs, "best-fit")
+    found = recorded(setup.testbed(), jobs, "best-fit")
     assert found.count == pytest.approx(sum((job.duration_s or 0.0) / job.profile.iteration_s for job in jobs))
     first = found.of([jobs[0].id])
     assert first.count < found.count
@@ -69,8 +82,8 @@ def test_a_replay_does_all_iterations_of_all_jobs() -> None:
     assert found.over_alone >= 1.0
 
 
-def test_jobs_that_meet_nobody_take_as_long_as_alone() -> None:
-    found = watch(setup.testbed(), setup.dynamic(0)[:1], "best-fit")
+def test_jobs_that_share_no_link_take_as_long_as_alone() -> None:
+    found = recorded(setup.testbed(), setup.dynamic(0)[:1], "best-fit")
     assert found.over_alone == pytest.approx(1.0)
     assert found.quantiles_over_alone([0.99]) == pytest.approx([1.0])
     assert found.above_gbit == 0.0
@@ -87,22 +100,21 @@ def test_alike_jobs_have_one_iteration_time_and_as_many_iterations() -> None:
 
 @pytest.mark.parametrize("scheme", ["themis", "themis+cassini", "themis+cassini, loops dropped"])
 def test_a_replay_keeps_quantiles_marks_and_courses(scheme: str) -> None:
-    work = next(each for each in WORKLOADS if each.key == "dynamic-2")
-    kept = run_cell(Cell(work, scheme, 0, quick=True))
-    assert kept.mean_s > 0
-    assert list(kept.quantiles_s) == sorted(kept.quantiles_s)
-    assert kept.p99_s == kept.quantiles_s[98]
-    assert kept.iterations == pytest.approx(sum(count for _, count in kept.marks.values()))
-    assert bool(kept.courses) == (scheme in ("themis", "themis+cassini"))
+    work = next(each for each in TRACES if each.key == "dynamic-2")
+    runs = replay(CassiniCell(work, scheme, 0, quick=True))
+    assert runs.mean_s > 0
+    assert list(runs.quantiles_s) == sorted(runs.quantiles_s)
+    assert runs.p99_s == runs.quantiles_s[98]
+    assert runs.iterations == pytest.approx(sum(count for _, count in runs.marks.values()))
+    assert bool(runs.courses) == (scheme in ("themis", "themis+cassini"))
 
 
 def test_the_papers_own_gains_confirm_its_figure() -> None:
     found = study()
-    claims = {claim.title: claim for claim in gain_claims(found, faster(found))}
+    claims = {claim.title: claim for claim in gain_claims(host_gains(found))}
     assert claims["Fig. 13: dynamic trace, themis with CASSINI is faster"].holds == "holds"
     assert claims["Fig. 12: Poisson trace, model parallel, themis with CASSINI is faster"].holds == "holds in part"
-    mark = mark_claim(fewer(found))
-    assert mark is not None
+    (mark,) = mark_claims(mark_reductions(found))
     assert mark.holds == "holds"
 
 
@@ -111,71 +123,67 @@ def test_the_papers_own_gains_confirm_its_figure() -> None:
 )
 def test_without_a_gain_it_matters_whether_sharing_costs_half(relief: float, holds: str) -> None:
     found = study(1.0, 1.0, relief)
-    assert {claim.holds for claim in gain_claims(found, faster(found))} == {holds}
+    assert {claim.holds for claim in gain_claims(host_gains(found))} == {holds}
 
 
 def test_where_no_link_is_shared_the_words_say_so() -> None:
     found = study(1.0, 1.0, 1.0, shares=False)
-    assert all("nothing to gain" in claim.text for claim in gain_claims(found, faster(found)))
-    assert variant_claim(found) is None
+    assert all("nothing to gain" in claim.text for claim in gain_claims(host_gains(found)))
+    assert "Loops settled against dropped, and shifts alone" not in ours(found)
 
 
 def test_gains_are_taken_seed_by_seed() -> None:
     found = study()
-    assert found.gain(WORKLOADS[0], "themis", "themis+cassini", "mean_s") == estimate([1.5] * 3)
-    assert found.marks(WORKLOADS[0], "themis+cassini") == pytest.approx({"": 0.6, "dlrm": 1.0, "vgg16": 0.2})
+    assert found.gain(TRACES[0], "themis", "themis+cassini", "mean_s") == estimate([1.5] * 3)
+    assert found.marks(TRACES[0], "themis+cassini") == pytest.approx({"": 0.6, "dlrm": 1.0, "vgg16": 0.2})
 
 
 def test_tables_have_a_row_for_each_scheme() -> None:
     found = study()
-    assert len(gain_sheet(faster(found)).rows) == sum(len(PAIRS.keys() & set(work.schemes)) for work in WORKLOADS)
-    assert len(trace_sheet(found, WORKLOADS[0]).rows) == len(found.schemes(WORKLOADS[0]))
-    assert len(records(found)) == sum(len(work.schemes) for work in WORKLOADS)
-    told = alike_claim(faster(found))
-    assert told is not None
-    assert "400 ms" in told.text
+    assert len(gain_sheet(host_gains(found)).rows) == sum(len(PAIRS.keys() & set(work.schemes)) for work in TRACES)
+    assert len(trace_sheet(found, TRACES[0]).rows) == len(found.schemes(TRACES[0]))
+    assert len(trace_rows(found)) == sum(len(work.schemes) for work in TRACES)
+    assert "400 ms" in ours(found)["Where all iterations take equally long"].text
 
 
-def test_every_step_of_the_gap_is_told_for_both_hosts() -> None:
+def test_every_step_of_the_gap_is_reported_for_both_hosts() -> None:
     found = study()
-    told = gap_claim(found, faster(found))
-    assert told is not None
-    steps = [work for work in WORKLOADS if work.figure == GAP]
-    assert all(f"{work.title}, {host}: mean 1.50x" in told.text for work in steps for host in ("themis", "pollux"))
-    assert (
-        gap_claim(replace(found, workloads=WORKLOADS[:1]), faster(replace(found, workloads=WORKLOADS[:1]))) is None
-    )
+    text = ours(found)["Why gains are smaller than the paper's"].text
+    steps = [work for work in TRACES if work.figure == GAP]
+    assert all(f"{work.title}, {host}: mean 1.50x" in text for work in steps for host in ("themis", "pollux"))
+    assert "Why gains are smaller than the paper's" not in ours(replace(found, traces=TRACES[:1]))
 
 
-def test_drawn_places_let_more_jobs_meet_and_are_the_same_for_the_same_seed() -> None:
-    first, drawn = WORKLOADS[4], next(work for work in WORKLOADS if work.lot)
+def test_drawn_placements_make_more_jobs_share_links_and_are_the_same_for_the_same_seed() -> None:
+    first, drawn = TRACES[4], next(work for work in TRACES if work.drawn)
     assert (first.key, first.fours) == ("dynamic", True)
-    kept = [run_cell(Cell(work, "themis", seed)) for work in (first, drawn, drawn) for seed in range(3)]
-    shares = [sum(each.over_alone for each in kept[start : start + 3]) for start in (0, 3, 6)]
+    runs = [replay(CassiniCell(work, "themis", seed)) for work in (first, drawn, drawn) for seed in range(3)]
+    shares = [sum(each.over_alone for each in runs[start : start + 3]) for start in (0, 3, 6)]
     assert shares[0] < shares[1] == shares[2]
 
 
-def test_two_jobs_find_room_on_servers_with_two_gpus() -> None:
+def test_two_jobs_fit_on_servers_with_two_gpus() -> None:
     jobs = setup.dynamic(0, gpus=12)
     assert max(job.gpus for job in jobs) <= 6
 
 
 def test_the_page_has_every_figure_with_its_picture_and_the_files_beside_it(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
-    links = [key for key in KEYS if key not in {work.figure for work in WORKLOADS}]
-    found = replace(run(links, 1, 1, quick=True), study=replace(study(), workloads=WORKLOADS[3:4]))
-    page = write(found, tmp_path).read_text(encoding="utf-8")
+    links = [key for key in KEYS if key not in {work.figure for work in TRACES}]
+    results = replace(run(links, 1, 1, quick=True), replays=replace(study(), traces=TRACES[3:4]))
+    found = reproduction(results)
+    page = found.write(tmp_path).read_text(encoding="utf-8")
     assert page.count("<img") == 4 + 2  # of links, and CDFs and marks of the dynamic trace
     for claim in found.claims:
         assert claim.title in page
-    told = json.loads((tmp_path / "cassini.json").read_text(encoding="utf-8"))
-    assert [each["title"] for each in told["claims"]] == [claim.title for claim in found.claims]
+    values = json.loads((tmp_path / "cassini.json").read_text(encoding="utf-8"))
+    assert [each["title"] for each in values["claims"]] == [claim.title for claim in found.claims]
     assert {path.name for path in tmp_path.glob("*.csv")} == {"traces.csv", "table2.csv", "fig17.csv", "fig18.csv"}
-    assert len(told["tables"]) == len(found.sheets())
+    assert len(values["tables"]) == len(found.shown)
 
 
-def test_what_was_not_asked_for_is_not_told() -> None:
-    found = run(["5"], 1, 1, quick=True)
+def test_what_was_not_asked_for_is_not_reported() -> None:
+    found = reproduction(run(["5"], 1, 1, quick=True))
     assert [claim.title[:6] for claim in found.claims[:-1]] == ["Fig. 5"]
     assert found.claims[-1].holds == "not tested"
-    assert len(found.sheets()) == 1
+    assert len(found.shown) == 1

@@ -10,12 +10,11 @@ from typer.testing import CliRunner
 from cranny.cli.repro import app
 from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.has.has_jps import categories
-from cranny.repro.has import resets, static, write
-from cranny.repro.has.fit import fits, heterogeneity
+from cranny.repro.has import evaluation, resets, static
 from cranny.repro.has.instances import counts
+from cranny.repro.has.paper import EXACT, HAS, JCT, LOSS, PAPER, TITLES, ValueKey
 from cranny.repro.has.static import QUICK, scores_of
-from cranny.repro.has.throughputs import source
-from cranny.repro.has.values import EXACT, HAS, JCT, LOSS, PAPER, TITLES, At
+from cranny.repro.has.throughputs import fits, heterogeneity, source
 
 
 @pytest.fixture(scope="module")
@@ -55,34 +54,36 @@ def test_table_ii_comes_out_to_the_last_digit() -> None:
 
 def test_resets_and_moving_costs_never_make_has_exact_worse_than_staying(fit: Floats) -> None:
     found = resets.with_resets(fit, QUICK)
-    static_s, moving_s = (found[At("Fig. 17", JCT, which, EXACT)] for which in ("static", "with resets"))
+    static_s, moving_s = (found[ValueKey("Fig. 17", JCT, which, EXACT)] for which in ("static", "with resets"))
     assert moving_s < static_s
     by_cost = resets.by_cost(fit, QUICK)
     for restart_s in resets.MOVE_S:
-        assert by_cost[At("moving", JCT, f"{restart_s:g}", EXACT)] <= static_s * 1.001
-    assert by_cost[At("moving", "moves", "3600", EXACT)] == 0
+        assert by_cost[ValueKey("moving", JCT, f"{restart_s:g}", EXACT)] <= static_s * 1.001
+    assert by_cost[ValueKey("moving", "moves", "3600", EXACT)] == 0
 
 
 def test_the_simulator_agrees_with_the_shares_when_nothing_moves(fit: Floats) -> None:
     # Inside a machine the simulator's ring costs nothing, 300 Gbps cost very little.
-    static_s = resets.with_resets(fit, QUICK)[At("Fig. 17", JCT, "static", HAS)]
+    static_s = resets.with_resets(fit, QUICK)[ValueKey("Fig. 17", JCT, "static", HAS)]
     assert static_s == pytest.approx(scores_of(fit, 15)[:, 0].min(), rel=0.002)
 
 
-def test_the_command_tells_of_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
-    monkeypatch.setattr(write, "PICTURED", {"Fig. 9": (LOSS,), "moving": (JCT, "moves")})  # drawing takes longest
+    monkeypatch.setattr(
+        evaluation, "PLOTTED", {"Fig. 9": (LOSS,), "moving": (JCT, "moves")}
+    )  # drawing takes longest
     given = ["has", "--quick", "--fits", "1", "--processes", "1", "--out", str(tmp_path), "--json"]
     found = CliRunner().invoke(app, given)
     assert found.exit_code == 0, found.output
-    told = json.loads(found.stdout)
-    assert told["paper"] == "HAS and JPS, TPDS 2024"
-    assert len(told["throughputs"]) == 1
-    assert {row["figure"] for row in told["values"]} == set(TITLES)
-    losses = [row for row in told["values"] if (row["figure"], row["measure"]) == ("Fig. 9", LOSS)]
+    values = json.loads(found.stdout)
+    assert values["paper"] == "HAS and JPS, TPDS 2024"
+    assert len(values["throughputs"]) == 1
+    assert {row["figure"] for row in values["values"]} == set(TITLES)
+    losses = [row for row in values["values"] if (row["figure"], row["measure"]) == ("Fig. 9", LOSS)]
     assert min(row["ours"] for row in losses) == pytest.approx(0.0, abs=1e-6)
     assert all(row["ours"] == pytest.approx(0.0, abs=1e-6) for row in losses if row["scheme"] == EXACT)
-    outcomes = [claim["holds"] for claim in told["claims"]]
+    outcomes = [claim["holds"] for claim in values["claims"]]
     assert outcomes[0] == "holds"
     assert outcomes[-1] == "not tested"
     page = (tmp_path / "has.html").read_text()

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 
 from cranny.model.errors import InputError
-from cranny.repro.netpack.setup import WORKLOADS, Setup, in_simulator, on_testbed
-from cranny.repro.netpack.study import Cell, run_cell, source
+from cranny.repro.netpack.replays import NetpackCell, replay
+from cranny.repro.netpack.setups import WORKLOADS, NetpackSetup, in_simulator, on_testbed, source
 from cranny.traces.trace import Trace
 
 ALL = [made(workload) for made in (in_simulator, on_testbed) for workload in WORKLOADS]
 
 
-def load(setup: Setup, trace: Trace) -> float:
+def load(setup: NetpackSetup, trace: Trace) -> float:
     frame = trace.frame
     asked = float((frame["gpus"] * frame["duration_s"]).sum())
     return asked / float(frame["submit_s"][-1] - frame["submit_s"][0]) / setup.load_gpus
 
 
 @pytest.mark.parametrize("setup", ALL, ids=lambda setup: f"{setup.workload}-{setup.all_gpus}")
-def test_jobs_ask_for_the_load_and_fit_the_cluster(setup: Setup) -> None:
+def test_jobs_ask_for_the_load_and_fit_the_cluster(setup: NetpackSetup) -> None:
     trace = setup.trace(3, None)
     assert len(trace) == setup.jobs
     assert load(setup, trace) == pytest.approx(setup.load)
@@ -78,7 +78,7 @@ def test_a_folder_without_the_log_is_refused_with_its_name(tmp_path: Path) -> No
 
 def test_jobs_on_one_machine_in_an_empty_cluster_have_an_efficiency_of_1() -> None:
     setup = replace(in_simulator("poisson"), jobs=50, load=0.01, mean_gpus=1e-9)
-    kept = run_cell(Cell(setup, "netpack", 0), None)
-    assert kept.de == pytest.approx(1.0)
-    assert kept.jct_s == pytest.approx(float(np.mean(setup.trace(0, None).frame["duration_s"].to_numpy())))
-    assert (kept.wait_s, kept.slowdown, kept.machines) == (0.0, 1.0, 0.0)
+    run = replay(NetpackCell(setup, "netpack", 0), None)
+    assert run.de == pytest.approx(1.0)
+    assert run.jct_s == pytest.approx(float(np.mean(setup.trace(0, None).frame["duration_s"].to_numpy())))
+    assert (run.wait_s, run.slowdown, run.machines) == (0.0, 1.0, 0.0)

@@ -7,46 +7,34 @@ from dataclasses import replace
 import pytest
 
 from cranny.repro.claim import Claim
-from cranny.repro.netpack.setup import in_simulator
-from cranny.repro.netpack.study import (
-    EXPERIMENTS,
-    IN_ORDER,
-    PRINTED,
-    SCHEMES,
-    Cell,
-    Kept,
-    Study,
-    cell,
-    chosen,
-    plan,
-    run_cell,
-)
-from cranny.repro.netpack.tables import sheet, tables
-from cranny.repro.netpack.values import RIVALS
-from cranny.repro.netpack.watch import watch
-from cranny.repro.netpack.write import find
+from cranny.repro.netpack.evaluation import reproduction
+from cranny.repro.netpack.paper import RIVALS
+from cranny.repro.netpack.rates import job_rates
+from cranny.repro.netpack.replays import NetpackCell, NetpackReplays, NetpackRun, cell, plan, replay
+from cranny.repro.netpack.setups import EXPERIMENTS, IN_ORDER, PRINTED, SCHEMES, chosen, in_simulator
+from cranny.repro.netpack.tables import panel_sheet, panel_tables
 
 ALL = tuple(EXPERIMENTS.values())
-Value = Callable[[Cell], float]
+Value = Callable[[NetpackCell], float]
 
 
-def study(jct_h: Value, keys: tuple[str, ...] = tuple(EXPERIMENTS), seeds: int = 3) -> Study:
-    """Return a study with these mean JCTs; DE falls as JCT rises."""
+def study(jct_h: Value, keys: tuple[str, ...] = tuple(EXPERIMENTS), seeds: int = 3) -> NetpackReplays:
+    """Return replays with these mean JCTs; DE falls as JCT rises."""
     experiments = chosen(keys, quick=False)
-    kept = {
-        cell: Kept(jct_h(cell) * 3600 * (1 + cell.seed), 1 / jct_h(cell), 0.0, 1.0, 2.0)
+    runs = {
+        cell: NetpackRun(jct_h(cell) * 3600 * (1 + cell.seed), 1 / jct_h(cell), 0.0, 1.0, 2.0)
         for cell in plan(experiments, seeds)
     }
-    return Study(experiments, kept, seeds, generated=True)
+    return NetpackReplays(experiments, runs, seeds, generated=True)
 
 
-def twice(cell: Cell) -> float:
+def twice(cell: NetpackCell) -> float:
     """NetPack needs an hour, all others two."""
     return 1.0 if cell.scheme == "netpack" else 2.0
 
 
-def claim(found: Study, start: str) -> Claim:
-    (one,) = [each for each in find(found, {}, []).claims if each.title.startswith(start)]
+def claim(found: NetpackReplays, start: str) -> Claim:
+    (one,) = [each for each in reproduction(found, {}, []).claims if each.title.startswith(start)]
     return one
 
 
@@ -54,7 +42,7 @@ def test_every_replay_is_planned_once_and_figures_share_theirs() -> None:
     cells = plan(ALL, 10)
     assert len(cells) == len(set(cells))
     assert plan([EXPERIMENTS["7"]], 10) == plan([EXPERIMENTS["7"], EXPERIMENTS["8"], EXPERIMENTS["13"]], 10)
-    default = Cell(in_simulator("poisson"), "netpack", 0)
+    default = NetpackCell(in_simulator("poisson"), "netpack", 0)
     for key in ("7", "11", "12", "load", "queue", "sign"):
         assert default in plan([EXPERIMENTS[key]], 1)
 
@@ -63,8 +51,8 @@ def test_what_comes_to_the_same_is_replayed_once() -> None:
     setup = in_simulator("poisson")
     fifo = replace(setup, order="fifo")
     assert cell(fifo, "netpack", 0) == cell(setup, "netpack", 0) == cell(setup, IN_ORDER, 0)
-    assert cell(fifo, IN_ORDER, 0) == Cell(fifo, IN_ORDER, 0)
-    assert cell(fifo, "tetris", 0) == Cell(fifo, "tetris", 0)
+    assert cell(fifo, IN_ORDER, 0) == NetpackCell(fifo, IN_ORDER, 0)
+    assert cell(fifo, "tetris", 0) == NetpackCell(fifo, "tetris", 0)
 
 
 def test_a_quick_run_has_few_jobs_and_no_large_cluster() -> None:
@@ -74,7 +62,7 @@ def test_a_quick_run_has_few_jobs_and_no_large_cluster() -> None:
 
 
 def test_ratios_are_taken_seed_by_seed_so_that_a_common_swing_cancels() -> None:
-    table = tables(study(twice, ("7",)))[0]
+    table = panel_tables(study(twice, ("7",)))[0]
     entry = table.at("Poisson")["tetris"]
     assert entry.value.half is not None
     assert entry.value.half > 1
@@ -84,7 +72,7 @@ def test_ratios_are_taken_seed_by_seed_so_that_a_common_swing_cancels() -> None:
 
 
 def test_efficiency_is_better_when_it_is_higher() -> None:
-    entry = tables(study(twice, ("8",)))[0].at("normal")["optimus"]
+    entry = panel_tables(study(twice, ("8",)))[0].at("normal")["optimus"]
     assert entry.value.mean == 0.5
     assert entry.advantage.mean == 2.0
     assert entry.standing == "ahead"
@@ -94,14 +82,14 @@ def test_efficiency_is_better_when_it_is_higher() -> None:
     ("jct_h", "word", "mark"), [(2.0, "ahead", ""), (1.0, "level", " ="), (0.5, "behind", " <")]
 )
 def test_a_comparison_says_where_netpack_stands(jct_h: float, word: str, mark: str) -> None:
-    table = tables(study(lambda cell: jct_h if cell.scheme == "tetris" else 1.0, ("7",)))[0]
+    table = panel_tables(study(lambda cell: jct_h if cell.scheme == "tetris" else 1.0, ("7",)))[0]
     assert table.at("Poisson")["tetris"].standing == word
-    row = next(row for row in sheet(table).rows if row[0] == "tetris")
+    row = next(row for row in panel_sheet(table).rows if row[0] == "tetris")
     assert row[1] == f"{jct_h:.2f}x{mark}"
 
 
 def test_a_sheet_has_netpack_first_every_policy_and_the_mean_reduction() -> None:
-    shown = sheet(tables(study(twice, ("12",)))[0])
+    shown = panel_sheet(panel_tables(study(twice, ("12",)))[0])
     assert shown.head == ("oversubscription", "1:1", "2:1", "4:1", "8:1", "20:1")
     assert [row[0].split()[0].rstrip(",") for row in shown.rows[:-1]] == list(SCHEMES)
     assert shown.rows[-1] == ["lower by", *["50 %"] * 5]
@@ -119,7 +107,7 @@ def test_losing_everywhere_does_not_hold_and_names_where() -> None:
 
 
 def test_an_advantage_as_the_papers_that_grows_with_oversubscription_holds() -> None:
-    def paper(cell: Cell) -> float:
+    def paper(cell: NetpackCell) -> float:
         lower = {1.0: 0.52, 20.0: 0.89}.get(cell.setup.oversubscription, 0.7)
         return 1.0 if cell.scheme == "netpack" else 1 / (1 - lower)
 
@@ -139,13 +127,13 @@ def test_losing_on_the_largest_cluster_does_not_hold_and_is_explained() -> None:
 
 @pytest.mark.parametrize(("behind", "why"), [(True, True), (False, False)])
 def test_a_reason_for_losing_is_given_only_where_netpack_loses(*, behind: bool, why: bool) -> None:
-    def value(cell: Cell) -> float:
+    def value(cell: NetpackCell) -> float:
         return 0.8 if behind and cell.scheme in RIVALS and not cell.setup.pat_gbps else twice(cell)
 
     assert ("A reason to be behind" in claim(study(value, ("11",)), "Fig. 11").text) == why
 
 
-def test_the_printed_sign_and_the_queue_are_told_by_their_numbers() -> None:
+def test_the_printed_sign_and_the_queue_are_reported_by_their_numbers() -> None:
     worse = study(lambda cell: 3.0 if cell.scheme == PRINTED else twice(cell), ("sign",))
     assert "1:1 3.00x" in claim(worse, "Eq. 1").text
     assert "draws jobs to crowded links" in claim(worse, "Eq. 1").text
@@ -155,15 +143,15 @@ def test_the_printed_sign_and_the_queue_are_told_by_their_numbers() -> None:
     assert "has 4x NetPack's JCT" in claim(slow, "How much of the gain").text
 
 
-def test_everything_that_is_told_is_plain_json() -> None:
-    told = find(study(twice), {100: 1e-5, 10_000: 1e-4}, watch()).told()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert len(told["claims"]) == 8 + 3 + 2 + 1
+def test_everything_that_is_reported_is_plain_json() -> None:
+    values = reproduction(study(twice), {100: 1e-5, 10_000: 1e-4}, job_rates()).as_json()
+    assert json.loads(json.dumps(values, allow_nan=False)) == values
+    assert len(values["claims"]) == 8 + 3 + 2 + 1
 
 
 def test_placing_is_judged_by_time_and_growth() -> None:
     def judged(small_s: float, large_s: float) -> str:
-        claims = find(None, {100: small_s, 10_000: large_s}, []).claims
+        claims = reproduction(None, {100: small_s, 10_000: large_s}, []).claims
         return next(each.holds for each in claims if each.title.startswith("Fig. 10"))
 
     assert judged(1e-5, 1e-4) == "holds"
@@ -172,17 +160,17 @@ def test_placing_is_judged_by_time_and_growth() -> None:
 
 
 def test_the_estimate_is_the_steady_network_and_a_shared_link_halves_rates() -> None:
-    watched = watch()
-    for each in watched:
+    rates = job_rates()
+    for each in rates:
         assert each.estimate_gbps == pytest.approx(each.steady_gbps, rel=1e-9)
-    rates = {(each.job, each.from_s): each.rate_gbps for each in watched}
-    assert rates["vgg16", 0.0] == 100.0
-    assert rates["vgg16", 120.0] == rates["alexnet", 120.0] == 50.0
-    assert rates["alexnet", 240.0] == 100.0
+    by = {(each.job, each.from_s): each.rate_gbps for each in rates}
+    assert by["vgg16", 0.0] == 100.0
+    assert by["vgg16", 120.0] == by["alexnet", 120.0] == 50.0
+    assert by["alexnet", 240.0] == 100.0
 
 
 def test_netpack_beats_every_baseline_when_oversubscribed() -> None:
     setup = replace(in_simulator("poisson"), jobs=300, oversubscription=8.0)
-    found = {scheme: run_cell(Cell(setup, scheme, 0), None) for scheme in ("netpack", *RIVALS)}
+    found = {scheme: replay(NetpackCell(setup, scheme, 0), None) for scheme in ("netpack", *RIVALS)}
     assert all(found["netpack"].jct_s < found[rival].jct_s for rival in RIVALS)
     assert all(found["netpack"].de > found[rival].de for rival in RIVALS)

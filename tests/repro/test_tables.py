@@ -5,13 +5,12 @@ import json
 import pytest
 
 from cranny.model.errors import InputError
-from cranny.repro.cells import Kept
+from cranny.repro.number_format import spread
 from cranny.repro.titan.claims import claims
-from cranny.repro.titan.study import POLICIES, WORKLOADS, Study, plan, sources
-from cranny.repro.titan.tables import figure_sheet, tables, verdict_sheet
-from cranny.repro.titan.values import FIGURES
-from cranny.repro.titan.write import find
-from cranny.repro.wording import spread
+from cranny.repro.titan.evaluation import reproduction
+from cranny.repro.titan.paper import FIGURES, POLICIES
+from cranny.repro.titan.replays import TitanReplays, TraceRun, plan, sources
+from cranny.repro.titan.tables import trace_sheet, trace_tables, verdict_sheet
 
 LIKE_THE_PAPER: dict[str, dict[str, float]] = {
     "mean_used_machines": {"titan": 174, "consolidate-idle": 334, "fragments-first": 168, "tiresias": 207},
@@ -23,9 +22,11 @@ LIKE_THE_PAPER: dict[str, dict[str, float]] = {
 }
 
 
-def study(changes: dict[tuple[str, str], float] | None = None, *, seeds: int = 2, wobble: float = 0.0) -> Study:
-    """Return a study whose values are the paper's, but for some; policies it lacks get Titan's."""
-    kept = []
+def study(
+    changes: dict[tuple[str, str], float] | None = None, *, seeds: int = 2, wobble: float = 0.0
+) -> TitanReplays:
+    """Return replays whose values are the paper's, but for some; policies it lacks get Titan's."""
+    runs = {}
     for cell in plan(seeds):
         summary = {
             metric: (changes or {}).get((metric, cell.policy), values.get(cell.policy, values["titan"]))
@@ -33,24 +34,24 @@ def study(changes: dict[tuple[str, str], float] | None = None, *, seeds: int = 2
             for metric, values in LIKE_THE_PAPER.items()
         }
         lines = {figure.column: (1.0, None, 2.0) for figure in FIGURES}
-        kept.append(Kept(cell, 10, summary, (0.0, 1.0, 2.0), lines))
-    return Study(WORKLOADS, tuple(kept), seeds, generated=True)
+        runs[cell] = TraceRun(10, summary, (0.0, 1.0, 2.0), lines)
+    return TitanReplays(runs, seeds, generated=True)
 
 
 def test_the_papers_own_values_confirm_every_figure() -> None:
-    made = tables(study(), range(1, 8))
+    made = trace_tables(study(), range(1, 8))
     assert {table.figure.number for table in made} == {2, 3, 4, 5, 6, 7}
-    assert all(table.verdict.holds for table in made)
-    assert {claim.holds for claim in claims(study(), made, [])} == {"holds", "beyond the paper", "not tested"}
+    assert all(table.verdict.confirms for table in made)
+    assert {claim.holds for claim in claims(made, [])} == {"holds", "beyond the paper", "not tested"}
 
 
 def test_only_the_wanted_experiments_get_a_table() -> None:
-    assert {table.figure.number for table in tables(study(), [1])} == {2, 3}
+    assert {table.figure.number for table in trace_tables(study(), [1])} == {2, 3}
 
 
 def test_a_changed_number_changes_the_words() -> None:
     changed = study({("mean_used_machines", "consolidate-idle"): 100.0})
-    claim = claims(changed, tables(changed, [1]), [])[0]
+    claim = claims(trace_tables(changed, [1]), [])[0]
     assert claim.holds == "holds in part"
     assert "Titan is not below Elasticflow" in claim.text
     assert "Elasticflow 1.92x in the paper and 0.575x here" in claim.text
@@ -60,33 +61,33 @@ def test_a_changed_number_changes_the_words() -> None:
     ("machines", "words"),
     [(172.0, "about the same"), (100.0, "best-fit needs no more"), (300.0, "Titan leads on every trace")],
 )
-def test_true_best_fit_is_told_by_its_numbers(machines: float, words: str) -> None:
+def test_true_best_fit_is_reported_by_its_numbers(machines: float, words: str) -> None:
     found = study({("mean_used_machines", "best-fit"): machines})
-    (claim,) = [one for one in claims(found, tables(found, [1]), []) if one.title.startswith("On packing")]
+    (claim,) = [one for one in claims(trace_tables(found, [1]), []) if one.title.startswith("On packing")]
     assert words in claim.text
 
 
 @pytest.mark.parametrize(("mapped", "explained"), [(1.0, True), (5.0, False)])
 def test_the_rank_map_explains_the_traffic_only_if_best_fit_gains_by_it(mapped: float, *, explained: bool) -> None:
     found = study({("mean_cross_traffic_gb", "best-fit-mapped"): mapped})
-    (claim,) = [one for one in claims(found, tables(found, [3]), []) if "rank map" in one.title]
+    (claim,) = [one for one in claims(trace_tables(found, [3]), []) if "rank map" in one.title]
     assert ("is its rank map" in claim.text) == explained
 
 
 def test_seeds_that_differ_get_an_interval_and_those_that_do_not_get_none() -> None:
-    alike = tables(study(), [1])[0].ours["titan"]
+    alike = trace_tables(study(), [1])[0].ours["titan"]
     assert spread(alike) == "174.0"
-    assert "±" in spread(tables(study(wobble=0.1), [1])[0].ours["titan"])
+    assert "±" in spread(trace_tables(study(wobble=0.1), [1])[0].ours["titan"])
 
 
 def test_a_sheet_has_a_row_a_policy_and_the_networks_side_by_side() -> None:
-    both = [table for table in tables(study(), [1]) if table.figure.number == 2 and table.workload.key == "itp"]
-    sheet = figure_sheet(both)
+    both = [table for table in trace_tables(study(), [1]) if table.figure.number == 2 and table.trace.key == "itp"]
+    sheet = trace_sheet(both)
     assert [row[0].split()[0] for row in sheet.rows] == list(POLICIES)
     assert [head for head in sheet.head if head.startswith("ours")] == ["ours, instant", "ours, isolated"]
     assert sheet.rows[1][:3] == ['consolidate-idle ("Elasticflow")', "334.0", "1.92x"]
     assert {len(row) for row in sheet.rows} == {len(sheet.head)}
-    assert len(figure_sheet(both, brief=True).head) == 6
+    assert len(trace_sheet(both, brief=True).head) == 6
     assert verdict_sheet(both, []).rows == [
         ["Fig. 2, used machines", "instant *", "holds"],
         ["Fig. 2, used machines", "isolated", "holds"],
@@ -94,15 +95,15 @@ def test_a_sheet_has_a_row_a_policy_and_the_networks_side_by_side() -> None:
 
 
 def test_ratios_are_taken_seed_by_seed_so_that_a_common_swing_cancels() -> None:
-    table = tables(study(wobble=0.5), [1])[0]
+    table = trace_tables(study(wobble=0.5), [1])[0]
     assert table.ours["tiresias"].half is not None
     assert table.ours["tiresias"].half > 100
     assert table.ratios["tiresias"].half == pytest.approx(0.0, abs=1e-9)
 
 
-def test_everything_that_is_told_is_plain_json() -> None:
-    told = find(study(), [], [1, 2, 3, 4]).told()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+def test_everything_that_is_reported_is_plain_json() -> None:
+    values = reproduction(study(), [], [1, 2, 3, 4]).as_json()
+    assert json.loads(json.dumps(values, allow_nan=False)) == values
 
 
 def test_the_whole_acme_trace_runs_only_where_communication_takes_no_time_and_slow_policies_once() -> None:

@@ -8,12 +8,13 @@ import pytest
 from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
-from cranny.repro.page import Section, Told, write_page
-from cranny.repro.wording import spread, times
+from cranny.repro.claim import Claim
+from cranny.repro.number_format import spread, times
+from cranny.repro.page import Reproduction, Section
 
 
 @pytest.mark.parametrize(
-    ("mean", "half", "told"),
+    ("mean", "half", "text"),
     [
         (1.36, 1.1, "1.36x ± 1.10"),
         (1.00002, 3.9e-5, "1.00x"),
@@ -23,16 +24,16 @@ from cranny.repro.wording import spread, times
         (2.0, None, "2.00x"),
     ],
 )
-def test_a_ratio_has_the_decimals_of_its_error(mean: float, half: float | None, told: str) -> None:
-    assert times(Estimate(mean, half)) == told
+def test_a_ratio_has_the_decimals_of_its_error(mean: float, half: float | None, text: str) -> None:
+    assert times(Estimate(mean, half)) == text
 
 
 @pytest.mark.parametrize(
-    ("mean", "half", "told"),
+    ("mean", "half", "text"),
     [(2.55, 0.186, "2.55 ± 0.19"), (1234.5, 0.4, "1,234"), (123.4, 0.26, "123.4 ± 0.3"), (0.5, None, "0.500")],
 )
-def test_a_mean_has_the_decimals_of_its_error(mean: float, half: float | None, told: str) -> None:
-    assert spread(Estimate(mean, half)) == told
+def test_a_mean_has_the_decimals_of_its_error(mean: float, half: float | None, text: str) -> None:
+    assert spread(Estimate(mean, half)) == text
 
 
 def test_a_number_of_a_paper_keeps_its_own_digits() -> None:
@@ -42,9 +43,10 @@ def test_a_number_of_a_paper_keeps_its_own_digits() -> None:
 def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> None:
     picture = tmp_path / "fig.svg"
     picture.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
-    section = Section("Fig. 1", [TextTable("a table", "", ("", "ours"), [["a", "1"]])], [picture])
-    told = [Told("a claim", "holds", "good", "words")]
-    page = write_page(tmp_path / "page.html", "title", "lead", told, [section], ["a fact"])
+    section = Section("Fig. 1", [TextTable("a table", "", ("", "ours"), [["a", "1"]])], {"fig": lambda _: picture})
+    claims = [Claim("a claim", "holds", "words")]
+    found = Reproduction("page", "X, Y 2024", "title", ["a fact"], claims, [section], {}, {}, [])
+    page = found.write(tmp_path)
     text = page.read_text(encoding="utf-8")
     assert re.search(r'<figure class="card"><div class="scroll"><img alt="fig" src="data:image/svg', text)
     dark = text.split("figure img")[-1]

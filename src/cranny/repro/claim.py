@@ -1,40 +1,162 @@
-"""A claim of a paper and what became of it."""
+"""A claim of a paper and the rules of its verdict: the order of the schemes, their ratios, and parts that hold.
 
-from collections.abc import Sequence
+A paper's absolute numbers depend on models, prices and machines that it does not give. What can be compared is
+which scheme is ahead of which (the order) and by how much (the ratio of each scheme's value to that of the paper's
+own scheme).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cranny.model.validate import counted
-from cranny.repro.page import Told
+from cranny.model.validate import counted, percent
 
 Holds = Literal["holds", "holds in part", "does not hold", "beyond the paper", "not tested"]
-# Outcomes of claims that are judged, and the colour of the tag that says so.
-KINDS = {"holds": "good", "holds in part": "part", "does not hold": "bad"}
+# Verdicts on claims that are tested, and the style of the tag that shows them on the page.
+TESTED = {"holds": "good", "holds in part": "part", "does not hold": "bad"}
+CLOSE = 0.10
+NEAR = 0.25
+ALIKE = 0.05  # values of a paper that differ by less make no order: it calls them similar itself
+
+Pair = tuple[str, str]  # of two schemes; the first has the lower value
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim, whether it holds, and the numbers that say so."""
+    """One claim, whether it holds, and the numbers that show it."""
 
     title: str
     holds: Holds
     text: str
 
-    def told(self) -> Told:
-        """Return the claim for the page."""
-        return Told(self.title, self.holds, KINDS.get(self.holds, "other"), self.text)
+
+def beyond(title: str, text: str) -> Claim:
+    """Return a finding on a question that the paper does not ask."""
+    return Claim(title, "beyond the paper", text)
+
+
+def untested(text: str) -> Claim:
+    """Return what a simulation cannot show."""
+    return Claim("What is not tested", "not tested", text)
+
+
+def all_or_some(parts: Iterable[bool]) -> Holds:
+    """Return the verdict on a claim of which all, some or none of the parts hold."""
+    found = list(parts)
+    return "holds" if all(found) else "holds in part" if any(found) else "does not hold"
 
 
 def sum_up(paper: str, claims: Sequence[Claim]) -> str:
     """Sum claims up in one sentence."""
-    judged = [each.holds for each in claims if each.holds in KINDS]
-    counts = [f"{judged.count(word)} {_of(judged.count(word), word)}" for word in KINDS if word in judged]
-    tested = (
-        f"{counted(len(judged), 'claim')} of the paper ({paper}) {'is' if len(judged) == 1 else 'are'} tested here"
+    tested = [each.holds for each in claims if each.holds in TESTED]
+    counts = [f"{tested.count(word)} {_verb(tested.count(word), word)}" for word in TESTED if word in tested]
+    text = (
+        f"{counted(len(tested), 'claim')} of the paper ({paper}) {'is' if len(tested) == 1 else 'are'} tested here"
     )
-    return f"{tested}: {', '.join(counts)}." if counts else f"{tested}."
+    return f"{text}: {', '.join(counts)}." if counts else f"{text}."
 
 
-def _of(number: int, word: str) -> str:
-    """Return the verb of an outcome for one claim or for several."""
+def _verb(number: int, word: str) -> str:
+    """Return the verb of a verdict for one claim or for several."""
     return word if number == 1 else word.replace("holds", "hold").replace("does", "do")
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A scheme's value over that of the paper's own scheme, in the paper and here."""
+
+    paper: float
+    ours: float
+
+    @property
+    def off(self) -> float:
+        """Return how far apart the two are, as a share: 0.1 if one is 1.1 times the other."""
+        if not self.paper > 0 or not self.ours > 0:
+            return math.inf
+        return max(self.ours / self.paper, self.paper / self.ours) - 1
+
+    @property
+    def words(self) -> str:
+        """Say how near the two are."""
+        for limit in (CLOSE, NEAR):
+            if self.off <= limit:
+                return f"within {percent(limit)}"
+        return f"off {1 + self.off:,.2g}x" if math.isfinite(self.off) else "not comparable"
+
+
+def near(paper: float, ours: float) -> bool:
+    """Say whether a value is near the paper's."""
+    return Ratio(paper, ours).off <= NEAR
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a paper's figure: the pairs that we find in its order or swapped, and its ratios."""
+
+    kept: tuple[Pair, ...]
+    swapped: tuple[Pair, ...]
+    ratios: Mapping[str, Ratio]
+
+    @property
+    def ratios_hold(self) -> bool | None:
+        """Say whether all ratios are near the paper's; None if the paper gives none."""
+        return all(ratio.off <= NEAR for ratio in self.ratios.values()) if self.ratios else None
+
+    @property
+    def word(self) -> str:
+        """Say in a word or two what holds."""
+        if not self.kept and not self.swapped:
+            return "no claim"
+        if self.swapped:
+            return "order holds in part" if self.kept else "order does not hold"
+        return {True: "order and ratios hold", False: "order holds, ratios do not", None: "order holds"}[
+            self.ratios_hold
+        ]
+
+    @property
+    def short(self) -> str:
+        """Say the same in a word for a table."""
+        if self.confirms:
+            return "holds"
+        if not self.kept:
+            return "no" if self.swapped else "no claim"
+        return "in part" if self.swapped else "order only"
+
+    @property
+    def confirms(self) -> bool:
+        """Say whether nothing speaks against the paper."""
+        return bool(self.kept) and not self.swapped and self.ratios_hold is not False
+
+    @property
+    def holds(self) -> Holds:
+        """Return the verdict on the claim: it holds in part if some pairs do, or the order without the ratios."""
+        return "holds" if self.confirms else "holds in part" if self.kept else "does not hold"
+
+
+def judge(
+    ours: Mapping[str, float], paper: Mapping[str, float], stated: Iterable[Pair] = (), base: str = "titan"
+) -> Verdict:
+    """Compare our values with a paper's values, and with the order that it states in words.
+
+    Schemes that we have no value for are skipped, and so are pairs that are nearly alike in the paper. Equal
+    values of ours keep no order.
+    """
+    known = {name: value for name, value in paper.items() if name in ours}
+    names = sorted(known, key=lambda name: known[name])
+    ordered = [
+        (low, high)
+        for at, low in enumerate(names)
+        for high in names[at + 1 :]
+        if known[high] > known[low] * (1 + ALIKE)
+    ]
+    pairs = list(dict.fromkeys([*ordered, *(pair for pair in stated if pair[0] in ours and pair[1] in ours)]))
+    kept = tuple(pair for pair in pairs if ours[pair[0]] < ours[pair[1]])
+    ratios = {}
+    if known.get(base) and ours.get(base):
+        ratios = {
+            name: Ratio(value / known[base], ours[name] / ours[base])
+            for name, value in known.items()
+            if name != base
+        }
+    return Verdict(kept, tuple(pair for pair in pairs if pair not in kept), ratios)

@@ -1,13 +1,19 @@
-"""The page of a reproduction: what holds in words, then tables and pictures; it loads nothing from anywhere."""
+"""A reproduction as values, and what is written of it: JSON, CSV, plots, and a page that loads nothing else."""
 
 import base64
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from string import Template
+from typing import Any
+
+import polars as pl
 
 from cranny.report.shell import escape, html_page, write_file
 from cranny.report.text_table import TextTable, text_table_html
+from cranny.repro.claim import TESTED, Claim, sum_up
+from cranny.version import VERSION
 
 STYLE = """
 .claims { display: grid; gap: 14px; margin-top: 12px; }
@@ -35,56 +41,80 @@ $sections
 <div class="card prose"><ul class="facts">$facts</ul></div></section>
 """
 
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One paragraph about one claim, and a tag that says whether it holds."""
-
-    title: str
-    tag: str
-    kind: str  # good, part, bad or other: the colour of the tag
-    text: str
+Plot = Callable[[Path], Path]  # draws to a path without suffix and returns the SVG
+Record = Mapping[str, Any]  # a row of a CSV file
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with tables, pictures or both."""
+    """A heading with tables, plots or both; plots by the stem of their files."""
 
     title: str
-    sheets: Sequence[TextTable] = ()
-    pictures: Sequence[Path] = ()
+    tables: Sequence[TextTable] = ()
+    plots: Mapping[str, Plot] = field(default_factory=dict)
 
 
-def write_page(
-    path: Path, title: str, lead: str, told: Iterable[Told], sections: Iterable[Section], facts: Iterable[str]
-) -> Path:
-    """Write the page to one file."""
-    main = Template(MAIN).substitute(
-        claims="".join(map(_claim, told)),
-        sections="".join(_section(number, each) for number, each in enumerate(sections)),
-        facts="".join(f"<li>{escape(fact)}</li>" for fact in facts),
-    )
-    return write_file(html_page(title, lead, main, style=STYLE, allowed="img-src data:"), path)
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """A paper's evaluation, rebuilt: what became of its claims, and the values that show it."""
+
+    name: str  # of the files
+    paper: str
+    title: str
+    facts: Sequence[str]  # how it was done
+    claims: Sequence[Claim]
+    sections: Sequence[Section]
+    values: Mapping[str, Any]  # what else goes to JSON
+    csv: Mapping[str, Sequence[Record]]  # rows by the stem of their file
+    shown: Sequence[TextTable]  # tables that a terminal shows
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        claims = [asdict(claim) for claim in self.claims]
+        return {
+            "paper": self.paper,
+            "version": VERSION,
+            "how": list(self.facts),
+            "claims": claims,
+            **self.values,
+        }
+
+    def write(self, folder: Path) -> Path:
+        """Write all files; return the page."""
+        folder.mkdir(parents=True, exist_ok=True)
+        values = json.dumps(self.as_json(), indent=1) + "\n"
+        (folder / f"{self.name}.json").write_text(values, encoding="utf-8")
+        for stem, rows in self.csv.items():
+            if rows:
+                pl.DataFrame(list(rows), infer_schema_length=None).write_csv(folder / f"{stem}.csv")
+        main = Template(MAIN).substitute(
+            claims="".join(map(_claim, self.claims)),
+            sections="".join(_section(number, each, folder) for number, each in enumerate(self.sections)),
+            facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts),
+        )
+        lead = sum_up(self.paper.split(", ")[-1], self.claims)
+        shell = html_page(self.title, lead, main, style=STYLE, allowed="img-src data:")
+        return write_file(shell, folder / f"{self.name}.html")
 
 
-def _claim(told: Told) -> str:
+def _claim(claim: Claim) -> str:
     return (
-        f'<article class="card"><span class="tag {told.kind}">{escape(told.tag)}</span>'
-        f"<h3>{escape(told.title)}</h3><p>{escape(told.text)}</p></article>"
+        f'<article class="card"><span class="tag {TESTED.get(claim.holds, "other")}">{escape(claim.holds)}</span>'
+        f"<h3>{escape(claim.title)}</h3><p>{escape(claim.text)}</p></article>"
     )
 
 
-def _section(number: int, section: Section) -> str:
-    pictures = "".join(_picture(path) for path in section.pictures)
-    tables = "".join(map(text_table_html, section.sheets))
+def _section(number: int, section: Section, folder: Path) -> str:
+    plots = "".join(_image(plot(folder / stem)) for stem, plot in section.plots.items())
+    tables = "".join(map(text_table_html, section.tables))
     shown = f'<div class="card prose">{tables}</div>' if tables else ""
     return (
         f'<section aria-labelledby="part-{number}"><h2 id="part-{number}">{escape(section.title)}</h2>'
-        f"{pictures}{shown}</section>"
+        f"{plots}{shown}</section>"
     )
 
 
-def _picture(path: Path) -> str:
+def _image(path: Path) -> str:
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     image = f'<img alt="{escape(path.stem)}" src="data:image/svg+xml;base64,{data}">'
     return f'<figure class="card"><div class="scroll">{image}</div></figure>'

@@ -16,9 +16,9 @@ from cranny.network.phases.phases_network import with_agents
 from cranny.network.phases.playback import play
 from cranny.network.phases.segments import Talker
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.cassini.setup import LINK_GBPS
-from cranny.repro.cassini.shapes import BATCH, GIVEN, H200, SETUPS, pair_circles, snapshot_circles
-from cranny.repro.cassini.values import FIG5_ITERATIONS_MS, FIG5_ROTATION_DEG, FIG17_SNAPSHOTS, TABLE2
+from cranny.repro.cassini.link_shapes import BATCH, GIVEN, H200, SETUPS, pair_circles, snapshot_circles
+from cranny.repro.cassini.paper import FIG5_ITERATIONS_MS, FIG5_ROTATION_DEG, FIG17_SNAPSHOTS, TABLE2
+from cranny.repro.cassini.setups import LINK_GBPS
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,12 +26,12 @@ JITTER = 0.005  # of computing times; at it the paper's few adjustments can be h
 JITTERS = (0.0025, 0.005, 0.02)
 SHARES = tuple(np.linspace(0.01, 1.0, 100).tolist())
 FIG5_UP_MS = 10.0  # of either job; the paper gives no up phases
-SHOWN_S = 1.5  # of a picture of what a link carries
+SHOWN_S = 1.5  # of a plot of what a link carries
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Side:
-    """How jobs got on in one way of running them, (seeds, jobs) each."""
+class LinkRuns:
+    """Runs of the same jobs in one way, (seeds, jobs) each."""
 
     mean_s: Floats
     p90_s: Floats
@@ -40,11 +40,11 @@ class Side:
     quantiles_s: tuple[float, ...]  # at `SHARES`, of the first job with the first seed
 
     @classmethod
-    def of(cls, runs: Sequence[Played]) -> "Side":
-        """Gather what several runs of the same jobs found."""
+    def of(cls, runs: Sequence[Played]) -> "LinkRuns":
+        """Gather several runs of the same jobs."""
 
-        def each(tell: Callable[[Course], float]) -> Floats:
-            return np.array([[tell(course) for course in run.courses] for run in runs])
+        def each(measure: Callable[[Course], float]) -> Floats:
+            return np.array([[measure(course) for course in run.courses] for run in runs])
 
         first = runs[0].courses[0]
         return cls(
@@ -57,15 +57,15 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Outcome:
-    """Jobs on a link in one set-up: how well they fit, and how they get on without shifts and with them."""
+class LinkOutcome:
+    """Jobs on a link in one set-up: how well they fit, and their runs without shifts and with them."""
 
     setup: str
     circles: tuple[Circle, ...]
     fit: Compatibility
     unshifted: float  # the mean score of jobs that start at random
-    without: Side
-    shifted: Side
+    without: LinkRuns
+    shifted: LinkRuns
 
     @property
     def down_s(self) -> Floats:
@@ -80,12 +80,12 @@ class Outcome:
         """Return the same for the 90th percentiles of each job."""
         return _ratio(self.without.p90_s.mean(axis=1), self.shifted.p90_s.mean(axis=1))
 
-    def talking_gain(self) -> Estimate:
+    def communication_gain(self) -> Estimate:
         """Return by what factor all jobs together spend less time beyond computing."""
         before, after = ((side.mean_s - self.down_s).sum(axis=1) for side in (self.without, self.shifted))
         return _ratio(before, after)
 
-    def talking_ms(self) -> tuple[list[float], list[float]]:
+    def communication_ms(self) -> tuple[list[float], list[float]]:
         """Return what an iteration of each job takes beyond computing, with shifts and without."""
         with_ms, without_ms = (
             ((side.mean_s.mean(axis=0) - self.down_s) * 1e3).tolist() for side in (self.shifted, self.without)
@@ -99,8 +99,8 @@ def _ratio(before: Floats, after: Floats) -> Estimate:
 
 def run_jobs(
     circles: tuple[Circle, ...], gbps: float, setup: str, seeds: int, seconds: float, *, together: bool = False
-) -> Outcome:
-    """Play jobs with the best shifts, and without: from random starts, or all at once."""
+) -> LinkOutcome:
+    """Run jobs with the best shifts, and without: from random starts, or all at once."""
     fit = compatibility(circles, gbps)
     without, shifted, scores = [], [], []
     for seed in range(seeds):
@@ -112,7 +112,7 @@ def run_jobs(
         shifted.append(
             with_agents(_talkers(circles, fit.shifts_s), [True] * len(circles), JITTER, played),
         )
-    return Outcome(setup, circles, fit, float(np.mean(scores)), Side.of(without), Side.of(shifted))
+    return LinkOutcome(setup, circles, fit, float(np.mean(scores)), LinkRuns.of(without), LinkRuns.of(shifted))
 
 
 def _talkers(circles: Sequence[Circle], shifts_s: Sequence[float]) -> list[Talker]:
@@ -126,7 +126,7 @@ def _played(
     return play(talkers, [gbps], seconds, jitter=jitter, rng=rng, hold=hold)
 
 
-def run_pairs(seeds: int, seconds: float) -> list[Outcome]:
+def run_pairs(seeds: int, seconds: float) -> list[LinkOutcome]:
     """Run the two jobs of Fig. 2 in every set-up that makes a difference: they are even as they are."""
     return [run_jobs(*pair_circles(setup), setup, seeds, seconds, together=True) for setup in (GIVEN, H200, BATCH)]
 
@@ -154,7 +154,7 @@ def snapshot_uses(setup: str = GIVEN) -> dict[str, LinkUse]:
     return found
 
 
-def run_table2(seeds: int, seconds: float) -> dict[int, list[Outcome]]:
+def run_table2(seeds: int, seconds: float) -> dict[int, list[LinkOutcome]]:
     """Run all snapshots in all set-ups."""
     return {
         snapshot.number: [
@@ -166,7 +166,7 @@ def run_table2(seeds: int, seconds: float) -> dict[int, list[Outcome]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Adjusting:
+class Adjustments:
     """How often agents bring jobs of a snapshot back in a minute, and what an iteration takes, in those alone."""
 
     snapshot: int
@@ -176,8 +176,8 @@ class Adjusting:
     slowdown: Estimate
 
 
-def run_adjusting(seeds: int, seconds: float) -> list[Adjusting]:
-    """Let agents keep snapshots 1 to 3 interleaved: by the paper's rule alone, and holding jobs to their beat."""
+def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
+    """Simulate agents that keep snapshots 1 to 3 interleaved: by the paper's rule alone, and with paced jobs."""
     found = []
     for number in FIG17_SNAPSHOTS:
         circles = snapshot_circles(number, GIVEN)
@@ -186,15 +186,15 @@ def run_adjusting(seeds: int, seconds: float) -> list[Adjusting]:
         load = max(sum(circle.mean_gbps for circle in circles) / LINK_GBPS, 1.0)
         for hold in (False, True):
             for jitter in JITTERS:
-                # The rule alone is about the ideal iteration time; jobs that are held need a longer beat.
+                # The rule alone is about the ideal iteration time; paced jobs need a longer period.
                 jobs = [_stretched(job, load) for job in on_beat(talkers, jitter if hold else 0.0)]
                 runs = [
                     _played(jobs, gbps=LINK_GBPS, seconds=seconds, jitter=jitter, seed=seed, hold=hold)
                     for seed in range(seeds)
                 ]
-                side = Side.of(runs)
+                side = LinkRuns.of(runs)
                 found.append(
-                    Adjusting(
+                    Adjustments(
                         number,
                         jitter,
                         hold,
@@ -206,12 +206,12 @@ def run_adjusting(seeds: int, seconds: float) -> list[Adjusting]:
 
 
 def _stretched(job: Talker, by: float) -> Talker:
-    """Return a job with a slower beat: what jobs that do not fit on a link can keep at best."""
+    """Return a job with a longer pacing period: the best that jobs which do not fit on a link can keep."""
     return replace(job, period_s=job.period_s * by, shift_s=job.shift_s * by)
 
 
 @dataclass(frozen=True, slots=True)
-class Unifying:
+class UnifiedPair:
     """Fig. 5: the perimeter of two jobs, their score as they are, at the paper's rotation, and at the best."""
 
     perimeter_ms: float
@@ -221,7 +221,7 @@ class Unifying:
     rotation_deg: float
 
 
-def run_fig5() -> Unifying:
+def run_fig5() -> UnifiedPair:
     """Put two jobs with iterations of 40 and 60 ms on one circle."""
     circles = tuple(Circle(each / 1e3, ((0.0, FIG5_UP_MS / 1e3, LINK_GBPS),)) for each in FIG5_ITERATIONS_MS)
     fit = compatibility(circles, LINK_GBPS)
@@ -233,6 +233,6 @@ def run_fig5() -> Unifying:
         return curve(circles, (shift_s, 0.0), fit.unified).score(LINK_GBPS)
 
     rotations = fit.rotations_deg
-    return Unifying(
+    return UnifiedPair(
         perimeter_s * 1e3, score(0.0), score(FIG5_ROTATION_DEG), fit.score, rotations[0] - rotations[1]
     )

@@ -15,8 +15,8 @@ from cranny.network.interleave.compatibility import Compatibility, compatibility
 from cranny.network.interleave.demand_curve import curve
 from cranny.network.interleave.unified_circle import FINEST_DEG, Search
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.cassini.setup import DATA_PARALLEL, LINK_GBPS
-from cranny.repro.cassini.shapes import BATCH, EVEN, WORKERS, measured_circles
+from cranny.repro.cassini.link_shapes import BATCH, EVEN, WORKERS, measured_circles
+from cranny.repro.cassini.setups import DATA_PARALLEL, LINK_GBPS
 
 PRECISIONS_DEG = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
 RIGHT = 0.01  # of a score: shifts that come so near to the best are right
@@ -25,8 +25,8 @@ REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
-    """What angles of one size cost and bring, over all links."""
+class AnglePrecision:
+    """Time and accuracy of shifts found with angles of one size, over all links."""
 
     degrees: float
     time_ms: Estimate  # of one link
@@ -34,7 +34,7 @@ class Precision:
     right: float  # share of the links
 
 
-def run_precision(links: int) -> list[Precision]:
+def run_precision(links: int) -> list[AnglePrecision]:
     """Find shifts for the same links at every precision."""
     drawn = [_drawn(number) for number in range(links)]
     best = [
@@ -45,7 +45,7 @@ def run_precision(links: int) -> list[Precision]:
         found = [_found(each, degrees) for each in drawn]
         scores = [_score(each, fit) for each, (_, fit) in zip(drawn, found, strict=True)]
         made.append(
-            Precision(
+            AnglePrecision(
                 degrees,
                 estimate([seconds * 1e3 for seconds, _ in found]),
                 estimate([most - score for score, most in zip(scores, best, strict=True)]),
@@ -69,7 +69,7 @@ def _drawn(number: int) -> tuple[Circle, ...]:
 def _found(circles: tuple[Circle, ...], degrees: float) -> tuple[float, Compatibility]:
     """Return the least CPU time of some tries, and what they found."""
     search = Search(precision_deg=degrees, angles_per_iteration=1)
-    find: Callable[..., Compatibility] = compatibility.__wrapped__  # nothing is remembered
+    find: Callable[..., Compatibility] = compatibility.__wrapped__  # without its cache
     least_s = np.inf
     for _ in range(REPEATS):
         began = time.process_time()

@@ -11,8 +11,8 @@ from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.gavel import gavel
 from cranny.policies.has import HasExact
 from cranny.repro.has.instances import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
+from cranny.repro.has.paper import BLIND, EXACT, GAVEL, HAS, JCT, JPS, LAS, LB, LESS, SPAN, ValueKey
 from cranny.repro.has.static import JOBS, Effort, Values
-from cranny.repro.has.values import BLIND, EXACT, GAVEL, HAS, JCT, JPS, LAS, LB, LESS, SPAN, At
 from cranny.run import simulate
 
 STATIC = {"margin": 1e6}  # that no move reaches
@@ -51,31 +51,31 @@ def jobs(rates: Floats, restart_s: float = 0.0) -> list[Job]:
     return made
 
 
-def with_resets(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its likes
+def with_resets(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same signature as the others
     """Return Fig. 17."""
     found: Values = {}
     work, where = jobs(rates[:JOBS]), cluster()
     rounds = gavel(problem(rates[:JOBS], counts(15)), scale=[GPUS_PER_MACHINE] * JOBS)
     gavels = {JCT: rounds.mean_jct_s, "makespan, s": float(rounds.jct_s.max())}
     for measure, value in gavels.items():
-        found[At("Fig. 17", measure, "with resets", GAVEL)] = value
+        found[ValueKey("Fig. 17", measure, "with resets", GAVEL)] = value
     for scheme, policy in POLICIES.items():
         static = simulate(where, work, policy, options=STATIC).summary
         moving = simulate(where, work, policy).summary
         for setting, summary in (("static", static), ("with resets", moving)):
-            found[At("Fig. 17", JCT, setting, scheme)] = summary["mean_jct_s"]
-            found[At("Fig. 17", "makespan, s", setting, scheme)] = summary["makespan_s"]
+            found[ValueKey("Fig. 17", JCT, setting, scheme)] = summary["mean_jct_s"]
+            found[ValueKey("Fig. 17", "makespan, s", setting, scheme)] = summary["makespan_s"]
         for measure, key in ((LESS, "mean_jct_s"), (SPAN, "makespan_s")):
-            found[At("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / static[key])
+            found[ValueKey("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / static[key])
         for measure, theirs, key in (
             ("mean JCT less than Gavel's, %", gavels[JCT], "mean_jct_s"),
             ("makespan less than Gavel's, %", gavels["makespan, s"], "makespan_s"),
         ):
-            found[At("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / theirs)
+            found[ValueKey("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / theirs)
     return found
 
 
-def by_scale(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its likes
+def by_scale(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same signature as the others
     """Return Fig. 18: Gavel when one job asks for fewer GPUs than five; mean over which job that is."""
     task = problem(rates[:JOBS], counts(15))
     found: Values = {}
@@ -84,23 +84,23 @@ def by_scale(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its 
             gavel(task, [scale if job == one else GPUS_PER_MACHINE for job in range(JOBS)]).mean_jct_s
             for one in range(JOBS)
         ]
-        found[At("Fig. 18", JCT, f"{scale}", GAVEL)] = sum(times) / JOBS
+        found[ValueKey("Fig. 18", JCT, f"{scale}", GAVEL)] = sum(times) / JOBS
     return found
 
 
-class Careless(HasExact):
-    """has-exact as if moves cost nothing."""
+class IgnoresRestarts(HasExact):
+    """has-exact that decides as if moves cost nothing."""
 
     counts_restarts = False
 
 
-def by_cost(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - as its likes
-    """Return what becomes of has-exact if moves cost time, with and without regard to that."""
+def by_cost(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same signature as the others
+    """Return what becomes of has-exact if moves cost time, decided with and without regard to that."""
     found: Values = {}
     for restart_s in MOVE_S:
         work = jobs(rates[:JOBS], restart_s)
-        for scheme, policy in ((EXACT, HasExact()), (BLIND, Careless(margin=0.0))):
+        for scheme, policy in ((EXACT, HasExact()), (BLIND, IgnoresRestarts(margin=0.0))):
             summary = simulate(cluster(), work, policy).summary
-            found[At("moving", JCT, f"{restart_s:g}", scheme)] = summary["mean_jct_s"]
-            found[At("moving", "moves", f"{restart_s:g}", scheme)] = summary["moves"]
+            found[ValueKey("moving", JCT, f"{restart_s:g}", scheme)] = summary["mean_jct_s"]
+            found[ValueKey("moving", "moves", f"{restart_s:g}", scheme)] = summary["moves"]
     return found

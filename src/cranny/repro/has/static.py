@@ -14,10 +14,8 @@ from cranny.policies.has.has_exact import curve, has_exact
 from cranny.policies.has.has_jps import categories, has, heaviness, jps, size
 from cranny.policies.has.las import las
 from cranny.policies.has.market import CategoryEvaluator
-from cranny.repro.has.fit import heterogeneity
 from cranny.repro.has.instances import counts, problem
-from cranny.repro.has.throughputs import source
-from cranny.repro.has.values import (
+from cranny.repro.has.paper import (
     ALSO_S,
     ART,
     BEST,
@@ -32,17 +30,18 @@ from cranny.repro.has.values import (
     MORE,
     OPTIMUS,
     RANDOM,
-    At,
+    ValueKey,
 )
+from cranny.repro.has.throughputs import heterogeneity, source
 
 JOBS = 4
 BETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-Values = dict[At, float]
+Values = dict[ValueKey, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done."""
+    """How much is computed."""
 
     rounds: int  # of everything that draws samples
     workers: tuple[int, ...]  # of large clusters
@@ -60,7 +59,7 @@ def example() -> Values:
     two = Problem(jobs, ("T4", "V100"), [[2, 2]], rates)
     psi = list(categories(4, 2))
     found = {
-        At("Table II", JCT, f"{{{first}, {second}}}", HAS): float(jct_s)
+        ValueKey("Table II", JCT, f"{{{first}, {second}}}", HAS): float(jct_s)
         for (first, second), jct_s in zip(psi, CategoryEvaluator(two).scores(psi, len(psi))[:, 0], strict=True)
     }
     for setting, scheme, shares in (
@@ -68,7 +67,7 @@ def example() -> Values:
         ("optimum", EXACT, has_exact(two)),
         ("optimum", BEST, exhaustive(two)),
     ):
-        found[At("Table II", JCT, setting, scheme)] = shares.mean_jct_s
+        found[ValueKey("Table II", JCT, setting, scheme)] = shares.mean_jct_s
     return found
 
 
@@ -77,23 +76,23 @@ def all_categories(rates: Floats, effort: Effort) -> Values:
     found: Values = {}
     for workers in (15, effort.large):
         scores = scores_of(rates, workers)
-        found[At("Fig. 4", JCT, f"K={workers}, lowest", HAS)] = float(scores[:, 0].min())
-        found[At("Fig. 4", JCT, f"K={workers}, highest", HAS)] = float(scores[:, 0].max())
+        found[ValueKey("Fig. 4", JCT, f"K={workers}, lowest", HAS)] = float(scores[:, 0].min())
+        found[ValueKey("Fig. 4", JCT, f"K={workers}, highest", HAS)] = float(scores[:, 0].max())
         lowest = int(scores[:, 0].argmin())
-        found[At("Fig. 5", FAIR, f"K={workers}, lowest JCT", HAS)] = float(scores[lowest, 1])
-        found[At("Fig. 5", FAIR, f"K={workers}, least", HAS)] = float(scores[:, 1].min())
-        found[At("Fig. 5", FAIR, f"K={workers}, most", HAS)] = float(scores[:, 1].max())
+        found[ValueKey("Fig. 5", FAIR, f"K={workers}, lowest JCT", HAS)] = float(scores[lowest, 1])
+        found[ValueKey("Fig. 5", FAIR, f"K={workers}, least", HAS)] = float(scores[:, 1].min())
+        found[ValueKey("Fig. 5", FAIR, f"K={workers}, most", HAS)] = float(scores[:, 1].max())
         ordered = scores_of(rates, workers, prioritised=True)[:, 0]
         for part, name in enumerate(("first third", "second third", "last third")):
             third = np.array_split(ordered, 3)[part]
-            found[At("Fig. 6", JCT, f"K={workers}, {name}", HAS)] = float(third.mean())
+            found[ValueKey("Fig. 6", JCT, f"K={workers}, {name}", HAS)] = float(third.mean())
         if workers == 15:
             place = "place of the lowest JCT, of 364"
-            found[At("Fig. 6", place, "K=15", HAS)] = float(ordered.argmin() + 1)
+            found[ValueKey("Fig. 6", place, "K=15", HAS)] = float(ordered.argmin() + 1)
             psi = list(categories(15, JOBS))
             for sizes in ALSO_S:
                 setting = f"K=15, {{{', '.join(map(str, sizes))}}}"
-                found[At("Fig. 4", JCT, setting, HAS)] = float(scores[psi.index(sizes), 0])
+                found[ValueKey("Fig. 4", JCT, setting, HAS)] = float(scores[psi.index(sizes), 0])
     return found
 
 
@@ -129,17 +128,17 @@ def small(rates: Floats, effort: Effort) -> Values:
             repeats = effort.rounds if name in JPS.values() else 1
             runs = [timed(run) for _ in range(repeats)]
             jct_s = float(np.mean([shares.mean_jct_s for _, shares in runs]))
-            found[At("Table IV", ART, f"K={workers}, S={jobs}", name)] = min(took_s for took_s, _ in runs)
+            found[ValueKey("Table IV", ART, f"K={workers}, S={jobs}", name)] = min(took_s for took_s, _ in runs)
             if workers == 15:
-                found[At("Fig. 11", LOSS, f"S={jobs}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
+                found[ValueKey("Fig. 11", LOSS, f"S={jobs}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
             if jobs == JOBS:
-                found[At("Fig. 9", LOSS, f"K={workers}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
+                found[ValueKey("Fig. 9", LOSS, f"K={workers}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
                 fair = float(np.mean([shares.fairness for _, shares in runs]))
-                found[At("Fig. 10", FAIR, f"K={workers}", name)] = fair
+                found[ValueKey("Fig. 10", FAIR, f"K={workers}", name)] = fair
         if jobs == JOBS:
             draws = [jps(task, np.random.default_rng(at), 20, 0.0).mean_jct_s for at in range(effort.rounds)]
             loss = 100 * (float(np.mean(draws)) / best.mean_jct_s - 1)
-            found[At("Fig. 9", LOSS, f"K={workers}", RANDOM)] = loss
+            found[ValueKey("Fig. 9", LOSS, f"K={workers}", RANDOM)] = loss
     return found
 
 
@@ -151,13 +150,13 @@ def by_alpha(rates: Floats, effort: Effort) -> Values:
     for number, name in JPS.items():
         for alpha in np.linspace(0, 0.9, 10).tolist():
             draws = [jps(task, np.random.default_rng(at), number, alpha).mean_jct_s for at in range(effort.rounds)]
-            found[At("Fig. 12", JCT, f"{alpha:.1f}", name)] = float(np.mean(draws))
-            found[At("Fig. 12", LOSS, f"{alpha:.1f}", name)] = 100 * (float(np.mean(draws)) / best - 1)
+            found[ValueKey("Fig. 12", JCT, f"{alpha:.1f}", name)] = float(np.mean(draws))
+            found[ValueKey("Fig. 12", LOSS, f"{alpha:.1f}", name)] = 100 * (float(np.mean(draws)) / best - 1)
     return found
 
 
 def by_beta(rates: Floats, effort: Effort) -> Values:
-    """Return Fig. 13, and the same trade-off of has-exact, which the paper has not."""
+    """Return Fig. 13, and the same trade-off of has-exact, which the paper does not have."""
     task = problem(rates[:JOBS], counts(15))
     found: Values = {}
     for beta, exact in zip(BETAS, curve(task, BETAS), strict=True):
@@ -166,8 +165,8 @@ def by_beta(rates: Floats, effort: Effort) -> Values:
             (JCT, exact.mean_jct_s, [each.mean_jct_s for each in draws]),
             (FAIR, exact.fairness, [each.fairness for each in draws]),
         ):
-            found[At("Fig. 13", measure, f"{beta:g}", JPS[60])] = float(np.mean(sampled))
-            found[At("Fig. 13", measure, f"{beta:g}", EXACT)] = ours
+            found[ValueKey("Fig. 13", measure, f"{beta:g}", JPS[60])] = float(np.mean(sampled))
+            found[ValueKey("Fig. 13", measure, f"{beta:g}", EXACT)] = ours
     return found
 
 
@@ -187,9 +186,9 @@ def by_heterogeneity(rates: Floats, effort: Effort) -> Values:
             JPS[60]: float(np.mean([_sampler(task, 60, at)().mean_jct_s for at in range(effort.rounds)])),
         }
         for name, jct_s in runs.items():
-            found[At("Fig. 14", LOSS, label, name)] = 100 * (jct_s / best - 1)
-        found[At("Fig. 14", JCT, label, EXACT)] = best
-        found[At("Fig. 14", "H, Eq. 35", label, EXACT)] = heterogeneity(rates[:JOBS], workers)
+            found[ValueKey("Fig. 14", LOSS, label, name)] = 100 * (jct_s / best - 1)
+        found[ValueKey("Fig. 14", JCT, label, EXACT)] = best
+        found[ValueKey("Fig. 14", "H, Eq. 35", label, EXACT)] = heterogeneity(rates[:JOBS], workers)
     return found
 
 
@@ -211,7 +210,7 @@ def with_errors(rates: Floats, effort: Effort) -> Values:
                 rng = np.random.default_rng([at, error])
                 wrong = rates[:JOBS] * rng.uniform(1 - error / 100, 1 + error / 100, rates[:JOBS].shape)
                 times.append(Shares(true, method(problem(wrong, workers), at).workers.copy()).mean_jct_s)
-            found[At("Fig. 15", MORE, f"{error}", name)] = 100 * (float(np.mean(times)) / exact_s - 1)
+            found[ValueKey("Fig. 15", MORE, f"{error}", name)] = 100 * (float(np.mean(times)) / exact_s - 1)
     return found
 
 
@@ -231,12 +230,12 @@ def by_workers(rates: Floats, effort: Effort) -> Values:
         for name, run in schemes.items():
             runs = [timed(run) for _ in range(effort.rounds if name == JPS[40] else 1)]
             setting = f"{workers}"
-            found[At("Table V", ART, setting, name)] = min(took_s for took_s, _ in runs)
-            found[At("Fig. 16", JCT, setting, name)] = float(np.mean([each.mean_jct_s for _, each in runs]))
-            talk_s = float(np.mean([network_s(task, each.workers).mean() for _, each in runs]))
-            found[At("Fig. 16", "communication, s", setting, name)] = talk_s
-            found[At("Fig. 16", "computation, s", setting, name)] = (
-                found[At("Fig. 16", JCT, setting, name)] - talk_s
+            found[ValueKey("Table V", ART, setting, name)] = min(took_s for took_s, _ in runs)
+            found[ValueKey("Fig. 16", JCT, setting, name)] = float(np.mean([each.mean_jct_s for _, each in runs]))
+            communication_s = float(np.mean([network_s(task, each.workers).mean() for _, each in runs]))
+            found[ValueKey("Fig. 16", "communication, s", setting, name)] = communication_s
+            found[ValueKey("Fig. 16", "computation, s", setting, name)] = (
+                found[ValueKey("Fig. 16", JCT, setting, name)] - communication_s
             )
     return found
 

@@ -7,6 +7,7 @@ batch, steady state, machines, parameter servers and aggregation.
 
 import time
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 
 from cranny.core.snapshot import Waiting
@@ -52,3 +53,14 @@ def seconds_per_job(policy: NetPack, servers: int, jobs: int, largest: int = LAR
         placed += len(started)
         waiting = [each for each in waiting if each.job.id not in started]
     return spent_s / placed
+
+
+def measure(*, quick: bool, progress: Callable[[int], None]) -> dict[int, float]:
+    """Return the seconds that NetPack takes to place a job, by servers; if quick, of few jobs."""
+    servers = SERVERS[:2] if quick else SERVERS
+    seconds_per_job(NetPack(), servers[0], WARM_UP)
+    found = {}
+    for done, count in enumerate(servers, 1):
+        found[count] = seconds_per_job(NetPack(), count, WARM_UP if quick else JOBS)
+        progress(done)
+    return found

@@ -1,27 +1,30 @@
-"""The tables: what every policy came to at every point of an experiment, beside NetPack."""
+"""Tables of NetPack's experiments: the values of every policy at every point, beside NetPack's."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from cranny.model.validate import percent
 from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
-from cranny.repro.netpack.study import Experiment, Panel, Study
-from cranny.repro.netpack.values import COMB, NETPACK, PAPER_NAMES, RIVALS
-from cranny.repro.netpack.watch import Watched
-from cranny.repro.wording import plain, spread, times
+from cranny.repro.netpack.paper import COMB, NETPACK, PAPER, PAPER_NAMES, RIVALS
+from cranny.repro.netpack.rates import JobRates
+from cranny.repro.netpack.replays import NetpackReplays
+from cranny.repro.netpack.setups import NetpackExperiment
+from cranny.repro.number_format import plain, spread, times
+from cranny.repro.page import Record
 
 Standing = Literal["ahead", "level", "behind"]
 LOWER = "lower by"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One policy at one point."""
+class PolicyPoint:
+    """One policy at one point of a panel."""
 
+    panel: str
     point: str
     scheme: str
     value: Estimate  # JCT in hours, or DE
@@ -31,40 +34,41 @@ class Entry:
 
     @property
     def standing(self) -> Standing:
-        """Say where NetPack stands; it is level if the confidence interval has room for that."""
+        """Say where NetPack stands; it is level if the confidence interval of the factor contains 1."""
         low, high = (self.advantage.mean + sign * (self.advantage.half or 0.0) for sign in (-1, 1))
         return "ahead" if low > 1.0 else "behind" if high < 1.0 else "level"
 
+    @property
+    def where(self) -> str:
+        """Name the comparison."""
+        return f"{PAPER_NAMES.get(self.scheme, self.scheme)}, {self.panel}, {self.point}"
+
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PanelTable:
     """One panel of an experiment."""
 
-    experiment: Experiment
-    panel: Panel
-    entries: tuple[Entry, ...]
+    experiment: NetpackExperiment
+    panel: str
+    points: tuple[str, ...]
+    entries: tuple[PolicyPoint, ...]
 
-    def at(self, point: str) -> dict[str, Entry]:
+    def at(self, point: str) -> dict[str, PolicyPoint]:
         """Return the policies at a point."""
         return {entry.scheme: entry for entry in self.entries if entry.point == point}
-
-    @property
-    def points(self) -> list[str]:
-        """Return the labels of the points."""
-        return [point.label for point in self.panel.points]
 
     def mean_reduction(self, point: str, schemes: Sequence[str] = RIVALS) -> float:
         """Return by how much NetPack's JCT is lower than that of some policies, on average."""
         found = self.at(point)
         return fmean(found[scheme].reduction for scheme in schemes if scheme in found)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """Return a row for each point and policy, for files."""
         return [
             {
                 "figure": self.experiment.key,
                 "measure": "mean_jct_h" if self.experiment.measure == "jct" else "distribution_efficiency",
-                "panel": self.panel.title,
+                "panel": self.panel,
                 "axis": self.experiment.axis,
                 "point": entry.point,
                 "policy": entry.scheme,
@@ -81,74 +85,64 @@ class Table:
         ]
 
 
-def tables(study: Study) -> list[Table]:
+def panel_tables(replays: NetpackReplays) -> list[PanelTable]:
     """Return a table for each panel of each experiment."""
     made = []
-    for experiment in study.experiments:
-        for panel in experiment.panels:
-            entries = [
-                Entry(
-                    point.label,
+    for experiment in replays.experiments:
+        for title, panel in experiment.panels.items():
+            entries = tuple(
+                PolicyPoint(
+                    title,
+                    label,
                     scheme,
-                    estimate(study.values(point.setup, scheme, experiment.measure)),
-                    study.advantage(point.setup, scheme, experiment.measure),
-                    study.reduction(point.setup, scheme).mean,
-                    fmean(one.machines for one in study.runs(point.setup, scheme)),
+                    estimate(replays.values(setup, scheme, experiment.measure)),
+                    replays.advantage(setup, scheme, experiment.measure),
+                    replays.reduction(setup, scheme),
+                    fmean(one.machines for one in replays.of(setup, scheme)),
                 )
-                for point in panel.points
+                for label, setup in panel.items()
                 for scheme in experiment.schemes
-            ]
-            made.append(Table(experiment, panel, tuple(entries)))
+            )
+            made.append(PanelTable(experiment, title, tuple(panel), entries))
     return made
 
 
-def name(scheme: str) -> str:
-    """Name a policy, and say what the paper calls it."""
+def label(scheme: str) -> str:
+    """Return the name of a policy, with the paper's name if that is another."""
     paper = PAPER_NAMES.get(scheme)
     return f"{scheme} ({paper})" if paper and paper.lower() != scheme else scheme
 
 
-def heading(experiment: Experiment) -> str:
-    """Return the title of an experiment: a figure, or a question of ours."""
-    return f"Fig. {experiment.key}: {experiment.title}" if experiment.key.isdigit() else experiment.title
-
-
-def sheet(table: Table) -> TextTable:
+def panel_sheet(table: PanelTable) -> TextTable:
     """Show a panel: NetPack's own values, and by what factor it is better than each of the others."""
     jct = table.experiment.measure == "jct"
-    found = {point: table.at(point) for point in table.points}
+    found = [table.at(point) for point in table.points]
     others = [scheme for scheme in table.experiment.schemes if scheme != NETPACK]
-    own = "netpack, hours" if jct else "netpack, DE"
-    rows = [[own, *(spread(found[point][NETPACK].value) for point in table.points)]]
-    rows += [[name(scheme), *(_cell(found[point][scheme]) for point in table.points)] for scheme in others]
+    rows = [[f"netpack, {'hours' if jct else 'DE'}", *(spread(each[NETPACK].value) for each in found)]]
+    rows += [[label(scheme), *(_factor(each[scheme]) for each in found)] for scheme in others]
+    what = "A policy's mean JCT over NetPack's" if jct else "NetPack's DE over that of a policy"
+    note = f"{what}, seed by seed; = level with NetPack, < NetPack is behind."
     if jct and any(scheme in others for scheme in (*RIVALS, COMB)):
         schemes = RIVALS if RIVALS[0] in others else (COMB,)
         rows.append([LOWER, *(percent(table.mean_reduction(point, schemes)) for point in table.points)])
-    what = "A policy's mean JCT over NetPack's" if jct else "NetPack's DE over that of a policy"
-    note = f"{what}, seed by seed; = level with NetPack, < NetPack is behind."
-    if rows[-1][0] == LOWER:
-        note += f" {LOWER}: by how much NetPack's JCT is lower, mean of {', '.join(map(_paper_name, schemes))}."
-    title = f"{heading(table.experiment)}: {table.panel.title}"
+        names = ", ".join(PAPER_NAMES[scheme] for scheme in schemes)
+        note += f" {LOWER}: by how much NetPack's JCT is lower, mean of {names}."
+    title = f"{table.experiment.heading}: {table.panel}"
     return TextTable(title, note, (table.experiment.axis, *table.points), rows)
 
 
-def _paper_name(scheme: str) -> str:
-    return PAPER_NAMES[scheme]
-
-
-def _cell(entry: Entry) -> str:
+def _factor(entry: PolicyPoint) -> str:
     """Write by what factor NetPack is better, and a mark if it is not."""
-    marks = {"ahead": "", "level": " =", "behind": " <"}
-    return times(entry.advantage) + marks[entry.standing]
+    return times(entry.advantage) + {"ahead": "", "level": " =", "behind": " <"}[entry.standing]
 
 
-def speed_sheet(seconds: Mapping[int, float], paper: Mapping[str, float]) -> TextTable:
+def speed_sheet(seconds: Mapping[int, float]) -> TextTable:
     """Show how long NetPack takes to place a job."""
     rows = []
     for servers, ours in seconds.items():
-        theirs = paper.get(str(servers))
-        told = [f"{theirs:.3g}", f"{theirs / ours:.3g}x"] if theirs else [MISSING, MISSING]
-        rows.append([f"{servers:,}", told[0], f"{ours:.3g}", told[1]])
+        paper = PAPER["10"].numbers.get(str(servers))
+        stated, faster = (f"{paper:.3g}", f"{paper / ours:.3g}x") if paper else (MISSING, MISSING)
+        rows.append([f"{servers:,}", stated, f"{ours:.3g}", faster])
     return TextTable(
         "Fig. 10: CPU seconds to place a job",
         "4,000 jobs, 16 racks of servers with 4 GPUs, batches of 32; the policy alone.",
@@ -157,17 +151,14 @@ def speed_sheet(seconds: Mapping[int, float], paper: Mapping[str, float]) -> Tex
     )
 
 
-def watch_sheet(watched: Iterable[Watched]) -> TextTable:
+def rate_sheet(rates: Iterable[JobRates]) -> TextTable:
     """Show rates as jobs come and go."""
     rows = [
         [
             f"{each.job}, {each.from_s:.0f} to {each.to_s:.0f} s",
-            plain(each.rate_gbps),
-            plain(each.estimate_gbps),
-            plain(each.steady_gbps),
-            plain(each.phases_gbps),
+            *map(plain, (each.rate_gbps, each.estimate_gbps, each.steady_gbps, each.phases_gbps)),
         ]
-        for each in watched
+        for each in rates
     ]
     return TextTable(
         "Fig. 15: rates as jobs come and go, Gbps",

@@ -19,7 +19,7 @@ from cranny.model.placement import Placement
 from cranny.model.profile import library
 from cranny.policies import policy
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.titan.values import TESTBED
+from cranny.repro.titan.paper import TESTBED
 
 MACHINES, GPUS, IDLE = 8, 4, 3
 WORKERS = (4, 6, 8, 10, 12)
@@ -31,7 +31,7 @@ SHOWN = (4, 4, 4, 3, 2, 2, 1, 1)  # free GPUs of the layout that is drawn
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TestbedRun:
     """A job on the testbed under one policy; nothing is measured if it must wait."""
 
     policy: str
@@ -44,13 +44,9 @@ class Outcome:
     throughput: float = math.nan  # images a second
     machine_hours: float = math.nan
 
-    def measure(self, name: str) -> float:
-        """Return a measure by name."""
-        return float(getattr(self, name))
-
 
 def layouts() -> Iterator[tuple[int, ...]]:
-    """Yield the free GPUs of the machines for every layout that fits the text, roomiest machines first."""
+    """Yield the free GPUs of the machines for every layout that fits the text, most free GPUs first."""
     partly = MACHINES - IDLE
     for threes in range(partly, -1, -1):
         for twos in range(partly - threes, -1, -1):
@@ -59,7 +55,7 @@ def layouts() -> Iterator[tuple[int, ...]]:
                 yield (GPUS,) * IDLE + free
 
 
-def run_testbed() -> list[Outcome]:
+def run_testbed() -> list[TestbedRun]:
     """Place every job in every layout under every scheme."""
     placed = [
         _placed(scheme, model, workers, free)
@@ -72,15 +68,15 @@ def run_testbed() -> list[Outcome]:
     return [_timed(one, image_s) for one in placed]
 
 
-def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> Outcome:
+def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> TestbedRun:
     """Place one job beside the background jobs."""
     state = testbed(free)
     placement = policy(scheme).place(_job(model, workers), state.snapshot())
     if placement is None:
-        return Outcome(scheme, model, workers, free, None)
+        return TestbedRun(scheme, model, workers, free, None)
     on = {machine for machine, left in enumerate(free) if left < GPUS} | set(placement.machines)
     comm_s = communication(state.cluster, _job(model, workers), placement.machines).comm_s
-    return Outcome(scheme, model, workers, free, placement.machines, len(on), comm_s * IMAGES / BATCH)
+    return TestbedRun(scheme, model, workers, free, placement.machines, len(on), comm_s * IMAGES / BATCH)
 
 
 def testbed(free: tuple[int, ...]) -> ClusterState:
@@ -98,14 +94,14 @@ def _job(model: str, workers: int) -> Job:
     return Job(id="job", gpus=workers, model=model, collective="halving-doubling")
 
 
-def _image_s(placed: list[Outcome]) -> Mapping[str, float]:
+def _image_s(placed: list[TestbedRun]) -> Mapping[str, float]:
     """Return the seconds that a worker computes on one image: the only number that is fitted.
 
     The testbed shares one GPU among four containers, so no profile of ours fits. ResNet-50 is set so that
     "Elasticflow" with 12 workers trains as many images a second as in Fig. 10(a); VGG-16 by the ratio of the two
     models in our profiles.
     """
-    known = next(bars for bars in TESTBED if bars.measure == "throughput")
+    known = next(figure for figure in TESTBED if figure.measure == "throughput")
     scheme = "consolidate-idle"
     comm = [
         one.comm_s
@@ -119,8 +115,8 @@ def _image_s(placed: list[Outcome]) -> Mapping[str, float]:
     return {model: resnet_s * per_image[model] / per_image["resnet50"] for model in MODELS}
 
 
-def _timed(one: Outcome, image_s: Mapping[str, float]) -> Outcome:
-    """Work out an epoch's time, and what follows from it."""
+def _timed(one: TestbedRun, image_s: Mapping[str, float]) -> TestbedRun:
+    """Compute an epoch's time, and what follows from it."""
     if one.machines is None:
         return one
     epoch_s = image_s[one.model] * IMAGES / one.workers + one.comm_s
@@ -128,10 +124,10 @@ def _timed(one: Outcome, image_s: Mapping[str, float]) -> Outcome:
     return replace(one, throughput=IMAGES / epoch_s, machine_hours=hours)
 
 
-def estimates(outcomes: Sequence[Outcome], measure: str, model: str, workers: int) -> dict[str, Estimate]:
+def estimates(outcomes: Sequence[TestbedRun], measure: str, model: str, workers: int) -> dict[str, Estimate]:
     """Return a measure of every scheme over the layouts in which it places the job."""
     values: dict[str, list[float]] = {}
     for one in outcomes:
         if (one.model, one.workers) == (model, workers) and one.machines is not None:
-            values.setdefault(one.policy, []).append(one.measure(measure))
+            values.setdefault(one.policy, []).append(getattr(one, measure))
     return {scheme: estimate(each) for scheme, each in values.items()}

@@ -2,8 +2,8 @@
 
 Five servers of two GPUs, as on the testbed; jobs come and go by a timetable, and NetPack places them. NetPack's
 estimate and the network `steady` are the same water-filling, so they agree by construction. The network `phases`
-plays iterations one by one: gradients go while the backward pass still computes, and jobs share a link only while
-they communicate at the same time. It is the nearest that a simulator has to the paper's measurement.
+simulates iterations one by one: gradients are sent while the backward pass still computes, and jobs share a link
+only while they communicate at the same time. In a simulator nothing is nearer to the paper's measurement.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from cranny.network.networks import network
 from cranny.network.steady.streams import stream
 from cranny.network.steady.view_rates import Estimate
 from cranny.policies.netpack import NetPack
-from cranny.repro.netpack.setup import on_testbed
+from cranny.repro.netpack.setups import on_testbed
 
 # Model, second of arrival, second of departure; three workers each, so that two jobs share a server.
 TIMETABLE = (("vgg16", 0.0, 240.0), ("vgg19", 60.0, 180.0), ("alexnet", 120.0, 300.0))
@@ -24,7 +24,7 @@ NETWORKS = ("steady", "phases")
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class JobRates:
     """One job from one event to the next: what it sends, on average over its iterations."""
 
     job: str
@@ -36,20 +36,20 @@ class Watched:
     phases_gbps: float
 
 
-def watch() -> list[Watched]:
-    """Let the jobs come and go."""
+def job_rates() -> list[JobRates]:
+    """Place and release the jobs by the timetable; return the rates between events."""
     cluster = on_testbed("poisson").cluster()
     state, policy, expected = ClusterState(cluster), NetPack(), Estimate(cluster)
     networks = {name: network(name).on(cluster) for name in NETWORKS}
     slowdown: dict[tuple[str, str], float] = {}
     times_s = sorted({at_s for _, *both in TIMETABLE for at_s in both})
-    watched = []
+    rates = []
     for now_s, next_s in zip(times_s, [*times_s[1:], None], strict=True):
         for model, start_s, end_s in TIMETABLE:
             if end_s == now_s:
                 state.release(model)
                 expected.remove(model)
-                told = {name: each.end(model) for name, each in networks.items()}
+                changed = {name: each.end(model) for name, each in networks.items()}
             elif start_s == now_s:
                 job = Job(model, WORKERS, model, "ina", start_s)
                 placement = policy.place(job, state.snapshot(now_s))
@@ -58,10 +58,10 @@ def watch() -> list[Watched]:
                 state.place(job, placement)
                 expected.add(job, placement)
                 running = state.snapshot(now_s).running[model]
-                told = {name: each.start(running) for name, each in networks.items()}
+                changed = {name: each.start(running) for name, each in networks.items()}
             else:
                 continue
-            slowdown |= {(name, job_id): slow for name, found in told.items() for job_id, slow in found}
+            slowdown |= {(name, job_id): slow for name, found in changed.items() for job_id, slow in found}
         if next_s is None:
             break
         for job_id, running in state.snapshot(now_s).running.items():
@@ -70,5 +70,5 @@ def watch() -> list[Watched]:
             rate_gbps = expected.rate_gbps(job_id) or 0.0
             mean_gbps = gigabits / (alone_s + gigabits / rate_gbps) if rate_gbps else 0.0
             steady, phases = (gigabits / (alone_s * slowdown[name, job_id]) for name in NETWORKS)
-            watched.append(Watched(job_id, now_s, next_s, rate_gbps, mean_gbps, steady, phases))
-    return watched
+            rates.append(JobRates(job_id, now_s, next_s, rate_gbps, mean_gbps, steady, phases))
+    return rates

@@ -3,7 +3,7 @@
 24 servers with one GPU and a link of 50 Gbps each, 2:1 oversubscribed. The paper's 13 logical switches are read as
 12 switches of two servers and one above them, so that a switch's uplink is as fast as one server's. (Its 48 links
 fit six switches of four servers with two uplinks each, six above and one on top; pairs with one uplink are a tree
-that stands for it.)
+that represents it.)
 
 Jobs: 200 to 1,000 iterations, at first 1 to 12 workers, all models equally likely, batches from Table 3. A profile
 of ours is stretched in proportion to the batch. With six workers that gives the communication times of Table 2 for
@@ -27,13 +27,13 @@ LINK_GBPS = 50.0
 GPUS = 24
 ITERATIONS = (200, 1000)
 WORKERS = (1, 12)
-LANGUAGE = 3.5  # how much longer than the profiles say, in proportion to the batch, language models compute
+LANGUAGE = 3.5  # how much longer than in the profiles, in proportion to the batch, language models compute
 ARRIVE_S = 60.0  # when the new jobs of a dynamic trace come; the paper does not say
 STRESS = ("dlrm", "resnet50")  # that arrive while the cluster is busy (Sec. 5.3)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Table3Model:
     """A model of Table 3: its profile, and the batches on a GPU."""
 
     profile: str
@@ -41,27 +41,27 @@ class Kind:
     language: bool = False
     tp: int = 1
     pp: int = 1
-    tokens: tuple[int, int] = (0, 0)  # of a sample, and their width: what stages and shards hand on
+    tokens: tuple[int, int] = (0, 0)  # of a sample, and their width: what stages and shards send
 
 
-DATA_PARALLEL: dict[str, Kind] = {
-    "vgg11": Kind("vgg11", (512, 1800)),
-    "vgg16": Kind("vgg16", (512, 1800)),
-    "vgg19": Kind("vgg19", (512, 1800)),
-    "wideresnet101": Kind("wideresnet101", (256, 1200)),
-    "resnet50": Kind("resnet50", (256, 1800)),
-    "bert": Kind("bert-base", (8, 32), language=True),
-    "roberta": Kind("roberta-base", (8, 32), language=True),
-    "camembert": Kind("camembert-base", (8, 32), language=True),
-    "xlm": Kind("xlm-roberta-base", (4, 32), language=True),
+DATA_PARALLEL: dict[str, Table3Model] = {
+    "vgg11": Table3Model("vgg11", (512, 1800)),
+    "vgg16": Table3Model("vgg16", (512, 1800)),
+    "vgg19": Table3Model("vgg19", (512, 1800)),
+    "wideresnet101": Table3Model("wideresnet101", (256, 1200)),
+    "resnet50": Table3Model("resnet50", (256, 1800)),
+    "bert": Table3Model("bert-base", (8, 32), language=True),
+    "roberta": Table3Model("roberta-base", (8, 32), language=True),
+    "camembert": Table3Model("camembert-base", (8, 32), language=True),
+    "xlm": Table3Model("xlm-roberta-base", (4, 32), language=True),
 }
-MODEL_PARALLEL: dict[str, Kind] = {
-    "gpt1": Kind("gpt1", (32, 80), language=True, pp=2, tokens=(512, 768)),
-    "gpt2": Kind("gpt2", (32, 80), language=True, pp=2, tokens=(1024, 768)),
-    "gpt3": Kind("gpt3-2.7b", (16, 48), tp=2, tokens=(2048, 2560)),
-    "dlrm": Kind("dlrm", (16_384, 16_384), tp=2),
+MODEL_PARALLEL: dict[str, Table3Model] = {
+    "gpt1": Table3Model("gpt1", (32, 80), language=True, pp=2, tokens=(512, 768)),
+    "gpt2": Table3Model("gpt2", (32, 80), language=True, pp=2, tokens=(1024, 768)),
+    "gpt3": Table3Model("gpt3-2.7b", (16, 48), tp=2, tokens=(2048, 2560)),
+    "dlrm": Table3Model("dlrm", (16_384, 16_384), tp=2),
 }
-KINDS = DATA_PARALLEL | MODEL_PARALLEL
+MODELS = DATA_PARALLEL | MODEL_PARALLEL
 
 
 def testbed() -> Cluster:
@@ -76,12 +76,12 @@ def two_gpus() -> Cluster:
 
 def profile(model: str, batch: int) -> ModelProfile:
     """Return one of our profiles as the model would train at a batch of the paper."""
-    kind = KINDS[model]
+    kind = MODELS[model]
     measured = library()[kind.profile]
     made = measured.stretched(batch / measured.batch * (LANGUAGE if kind.language else 1.0))
     if not kind.tokens[0]:
         return made
-    # What a layer hands on is known: tokens times their width. Peak memory would say far too much.
+    # What a layer sends is known: tokens times their width. Peak memory would give far too much.
     tokens, width = kind.tokens
     held = made.layers * batch * tokens * width * 2.0 + 12.0 * made.params
     return replace(made, peak_mem_mb=held / 1e6)
@@ -105,7 +105,7 @@ def job(
     their whole batch when resized, and more workers would have too little to compute. With `measured` the batch
     is that of our profile, and not the paper's: jobs compute as fast as on an H200.
     """
-    kind = KINDS[model]
+    kind = MODELS[model]
     group = kind.tp * kind.pp
     gpus = max(group, gpus - gpus % group)
     made = library()[kind.profile] if measured else profile(model, batch)
@@ -135,7 +135,7 @@ def drawn(
 ) -> Job:
     """Draw a job as Sec. 5.1 does."""
     model = str(rng.choice(list(models)))
-    low, high = KINDS[model].batches
+    low, high = MODELS[model].batches
     batch, gpus = int(rng.integers(low, high + 1)), int(rng.integers(workers[0], workers[1] + 1))
     iterations = int(rng.integers(ITERATIONS[0], ITERATIONS[1] + 1))
     name = f"{job_id}-{model}"
@@ -154,24 +154,24 @@ def dynamic(
 ) -> list[Job]:
     """Return the dynamic trace: jobs that fill the cluster are present, and a new set arrives, or several.
 
-    A set is one job of each of `arriving`, and then others that together ask for as many GPUs as there are. A job
-    has at most half of the GPUs, as Sec. 5.1 says of 24: with more, hardly two would run at a time.
+    A set is one job of each of `arriving`, and then others that together request as many GPUs as the
+    cluster has. A job has at most half of the GPUs, as Sec. 5.1 states for 24: with more, hardly two would run.
     """
     workers = WORKERS[0], min(WORKERS[1], gpus // 2)
     rng = np.random.default_rng([seed, 0])
     jobs: list[Job] = []
     for number in range(sets + 1):
-        asked, at_s = 0, number * ARRIVE_S
+        requested, at_s = 0, number * ARRIVE_S
         first = list(arriving) if number else []
-        while asked < gpus:
+        while requested < gpus:
             only = (first.pop(0),) if first else models
             name = f"{len(jobs):02d}"
             jobs.append(drawn(rng, name, only, at_s, workers=workers, elastic=elastic, measured=measured))
-            asked += jobs[-1].gpus
+            requested += jobs[-1].gpus
     return jobs
 
 
-def poisson(seed: int, jobs: int = 40, load: float = 0.9, models: Sequence[str] = tuple(KINDS)) -> list[Job]:
+def poisson(seed: int, jobs: int = 40, load: float = 0.9, models: Sequence[str] = tuple(MODELS)) -> list[Job]:
     """Return the Poisson trace: jobs arrive so fast that on average this share of the GPUs serves one."""
     rng = np.random.default_rng([seed, 1])
     made = [drawn(rng, f"{number:02d}", models) for number in range(jobs)]
@@ -181,7 +181,7 @@ def poisson(seed: int, jobs: int = 40, load: float = 0.9, models: Sequence[str] 
 
 
 def alone_s(each: Job) -> float:
-    """Return how long a job runs with every worker on a server of its own, and nobody else there."""
+    """Return how long a job runs with every worker on a server of its own, and no other job."""
     found = circles(testbed(), each, tuple(range(each.gpus)))
     iteration_s = next(iter(found.values())).iteration_s if found else each.profile.iteration_s
     return (each.duration_s or 0.0) / each.profile.iteration_s * iteration_s

@@ -1,10 +1,10 @@
 """Circles of the paper's jobs on one link of 50 Gbps, in four set-ups.
 
-- *given*: shapes put together from what the paper says of its jobs. Iteration times, which it does not give, are
+- *given*: shapes from what the paper states of its jobs. Iteration times, which it does not give, are
   chosen so that the best score of a snapshot is the paper's: scores are no test here, gains are.
 - *H200*: our measured profiles as they are. The GPU is faster than the paper's A100 and batches are smaller, while
-  links have the same 50 Gbps: jobs talk for a larger share of their iteration.
-- *batch*: the same profiles with computing in proportion to the paper's batches (`setup.profile`).
+  links have the same 50 Gbps: jobs communicate for a larger share of their iteration.
+- *batch*: the same profiles with computing in proportion to the paper's batches (`setups.profile`).
 - *even*: as *batch*, but each job slowed to the iteration time of the longest on the link, as one may by choosing
   batches.
 """
@@ -17,8 +17,8 @@ from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
 from cranny.network.interleave.demand import circles
-from cranny.repro.cassini.setup import KINDS, LINK_GBPS, profile
-from cranny.repro.cassini.values import FIG2_SHARED_GBPS, FIG2_SHIFT_MS, TABLE2
+from cranny.repro.cassini.paper import FIG2_SHARED_GBPS, FIG2_SHIFT_MS, TABLE2
+from cranny.repro.cassini.setups import LINK_GBPS, MODELS, profile
 
 GIVEN, H200, BATCH, EVEN = "given", "H200", "batch", "even"
 SETUPS = {
@@ -39,19 +39,19 @@ ITERATION_MS = {1: 300.0, 2: 340.0, 3: 331.0 / 1.1, 4: 215.0, 5: 432.0 / 1.4}
 ALONE_MS: Mapping[tuple[int, int], float] = {
     (3, 0): 168.0,  # VGG19, as in snapshot 2
     (3, 1): 163.0,  # VGG16, as in snapshot 2
-    (4, 0): 129.0,  # 60 % of 215 ms: two equal jobs then score 0.8, and talk for 172 ms when they take turns
+    (4, 0): 129.0,  # 60 % of 215 ms: two equal jobs then score 0.8, and communicate for 172 ms when interleaved
     (4, 1): 129.0,
     (5, 0): 126.0,  # BERT: VGG16 of snapshot 1, times the memory that Table 3 gives to both
     (5, 1): 168.0,  # VGG19, as in snapshot 2
     (5, 2): 138.0,  # WideResNet101, as in snapshot 1
 }
-# In snapshot 2 ResNet50 shares the link with either VGG (Fig. 15(b)), so no VGG asks for all of it.
-ASKED_GBPS: Mapping[tuple[int, int], float] = {(2, 0): 40.0, (2, 1): 40.0, (2, 2): 10.0}
+# In snapshot 2 ResNet50 shares the link with either VGG (Fig. 15(b)), so no VGG requests all of it.
+REQUESTED_GBPS: Mapping[tuple[int, int], float] = {(2, 0): 40.0, (2, 1): 40.0, (2, 2): 10.0}
 
 
 @lru_cache(maxsize=4096)
 def on_link(model: ModelProfile, workers: int) -> Circle:
-    """Return what a job asks of the link between its two halves, with a ring over all workers."""
+    """Return what a job requests of the link between its two halves, with a ring over all workers."""
     cluster = Cluster.fat_tree(2, SIDE, 1, LINK_GBPS, oversubscription=float(SIDE))
     near = (workers + 1) // 2
     machines = (*range(near), *range(SIDE, SIDE + workers - near))
@@ -72,7 +72,7 @@ def slowed(model: ModelProfile, workers: int, iteration_s: float) -> Circle:
 def measured_circles(jobs: Sequence[tuple[str, int]], workers: int, setup: str) -> tuple[Circle, ...]:
     """Return the circles of jobs, each a model and its batch, from our profiles."""
     if setup == H200:
-        return tuple(on_link(library()[KINDS[model].profile], workers) for model, _ in jobs)
+        return tuple(on_link(library()[MODELS[model].profile], workers) for model, _ in jobs)
     profiles = [profile(model, batch) for model, batch in jobs]
     found = tuple(on_link(each, workers) for each in profiles)
     if setup == BATCH:
@@ -89,16 +89,16 @@ def up_last(iteration_ms: float, up_ms: float, gbps: float) -> Circle:
 
 def snapshot_circles(number: int, setup: str) -> tuple[Circle, ...]:
     """Return the circles of a snapshot of Table 2."""
-    rows = TABLE2[number - 1].rows
+    jobs = TABLE2[number - 1].jobs
     if setup != GIVEN:
-        return measured_circles([(row.model, row.batch) for row in rows], WORKERS, setup)
+        return measured_circles([(job.model, job.batch) for job in jobs], WORKERS, setup)
     return tuple(
         up_last(
             ITERATION_MS[number],
-            ALONE_MS.get((number, place), row.cassini_ms),
-            ASKED_GBPS.get((number, place), LINK_GBPS),
+            ALONE_MS.get((number, place), job.cassini_ms),
+            REQUESTED_GBPS.get((number, place), LINK_GBPS),
         )
-        for place, row in enumerate(rows)
+        for place, job in enumerate(jobs)
     )
 
 

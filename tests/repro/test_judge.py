@@ -2,20 +2,20 @@ import math
 
 import pytest
 
-from cranny.repro.verdict import Ratio, judge
+from cranny.repro.claim import Ratio, judge
 
 PAPER = {"titan": 100.0, "a": 200.0, "b": 300.0}
 
 
 def test_the_same_values_hold_in_order_and_ratio() -> None:
     verdict = judge(PAPER, PAPER)
-    assert verdict.holds
+    assert verdict.confirms
     assert verdict.word == "order and ratios hold"
     assert verdict.kept == (("titan", "a"), ("titan", "b"), ("a", "b"))
 
 
 def test_absolute_values_do_not_matter() -> None:
-    assert judge({name: value / 7 for name, value in PAPER.items()}, PAPER).holds
+    assert judge({name: value / 7 for name, value in PAPER.items()}, PAPER).confirms
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_ratio_without_a_value_cannot_be_compared() -> None:
 def test_ratios_may_fail_while_the_order_holds() -> None:
     verdict = judge({"titan": 100.0, "a": 110.0, "b": 900.0}, PAPER)
     assert verdict.word == "order holds, ratios do not"
-    assert not verdict.holds
+    assert not verdict.confirms
 
 
 def test_a_swapped_pair_is_named() -> None:

@@ -1,6 +1,6 @@
-"""Pictures in the form that CASSINI's paper has them: links over time, CDFs of iteration times, bars."""
+"""Plots in the form that CASSINI's paper has them: links over time, CDFs of iteration times, bars."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,26 +8,20 @@ import numpy as np
 
 from cranny.network.phases.outcome import LinkUse
 from cranny.report.styles import HUES, VERMILION
-from cranny.repro.cassini.links import JITTERS, SHARES, Adjusting, Outcome
-from cranny.repro.cassini.precision import Precision
-from cranny.repro.cassini.study import Study, Workload
-from cranny.repro.cassini.values import FIG17_MOST_A_MINUTE, FIG18_PRECISION_DEG, PAPER_NAMES
-from cranny.repro.figure import canvas, legend, save
+from cranny.repro.cassini.link_shapes import GIVEN, pair_circles
+from cranny.repro.cassini.links import JITTERS, SHARES, Adjustments, LinkOutcome, pair_uses, snapshot_uses
+from cranny.repro.cassini.paper import FIG17_MOST_A_MINUTE, FIG18_PRECISION_DEG, PAPER_NAMES
+from cranny.repro.cassini.precision import AnglePrecision
+from cranny.repro.cassini.replays import SHOWN, CassiniReplays, CassiniTrace
+from cranny.repro.cassini.setups import LINK_GBPS
+from cranny.repro.plots import STYLES, canvas, legend, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# One look a scheme in all pictures: colour, width and stroke of its line.
-LOOKS: Mapping[str, tuple[str, float, str]] = {
-    "themis": (HUES[0].light, 1.4, "-"),
-    "themis+cassini": (VERMILION.light, 2.0, "-"),
-    "pollux": (HUES[1].light, 1.4, "-"),
-    "pollux+cassini": (HUES[3].light, 2.0, "-"),
-    "ideal": (HUES[5].light, 1.4, "--"),
-    "random": (HUES[2].light, 1.2, ":"),
-}
 RED, GREY = "#c8392f", "#b9b6b0"
 MARKED = ("themis", "themis+cassini", "pollux", "pollux+cassini")
+DRAWN = (*MARKED, "ideal", "random")
 
 
 def name(scheme: str) -> str:
@@ -35,36 +29,38 @@ def name(scheme: str) -> str:
     return PAPER_NAMES.get(scheme, scheme)
 
 
-def draw_pair(uses: Sequence[LinkUse], gbps: float, outcome: Outcome, path: Path) -> Path:
+def draw_pair(found: Sequence[LinkOutcome], path: Path) -> Path:
     """Draw Fig. 2: the link without a shift and with it, and the CDF of iteration times."""
+    outcome = next(one for one in found if one.setup == GIVEN)
     figure, axes = canvas(3, panel=(3.6, 2.9), across=3)
-    for axis, use, title in zip(axes, uses, ("(b) no shift", "(c) shifted"), strict=False):
-        _use(axis, use, gbps)
+    for axis, use, title in zip(axes, pair_uses(), ("(b) no shift", "(c) shifted"), strict=False):
+        _use(axis, use, pair_circles(GIVEN)[1])
         axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
     for side, label, scheme in (
         (outcome.without, "started together", "themis"),
-        (outcome.shifted, "shifted, on a beat", "themis+cassini"),
+        (outcome.shifted, "shifted, paced", "themis+cassini"),
     ):
-        colour, width, _ = LOOKS[scheme]
+        colour, width, _ = STYLES[scheme]
         times_ms = [each * 1e3 for each in side.quantiles_s]
         axes[2].plot([times_ms[0], *times_ms], [0.0, *SHARES], color=colour, linewidth=width, label=label)
     axes[2].set(title="(d) first job", xlabel="iteration time, ms", ylabel="CDF", ylim=(0, 1.02))
     legend(figure, axes)
-    return save(figure, path)[-1]
+    return save(figure, path)
 
 
-def draw_uses(uses: Mapping[str, LinkUse], gbps: float, path: Path) -> Path:
-    """Draw Fig. 15: what links are asked for and what they carry, a panel a snapshot."""
+def draw_uses(path: Path) -> Path:
+    """Draw Fig. 15: what is requested of links and what they carry, a panel a snapshot."""
+    uses = snapshot_uses()
     figure, axes = canvas(len(uses), panel=(4.6, 2.3))
     for axis, (title, use) in zip(axes, uses.items(), strict=True):
-        _use(axis, use, gbps)
+        _use(axis, use, LINK_GBPS)
         axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
     legend(figure, axes)
-    return save(figure, path)[-1]
+    return save(figure, path)
 
 
 def _use(axis: "Axes", use: LinkUse, gbps: float) -> None:
-    """Draw what a link carries, and in red what was asked of it beyond that."""
+    """Draw what a link carries, and in red what was requested beyond that."""
     at_ms = use.at_s * 1e3
     axis.fill_between(at_ms, use.carried_gbps, step="post", color=HUES[0].light, alpha=0.7, label="carried")
     axis.fill_between(
@@ -75,12 +71,12 @@ def _use(axis: "Axes", use: LinkUse, gbps: float) -> None:
         color=RED,
         alpha=0.35,
         linewidth=0,
-        label="asked for above that",
+        label="requested above that",
     )
     axis.axhline(gbps, color=GREY, linewidth=1.0)
 
 
-def draw_cdfs(study: Study, workload: Workload, path: Path) -> Path:
+def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
     """Draw the CDF of iteration times of every scheme of the paper, as they are and over those alone."""
     figure, axes = canvas(2)
     for axis, measure, xlabel in zip(
@@ -90,42 +86,43 @@ def draw_cdfs(study: Study, workload: Workload, path: Path) -> Path:
         strict=True,
     ):
         longest = 0.0
-        for scheme, (colour, width, stroke) in LOOKS.items():
-            values = study.pooled(workload, scheme, measure)
+        for scheme in DRAWN:
+            colour, width, stroke = STYLES[scheme]
+            values = replays.pooled(trace, scheme, measure)
             if values:
                 shares = np.arange(1, len(values) + 1) / len(values)
                 axis.plot(values, shares, stroke, color=colour, linewidth=width, label=name(scheme))
                 longest = max(longest, values[int(0.99 * len(values))])
-        axis.set(title=workload.title, xlabel=xlabel, ylabel="CDF", ylim=(0, 1.02))
+        axis.set(title=trace.title, xlabel=xlabel, ylabel="CDF", ylim=(0, 1.02))
         axis.set_xlim(right=longest * 1.05)
     legend(figure, axes)
-    return save(figure, path)[-1]
+    return save(figure, path)
 
 
-def draw_marks(study: Study, workload: Workload, path: Path) -> Path:
-    """Draw what is offered above capacity in an iteration of each model."""
-    found = {scheme: study.marks(workload, scheme) for scheme in MARKED if study.of(workload, scheme)}
+def draw_marks(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
+    """Draw what is requested above capacity in an iteration of each model."""
+    found = {scheme: replays.marks(trace, scheme) for scheme in MARKED if replays.of(trace, scheme)}
     models = sorted({model for marks in found.values() for model in marks if model})
     figure, (axis,) = canvas(1, panel=(9.2, 2.9))
     width = 0.8 / max(len(found), 1)
     for place, (scheme, marks) in enumerate(found.items()):
         at = np.arange(len(models)) + (place - (len(found) - 1) / 2) * width
         axis.bar(
-            at, [marks.get(model, 0.0) for model in models], width, color=LOOKS[scheme][0], label=name(scheme)
+            at, [marks.get(model, 0.0) for model in models], width, color=STYLES[scheme][0], label=name(scheme)
         )
     axis.set_xticks(range(len(models)), models, fontsize=8, rotation=15)
-    axis.set(title=workload.title, ylabel="Gbit above capacity\nin an iteration")
+    axis.set(title=trace.title, ylabel="Gbit above capacity\nin an iteration")
     legend(figure, [axis])
-    return save(figure, path)[-1]
+    return save(figure, path)
 
 
-def draw_courses(study: Study, workload: Workload, schemes: Sequence[str], path: Path) -> Path:
+def draw_iterations(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
     """Draw the iteration times of all jobs over time, a panel a scheme."""
-    courses = {scheme: study.of(workload, scheme)[0].courses for scheme in schemes}
-    models = sorted({model for each in courses.values() for model, *_ in each})
+    stretches = {scheme: replays.of(trace, scheme)[0].courses for scheme in SHOWN}
+    models = sorted({model for each in stretches.values() for model, *_ in each})
     colours = {model: HUES[place % len(HUES)].light for place, model in enumerate(models)}
-    figure, axes = canvas(len(schemes), panel=(9.2, 2.4), across=1)
-    for axis, (scheme, each) in zip(axes, courses.items(), strict=True):
+    figure, axes = canvas(len(SHOWN), panel=(9.2, 2.4), across=1)
+    for axis, (scheme, each) in zip(axes, stretches.items(), strict=True):
         for model, from_s, to_s, mean_s in each:
             stroke = "-" if models.index(model) < len(HUES) else "--"
             axis.plot(
@@ -138,27 +135,27 @@ def draw_courses(study: Study, workload: Workload, schemes: Sequence[str], path:
             )
         axis.set(title=name(scheme), xlabel="minutes", ylabel="iteration, ms", ylim=(0, None))
     legend(figure, axes)
-    return save(figure, path)[-1]
+    return save(figure, path)
 
 
-def draw_adjusting(found: Sequence[Adjusting], path: Path) -> Path:
-    """Draw Fig. 17: adjustments a minute by the paper's rule alone, and how long iterations take in either way."""
+def draw_adjustments(found: Sequence[Adjustments], path: Path) -> Path:
+    """Draw Fig. 17: adjustments a minute by the paper's rule alone, and how long iterations of paced jobs take."""
     figure, axes = canvas(2)
     numbers = sorted({each.snapshot for each in found})
     for place, jitter in enumerate(JITTERS):
-        alone, held = (
+        alone, paced = (
             [each for each in found if each.jitter == jitter and each.hold == hold] for hold in (False, True)
         )
         at = np.arange(len(numbers)) + (place - 1) * 0.26
-        for axis, told in (
+        for axis, values in (
             (axes[0], [each.a_minute for each in alone]),
-            (axes[1], [each.slowdown for each in held]),
+            (axes[1], [each.slowdown for each in paced]),
         ):
             axis.bar(
                 at,
-                [each.mean for each in told],
+                [each.mean for each in values],
                 0.26,
-                yerr=[each.half or 0.0 for each in told],
+                yerr=[each.half or 0.0 for each in values],
                 error_kw={"linewidth": 0.8},
                 color=HUES[place].light,
                 label=f"jitter {100 * jitter:g} %",
@@ -167,12 +164,12 @@ def draw_adjusting(found: Sequence[Adjusting], path: Path) -> Path:
     for axis in axes:
         axis.set_xticks(range(len(numbers)), [f"snapshot {number}" for number in numbers])
     axes[0].set(title="the 5 % rule alone", ylabel="adjustments of a job a minute", yscale="symlog")
-    axes[1].set(title="held to the beat", ylabel="iteration time, alone = 1", ylim=(0.9, None))
+    axes[1].set(title="paced", ylabel="iteration time, alone = 1", ylim=(0.9, None))
     legend(figure, axes)
-    return save(figure, path)[-1]
+    return save(figure, path)
 
 
-def draw_precision(found: Sequence[Precision], path: Path) -> Path:
+def draw_precision(found: Sequence[AnglePrecision], path: Path) -> Path:
     """Draw Fig. 18: time, and the share of links whose shifts are right, by precision."""
     figure, (axis,) = canvas(1, panel=(5.6, 3.2))
     degrees = [each.degrees for each in found]
@@ -187,4 +184,4 @@ def draw_precision(found: Sequence[Precision], path: Path) -> Path:
     )
     other.set(ylabel="links whose shifts are right, %", ylim=(0, 105))
     legend(figure, [axis, other])
-    return save(figure, path)[-1]
+    return save(figure, path)

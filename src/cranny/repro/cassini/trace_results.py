@@ -1,0 +1,336 @@
+"""Results on traces: tables, verdicts and rows of files for Figs. 11 to 14 and 16 and for questions of ours."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cranny.report.confidence import Estimate
+from cranny.report.table import MISSING
+from cranny.report.text_table import TextTable
+from cranny.repro.cassini.link_results import MS, beyond_doubt, judged
+from cranny.repro.cassini.paper import GAINS, MARKS, PAPER_NAMES, PaperGain
+from cranny.repro.cassini.replays import (
+    ALIKE,
+    ALIKE_S,
+    BEYOND,
+    DROP,
+    GAP,
+    PAIRS,
+    SCHEMES,
+    SHIFTS_ONLY,
+    CassiniReplays,
+    CassiniTrace,
+)
+from cranny.repro.claim import NEAR, Claim, Holds, beyond
+from cranny.repro.experiment import scaled
+from cranny.repro.number_format import plain, spread, times
+from cranny.repro.page import Record
+
+NOTHING = 1e-6  # Gbit in an iteration: what rounding leaves
+
+
+@dataclass(frozen=True, slots=True)
+class HostGain:
+    """By what factor CASSINI makes the iterations of a host's jobs faster on a trace, and the paper's values."""
+
+    trace: CassiniTrace
+    host: str
+    paper: PaperGain | None
+    mean: Estimate
+    p99: Estimate
+    before: Estimate  # iteration times over those alone, with the host
+    after: Estimate  # and with CASSINI
+    relief: Estimate  # the first over the second, seed by seed
+    contended: bool  # whether the host's jobs share links that are too small for them
+
+    @property
+    def costs(self) -> str:
+        """Write what sharing costs with the host, and with CASSINI."""
+        return f"from {cost(self.before.mean)} to {cost(self.after.mean)}"
+
+    @property
+    def halved(self) -> bool:
+        """Say whether sharing costs half of what it did or less, beyond doubt."""
+        return beyond_doubt(self.relief) and self.after.mean - 1.0 <= (self.before.mean - 1.0) / 2
+
+
+def host_gains(replays: CassiniReplays) -> list[HostGain]:
+    """Return the gains on every trace over every host."""
+    stated = {(gain.trace, gain.host): gain for gain in GAINS}
+    return [
+        HostGain(
+            trace,
+            host,
+            stated.get((trace.key, host)),
+            replays.gain(trace, host, after, "mean_s"),
+            replays.gain(trace, host, after, "p99_s"),
+            replays.value(trace, host, "over_alone"),
+            replays.value(trace, after, "over_alone"),
+            replays.gain(trace, host, after, "over_alone"),
+            replays.marks(trace, host)[""] > 0,
+        )
+        for trace in replays.traces
+        for host, after in PAIRS.items()
+        if replays.of(trace, host) and replays.of(trace, after)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkReduction:
+    """How many times less is requested above capacity with CASSINI, for what the paper states of a model."""
+
+    trace: CassiniTrace
+    host: str
+    model: str
+    paper: float
+    before: float
+    after: float
+
+    @property
+    def gone(self) -> bool:
+        """Say whether there was something, and nothing remains."""
+        return self.after <= NOTHING < self.before
+
+    @property
+    def factor(self) -> float | None:
+        """Return the factor; None if nothing remains, or nothing was there."""
+        return self.before / self.after if min(self.after, self.before) > NOTHING else None
+
+
+def mark_reductions(replays: CassiniReplays) -> list[MarkReduction]:
+    """Compare with what the paper states of ECN marks."""
+    made = []
+    for stated in MARKS:
+        for trace in replays.traces:
+            if trace.key == stated.trace and replays.of(trace, stated.host):
+                before, after = (replays.marks(trace, each) for each in (stated.host, PAIRS[stated.host]))
+                model = stated.model or max((name for name in before if name), key=lambda name: before[name])
+                found = before.get(model, 0.0), after.get(model, 0.0)
+                made.append(MarkReduction(trace, stated.host, model, stated.fewer, *found))
+    return made
+
+
+def cost(over_alone: float) -> str:
+    """Write what sharing costs."""
+    return f"{100 * max(over_alone - 1.0, 0.0):.1f} %"
+
+
+def heading(trace: CassiniTrace) -> str:
+    """Return the title of a trace, with the paper's figure if it has one."""
+    return f"{_figure(trace)}: {trace.title}"
+
+
+def _figure(trace: CassiniTrace) -> str:
+    return f"Fig. {trace.figure}" if trace.figure.isdigit() else trace.figure
+
+
+def _short(trace: CassiniTrace) -> str:
+    """Return the figure of a trace, and which reading of the topology, or which step, it is."""
+    if trace.figure == GAP:
+        return heading(trace)
+    return f"{_figure(trace)}, fours" if trace.fours else _figure(trace)
+
+
+def gain_sheet(gains: Sequence[HostGain]) -> TextTable:
+    """Show by what factor iterations are faster with CASSINI, on all traces."""
+    rows = [
+        [
+            f"{_short(each.trace)}: {each.host}",
+            f"{times(each.paper.mean)}, {times(each.paper.p99)}" if each.paper and each.paper.mean else MISSING,
+            times(each.mean),
+            times(each.p99),
+            cost(each.before.mean),
+            cost(each.after.mean),
+        ]
+        for each in gains
+    ]
+    return TextTable(
+        "Iteration times of a host over those with CASSINI",
+        "Mean and 99th percentile over all iterations of all jobs, seed by seed. Sharing: by how much iterations "
+        "are longer than those of the same job alone on the same servers. Fours: one uplink for four servers, not "
+        "for two.",
+        ("", "paper: mean, p99", "ours: mean", "p99", "sharing", "with CASSINI"),
+        rows,
+    )
+
+
+def mark_sheet(reductions: Sequence[MarkReduction]) -> TextTable:
+    """Show the proxy for ECN marks."""
+    rows = [
+        [
+            f"{_short(each.trace)}, {each.host}: {each.model}",
+            times(each.paper),
+            "nothing left" if each.gone else times(each.factor),
+            plain(each.before),
+            plain(each.after),
+        ]
+        for each in reductions
+    ]
+    return TextTable(
+        "Marked packets without CASSINI over with it",
+        "Ours: gigabits requested above capacity in an iteration of the model, over all seeds; a proxy.",
+        ("", "paper", "ours", "without", "with"),
+        rows,
+    )
+
+
+def trace_sheet(replays: CassiniReplays, trace: CassiniTrace) -> TextTable:
+    """Show the values of every scheme on a trace."""
+    rows = []
+    for scheme in replays.schemes(trace):
+        mean, p99, over, p99_over, jct = (
+            replays.value(trace, scheme, name)
+            for name in ("mean_s", "p99_s", "over_alone", "p99_over_alone", "mean_jct_s")
+        )
+        row = [spread(scaled(mean, MS)), spread(scaled(p99, MS)), cost(over.mean), cost(p99_over.mean)]
+        rows.append([scheme, *row, plain(replays.marks(trace, scheme)[""]), plain(jct.mean)])
+    return TextTable(
+        heading(trace),
+        "Sharing: by how much iterations are longer than those of the same job alone on the same servers, mean "
+        "and 99th percentile. Marked: Gbit requested above capacity in an iteration.",
+        ("", "mean, ms", "p99, ms", "sharing", "p99", "marked", "JCT, s"),
+        rows,
+    )
+
+
+def trace_rows(replays: CassiniReplays) -> list[Record]:
+    """Return a row for each trace and scheme, for files."""
+    rows: list[Record] = []
+    for trace in replays.traces:
+        for scheme in replays.schemes(trace):
+            mean, p99, jct = (replays.value(trace, scheme, name) for name in ("mean_s", "p99_s", "mean_jct_s"))
+            rows.append(
+                {
+                    "figure": trace.figure,
+                    "trace": trace.key,
+                    "title": trace.title,
+                    "switches_of_four": trace.fours,
+                    "policy": scheme,
+                    "name_in_paper": PAPER_NAMES.get(scheme),
+                    "mean_iteration_s": mean.mean,
+                    "mean_half_width_95": mean.half,
+                    "p99_iteration_s": p99.mean,
+                    "p99_half_width_95": p99.half,
+                    "mean_over_alone": replays.value(trace, scheme, "over_alone").mean,
+                    "p99_over_alone": replays.value(trace, scheme, "p99_over_alone").mean,
+                    "above_gbit_per_iteration": replays.marks(trace, scheme)[""],
+                    "mean_jct_s": jct.mean,
+                    "jct_half_width_95": jct.half,
+                    "in_paper": scheme in SCHEMES and scheme not in BEYOND,
+                }
+            )
+    return rows
+
+
+def gain_claims(gains: Sequence[HostGain]) -> list[Claim]:
+    """Judge the iteration times on the traces, a claim for each figure and host that the paper has numbers for."""
+    groups: dict[tuple[str, str], list[HostGain]] = {}
+    for each in gains:
+        if each.paper is not None and each.paper.mean is not None:
+            groups.setdefault((each.trace.key, each.host), []).append(each)
+    return [_gain_claim(group) for group in groups.values()]
+
+
+def _gain_claim(group: Sequence[HostGain]) -> Claim:
+    """Judge the first reading of the topology in which the host's jobs share links at all."""
+    main = next((each for each in group if each.contended), group[0])
+    paper = main.paper
+    if paper is None or paper.mean is None or paper.p99 is None:
+        raise ValueError("a figure without numbers cannot be judged")
+    both = {judged(main.mean, paper.mean), judged(main.p99, paper.p99)}
+    holds: Holds = both.pop() if len(both) == 1 else "holds in part"
+    if holds == "does not hold" and main.halved:
+        holds = "holds in part"
+    return Claim(
+        f"Fig. {main.trace.figure}: {paper.title}, {main.host} with CASSINI is faster",
+        holds,
+        f"The paper ({paper.place}): mean {times(paper.mean)} and 99th percentile {times(paper.p99)} better than "
+        f"{main.host}. {' '.join(map(_gain_text, group))}",
+    )
+
+
+def _gain_text(each: HostGain) -> str:
+    """Describe one reading of the topology."""
+    where = "On switches of four" if each.trace.fours else "Here"
+    if not each.contended:
+        return f"{where} jobs share no link that is too small for them: there is nothing to gain."
+    return (
+        f"{where}: {times(each.mean)} and {times(each.p99)}. Sharing links makes iterations "
+        f"{cost(each.before.mean)} longer with {each.host}, which is all that could be gained, and "
+        f"{cost(each.after.mean)} with CASSINI."
+    )
+
+
+def mark_claims(reductions: Sequence[MarkReduction]) -> Iterator[Claim]:
+    """Judge what is requested above capacity."""
+    if not reductions:
+        return
+    text = []
+    for each in reductions:
+        here = "nothing is left" if each.gone else times(each.factor) if each.factor else "none in either"
+        text.append(
+            f"{heading(each.trace)}, {each.model} under {each.host}: {times(each.paper)} fewer in the paper, "
+            f"here {here} ({plain(each.before)} and {plain(each.after)} Gbit in an iteration)"
+        )
+    some = [each for each in reductions if each.gone or each.factor]
+    right = [each.gone or (each.factor or 0.0) >= each.paper * (1 - NEAR) for each in some]
+    holds: Holds = "does not hold"
+    if some and all(each.before > each.after for each in some):
+        holds = "holds" if all(right) else "holds in part"
+    yield Claim(
+        "Figs. 13 and 14: fewer marked packets",
+        holds,
+        f"{'; '.join(text)}. A fluid has no packets: bytes requested above capacity represent those with marks.",
+    )
+
+
+def own_claims(replays: CassiniReplays, gains: Sequence[HostGain]) -> Iterator[Claim]:
+    """Answer the questions of ours: the gap to the paper, iterations alike, other hosts, and parts of CASSINI."""
+    steps = [
+        f"{each.trace.title}, {each.host}: {_gain_and_cost(each)}, mean of random placement over ideal "
+        f"{times(replays.gain(each.trace, 'random', 'ideal', 'mean_s').mean)}"
+        for each in gains
+        if each.trace.figure == GAP
+    ]
+    if steps:
+        yield beyond(
+            "Why gains are smaller than the paper's",
+            "The dynamic trace on switches of four, changed step by step. Hosts draw among placements that are "
+            "equal to them, where they took the first ones; leases end after a minute, and jobs may have half "
+            "of their workers; computing is as fast as on an H200, so that jobs communicate more. "
+            f"{'; '.join(steps)}.",
+        )
+    alike = [f"{each.host}: {_gain_and_cost(each)}" for each in gains if each.trace.key == ALIKE]
+    if alike:
+        yield beyond(
+            "Where all iterations take equally long",
+            f"Jobs as in the dynamic trace, with batches such that every iteration takes {1e3 * ALIKE_S:g} ms "
+            f"alone, and numbers of workers that stay. {'; '.join(alike)}. Shifts need jobs that iterate in "
+            "step. Those of the other traces hardly do: there CASSINI can mostly choose which jobs share links.",
+        )
+    hosts = [
+        f"{each.trace.title}, {each.host}: {times(each.mean)}, {each.costs}"
+        for each in gains
+        if each.host in BEYOND and each.contended
+    ]
+    if hosts:
+        yield beyond(
+            "CASSINI on top of Titan and NetPack",
+            "Mean iteration time of the host over that with CASSINI, and what sharing costs with either. "
+            f"{'; '.join(hosts)}.",
+        )
+    forms = (PAIRS["themis"], DROP, SHIFTS_ONLY)
+    parts = [
+        f"{trace.title}: {', '.join(cost(replays.value(trace, form, 'over_alone').mean) for form in forms)}"
+        for trace in replays.traces
+        if replays.marks(trace, "themis").get("") and replays.of(trace, DROP)
+    ]
+    if parts:
+        yield beyond(
+            "Loops settled against dropped, and shifts alone",
+            "What sharing costs with themis+cassini as it is, which settles loops; with candidates dropped that "
+            f"have one; and with one candidate only, so with shifts alone. {'; '.join(parts)}.",
+        )
+
+
+def _gain_and_cost(each: HostGain) -> str:
+    return f"mean {times(each.mean)}, 99th percentile {times(each.p99)}, what sharing costs {each.costs}"

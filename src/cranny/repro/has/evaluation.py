@@ -1,0 +1,185 @@
+"""The evaluation of HAS and JPS put together: facts, claims, tables and plots of what was run."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from cranny.report.table import MISSING
+from cranny.report.text_table import TextTable
+from cranny.repro.has.claims import claims
+from cranny.repro.has.instances import GPU_TYPES, MODELS
+from cranny.repro.has.paper import (
+    ART,
+    AXES,
+    CLUSTER,
+    FAIR,
+    JCT,
+    PAPER,
+    PAPER_NAMES,
+    PLOTTED,
+    PROOF,
+    RESETS,
+    TITLES,
+    ValueKey,
+)
+from cranny.repro.has.results import HasResults
+from cranny.repro.has.static import scores_of
+from cranny.repro.number_format import plain
+from cranny.repro.page import Plot, Reproduction, Section
+from cranny.repro.plots import STYLES, BarGroup, Line, draw_bars, draw_lines
+
+NOTE = "Means over the fits; in brackets what the paper states."
+OWN = "Means over the fits; the paper states no value."
+
+
+def reproduction(results: HasResults) -> Reproduction:
+    """Make tables, claims and plots of the results."""
+    keys = [(figure, measure) for figure in TITLES for measure in results.measures(figure)]
+    sheets = {key: _sheet(results, *key) for key in keys}
+    stated = {(key.figure, key.measure) for key in PAPER}
+    return Reproduction(
+        "has",
+        "HAS and JPS, TPDS 2024",
+        "The evaluation of HAS and JPS, rebuilt",
+        _facts(results),
+        claims(results),
+        [
+            Section(
+                f"{figure}: {title}",
+                [sheet for key, sheet in sheets.items() if key[0] == figure],
+                _plots(results, figure),
+            )
+            for figure, title in TITLES.items()
+        ],
+        {
+            "throughputs": [
+                {
+                    name: dict(zip(GPU_TYPES, row, strict=True))
+                    for name, row in zip(MODELS, each.tolist(), strict=True)
+                }
+                for each in results.rates
+            ],
+            "values": results.records(),
+        },
+        {"values": results.records()},
+        [sheet for key, sheet in sheets.items() if key in stated],
+    )
+
+
+def _facts(results: HasResults) -> list[str]:
+    """Say what was run, and what was assumed."""
+    least, most = np.min(results.rates, axis=0), np.max(results.rates, axis=0)
+    ranges = "; ".join(
+        f"{name} "
+        + ", ".join(f"{kind} {a:.0f} to {b:.0f}" for kind, a, b in zip(GPU_TYPES, low, high, strict=True))
+        for name, low, high in zip(MODELS, least, most, strict=True)
+    )
+    throughputs = (
+        f"Throughputs: of 15, the paper prints four. {len(results.rates)} sets were drawn that give, within 5 %, "
+        "the mean JCT of the three categories that it names, with {6, 5, 2, 2} the best, its fairness within "
+        f"0.03 and H = 1.15 within 0.03. Samples/s in them: {ranges}."
+    )
+    rounds = f"What JPS and errors draw is repeated {results.rounds} times for each set (the paper: 100 times)."
+    return [CLUSTER, throughputs, rounds, RESETS, PROOF]
+
+
+def _sheet(results: HasResults, figure: str, measure: str) -> TextTable:
+    """Show a measure of a figure: a row a setting, a column a scheme, the paper's value in brackets."""
+    table = results.of(figure, measure)
+    schemes = list(dict.fromkeys(scheme for row in table.values() for scheme in row))
+    cells = [
+        [_cell(results, row[scheme]) if scheme in row else MISSING for scheme in schemes] for row in table.values()
+    ]
+    names, head = list(table), schemes
+    if len(schemes) > len(table):  # the narrower way round
+        names, head, cells = schemes, list(table), [list(column) for column in zip(*cells, strict=True)]
+    stated = any(key in PAPER for row in table.values() for key in row.values())
+    note = "" if figure == "Table II" else NOTE if stated else OWN
+    if measure == ART:
+        note += " CPU time, the shortest of several runs; the paper does not name its machine."
+    rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
+    return TextTable(f"{figure}, {TITLES[figure]}: {measure}", note, ("", *head), rows)
+
+
+def _cell(results: HasResults, key: ValueKey) -> str:
+    """Write a value, and the paper's behind it."""
+    write = _seconds if key.measure == ART else _tenths if key.figure == "Table II" else plain
+    text = write(results.at(key).mean)
+    return f"{text} ({write(PAPER[key])})" if key in PAPER else text
+
+
+def _tenths(value: float) -> str:
+    """Write a number to the digit that the paper gives."""
+    return f"{value:,.1f}"
+
+
+def _seconds(value: float) -> str:
+    """Write a running time in the unit that suits it."""
+    for size, unit in ((3600.0, "h"), (1.0, "s")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{1e3 * value:.3g} ms"
+
+
+def _plots(results: HasResults, figure: str) -> dict[str, Plot]:
+    """Return the plots of what a figure of the paper shows, by the stem of their files."""
+    stem = figure.lower().replace(". ", "").replace(" ", "-")
+    if figure in ("Fig. 4", "Fig. 5", "Fig. 6"):
+        return {stem: partial(_categories, results, figure)}
+    if figure == "Fig. 13":
+        return {stem: partial(_trade_off, results)}
+    measures = PLOTTED.get(figure, ())
+    if len(measures) > 1 and figure in AXES:
+        return {stem: partial(_lines, results, figure, measures)}
+    return {
+        f"{stem}-{number}": partial(_bars, results, figure, measure) for number, measure in enumerate(measures)
+    }
+
+
+def _categories(results: HasResults, figure: str, path: Path) -> Path:
+    """Draw a value of every category of the first fit."""
+    column = 1 if figure == "Fig. 5" else 0
+    panels = {}
+    for workers in (15, 30):
+        values = scores_of(results.rates[0], workers, prioritised=figure == "Fig. 6")[:, column].tolist()
+        panels[f"K = {workers}"] = [Line("has", range(1, len(values) + 1), values)]
+    ylabel = FAIR if column else JCT
+    return draw_lines(panels, ylabel, PAPER_NAMES, path, xlabel="category, first fit", unit_s=1.0)
+
+
+def _bars(results: HasResults, figure: str, measure: str, path: Path) -> Path:
+    """Draw a measure as bars, a group a setting."""
+    groups = [
+        BarGroup(setting, {scheme: results.at(key) for scheme, key in row.items() if scheme in STYLES})
+        for setting, row in results.of(figure, measure).items()
+    ]
+    return draw_bars({figure: groups}, measure, PAPER_NAMES, path, xlabel="", wide=True)
+
+
+def _lines(results: HasResults, figure: str, measures: Sequence[str], path: Path) -> Path:
+    """Draw measures over what is varied, a panel each, a line a scheme."""
+    panels: dict[str, list[Line]] = {}
+    for measure in measures:
+        table = results.of(figure, measure)
+        panels[measure] = []
+        for scheme in dict.fromkeys(scheme for row in table.values() for scheme in row):
+            points = {
+                float(setting): results.at(row[scheme]).mean for setting, row in table.items() if scheme in row
+            }
+            panels[measure].append(Line(scheme, list(points), list(points.values())))
+    return draw_lines(panels, "", PAPER_NAMES, path, xlabel=AXES[figure], unit_s=1.0)
+
+
+def _trade_off(results: HasResults, path: Path) -> Path:
+    """Draw what fairness costs as beta goes from 1 to 0, and the same without the last step."""
+    table = results.of("Fig. 13", JCT)
+    panels: dict[str, list[Line]] = {"beta from 1 to 0": [], "beta from 1 to 0.1": []}
+    lowest_s = min(results.at(key).mean for key in table["1"].values())
+    for scheme in table["1"]:
+        fairness = [results.mean("Fig. 13", FAIR, beta, scheme) for beta in table]
+        more = [100 * (results.at(row[scheme]).mean / lowest_s - 1) for row in table.values()]
+        for title, first in zip(panels, (0, 1), strict=True):
+            panels[title].append(Line(scheme, fairness[first:], more[first:]))
+    return draw_lines(panels, "mean JCT over the lowest, %", PAPER_NAMES, path, xlabel=FAIR, unit_s=1.0)

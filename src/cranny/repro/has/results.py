@@ -1,0 +1,108 @@
+"""All experiments on all sets of throughputs that fit, and what their values come to."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cranny.policies._shared.heterogeneous.problem import Floats
+from cranny.report.confidence import Estimate, estimate
+from cranny.repro.experiment import Progress, run_cells
+from cranny.repro.has import resets, static
+from cranny.repro.has.paper import PAPER, TITLES, ValueKey
+from cranny.repro.has.static import FULL, QUICK, Effort, Values
+from cranny.repro.has.throughputs import fits
+from cranny.repro.page import Record
+
+EXPERIMENTS: Mapping[str, Callable[[Floats, Effort], Values]] = {
+    "categories": static.all_categories,
+    "small": static.small,
+    "alpha": static.by_alpha,
+    "beta": static.by_beta,
+    "heterogeneity": static.by_heterogeneity,
+    "errors": static.with_errors,
+    "workers": static.by_workers,
+    "resets": resets.with_resets,
+    "scale": resets.by_scale,
+    "cost": resets.by_cost,
+}
+
+
+class HasCell(NamedTuple):
+    """One experiment on one fit, by its number."""
+
+    fit: int
+    experiment: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasResults:
+    """The values of each fit, by figure, measure, setting and scheme."""
+
+    rates: Sequence[Floats]  # of the fits
+    values: Mapping[ValueKey, tuple[float, ...]]
+    rounds: int
+
+    def mean(self, figure: str, measure: str, setting: str, scheme: str) -> float:
+        """Return a value, on average over the fits."""
+        return self.at(ValueKey(figure, measure, setting, scheme)).mean
+
+    def at(self, key: ValueKey) -> Estimate:
+        """Return a value with its confidence interval."""
+        return estimate(self.values[key])
+
+    def measures(self, figure: str) -> list[str]:
+        """Return what a figure measures."""
+        return list(dict.fromkeys(key.measure for key in self.values if key.figure == figure))
+
+    def of(self, figure: str, measure: str) -> dict[str, dict[str, ValueKey]]:
+        """Return the keys of a figure by setting and scheme."""
+        table: dict[str, dict[str, ValueKey]] = {}
+        for key in self.values:
+            if (key.figure, key.measure) == (figure, measure):
+                table.setdefault(key.setting, {})[key.scheme] = key
+        return table
+
+    def records(self) -> list[Record]:
+        """Return a row for each value, for files."""
+        return [
+            {
+                **key._asdict(),
+                "title": TITLES[key.figure],
+                "paper": PAPER.get(key),
+                "ours": self.at(key).mean,
+                "ours_half_width_95": self.at(key).half,
+                "least": min(values),
+                "most": max(values),
+            }
+            for key, values in self.values.items()
+        ]
+
+
+def run_experiments(
+    draws: int, processes: int, *, quick: bool = False, progress: Progress | None = None
+) -> HasResults:
+    """Run every experiment on every fit."""
+    effort, rates = QUICK if quick else FULL, fits(draws)
+    cells = [HasCell(fit, name) for fit in range(draws) for name in EXPERIMENTS]
+    found = run_cells(run_experiment, cells, (rates, effort), processes, progress)
+    values: dict[ValueKey, tuple[float, ...]] = {key: (value,) for key, value in static.example().items()}
+    for each in found.values():
+        for key, value in each.items():
+            values[key] = (*values.get(key, ()), value)
+    order = list(TITLES)
+    by_figure = dict(sorted(values.items(), key=lambda item: order.index(item[0].figure)))
+    return HasResults(rates, by_figure, effort.rounds)
+
+
+def run_experiment(cell: HasCell, fitted: Sequence[Floats], effort: Effort) -> Values:
+    """Run one experiment on one fit; what compiles is called once before it is timed."""
+    rates = fitted[cell.fit]
+    if cell.experiment in ("small", "workers"):
+        static.all_categories(rates, QUICK)
+        static.by_beta(rates, QUICK)
+    return EXPERIMENTS[cell.experiment](rates, effort)
+
+
+def steps(draws: int) -> int:
+    """Return how many cells there will be."""
+    return draws * len(EXPERIMENTS)

@@ -1,0 +1,116 @@
+"""NetPack's evaluation put together: facts, claims, tables and plots of what was run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from cranny.repro.netpack.claims import claims
+from cranny.repro.netpack.paper import (
+    EFFICIENCY,
+    GENERATED,
+    LOADS,
+    NETPACK,
+    PAPER,
+    QUEUE,
+    REAL,
+    SETUPS,
+    SQUEEZED,
+)
+from cranny.repro.netpack.rates import JobRates
+from cranny.repro.netpack.replays import NetpackReplays
+from cranny.repro.netpack.tables import PanelTable, label, panel_sheet, panel_tables, rate_sheet, speed_sheet
+from cranny.repro.page import Record, Reproduction, Section
+from cranny.repro.plots import BarGroup, Line, draw_bars, draw_lines
+
+STEEP = 6.0  # factors from which an axis is logarithmic
+
+
+def reproduction(
+    replays: NetpackReplays | None, seconds: Mapping[int, float], rates: Sequence[JobRates]
+) -> Reproduction:
+    """Make tables, claims and plots of the replays, of placement times by servers, and of rates."""
+    made = panel_tables(replays) if replays is not None else []
+    sections: list[Section] = []
+    csv: dict[str, list[Record]] = {}
+    for key, group in groupby(made, lambda table: table.experiment.key):
+        mine = list(group)
+        stem = f"fig{key}" if key.isdigit() else key
+        csv[stem] = [row for table in mine for row in table.records()]
+        sheets = [panel_sheet(table) for table in mine]
+        sections.append(Section(mine[0].experiment.heading, sheets, {stem: partial(_bars, mine)}))
+    if seconds:
+        sections.append(Section("Fig. 10: time to place a job", [speed_sheet(seconds)]))
+    if rates:
+        csv["fig15"] = [asdict(each) for each in rates]
+        plots = {"fig15": partial(_rates, rates)}
+        sections.append(Section("Fig. 15: estimate and rates", [rate_sheet(rates)], plots))
+    return Reproduction(
+        "netpack",
+        "NetPack, ASPLOS 2024",
+        "NetPack's evaluation, rebuilt",
+        _facts(replays, seconds, rates),
+        claims(made, seconds, rates),
+        sections,
+        {
+            "said": {key: {"text": each.text, **each.numbers} for key, each in PAPER.items()},
+            "figures": [row for table in made for row in table.records()],
+            "seconds_per_job": {str(servers): value for servers, value in seconds.items()},
+            "rates": [asdict(each) for each in rates],
+        },
+        csv,
+        [sheet for section in sections for sheet in section.tables],
+    )
+
+
+def _facts(replays: NetpackReplays | None, seconds: Mapping[int, float], rates: Sequence[JobRates]) -> list[str]:
+    """Say what was run, and what was assumed."""
+    facts = []
+    if replays is not None:
+        seeds = (
+            f"Seeds: {replays.seeds}, with 95 % confidence intervals (Student's t; the paper shows standard "
+            "deviations of ten runs). Ratios to NetPack are taken seed by seed. A policy is level with "
+            "NetPack if the interval of the ratio contains 1."
+        )
+        trace = f"{GENERATED if replays.generated else REAL} {SQUEEZED}"
+        facts = [SETUPS, LOADS, trace, QUEUE, EFFICIENCY, seeds]
+    if seconds:
+        facts.append("Fig. 10 is the measurement of `cranny bench netpack`, in CPU seconds of one core.")
+    if rates:
+        facts.append("Fig. 15: three jobs of three workers on the testbed's servers, by a timetable of ours.")
+    return facts
+
+
+def _bars(mine: Sequence[PanelTable], path: Path) -> Path:
+    """Draw JCT over NetPack's, or DE as it is."""
+    experiment = mine[0].experiment
+    jct = experiment.measure == "jct"
+    panels = {
+        table.panel: [
+            BarGroup(
+                point,
+                {scheme: entry.advantage if jct else entry.value for scheme, entry in table.at(point).items()},
+            )
+            for point in table.points
+        ]
+        for table in mine
+    }
+    steep = any(entry.advantage.mean > STEEP for table in mine for entry in table.entries)
+    ylabel = f"mean JCT, {NETPACK} = 1" if jct else "distribution efficiency"
+    names = {scheme: label(scheme) for scheme in experiment.schemes}
+    return draw_bars(panels, ylabel, names, path, xlabel=experiment.axis, wide=True, log=jct and steep)
+
+
+def _rates(rates: Sequence[JobRates], path: Path) -> Path:
+    """Draw the mean rates of each job over time."""
+    names = {"estimate": "NetPack's estimate", "steady": "network steady", "phases": "network phases"}
+    panels: dict[str, list[Line]] = {}
+    for job in dict.fromkeys(each.job for each in rates):
+        mine = [each for each in rates if each.job == job]
+        times_s = [at_s for each in mine for at_s in (each.from_s, each.to_s)]
+        panels[job] = [
+            Line(kind, times_s, [value for each in mine for value in (getattr(each, f"{kind}_gbps"),) * 2])
+            for kind in names
+        ]
+    return draw_lines(panels, "mean rate over an iteration, Gbps", names, path, xlabel="seconds", unit_s=1.0)
