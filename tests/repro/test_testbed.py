@@ -1,10 +1,10 @@
 import pytest
 
-from cranny.repro.titan.testbed import GPUS, IDLE, MACHINES, SHOWN, TestbedRun, estimates, layouts, run_testbed
+from cranny.repro.titan.testbed import GPUS, IDLE, MACHINES, SHOWN, PlacementRun, estimates, layouts, run_testbed
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[TestbedRun]:
+def outcomes() -> list[PlacementRun]:
     return run_testbed()
 
 
@@ -18,7 +18,7 @@ def test_every_layout_fits_the_text() -> None:
         assert 8 <= sum(free) - IDLE * GPUS < 12
 
 
-def test_titan_opens_no_idle_machine_for_8_workers_and_keeps_one_for_12(outcomes: list[TestbedRun]) -> None:
+def test_titan_opens_no_idle_machine_for_8_workers_and_keeps_one_for_12(outcomes: list[PlacementRun]) -> None:
     for one in outcomes:
         if one.policy == "titan" and one.workers in (8, 12):
             assert one.machines is not None
@@ -27,7 +27,7 @@ def test_titan_opens_no_idle_machine_for_8_workers_and_keeps_one_for_12(outcomes
 
 
 def test_elasticflow_takes_two_idle_machines_for_8_workers_and_tiresias_the_same_for_vgg16(
-    outcomes: list[TestbedRun],
+    outcomes: list[PlacementRun],
 ) -> None:
     by = {(one.policy, one.model): one for one in outcomes if one.free == SHOWN and one.workers == 8}
     assert by["consolidate-idle", "vgg16"].machines == (0, 0, 0, 0, 1, 1, 1, 1)
@@ -35,16 +35,16 @@ def test_elasticflow_takes_two_idle_machines_for_8_workers_and_tiresias_the_same
     assert by["tiresias", "resnet50"].machines != by["consolidate-idle", "resnet50"].machines
 
 
-def test_the_one_fitted_number_comes_out(outcomes: list[TestbedRun]) -> None:
+def test_the_one_fitted_number_comes_out(outcomes: list[PlacementRun]) -> None:
     found = estimates(outcomes, "throughput", "resnet50", 12)
     assert found["consolidate-idle"].mean == pytest.approx(4422)
 
 
-def test_four_workers_on_one_machine_do_not_communicate_across(outcomes: list[TestbedRun]) -> None:
+def test_four_workers_on_one_machine_do_not_communicate_across(outcomes: list[PlacementRun]) -> None:
     assert estimates(outcomes, "comm_s", "vgg16", 4)["consolidate-idle"].mean == 0.0
 
 
-def test_machine_hours_are_machines_that_are_on_times_the_training_time(outcomes: list[TestbedRun]) -> None:
+def test_machine_hours_are_machines_that_are_on_times_the_training_time(outcomes: list[PlacementRun]) -> None:
     one = next(one for one in outcomes if one.policy == "titan" and one.workers == 8)
     assert one.machines_on == MACHINES - IDLE
     assert one.machine_hours == pytest.approx(5 * 200 * 50_000 / one.throughput / 3600)

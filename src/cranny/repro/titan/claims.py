@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from cranny.repro.claim import Claim, beyond, untested
 from cranny.repro.number_format import plain, sentence, times
 from cranny.repro.titan.paper import PAPER_NAMES, TraceFigure
-from cranny.repro.titan.tables import TestbedTable, TraceTable, verdict_text
+from cranny.repro.titan.tables import PlacementTable, TraceTable, verdict_text
 
 ALIKE = 0.02  # values that differ by less are called about the same
 # Used machines of Titan and of another policy: figure, network, policy, title, and what sentences call the policy.
@@ -24,7 +24,7 @@ UNTESTED = (
 )
 
 
-def claims(made: Sequence[TraceTable], testbed: Sequence[TestbedTable]) -> list[Claim]:
+def claims(made: Sequence[TraceTable], testbed: Sequence[PlacementTable]) -> list[Claim]:
     """Return what became of every claim."""
     figures = [_figure(number, made) for number in dict.fromkeys(table.figure.number for table in made)]
     packing, slower = (_against(made, *rival) for rival in RIVALS)
@@ -140,7 +140,7 @@ def _rank_map(made: Sequence[TraceTable]) -> Iterator[Claim]:
         yield beyond("Titan's choice of machines against its rank map", " ".join([head, *text]))
 
 
-def _testbed(table: TestbedTable) -> Claim:
+def _testbed(table: PlacementTable) -> Claim:
     """Judge one figure of the testbed."""
     figure = table.figure
     ours = {scheme: each.mean for scheme, each in table.ours.items()}

@@ -22,7 +22,7 @@ from cranny.repro.titan.paper import (
 )
 from cranny.repro.titan.replays import TitanReplays
 from cranny.repro.titan.tables import (
-    TestbedTable,
+    PlacementTable,
     TraceTable,
     by_trace,
     label,
@@ -32,7 +32,7 @@ from cranny.repro.titan.tables import (
     trace_tables,
     verdict_sheet,
 )
-from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, TestbedRun
+from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, PlacementRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 
 
 def reproduction(
-    replays: TitanReplays | None, runs: Sequence[TestbedRun], experiments: Sequence[int]
+    replays: TitanReplays | None, runs: Sequence[PlacementRun], experiments: Sequence[int]
 ) -> Reproduction:
     """Make tables, claims and plots of the replays and of the runs on the testbed."""
     made = trace_tables(replays, experiments) if replays is not None else []
@@ -86,7 +86,7 @@ def reproduction(
     )
 
 
-def _facts(replays: TitanReplays | None, runs: Sequence[TestbedRun]) -> list[str]:
+def _facts(replays: TitanReplays | None, runs: Sequence[PlacementRun]) -> list[str]:
     """Say what was run, and what was assumed."""
     facts = []
     if replays is not None:
@@ -129,14 +129,14 @@ def _lines(replays: TitanReplays, mine: Sequence[TraceTable], path: Path) -> Pat
     return draw_lines(panels, f"{figure.title}{unit}", NAMES, path)
 
 
-def _bars(table: TestbedTable, path: Path) -> Path:
+def _bars(table: PlacementTable, path: Path) -> Path:
     panels = {
         model: [BarGroup(str(workers), table.all[model, workers]) for workers in WORKERS] for model in MODELS
     }
     return draw_bars(panels, f"{table.figure.title}, {table.figure.unit}", NAMES, path)
 
 
-def _layouts(runs: Sequence[TestbedRun], path: Path) -> Path:
+def _layouts(runs: Sequence[PlacementRun], path: Path) -> Path:
     """Draw one layout with 6 to 12 workers of VGG-16 under every scheme, and ResNet-50 where Tiresias differs.
 
     A column is a machine: grey squares are background jobs, numbered ones the ranks of the job.
@@ -155,7 +155,7 @@ def _layouts(runs: Sequence[TestbedRun], path: Path) -> Path:
     return save(figure, path)
 
 
-def _layout(axis: "Axes", run: TestbedRun, left: float, bottom: float) -> None:
+def _layout(axis: "Axes", run: PlacementRun, left: float, bottom: float) -> None:
     """Draw one layout with its lower left corner there."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle

@@ -109,7 +109,7 @@ FIGURES = (
 
 
 @dataclass(frozen=True, slots=True)
-class TestbedFigure:
+class PlacementFigure:
     """One figure of experiments 5 to 7: a measure on the testbed for 4 to 12 workers and two models."""
 
     number: int
@@ -130,21 +130,21 @@ class TestbedFigure:
 
 
 TESTBED = (
-    TestbedFigure(
+    PlacementFigure(
         9, 5, "testbed machine-hours",
         "on the testbed, Titan costs the fewest machine-hours",
         "machine_hours", "hours", "vgg16", 8,
         {"titan": 8.67, "consolidate-idle": 11.11, "tiresias": 11.12, "fragments-first": 12.33},
         "Exp#5, Fig. 9(b), 8 workers",
     ),
-    TestbedFigure(
+    PlacementFigure(
         10, 6, "throughput",
         "Elasticflow trains fastest, Titan nearly as fast",
         "throughput", "images/s", "resnet50", 12,
         {"consolidate-idle": 4422, "titan": 4389, "tiresias": 4208, "fragments-first": 2610},
         "Exp#6, Fig. 10(a), 12 workers",
     ),
-    TestbedFigure(
+    PlacementFigure(
         11, 7, "communication time",
         "Elasticflow communicates for the least time, Titan nearly so",
         "comm_s", "s an epoch", "vgg16", 8,

@@ -16,12 +16,12 @@ from cranny.repro.titan.paper import (
     PAPER_POLICIES,
     TESTBED,
     TRACES,
-    TestbedFigure,
+    PlacementFigure,
     TitanTrace,
     TraceFigure,
 )
 from cranny.repro.titan.replays import TitanReplays
-from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, TestbedRun, estimates
+from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, PlacementRun, estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class TraceTable:
 
 
 @dataclass(frozen=True, slots=True)
-class TestbedTable:
+class PlacementTable:
     """One figure of the testbed: the setting that the text gives numbers for, and all the others."""
 
-    figure: TestbedFigure
+    figure: PlacementFigure
     ours: Mapping[str, Estimate]
     verdict: Verdict
     all: Mapping[tuple[str, int], Mapping[str, Estimate]]  # by model and workers
@@ -111,7 +111,7 @@ def trace_tables(replays: TitanReplays, experiments: Sequence[int]) -> list[Trac
     return made
 
 
-def testbed_tables(runs: Sequence[TestbedRun], experiments: Sequence[int]) -> list[TestbedTable]:
+def testbed_tables(runs: Sequence[PlacementRun], experiments: Sequence[int]) -> list[PlacementTable]:
     """Return a table for each figure of the testbed."""
     made = []
     for figure in TESTBED:
@@ -120,7 +120,7 @@ def testbed_tables(runs: Sequence[TestbedRun], experiments: Sequence[int]) -> li
             every = {setting: estimates(runs, figure.measure, *setting) for setting in settings}
             ours = every[figure.setting]
             means = {scheme: each.mean for scheme, each in ours.items() if scheme in figure.values}
-            made.append(TestbedTable(figure, ours, judge(means, figure.values), every))
+            made.append(PlacementTable(figure, ours, judge(means, figure.values), every))
     return made
 
 
@@ -175,7 +175,7 @@ def trace_sheet(tables: Sequence[TraceTable], *, brief: bool = False) -> TextTab
     return TextTable(title, f"{sentence(verdicts)}.", ("", "paper", "to Titan", *heads), rows)
 
 
-def testbed_sheet(table: TestbedTable) -> TextTable:
+def testbed_sheet(table: PlacementTable) -> TextTable:
     """Show one figure of the testbed."""
     figure = table.figure
     means = {scheme: each.mean for scheme, each in table.ours.items()}
@@ -198,7 +198,7 @@ def testbed_sheet(table: TestbedTable) -> TextTable:
     )
 
 
-def verdict_sheet(made: Sequence[TraceTable], testbed: Sequence[TestbedTable]) -> TextTable:
+def verdict_sheet(made: Sequence[TraceTable], testbed: Sequence[PlacementTable]) -> TextTable:
     """Show the verdict on every figure, a column a trace."""
     columns = list(dict.fromkeys(table.trace.key for table in made)) + ["testbed"] * bool(testbed)
     found: dict[tuple[str, str], dict[str, str]] = {}

@@ -31,7 +31,7 @@ SHOWN = (4, 4, 4, 3, 2, 2, 1, 1)  # free GPUs of the layout that is drawn
 
 
 @dataclass(frozen=True, slots=True)
-class TestbedRun:
+class PlacementRun:
     """A job on the testbed under one policy; nothing is measured if it must wait."""
 
     policy: str
@@ -55,7 +55,7 @@ def layouts() -> Iterator[tuple[int, ...]]:
                 yield (GPUS,) * IDLE + free
 
 
-def run_testbed() -> list[TestbedRun]:
+def run_testbed() -> list[PlacementRun]:
     """Place every job in every layout under every scheme."""
     placed = [
         _placed(scheme, model, workers, free)
@@ -68,15 +68,15 @@ def run_testbed() -> list[TestbedRun]:
     return [_timed(one, image_s) for one in placed]
 
 
-def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> TestbedRun:
+def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> PlacementRun:
     """Place one job beside the background jobs."""
     state = testbed(free)
     placement = policy(scheme).place(_job(model, workers), state.snapshot())
     if placement is None:
-        return TestbedRun(scheme, model, workers, free, None)
+        return PlacementRun(scheme, model, workers, free, None)
     on = {machine for machine, left in enumerate(free) if left < GPUS} | set(placement.machines)
     comm_s = communication(state.cluster, _job(model, workers), placement.machines).comm_s
-    return TestbedRun(scheme, model, workers, free, placement.machines, len(on), comm_s * IMAGES / BATCH)
+    return PlacementRun(scheme, model, workers, free, placement.machines, len(on), comm_s * IMAGES / BATCH)
 
 
 def testbed(free: tuple[int, ...]) -> ClusterState:
@@ -94,7 +94,7 @@ def _job(model: str, workers: int) -> Job:
     return Job(id="job", gpus=workers, model=model, collective="halving-doubling")
 
 
-def _image_s(placed: list[TestbedRun]) -> Mapping[str, float]:
+def _image_s(placed: list[PlacementRun]) -> Mapping[str, float]:
     """Return the seconds that a worker computes on one image: the only number that is fitted.
 
     The testbed shares one GPU among four containers, so no profile of ours fits. ResNet-50 is set so that
@@ -115,7 +115,7 @@ def _image_s(placed: list[TestbedRun]) -> Mapping[str, float]:
     return {model: resnet_s * per_image[model] / per_image["resnet50"] for model in MODELS}
 
 
-def _timed(one: TestbedRun, image_s: Mapping[str, float]) -> TestbedRun:
+def _timed(one: PlacementRun, image_s: Mapping[str, float]) -> PlacementRun:
     """Compute an epoch's time, and what follows from it."""
     if one.machines is None:
         return one
@@ -124,7 +124,7 @@ def _timed(one: TestbedRun, image_s: Mapping[str, float]) -> TestbedRun:
     return replace(one, throughput=IMAGES / epoch_s, machine_hours=hours)
 
 
-def estimates(outcomes: Sequence[TestbedRun], measure: str, model: str, workers: int) -> dict[str, Estimate]:
+def estimates(outcomes: Sequence[PlacementRun], measure: str, model: str, workers: int) -> dict[str, Estimate]:
     """Return a measure of every scheme over the layouts in which it places the job."""
     values: dict[str, list[float]] = {}
     for one in outcomes:
