@@ -1,1 +1,1 @@
-"""CASSINI's evaluation (NSDI 2024), rebuilt."""
+"""CASSINI's evaluation (NSDI 2024, Sec. 5), on one link and on traces. The policy itself is in `policies`."""

@@ -107,23 +107,23 @@ def run_jobs(
         rng = np.random.default_rng([seed, 0])
         starts_s = [0.0 if together else float(rng.random()) * circle.iteration_s for circle in circles]
         scores.append(curve(circles, starts_s, fit.unified).score(gbps))
-        played = partial(_played, gbps=gbps, seconds=seconds, jitter=JITTER, seed=seed)
-        without.append(played(_talkers(circles, starts_s)))
+        simulate = partial(_simulated, gbps=gbps, seconds=seconds, jitter=JITTER, seed=seed)
+        without.append(simulate(_jobs(circles, starts_s)))
         shifted.append(
-            with_agents(_talkers(circles, fit.shifts_s), [True] * len(circles), JITTER, played),
+            with_agents(_jobs(circles, fit.shifts_s), [True] * len(circles), JITTER, simulate),
         )
     return LinkOutcome(setup, circles, fit, float(np.mean(scores)), LinkRuns.of(without), LinkRuns.of(shifted))
 
 
-def _talkers(circles: Sequence[Circle], shifts_s: Sequence[float]) -> list[Talker]:
+def _jobs(circles: Sequence[Circle], shifts_s: Sequence[float]) -> list[Talker]:
     return [Talker({0: circle}, shift_s) for circle, shift_s in zip(circles, shifts_s, strict=True)]
 
 
-def _played(
-    talkers: Sequence[Talker], *, gbps: float, seconds: float, jitter: float, seed: int, hold: bool = True
+def _simulated(
+    jobs: Sequence[Talker], *, gbps: float, seconds: float, jitter: float, seed: int, hold: bool = True
 ) -> Played:
     rng = np.random.default_rng([seed, 1])
-    return play(talkers, [gbps], seconds, jitter=jitter, rng=rng, hold=hold)
+    return play(jobs, [gbps], seconds, jitter=jitter, rng=rng, hold=hold)
 
 
 def run_pairs(seeds: int, seconds: float) -> list[LinkOutcome]:
@@ -135,9 +135,7 @@ def pair_uses(setup: str = GIVEN) -> tuple[LinkUse, LinkUse]:
     """Return what the link of Fig. 2 carries, without a shift and with it."""
     circles, gbps = pair_circles(setup)
     shifts_s = compatibility(circles, gbps).shifts_s
-    found = [
-        play(_talkers(circles, each), [gbps], SHOWN_S, links=True).links[0] for each in ((0.0, 0.0), shifts_s)
-    ]
+    found = [play(_jobs(circles, each), [gbps], SHOWN_S, links=True).links[0] for each in ((0.0, 0.0), shifts_s)]
     return found[0], found[1]
 
 
@@ -147,9 +145,9 @@ def snapshot_uses(setup: str = GIVEN) -> dict[str, LinkUse]:
     for snapshot in TABLE2:
         circles = snapshot_circles(snapshot.number, setup)
         fit = compatibility(circles, LINK_GBPS)
-        talkers = _talkers(circles, fit.shifts_s)
+        jobs = _jobs(circles, fit.shifts_s)
         found[f"snapshot {snapshot.number}, score {fit.score:.1f}"] = play(
-            talkers, [LINK_GBPS], SHOWN_S, links=True
+            jobs, [LINK_GBPS], SHOWN_S, links=True
         ).links[0]
     return found
 
@@ -182,14 +180,14 @@ def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
     for number in FIG17_SNAPSHOTS:
         circles = snapshot_circles(number, GIVEN)
         alone_s = np.array([circle.iteration_s for circle in circles])
-        talkers = _talkers(circles, compatibility(circles, LINK_GBPS).shifts_s)
+        shifted = _jobs(circles, compatibility(circles, LINK_GBPS).shifts_s)
         load = max(sum(circle.mean_gbps for circle in circles) / LINK_GBPS, 1.0)
         for hold in (False, True):
             for jitter in JITTERS:
                 # The rule alone is about the ideal iteration time; paced jobs need a longer period.
-                jobs = [_stretched(job, load) for job in on_beat(talkers, jitter if hold else 0.0)]
+                jobs = [_stretched(job, load) for job in on_beat(shifted, jitter if hold else 0.0)]
                 runs = [
-                    _played(jobs, gbps=LINK_GBPS, seconds=seconds, jitter=jitter, seed=seed, hold=hold)
+                    _simulated(jobs, gbps=LINK_GBPS, seconds=seconds, jitter=jitter, seed=seed, hold=hold)
                     for seed in range(seeds)
                 ]
                 side = LinkRuns.of(runs)

@@ -1,1 +1,1 @@
-"""The evaluation of HAS and JPS (TPDS 2024), rebuilt."""
+"""The evaluation of HAS and JPS (TPDS 2024, Sec. VI). The policies themselves are in `policies`."""

@@ -1,1 +1,1 @@
-"""NetPack's evaluation (ASPLOS 2024), rebuilt in the simulator."""
+"""NetPack's evaluation (ASPLOS 2024, Sec. 6), in the simulator. The policy itself is in `policies`."""
