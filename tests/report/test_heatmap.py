@@ -64,7 +64,7 @@ def test_a_link_that_one_job_fills_looks_calmer_than_one_that_holds_jobs_back(lo
     assert not alone.holds_back.any()
     (filled, _), _ = (block.machines for block in blocks(alone))
     assert LEVELS[filled.level] == "full"
-    assert filled.about.endswith("1 job, 1 flow; holds nobody back")
+    assert filled.about.endswith("1 job, 1 flow; holds no job back")
     assert [link["holds_back"] for link in alone.facts()["links"]] == [0] * 6
     assert "!" not in shown(alone).replace("! full, holds jobs back", "")
     assert '<path class="h7"' not in heat_svg(blocks(alone), "map")

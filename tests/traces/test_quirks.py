@@ -96,7 +96,7 @@ def test_starts_that_are_whole_hours_early_point_to_the_clock() -> None:
     assert "typically by 7,200 s, which is whole hours: times may be of two zones, or the clock" in told
 
 
-def test_two_time_zones_are_seen_when_nobody_starts_soon() -> None:
+def test_two_time_zones_are_seen_when_no_job_starts_soon() -> None:
     assert q.never_starts_soon(waiting(*(8 * HOUR_S + second for second in range(50)))) == (
         "99 % of the jobs wait 8.0 h or more: submission and start may be in different time zones"
     )
@@ -150,7 +150,7 @@ def test_most_jobs_in_few_weeks_are_seen() -> None:
     told = q.uneven_load(trace(submit_s=late))
     assert told is not None
     assert told.endswith(
-        "the first 1 % of them take 60 of 66 days: traces slice --from 61d leaves the quiet beginning out"
+        "the first 1 % of them take 60 of 66 days: traces slice --from 61d skips the quiet beginning"
     )
 
 

@@ -159,11 +159,11 @@ def _three(facts: dict[str, Any], *names: str, of: str) -> str:
 
 
 def _waited(facts: dict[str, Any]) -> str:
-    """Return how long jobs waited in the log, as far as it tells."""
-    told = facts["jobs_with_wait"]
-    if not told:
+    """Return how long jobs waited in the log, where it is known."""
+    known = facts["jobs_with_wait"]
+    if not known:
         return "not known"
-    of = f" (of {told:,} jobs)" if told < facts["jobs"] else ""
+    of = f" (of {known:,} jobs)" if known < facts["jobs"] else ""
     return _three(facts, "median", "mean", "p99", of="wait_s") + of
 
 
@@ -283,13 +283,13 @@ def _values(trace: "Trace", pairs: list[str]) -> dict[str, Any]:
 def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) -> None:
     """Write a trace and say what is in it, out of how many jobs, and what was skipped or noticed before."""
     trace.write(to)
-    told = {"file": str(to), "jobs": len(trace), "skipped": dict(trace.skipped), "notes": list(trace.notes)}
+    written = {"file": str(to), "jobs": len(trace), "skipped": dict(trace.skipped), "notes": list(trace.notes)}
     if as_json:
-        print_json(told)
+        print_json(written)
         return
     some = "" if of is None else f"{len(trace):,} of "
     out.print(f"{to}: {some}{counted(len(trace) if of is None else of, 'job')}", soft_wrap=True, markup=False)
-    _print_remarks(told)
+    _print_remarks(written)
 
 
 @app.command("generate")

@@ -1,1 +1,4 @@
-"""What a comparison of runs looks like: a table, a page and a picture."""
+"""How results are shown: tables, HTML pages, SVG pictures, and the cluster map that the dashboard shares.
+
+Nothing is simulated or decided here: results come in, text goes out.
+"""

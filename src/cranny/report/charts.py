@@ -36,7 +36,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The size of a chart and the room round its plot."""
+    """The size of a chart and the margins round its plot."""
 
     width: float = 640.0
     height: float = 250.0

@@ -57,7 +57,7 @@ def render(found: Interleaving, title: str, command: str) -> str:
     return html_page(
         title,
         f"{many} {shared}: {before:.2f} before, {after:.2f} after. "
-        "It is 1 where jobs never ask for more than a link has.",
+        "The score is 1 where the demand never exceeds the link's capacity.",
         Template(file_text("circles.html")).substitute(
             key=escape(KEY), cards="".join(cards), command=escape(command)
         ),
@@ -77,7 +77,7 @@ def section(meetings: Mapping[str, Sequence[Meeting]]) -> str:
     cards = "".join(
         _meeting(each, name if len(meetings) > 1 else "") for name, found in met.items() for each in found
     )
-    hint = f"Where jobs that shared a link asked for most in vain, as their iterations started. {KEY}"
+    hint = f"Links on which demand exceeded capacity the most, with the jobs as their iterations started. {KEY}"
     return (
         '<section id="circles" aria-labelledby="circles-head"><h2 id="circles-head">Costliest shared links</h2>'
         f'<p class="hint">{escape(hint)}</p><div class="stack">{cards}</div></section>'
@@ -85,7 +85,7 @@ def section(meetings: Mapping[str, Sequence[Meeting]]) -> str:
 
 
 def _meeting(meeting: Meeting, run: str) -> str:
-    """Draw jobs that met on a link."""
+    """Draw the jobs that shared a link."""
     link = SharedLink(
         f"{run}: {meeting.link}" if run else meeting.link,
         meeting.gbps,
@@ -94,7 +94,7 @@ def _meeting(meeting: Meeting, run: str) -> str:
     unified = unify(tuple(circle.iteration_s for circle in link.circles.values()))
     about = (
         f"{counted(len(link.circles), 'job')} for {duration_text(meeting.seconds)}; "
-        f"{meeting.above_gbit / meeting.seconds:,.3g} Gbps asked for in vain on average"
+        f"{meeting.above_gbit / meeting.seconds:,.3g} Gbps demanded above capacity on average"
     )
     side = ShiftedLink.of("As they started", link, unified, meeting.shifts_s)
     return card(link, about, [side], {job: number for number, job in enumerate(link.circles)})
@@ -109,7 +109,7 @@ def ring_colours() -> str:
 
 
 def card(link: SharedLink, about: str, shown: Sequence[ShiftedLink], numbers: Mapping[str, int]) -> str:
-    """Draw one link: each side's circles and demand, and who is who; jobs have the colours of their numbers."""
+    """Draw one link: each side's circles and demand, and a legend of its jobs, coloured by their numbers."""
     paint = Palette(tuple(f"var(--ring-{numbers[job] % COLOURS})" for job in link.circles), "var(--alarm)")
     x_axis, y_axis = axes(shown)
     kind = "side" if len(shown) > 1 else "side alone"
@@ -139,7 +139,7 @@ def _job_rows(side: ShiftedLink, paint: Palette) -> str:
     """Name the jobs, with their times and shifts."""
     rows = [
         [
-            f'<span class="who"><span class="spot" style="background:{colour}"></span>{escape(job)}</span>',
+            f'<span class="job-name"><span class="spot" style="background:{colour}"></span>{escape(job)}</span>',
             *(ms(shift_s), ms(circle.iteration_s), ms(circle.up_s), f"{circle.mean_gbps:.3g} Gbps"),
         ]
         for (job, circle), shift_s, colour in zip(

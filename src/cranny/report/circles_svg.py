@@ -1,8 +1,8 @@
-"""Circles of the jobs on a link, what they ask of it over time, and a picture of both, before and after shifts.
+"""CASSINI's circles of the jobs on a link, their demand over time, and a picture of both, before and after shifts.
 
-Each job is a ring of its link's unified circle, the first one outermost; coloured arcs are up phases, stronger the
-more they ask for. Time runs counter-clockwise from three o'clock, as in CASSINI's figures. The outer red band
-marks where the jobs together ask for more than the link has.
+Each job is a ring of its link's unified circle, the first one outermost; coloured arcs are up phases, darker the
+higher their demand. Time runs counter-clockwise from three o'clock, as in CASSINI's figures. The outer red band
+marks where the total demand exceeds the link's capacity.
 """
 
 import math
@@ -24,7 +24,7 @@ from cranny.report.styles import HUES, Hue
 
 WIDTH, HEAD, FOOT = 1120.0, 64.0, 44.0
 RADIUS, HOLE = 104.0, 34.0
-CIRCLE_EXTENT = RADIUS + 10.0  # of a circle with the band round it
+CIRCLE_EXTENT = RADIUS + 10.0  # radius of a circle with the band round it
 CHART = Frame(width=560.0, height=154.0, left=52.0, right=12.0, top=24.0, bottom=24.0)
 LEGEND_ROW = 20.0
 LEGEND_AT = HEAD + 276.0
@@ -34,9 +34,9 @@ ALARM = Hue("#c8392f", "#ff7a6e")
 SHADES = ((0, 0.0), (0, 0.4), (255, 0.4))  # of a hue that comes again: as it is, darker, lighter
 COLOURS = len(SHADES) * len(HUES)  # of jobs; then they come again
 KEY = (
-    "Each ring is a job, the first outermost: its coloured arcs are up phases, stronger the more they ask for, "
-    "and on the faint rest it computes; time runs counter-clockwise from three o'clock, and a red band outside "
-    "marks where the jobs together ask for more than the link has, the dashed line of the charts."
+    "Each ring is a job, the first outermost: its coloured arcs are up phases, darker the higher their demand, "
+    "on the faint rest the job computes; time runs counter-clockwise from three o'clock, and a red band outside "
+    "marks where their total demand exceeds the link's capacity, the dashed line of the charts."
 )
 STYLE = """
 .panel.line { fill: none; }
@@ -53,11 +53,11 @@ class Palette(NamedTuple):
     """The colours of a drawing."""
 
     jobs: tuple[str, ...]
-    alarm: str  # of what is too much
+    alarm: str  # of demand above capacity
 
 
 class ShiftedLink(NamedTuple):
-    """The jobs of a link, turned by some shifts, and what they ask for together."""
+    """The jobs of a link with some time shifts, and their total demand."""
 
     name: str
     link: SharedLink
@@ -67,7 +67,7 @@ class ShiftedLink(NamedTuple):
 
     @classmethod
     def of(cls, name: str, link: SharedLink, unified: Unified, shifts_s: Mapping[str, float]) -> "ShiftedLink":
-        """Turn jobs; those without a shift stay where they are."""
+        """Shift jobs; those without a shift stay where they are."""
         turned = tuple(shifts_s.get(job, 0.0) for job in link.circles)
         return cls(name, link, unified, turned, curve(tuple(link.circles.values()), turned, unified))
 
@@ -155,7 +155,7 @@ def demand(side: ShiftedLink, paint: Palette, x_axis: Axis, y_axis: Axis, frame:
         outline = _steps(total, x_axis, y_axis, frame)
         areas.append(f'<path class="area" style="fill:{paint.jobs[count - 1]}" d="{outline}"/>')
     capacity = ChartLine(0, paint.alarm, (0.0, x_axis.high), (gbps, gbps), dash="5 4")
-    label = f"{side.name}: demand over time, {side.whole.excess(gbps):.3g} Gbps too much in the mean"
+    label = f"{side.name}: demand over time, {side.whole.excess(gbps):.3g} Gbps above capacity on average"
     note = svg_text(frame.left, frame.top - 10, f"{side.name}, Gbps", "small")
     return line_chart([capacity], x_axis, y_axis, label=label, frame=frame, under="".join([*areas, note]))
 
@@ -203,7 +203,7 @@ def render(found: Interleaving) -> str:
     )
     y += FOOT
     style = file_text("picture.css") + STYLE
-    label = escape("Circles of jobs before and after they are turned, and the demand of each link")
+    label = escape("Circles of jobs before and after their time shifts, and the demand of each link")
     page = f'<rect class="panel" x="0" y="0" width="{WIDTH:g}" height="{y:g}" style="stroke:none"/>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {y:g}" width="{WIDTH:g}" height="{y:g}" '
@@ -212,7 +212,7 @@ def render(found: Interleaving) -> str:
 
 
 def _panel(link: SharedLink, fit: Compatibility, found: Interleaving, paint: Palette, height: float) -> str:
-    """Draw one link: its circles before and after, who is who, and its demand over time."""
+    """Draw one link: its circles before and after, a legend of its jobs, and its demand over time."""
     shown = sides(link, fit, found.shifts_s)
     x_axis, y_axis = axes(shown)
     parts = [

@@ -1,4 +1,4 @@
-"""What the comparison shows, in one sentence, whoever comes out best."""
+"""The headline: what a comparison shows, in one sentence, whichever policy is best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ MACHINE_HOURS = Phrasing(HOURS, "needs", "need", "machine-hours")
 def finding(results: Sequence[RunView]) -> str:
     """Say in one sentence what these runs show.
 
-    Where jobs share links, that is who completes them soonest and slows them least; else it is about machines, of
-    Titan or else of the run with the fewest on; about machine-hours where a policy decides in rounds.
+    Where jobs share links, that is which policy completes them soonest and slows them least; else it is about
+    the machines of Titan, or of the run with the fewest; machine-hours where a policy decides in rounds.
     """
     names = labels(results)
     if len(results) == 1:
@@ -63,10 +63,10 @@ def finding(results: Sequence[RunView]) -> str:
     ]
     if len(runs) < 2:
         return "There is nothing to compare: fewer than two runs placed a job."
-    everyone = [run for run, _ in runs]
-    fewest = min(everyone, key=lambda run: run.used)
+    figures = [run for run, _ in runs]
+    fewest = min(figures, key=lambda run: run.used)
     subject = next((run for run, policy in runs if policy == STRONG_POLICY), fewest)
-    rivals = sorted((run for run in everyone if run is not subject), key=lambda run: run.used)
+    rivals = sorted((run for run in figures if run is not subject), key=lambda run: run.used)
     time = _time_clause(subject, rivals)
     text = f"{_machines_clause(subject, rivals, words)}{time}."
     return text[0].upper() + text[1:]
@@ -82,10 +82,10 @@ def _rounds(results: Sequence[RunView]) -> str:
     names = in_rounds(results)
     if not names:
         return ""
-    who = _listed(names) if len(names) < len(results) or len(names) == 1 else "All policies"
+    subject = _listed(names) if len(names) < len(results) or len(names) == 1 else "All policies"
     verb = "decides" if len(names) == 1 else "decide"
     instead = "instead of values at arrivals there are means over time, each to its own last end"
-    text = f"{who} {verb} in rounds, not when a job arrives: {instead}, so compare machine-hours."
+    text = f"{subject} {verb} in rounds, not when a job arrives: {instead}, so compare machine-hours."
     return text[0].upper() + text[1:]
 
 
@@ -156,14 +156,14 @@ def _time_clause(subject: RunFigures, rivals: Sequence[RunFigures]) -> str:
 
 def _shared(results: Sequence[RunView], names: Sequence[str]) -> str:
     """Compare runs whose jobs share links: by how long jobs take, and how much links slow them."""
-    told = []
+    clauses = []
     for measure, words in (
         (JCT, ("mean completion time", "shortest", "shorter")),
         (SLOWDOWN, ("slowdown", "least", "less")),
     ):
         values = [(number(result, measure), name) for result, name in zip(results, names, strict=True)]
-        told.append(_ranked([(value, name) for value, name in values if value is not None], measure, words))
-    text = "; ".join(filter(None, told))
+        clauses.append(_ranked([(value, name) for value, name in values if value is not None], measure, words))
+    text = "; ".join(filter(None, clauses))
     return (
         f"{text[0].upper()}{text[1:]}."
         if text
@@ -172,7 +172,7 @@ def _shared(results: Sequence[RunView], names: Sequence[str]) -> str:
 
 
 def _ranked(found: Sequence[tuple[float, str]], measure: Metric, words: tuple[str, str, str]) -> str:
-    """Say who has the least of something, who ties with it, and by how much the next and the last are behind."""
+    """Say which runs have the least of something, and by how much the next and the last are behind."""
     if len(found) < 2:
         return ""
     what, least, less = words

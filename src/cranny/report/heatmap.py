@@ -1,4 +1,7 @@
-"""The heat map of a network: how full links and switch memory are, in as many cells as can be seen."""
+"""The heat map of a network: how full links and switch memory are, as cells, in words, and for a terminal.
+
+On a terminal a machine is one character, or a rack where there are many racks.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ JOBS_NAMED = 4
 MANY_RACKS = 64  # more than this get a letter each
 LINES = 100  # about; beyond it machines share letters
 MOST_RACKS = 1_000  # more than this share letters
-ROOM = 34  # letters that the rest of a row takes
+ROW_EDGES = 34  # letters that the rest of a row takes
 GRID_EDGES = 6
 # Marks rise with the load, so that they read without colours too; the second row is for terminals without Unicode.
 MARKS = "·▁▂▃▅▆█!"
@@ -157,11 +160,11 @@ def _about(load: Load, links: Sequence[int]) -> str:
     (link,) = links
     carried = f"{gbps(load.link_gbps[link])} of {gbps(cluster.uplink_gbps[link])} Gbps"
     users = f"{counted(int(load.link_jobs[link]), 'job')}, {flows(float(load.link_flows[link]))}"
-    told = f"{cluster.link_name(link)}: {percent(float(load.share[link]))}, {carried}, {users}"
+    text = f"{cluster.link_name(link)}: {percent(float(load.share[link]))}, {carried}, {users}"
     if load.share[link] < FULL:
-        return told
+        return text
     held = int(load.holds_back[link])
-    return f"{told}; holds {counted(held, 'job') if held else 'nobody'} back"
+    return f"{text}; holds {counted(held, 'job') if held else 'no job'} back"
 
 
 def _full(full: int, holding: int) -> str:
@@ -188,21 +191,21 @@ def _memory(load: Load, racks: Sequence[int]) -> HeatCell:
 
 
 def summary(load: Load) -> str:
-    """Say in two sentences how full the network is and whom that holds back."""
+    """Say in two sentences how full the network is and which jobs that slows."""
     if not load.jobs:
         return "No running job uses a link."
     links = len(load.cluster.parent) - 1
     back = [job for job in load.jobs if job.held_back]
-    talking = "1 running job uses" if len(load.jobs) == 1 else f"{len(load.jobs):,} running jobs use"
-    told = f"{talking} links; {len(load.full):,} of {counted(links, 'link')} are full"
+    users = "1 running job uses" if len(load.jobs) == 1 else f"{len(load.jobs):,} running jobs use"
+    text = f"{users} links; {len(load.full):,} of {counted(links, 'link')} are full"
     if not back:
-        return f"{told}. Every job is as fast as it would be alone."
+        return f"{text}. Every job is as fast as it would be alone."
     share = sum(job.rate_gbps / job.alone_gbps for job in back) / len(back)
     slower = f"on average to {percent(share)} of their rate alone"
     holding = int((load.holds_back > 0).sum())
     some = "all" if holding == len(load.full) > 1 else f"{holding:,}"
-    told = f"{told}, and {some} of these {'holds' if holding == 1 else 'hold'} jobs back."
-    return f"{told} Sharing slows {counted(len(back), 'job')}: {slower}."
+    text = f"{text}, and {some} of these {'holds' if holding == 1 else 'hold'} jobs back."
+    return f"{text} Sharing slows {counted(len(back), 'job')}: {slower}."
 
 
 def worst(load: Load, top: int) -> Sequence[Bottleneck]:
@@ -239,9 +242,9 @@ def heat_table(load: Load, width: int, *, plain: bool = False) -> "Group":
     racks = len(load.cluster.rack_names)
     if racks > MANY_RACKS:
         made = blocks(load, max_blocks=MOST_RACKS)
-        room = width - max(len(block.name) for block in made) - GRID_EDGES
-        return Group(*_grids(made, max(10, min(room, 100) // 10 * 10), marks), key)
-    across = max(8, width - ROOM)
+        space = width - max(len(block.name) for block in made) - GRID_EDGES
+        return Group(*_grids(made, max(10, min(space, 100) // 10 * 10), marks), key)
+    across = max(8, width - ROW_EDGES)
     return Group(_rows(blocks(load, max_cells=across * LINES), across, marks), key)
 
 

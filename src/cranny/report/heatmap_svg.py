@@ -22,7 +22,7 @@ class Layout:
 
     size: float
     gap: float
-    label: float  # room for a rack's name
+    label: float  # width of a rack's name
     across: int  # cells in a line
     lines: int  # of cells, in the largest block
     wide: float  # a rack's uplink or memory
@@ -48,12 +48,12 @@ class Layout:
 
     @property
     def block_width(self) -> float:
-        """From one column of racks to the next, without the room between."""
+        """From one column of racks to the next, without the space between."""
         return self.machines_at + self.across * self.pitch
 
     @property
     def between(self) -> float:
-        """Room between columns of racks."""
+        """Space between columns of racks."""
         return max(10.0, self.size)
 
     @property
@@ -63,7 +63,7 @@ class Layout:
 
     @property
     def head(self) -> float:
-        """Room for the heads of columns."""
+        """Space for the heads of columns."""
         return 0.0 if NAMED <= self.size < HEADED else 20.0
 
     @property
@@ -86,8 +86,8 @@ def layout(blocks: Sequence[HeatBlock]) -> Layout:
         gap = 2.0 if size >= 15 else 1.0 if size >= 4 else 0.0
         label = longest * LETTER + 10 if size >= NAMED else 0.0
         wide = max(2.0 * size, 50.0 if size >= HEADED else 0.0)
-        room = WIDTH - label - size - len(beside) * (wide + gap)
-        across = max(1, min(most, int(room / (size + gap))))
+        space = WIDTH - label - size - len(beside) * (wide + gap)
+        across = max(1, min(most, int(space / (size + gap))))
         lines = math.ceil(most / across)
         across = math.ceil(most / lines)
         made = Layout(size, gap, label, across, lines, wide, beside, 1, len(blocks))

@@ -16,9 +16,9 @@ from cranny.report.table import MISSING
 
 HINT = (
     "One row a rack: its own uplink and, where switches aggregate, their memory, then the uplinks of its "
-    "machines. Jobs on several machines stream all the time and share links max-min fairly. Red are links that "
-    "make jobs slower than they would be alone; what is merely full may be filled by one job. Point at a cell for "
-    "names and numbers."
+    "machines. Jobs on several machines send all the time and share links max-min fairly. Red links slow jobs "
+    "down, compared with running alone; a full link that is not red may be filled by one job. Point at a cell "
+    "for names and numbers."
 )
 TOP = 20  # bottlenecks on a page of its own
 TOP_IN_REPORT = 5
@@ -43,7 +43,7 @@ def write_page(load: Load, path: str | Path, *, title: str, kicker: str, command
 
 
 def section(loads: Mapping[str, Load], since_s: float) -> str:
-    """Make the report's section about runs that noted what jobs streamed, by their names; nothing without any."""
+    """Make the report's section about runs that recorded link load, by their names; nothing without any."""
     if not loads:
         return ""
     cards = "".join(

@@ -1,4 +1,4 @@
-"""Who holds which GPU at a few chosen times, packed for the map of the page.
+"""Which job holds which GPU at a few chosen times, packed for the map of the page.
 
 A row of `runs` that lasts over several of the chosen times is stored once, with its first time and its number
 of times. Rows are columns of small numbers, compressed with gzip; the browser unpacks them by itself.
@@ -45,7 +45,7 @@ def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> Packe
         packed = _pack(_content(results, times_s, span_s[0], at_s))
         if len(packed) <= BUDGET_BYTES:
             break
-        # Jobs that last are stored once, so half the times need about half the room or more: what lies
+        # Jobs that last are stored once, so half the times need about half the bytes or more: what lies
         # between here and this bound would not fit either.
         most = count * BUDGET_BYTES / len(packed)
     return PackedMap(packed, times_s.size, float(times_s[_shown(times_s, at_s)]))

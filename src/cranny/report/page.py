@@ -1,4 +1,4 @@
-"""The page: one HTML file that holds the whole comparison and loads nothing from anywhere."""
+"""The report: one HTML file that holds a whole comparison of runs and loads nothing from anywhere."""
 
 import base64
 import hashlib
@@ -146,11 +146,11 @@ def summary_table(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     for run, look in enumerate(drawn):
         kind = ' class="strong"' if look.strong else ""
         label = escape(look.label)
-        name = f'<th scope="row" class="who" data-value="{label}">{_swatch(run, look)}{label}</th>'
+        name = f'<th scope="row" class="name-cell" data-value="{label}">{_swatch(run, look)}{label}</th>'
         rows.append(f'<tr data-run="{run}"{kind}>{name}{"".join(cell[run] for cell in cells)}</tr>')
     return (
-        f'<table class="summary"><thead><tr class="groups"><td class="who"></td>{groups}</tr>'
-        f'<tr><th scope="col" class="who" data-column="0"><button type="button">policy'
+        f'<table class="summary"><thead><tr class="groups"><td class="name-cell"></td>{groups}</tr>'
+        f'<tr><th scope="col" class="name-cell" data-column="0"><button type="button">policy'
         f'<span class="unit">&nbsp;</span></button></th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
@@ -159,12 +159,12 @@ def summary_table(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
 def _head(place: int, column: Metric, results: Sequence[RunView]) -> str:
     """Make a column's head: a button that sorts, with the explanation for the hover text."""
     scale = scale_for(column, [number(result, column) for result in results])
-    wish = {"lower": " Lower is better.", "higher": " Higher is better.", "": ""}[column.better]
+    better = {"lower": " Lower is better.", "higher": " Higher is better.", "": ""}[column.better]
     title = f"{column.label}, {scale.unit}" if scale.unit else column.label
     return (
         f'<th scope="col" data-column="{place}" data-key="{column.key}" data-better="{column.better}" '
-        f'data-title="{escape(title)}" data-explain="{escape(column.explanation + wish)}">'
-        f'<button type="button" aria-description="{escape(column.explanation + wish)}">{escape(column.label)}'
+        f'data-title="{escape(title)}" data-explain="{escape(column.explanation + better)}">'
+        f'<button type="button" aria-description="{escape(column.explanation + better)}">{escape(column.label)}'
         f'<span class="unit">{escape(scale.unit) or "&nbsp;"}</span></button></th>'
     )
 
@@ -270,7 +270,7 @@ def _legend(drawn: Sequence[RunStyle]) -> str:
 
 
 def _map_choices(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
-    """Make the choice of the run that the map shows, of those whose placements are known; the strong one first."""
+    """Make the choice of the run that the map shows, among those with known placements; the strong one first."""
     known = [run for run, result in enumerate(results) if result.runs.height] or range(len(results))
     chosen = next((run for run in known if drawn[run].strong), known[0])
     return "".join(
@@ -282,7 +282,7 @@ def _map_choices(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
 
 
 def _network(results: Sequence[RunView], drawn: Sequence[RunStyle], at_s: float) -> str:
-    """Show the network of the runs that noted what jobs streamed, at the time that the map opens with."""
+    """Show the link load of the runs that recorded it, at the time that the map opens with."""
     loads = {
         look.label: load for result, look in zip(results, drawn, strict=True) if (load := result.load_at(at_s))
     }
@@ -290,7 +290,7 @@ def _network(results: Sequence[RunView], drawn: Sequence[RunStyle], at_s: float)
 
 
 def _meetings(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> dict[str, tuple[Meeting, ...]]:
-    """Return the costliest meetings of the runs in phases; others know of none."""
+    """Return the costliest shared links of the runs with the phases network."""
     return {
         look.label: tuple(result.meetings)
         for result, look in zip(results, drawn, strict=True)
@@ -304,7 +304,7 @@ def _table_hint(results: Sequence[RunView], lead_span: str) -> str:
     arrivals = (
         "" if in_rounds(results) else "Used machines, fragmentation, traffic and profit are means over arrivals; "
     )
-    over_time = "machine-hours, GPUs held and means over time go on to the last end of a job"
+    over_time = "machine-hours, GPUs held and means over time extend to the end of the last job"
     spans = f"{arrivals}{over_time}{f', {lead_span}' if lead_span else ''}."
     how = "Click a column to sort by it; point at its name for what it means."
     return f"{mark}{escape(spans[0].upper() + spans[1:])} {how}"
@@ -312,12 +312,12 @@ def _table_hint(results: Sequence[RunView], lead_span: str) -> str:
 
 def _time_hint(drawn: Sequence[RunStyle], *, in_rounds: bool) -> str:
     """Say what lines and bands mean."""
-    not_yet = "; policies that decide in rounds have not placed the job yet then" if in_rounds else ""
+    not_yet = "; policies that decide in rounds have not placed the arriving job by then" if in_rounds else ""
     strong = next((f"{look.label} and for " for look in drawn if look.strong), "")
     return escape(
         f"Time since the first arrival. Values are taken when jobs arrive{not_yet}. Lines are means over short "
-        "slices of time with arrivals, and a dot is such a slice by itself. Faint lines lead over longer "
-        "stretches without arrivals; what happened there is not in the chart. The pale band, shown for "
+        "slices of time with arrivals, and a dot is a single such slice. Faint lines bridge longer "
+        "intervals without arrivals, for which the chart has no values. The pale band, shown for "
         f"{strong}the policy whose name you point at, reaches from the lowest to the highest value in a "
         "slice. Press a name to hide or show its policy."
     )

@@ -1,4 +1,4 @@
-"""What the report needs to know of a run; any object with these attributes will do."""
+"""What the report reads of a run, as protocols: any object with these attributes will do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -11,8 +11,8 @@ from cranny.model.errors import InputError
 from cranny.network.phases.contention import Meeting
 from cranny.network.steady.link_load import Load
 
-# What may tell two runs of one policy apart, in the order in which we try it.
-TELLING = ("network", "order", "cluster", "links", "trace", "seed", "price_per_gpu_hour")
+# Settings that may distinguish two runs of one policy, in the order in which they are tried.
+DISTINGUISHING = ("network", "order", "cluster", "links", "trace", "seed", "price_per_gpu_hour")
 
 
 class MachineView(Protocol):
@@ -20,7 +20,7 @@ class MachineView(Protocol):
 
     @property
     def name(self) -> str:
-        """How people call the machine."""
+        """Name of the machine."""
 
     @property
     def gpus(self) -> int:
@@ -32,7 +32,7 @@ class MachineView(Protocol):
 
 
 class ClusterView(Protocol):
-    """The machines and the racks they stand in."""
+    """The machines of a cluster and their racks."""
 
     @property
     def machines(self) -> Sequence[MachineView]:
@@ -52,7 +52,7 @@ class RunView(Protocol):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What was asked for: policy, network, seed, the command that repeats it, and so on."""
+        """Settings of the run: policy, network, seed, the command that repeats it, and so on."""
 
     @property
     def summary(self) -> Mapping[str, float]:
@@ -79,7 +79,7 @@ class RunView(Protocol):
         """The costliest contention on links, if jobs communicated in phases."""
 
     def load_at(self, at_s: float) -> Load | None:
-        """Return what links and switches carried at a time; None if the run did not note it."""
+        """Return what links and switches carried at a time; None if the run did not record it."""
 
 
 def policy_of(result: RunView) -> str:
@@ -92,13 +92,13 @@ def labels(results: Sequence[RunView]) -> tuple[str, ...]:
     if not results:
         raise InputError("nothing to report: no results were given")
     names = [policy_of(result) for result in results]
-    for setting in TELLING:
+    for setting in DISTINGUISHING:
         values = [str(result.settings.get(setting, "")) for result in results]
         if len(set(names)) == len(names):
             break
         shared = {name for name in names if names.count(name) > 1}
         names = [
-            f"{name} · {value}" if name in shared and value and _tells_apart(name, names, values) else name
+            f"{name} · {value}" if name in shared and value and _distinguishes(name, names, values) else name
             for name, value in zip(names, values, strict=True)
         ]
     counted: dict[str, int] = {}
@@ -112,6 +112,6 @@ def labels(results: Sequence[RunView]) -> tuple[str, ...]:
     return tuple(unique)
 
 
-def _tells_apart(name: str, names: Sequence[str], values: Sequence[str]) -> bool:
+def _distinguishes(name: str, names: Sequence[str], values: Sequence[str]) -> bool:
     """Say whether the runs called `name` differ in this setting."""
     return len({value for other, value in zip(names, values, strict=True) if other == name}) > 1

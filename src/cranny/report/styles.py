@@ -29,7 +29,7 @@ HUES = (
     Hue("#2f9bd8", "#93d3f7"),  # sky blue
     Hue("#4d5358", "#8d949b"),  # black, softened
 )
-# The first three hues are far apart for everybody; from the fourth on a stroke of its own helps as well.
+# The first three hues are far apart for any colour vision; from the fourth on the stroke differs as well.
 DASHES = ("", "", "", "7 3", "2 3", "9 3 2 3")
 
 
@@ -44,7 +44,7 @@ class RunStyle:
 
 
 def run_styles(results: Sequence[RunView]) -> tuple[RunStyle, ...]:
-    """Give each run its look: Titan in vermilion with a heavy line, the others in the order they come."""
+    """Give each run its style: Titan in vermilion with a heavy line, the others in the order they come."""
     drawn = []
     others = strong = 0
     for result, label in zip(results, labels(results), strict=True):

@@ -24,7 +24,7 @@ BREAKS = {  # where a head breaks
     "mean_iteration_s": "itera- tion, mean",
     "p99_iteration_s": "itera- tion, p99",
 }
-# What a terminal shows of runs whose jobs share links.
+# What a terminal shows of runs in which jobs share links.
 BRIEF_IF_SHARED = frozenset(
     {
         *(
@@ -63,7 +63,7 @@ class Metric:
     kind: Kind
     group: str
     explanation: str
-    brief: bool = False  # shown on a terminal too, where there is little room
+    brief: bool = False  # shown on a terminal too, where there is little space
     quiet: bool = False  # hidden while it is zero for every run
 
 
@@ -155,7 +155,7 @@ COLUMNS: tuple[Metric, ...] = (
     ),
     Metric(
         "adjustments_per_min", "adjustments a minute", "", "lower", "mean", "Iterations",
-        "How often a job was delayed to bring it back to its beat, for each minute of a running job.", quiet=True,
+        "How often a job was delayed to bring it back to its pace, for each minute of a running job.", quiet=True,
     ),
     Metric(
         "mean_profit_rate", "profit rate", "$/h", "higher", "money", "Money",
@@ -210,7 +210,7 @@ def shown_columns(results: Sequence[RunView], *, brief: bool = False) -> tuple[M
         values = [value for result in results if (value := number(result, column)) is not None]
         if not values or (column.quiet and not any(values)) or column.key in hidden:
             continue
-        # With little room, job counts are worth a column only where they differ.
+        # With little space, job counts are worth a column only where they differ.
         wanted = column.key in brief_keys
         if not brief or (wanted and (column.kind != "count" or len(set(values)) > 1)):
             shown.append(column)
@@ -227,7 +227,7 @@ def _brief_keys(results: Sequence[RunView]) -> frozenset[str]:
 
 
 def in_rounds(results: Sequence[RunView]) -> tuple[str, ...]:
-    """Name the runs whose policy decides only every so often, and not when a job arrives."""
+    """Name the runs with a policy that decides periodically, and not when a job arrives."""
     return tuple(
         name
         for name, result in zip(labels(results), results, strict=True)
@@ -290,7 +290,7 @@ def best(results: Sequence[RunView], column: Metric) -> frozenset[int]:
         return frozenset()
     scale = scale_for(column, values.values())
     top = min(values.values()) if column.better == "lower" else max(values.values())
-    # Runs that read the same are the same: a difference too small to print is no ground for a prize.
+    # Runs that read the same are the same: a difference too small to print does not count.
     winner = format_value(column, top, scale)
     winners = frozenset(run for run, value in values.items() if format_value(column, value, scale) == winner)
     return winners if len(winners) < len(values) else frozenset()
@@ -303,7 +303,7 @@ def rich_table(results: Sequence[RunView], *, brief: bool = True) -> "Table":
     from rich.text import Text
 
     names = labels(results)
-    # Eight columns and the longest name just fit 80 characters without padding; the marks leave room enough.
+    # Eight columns and the longest name just fit 80 characters without padding; the marks leave enough space.
     table = Table(box=SIMPLE_HEAD, header_style="bold", padding=0, caption_justify="left")
     table.add_column("policy", no_wrap=True, vertical="bottom")
     cells = [

@@ -1,1 +1,4 @@
-"""Job traces: our own format, readers for files, generators calibrated on published statistics."""
+"""Job traces: our own format, readers of files, generators calibrated on published statistics, inspection.
+
+Nothing here places or simulates jobs.
+"""

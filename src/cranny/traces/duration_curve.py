@@ -1,4 +1,4 @@
-"""Duration curves: quantiles to draw from, and how one overall curve is shared out among job sizes."""
+"""Duration curves: quantiles to draw from, and how one overall curve is divided among job sizes."""
 
 import math
 from collections.abc import Sequence

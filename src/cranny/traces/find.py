@@ -18,7 +18,7 @@ ENOUGH = 2  # of the columns that every trace has
 def trace_files(folder: Path, depth: int = DEPTH) -> Iterator[tuple[Path, str]]:
     """Yield each file below a folder that looks like a trace, with its format, in order of names.
 
-    Links are not followed, and neither files nor folders whose name begins with a dot are looked at.
+    Links are not followed, and neither files nor folders whose name begins with a dot are searched.
     """
     for place, folders, files in os.walk(folder):
         inside = len(Path(place).relative_to(folder).parts)
@@ -48,7 +48,7 @@ def _format(path: Path) -> str | None:
         try:
             columns = set(pl.read_parquet_schema(path))
         except (pl.exceptions.PolarsError, OSError):
-            return found  # whoever reads it will say what is broken
+            return found  # reading it reports what is broken
     else:
         return found
     return found if len(columns & set(REQUIRED)) >= ENOUGH else None

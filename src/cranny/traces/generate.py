@@ -1,4 +1,4 @@
-"""Made-up traces whose sizes, durations and arrivals follow published statistics of real clusters.
+"""Synthetic traces with sizes, durations and arrivals that follow published statistics of real clusters.
 
 The numbers and their sources are in `data/workloads.json`. What comes out is synthetic: it has the published
 shares and quantiles, not the jobs of any log.

@@ -41,7 +41,7 @@ def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
 
     `requested_gpus` is the offered load: the mean number of GPUs that jobs would hold in each of `buckets`
     equal stretches from the first submission to the last, if every job started the moment it was submitted.
-    Waiting is that of the log, over the jobs whose start it tells; a start before the submission is no wait.
+    Waiting is that of the log, over the jobs with a logged start; a start before the submission is no wait.
     """
     gpus = trace.frame["gpus"].to_numpy().astype(np.float64)  # (jobs,)
     submit_s = trace.frame["submit_s"].to_numpy()
@@ -87,21 +87,21 @@ def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
 
 
 def assumed(trace: Trace) -> list[str]:
-    """Say what is assumed for what the log does not tell, a sentence each."""
+    """Say what is assumed where the log has no value, a sentence each."""
     jobs = len(trace)
     model, collective, gpu_type = (jobs - _given(trace, name) for name in ("model", "collective", "gpu_type"))
     silent = jobs - len(waits(trace))
-    told = [
+    assumptions = [
         (model, f"the model of {_some(model, jobs)} is drawn by seed when they are simulated"),
         (
             collective,
-            f"{_some(collective, jobs)} talk by {DEFAULT_COLLECTIVE}, unless --collective says otherwise",
+            f"{_some(collective, jobs)} communicate by {DEFAULT_COLLECTIVE}, unless --collective says otherwise",
         ),
         (gpu_type, f"{_some(gpu_type, jobs)} run on any type of GPU"),
-        (jobs, "a duration is that of a job whose workers share one machine; links between machines add to it"),
-        (silent, f"nothing about how long {_some(silent, jobs)} waited: the log does not tell when they started"),
+        (jobs, "a duration is that of a job with all workers on one machine; links between machines add to it"),
+        (silent, f"nothing about how long {_some(silent, jobs)} waited: their start is not in the log"),
     ]
-    return [sentence for count, sentence in told if count]
+    return [sentence for count, sentence in assumptions if count]
 
 
 def requested(trace: Trace) -> DemandOverTime:
@@ -121,7 +121,7 @@ def requested(trace: Trace) -> DemandOverTime:
 
 
 def waits(trace: Trace) -> Floats:
-    """Return the seconds from submission to start of the jobs whose start is logged, (jobs,)."""
+    """Return the seconds from submission to start of the jobs with a logged start, (jobs,)."""
     if "start_s" not in trace.frame.columns:
         return np.empty(0)
     wait_s = trace.frame["start_s"].cast(pl.Float64, strict=False) - trace.frame["submit_s"]

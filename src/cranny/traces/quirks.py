@@ -75,7 +75,7 @@ def starts_before_submission(trace: Trace) -> str | None:
 
 
 def never_starts_soon(trace: Trace) -> str | None:
-    """Find submissions and starts whose clocks differ: even the quickest jobs wait for long."""
+    """Find clocks that differ between submissions and starts: even the quickest jobs wait for long."""
     wait_s = waits(trace)
     if len(wait_s) < FEW:
         return None
@@ -144,14 +144,14 @@ def uneven_load(trace: Trace) -> str | None:
     busy = int(np.searchsorted(np.cumsum(busiest_first), len(trace) / 2)) + 1
     if busy > len(weeks) / 4:
         return None
-    told = f"load is uneven: half of the jobs come in {busy} of {len(weeks)} weeks"
+    uneven = f"load is uneven: half of the jobs come in {busy} of {len(weeks)} weeks"
     quiet_s = float(since_s[len(since_s) // 100])
     if quiet_s < since_s[-1] / 5:
-        return told
+        return uneven
     start_d = int((quiet_s + float(trace.frame["submit_s"][0])) // DAY_S)
     return (
-        f"{told}, and the first 1 % of them take {quiet_s / DAY_S:.0f} of {since_s[-1] / DAY_S:.0f} days: "
-        f"traces slice --from {start_d}d leaves the quiet beginning out"
+        f"{uneven}, and the first 1 % of them take {quiet_s / DAY_S:.0f} of {since_s[-1] / DAY_S:.0f} days: "
+        f"traces slice --from {start_d}d skips the quiet beginning"
     )
 
 

@@ -31,7 +31,7 @@ SCHEMA: Mapping[str, pl.DataType] = {
     **{name: pl.Int32() for name in COUNTS},
     "restart_s": pl.Float64(),
 }
-# What a log may tell beyond that; a policy uses none of it.
+# Further columns of a log; a policy uses none of them.
 LOGGED: Mapping[str, pl.DataType] = {
     "start_s": pl.Float64(),  # when the job really started, on the clock of submit_s
     "end_s": pl.Float64(),
@@ -156,7 +156,7 @@ def _cast(source: str, dtype: pl.DataType, name: str, file: str) -> pl.Expr:
         empty = value.is_null() | (value == "") if text else value.is_null()
         number = pl.when(empty.not_()).then(number.fill_null(-1.0))
     elif name in LOGGED:
-        # What is wrong, not just absent, is told apart by being infinite.
+        # Infinity marks what is wrong, not just absent.
         number = pl.when(value != "").then(number.fill_null(math.inf)) if text else number.fill_nan(None)
     return number.alias(name)
 
@@ -207,7 +207,7 @@ def checked(
 
 
 def _logged(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Give what a log tells besides its type; a value that is no such number is emptied, and a note says so."""
+    """Give the further columns of a log their types; a value that is no such number is emptied, with a note."""
     notes = []
     for name, dtype in LOGGED.items():
         if name not in frame.columns or dtype == pl.String():

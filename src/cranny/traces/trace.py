@@ -16,8 +16,8 @@ from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, SourceRow, c
 from cranny.traces.trace_jobs import Jobs
 
 DEFAULT_COLLECTIVE = "halving-doubling"
-# Models that nobody trains by allreducing their whole gradient over a data-centre network, so that a job whose
-# log does not say what it trained is not taken for one: embeddings are exchanged sparsely, and models of
+# Models that are not trained by allreducing their whole gradient over a data-centre network, so that they are
+# not drawn for a job without a model in its log: embeddings are exchanged sparsely, and models of
 # billions of parameters are sharded. They can be named, or given as `models`.
 NOT_DRAWN = frozenset({"dlrm", "gpt2-xl", "gpt3-2.7b", "llama-1b"})
 

@@ -109,14 +109,14 @@ class Jobs(Sequence[Job]):
 
     @property
     def tenants(self) -> pl.Series:
-        """Whose each job is; empty if nobody said."""
+        """Tenant of each job; empty if not known."""
         if "tenant" not in self._frame.columns:
             return pl.repeat("", len(self), dtype=pl.String, eager=True)
         return self._frame["tenant"].fill_null("")
 
     @property
     def any_type(self) -> bool:
-        """Whether it is the same to every job which type of GPU it gets."""
+        """Whether every job runs on any type of GPU."""
         return all(
             name not in self._frame.columns or self._frame[name].count() == 0 for name in ("gpu_type", "speeds")
         )
@@ -136,10 +136,10 @@ class Jobs(Sequence[Job]):
         if "model" in part:
             model = [mine or drawn for mine, drawn in zip(part["model"], model, strict=True)]
         profile = [self._profiles[name] for name in model]
-        talk = _filled(part, "collective", self._collective, rows)
+        collective = _filled(part, "collective", self._collective, rows)
         tenant = _filled(part, "tenant", "", rows)
         gpu_type = part.get("gpu_type", [None] * rows)
-        known = part["job_id"], part["gpus"], model, talk, part["submit_s"], part["duration_s"]
+        known = part["job_id"], part["gpus"], model, collective, part["submit_s"], part["duration_s"]
         if self._plain:
             return *known, tenant, gpu_type, profile
         tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)

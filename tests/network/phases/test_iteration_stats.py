@@ -110,7 +110,7 @@ def test_several_runs_show_one_link_each_and_runs_without_meetings_none() -> Non
     shown = section({"one": (meeting, meeting), "other": (meeting,), "third": ()})
     assert shown.count("<figure") == 2
     assert "other: x, 50 Gbps" in shown
-    assert "2 Gbps asked for in vain on average" in shown
+    assert "2 Gbps demanded above capacity on average" in shown
     assert "<a>" not in shown
     assert section({"one": ()}) == ""
     assert section({"one": (meeting,) * 4}).count("<figure") == 3

@@ -25,7 +25,7 @@ DATED = {
 
 
 def life(start: str = "start_s") -> tuple[RowRule, ...]:
-    """Return the rules for logs that tell when a job was submitted, started and ended."""
+    """Return the rules for logs with submission, start and end of each job."""
     return (
         CPU_ONLY,
         RowRule(start, "never started", pl.col(start).is_null(), of_value=False),
@@ -85,8 +85,8 @@ def as_trace(
 ) -> Trace:
     """Check the rows of a log, let time begin at the first submission, and say what was assumed."""
     if "start_s" in frame.columns and "end_s" in frame.columns:
-        told = [name for name in ("duration_s",) if name in frame.columns]
-        frame = frame.with_columns(pl.coalesce(*told, pl.col("end_s") - pl.col("start_s")).alias("duration_s"))
+        logged = [name for name in ("duration_s",) if name in frame.columns]
+        frame = frame.with_columns(pl.coalesce(*logged, pl.col("end_s") - pl.col("start_s")).alias("duration_s"))
     result = checked(frame, origin, profiles, strict=strict, rules=log.rules)
     frame = result.frame.select(name for name in (*SCHEMA, *LOGGED) if name in result.frame.columns)
     zero_s = float(frame["submit_s"].min())  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Reader of Alibaba PAI 2020: `pai_task_table.csv`, which has no header line.
 
 A row is a task (a role of a job, such as its workers). Its GPUs are its instances, each with a share of a GPU
-or several: a part of a GPU counts as one. When a task was submitted is not told, so its start stands for that.
+or several: a part of a GPU counts as one. The submission of a task is not logged, so its start stands for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ STATUSES = ("Terminated", "Failed", "Running", "Waiting", "Interrupted")
 
 
 def sniff(head: bytes) -> bool:
-    """Say whether a file begins like PAI's task table or job table, which both tell a status fourth."""
+    """Say whether a file begins like PAI's task table or job table, both with a status as fourth field."""
     fields = first_fields(head, ",")
     if tuple(fields) in (TASK_TABLE, JOB_TABLE):
         return True

@@ -69,7 +69,7 @@ def _job(entry: dict[str, Any]) -> dict[str, object]:
 
 
 def _size(attempt: dict[str, Any]) -> tuple[float | None, float | None]:
-    """Return GPUs and machines of an attempt, if it tells any."""
+    """Return GPUs and machines of an attempt, if it has any."""
     machines = objects(attempt.get("detail"))
     if not machines:
         return None, None

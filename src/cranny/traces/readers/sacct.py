@@ -1,4 +1,4 @@
-"""Reader of Slurm's accounting: `sacct -X -P` with any fields in any order, as long as they tell enough.
+"""Reader of Slurm's accounting: `sacct -X -P` with any fields in any order, as long as they suffice.
 
 GPUs come from the first of AllocTRES, ReqTRES, AllocGRES, ReqGRES that says something; the last two are taken as
 the job's total. `gres/gpu=8` counts all GPUs of a job; where only types are listed, as in `gres/gpu:h100=8`, these
