@@ -195,7 +195,7 @@ TRACES = (
 
 # How this was done, in sentences for the page.
 GENERATED = "No folder of traces was given: all jobs are generated from published statistics of these clusters."
-REAL = "The logs of Microsoft are real. Acme's is not available: its jobs are generated from its published statistics."
+REAL = "The logs of Microsoft are real. Acme's is not available: its jobs are generated from its statistics."
 CLUSTER_FACT = (
     "Cluster: 64 racks x 8 machines x 8 GPUs, links of 100 Gbps. Collective: halving-doubling. Queue: first come, "
     "first served for every policy, since the paper places jobs as they arrive; Tiresias's own order is not used."
