@@ -24,12 +24,21 @@ fuzz: .venv/system.done  ## all property tests with draws at random, ROUNDS time
 	    $$(grep -rlE '^from (hypothesis|schemathesis)' tests --include='test_*.py') || exit 1; \
 	done
 
+coverage: .venv/system.done  ## which lines and branches the tests reach: a summary, and out/coverage/index.html
+	$(BIN)/pytest -n $(CORES) --cov --cov-report=term --cov-report=html --cov-fail-under=90
+
+release: .venv/dev.done  ## build wheel and sdist, and try them in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python scripts/try_release.py dist/*.whl
+
 check: .venv/dev.done  ## format, lint, types, import contracts, unused dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
+	$(BIN)/codespell
 
 bench: .venv/dev.done  ## measure the budgets of the design
 	$(BIN)/cranny bench --check
@@ -38,12 +47,11 @@ format: .venv/dev.done  ## write files as `make check` wants them
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: .venv/dev.done  ## choose the newest versions of everything
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header $(UPGRADE)
+lock: .venv/dev.done  ## write down versions of new dependencies; with UPGRADE=--upgrade the newest of all
 	$(PIP) uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
-	  pyproject.toml -o requirements/run.lock
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header \
-	  pyproject.toml --extra exact --extra ray --extra repro --extra service --group dev -o requirements/dev.lock
+	$(LOCK) pyproject.toml -o requirements/run.lock
+	$(LOCK) pyproject.toml --extra exact --extra ray --extra repro --extra service --group dev -o requirements/dev.lock
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
