@@ -11,9 +11,8 @@ from tests.cli.test_bad_input import refused
 
 from cranny.cli.sparkline import chart
 from cranny.model.errors import InputError
-from cranny.traces.find import trace_files
 from cranny.traces.generate import generate_trace
-from cranny.traces.read import read_trace
+from cranny.traces.read import read_trace, trace_files
 
 HEADER = "job_id,submit_s,gpus,duration_s"
 

@@ -32,8 +32,8 @@ def list_(
 
     Example: cranny traces list logs
     """
-    from cranny.traces.find import trace_files
     from cranny.traces.generate import presets as known
+    from cranny.traces.read import trace_files
 
     if not folder.is_dir():
         problem = "is a file, not a folder" if folder.exists() else "there is no such folder"

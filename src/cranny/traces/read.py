@@ -1,9 +1,12 @@
-"""Read a trace from a file, in whatever known format it is."""
+"""Read a trace from a file in any known format, found by content, and find the trace files of a folder."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import polars as pl
 
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
@@ -22,10 +25,13 @@ from cranny.traces.readers import (
     sacct,
     tiresias,
 )
-from cranny.traces.readers.delimited import HEAD_BYTES
+from cranny.traces.readers.delimited import HEAD_BYTES, first_fields
+from cranny.traces.schema import REQUIRED
 from cranny.traces.trace import Trace
 
 AUTO = "auto"
+DEPTH = 4
+ENOUGH = 2  # of the columns that every trace has
 
 
 class ReadFunction(Protocol):
@@ -113,3 +119,42 @@ def _head(path: Path) -> bytes:
     if not head.strip():
         raise InputError(f"{path}: is empty")
     return head
+
+
+def trace_files(folder: Path, depth: int = DEPTH) -> Iterator[tuple[Path, str]]:
+    """Yield each file below a folder that looks like a trace, with its format, in order of names.
+
+    Links are not followed, and neither files nor folders whose name begins with a dot are searched.
+    """
+    for place, folders, files in os.walk(folder):
+        inside = len(Path(place).relative_to(folder).parts)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and inside < depth)
+        for name in sorted(files):
+            path = Path(place, name)
+            if name.startswith(".") or path.is_symlink() or not path.is_file():
+                continue
+            found = _trace_format(path)
+            if found is not None:
+                yield path, found
+
+
+def _trace_format(path: Path) -> str | None:
+    """Return the format of a file that looks like a trace, or None.
+
+    Our own formats take any table, so there the names of its columns must look like a trace's as well.
+    """
+    try:
+        found = find_format(path)
+    except InputError:  # empty, or not ours to read
+        return None
+    if found == "cranny-csv":
+        with path.open("rb") as file:
+            columns = set(first_fields(file.read(HEAD_BYTES), ","))
+    elif found == "cranny-parquet":
+        try:
+            columns = set(pl.read_parquet_schema(path))
+        except (pl.exceptions.PolarsError, OSError):
+            return found  # reading it reports what is broken
+    else:
+        return found
+    return found if len(columns & set(REQUIRED)) >= ENOUGH else None
