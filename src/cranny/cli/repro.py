@@ -84,8 +84,8 @@ def netpack(
 
     Example: cranny repro netpack --traces ../shared/traces --out out/netpack
     """
-    from cranny.repro.netpack import placement_time
     from cranny.repro.netpack.evaluation import reproduction
+    from cranny.repro.netpack.placement_time import JOBS, SERVERS, WARM_UP, measure
     from cranny.repro.netpack.rates import job_rates
     from cranny.repro.netpack.replays import plan, run_replays
     from cranny.repro.netpack.setups import EXPERIMENTS, chosen, source
@@ -95,8 +95,9 @@ def netpack(
     file = source(traces)
     seconds: dict[int, float] = {}
     if "10" in keys:
-        with progress("placing", len(placement_time.SERVERS)) as tick:
-            seconds = placement_time.measure(quick=quick, progress=tick)
+        servers, jobs = (SERVERS[:2], WARM_UP) if quick else (SERVERS, JOBS)
+        with progress("placing", len(servers)) as tick:
+            seconds = measure(servers, jobs, tick)
     experiments = chosen(keys, quick=quick)
     replays = None
     if experiments:

@@ -7,7 +7,7 @@ batch, steady state, machines, parameter servers and aggregation.
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from cranny.core.snapshot import Waiting
@@ -55,12 +55,11 @@ def seconds_per_job(policy: NetPack, servers: int, jobs: int, largest: int = LAR
     return spent_s / placed
 
 
-def measure(*, quick: bool, progress: Callable[[int], None]) -> dict[int, float]:
-    """Return the seconds that NetPack takes to place a job, by servers; if quick, of few jobs."""
-    servers = SERVERS[:2] if quick else SERVERS
+def measure(servers: Sequence[int], jobs: int, progress: Callable[[int], None]) -> dict[int, float]:
+    """Return the seconds that NetPack takes to place a job, by servers."""
     seconds_per_job(NetPack(), servers[0], WARM_UP)
     found = {}
     for done, count in enumerate(servers, 1):
-        found[count] = seconds_per_job(NetPack(), count, WARM_UP if quick else JOBS)
+        found[count] = seconds_per_job(NetPack(), count, jobs)
         progress(done)
     return found
