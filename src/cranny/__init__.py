@@ -6,7 +6,8 @@
     result = cranny.simulate(cluster, trace, policy="titan")
     print(result.summary)
 
-Everything below is loaded when it is first used, so that importing cranny stays cheap.
+Only these names are the public interface. Each is loaded when it is first used, so that importing
+cranny stays cheap.
 """
 
 from importlib import import_module

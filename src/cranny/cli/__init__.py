@@ -1,4 +1,7 @@
-"""The command line."""
+"""The command line.
+
+Only what reads arguments and prints: what a command computes can be had from Python without it.
+"""
 
 import os
 import sys

@@ -1,4 +1,8 @@
-"""The policies, by name. A policy is one file; adding one means adding a line to this table."""
+"""The policies, by name. A policy is one file; adding one means adding a line to this table.
+
+No policy imports another: what several need is in `_shared`. None reads a clock, draws without a generator that it
+is given, or changes the state: it gets a snapshot and returns a plan.
+"""
 
 import sys
 from collections.abc import Callable
