@@ -12,8 +12,7 @@ from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
 from cranny.traces.readers import (
     acme,
-    cranny_csv,
-    cranny_parquet,
+    cranny_format,
     elasticflow,
     gavel,
     helios,
@@ -52,8 +51,8 @@ class FormatReader:
 
 # The first that knows the file reads it, so a choosy format stands before one that is less so.
 READERS: Mapping[str, FormatReader] = {
-    "cranny-parquet": FormatReader(cranny_parquet.sniff, cranny_parquet.read, strict=True),
-    "cranny-csv": FormatReader(cranny_csv.sniff, cranny_csv.read, strict=True),
+    "cranny-parquet": FormatReader(cranny_format.sniff_parquet, cranny_format.read_parquet, strict=True),
+    "cranny-csv": FormatReader(cranny_format.sniff_csv, cranny_format.read_csv, strict=True),
     "philly": FormatReader(philly.sniff, philly.read),
     "acme": FormatReader(acme.sniff, acme.read),
     "helios": FormatReader(helios.sniff, helios.read),

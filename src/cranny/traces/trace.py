@@ -23,7 +23,7 @@ NOT_DRAWN = frozenset({"dlrm", "gpt2-xl", "gpt3-2.7b", "llama-1b"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _FrameRows:
     """Names rows of a table that came from no file."""
 
     file: str
@@ -71,7 +71,7 @@ class Trace:
         """
         result = checked(
             frame.select(typed(frame.schema, name)),
-            _Rows(name, frame),
+            _FrameRows(name, frame),
             library() if profiles is None else profiles,
             strict=strict,
         )

@@ -57,7 +57,7 @@ class DelimitedFormat:
             raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
         ragged = RowRule("row", f"does not have {len(names)} fields", pl.col(_RAGGED), of_value=False)
         log = LogMapping(log.columns, (ragged, *log.rules), log.called, log.zone, log.notes)
-        origin = _Lines(path, self.separator, names, skip, log.called)
+        origin = _DelimitedLines(path, self.separator, names, skip, log.called)
         return as_trace(path, frame, log, origin, profiles, strict=strict)
 
     def _header(self, path: Path) -> tuple[Sequence[str], int]:
@@ -80,7 +80,7 @@ class DelimitedFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _DelimitedLines:
     """Names rows by their lines, and reads them again."""
 
     path: Path

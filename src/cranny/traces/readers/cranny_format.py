@@ -1,4 +1,4 @@
-"""Reader of our own format as CSV."""
+"""Readers of our own format, as CSV and as Parquet."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,15 @@ from cranny.traces.readers.delimited import first_fields, first_line_not_text, r
 from cranny.traces.schema import COLUMN_ALIASES, SourceRow, checked, typed
 from cranny.traces.trace import Trace
 
+MAGIC = b"PAR1"  # the first bytes of a Parquet file
 
-def sniff(head: bytes) -> bool:
+
+def sniff_csv(head: bytes) -> bool:
     """Say whether a file that begins like this is ours: its first line names a column that only we name so."""
     return not {"submit_s", "gpus", "duration_s"}.isdisjoint(first_fields(head, ","))
 
 
-def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
+def read_csv(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
     """Read a CSV file.
 
     Every column comes in as text and is cast while it streams by, so that the whole text is never held and a
@@ -39,12 +41,12 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     last = header[-1] if header[-1] in frame.columns else COLUMN_ALIASES[header[-1]]
     if frame[last].null_count():
         _refuse_ragged_rows(path, len(header))
-    result = checked(frame, _Lines(path, header), profiles, strict=strict)
+    result = checked(frame, _CsvLines(path, header), profiles, strict=strict)
     return Trace(path.stem, result.frame, result.notes, result.skipped)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _CsvLines:
     """Names the rows of a CSV file by their lines, and reads them again."""
 
     path: Path
@@ -117,3 +119,38 @@ def _odd_quotes(path: Path) -> int:
     """Return the first line with an odd number of quotation marks, or 0."""
     with path.open("rb") as file:
         return next((line for line, text in enumerate(file, start=1) if text.count(b'"') % 2), 0)
+
+
+def sniff_parquet(head: bytes) -> bool:
+    """Say whether a file that begins like this is Parquet."""
+    return head.startswith(MAGIC)
+
+
+def read_parquet(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
+    """Read a Parquet file."""
+    file = str(path)
+    with path.open("rb") as head:
+        if not sniff_parquet(head.read(len(MAGIC))):
+            raise InputError(f"{file}: not a Parquet file")
+    try:
+        scan = pl.scan_parquet(path, glob=False)
+        schema = scan.collect_schema()
+        frame = scan.select(typed(schema, file)).collect(engine="streaming")
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{file}: broken or truncated Parquet file: {str(error).splitlines()[0]}") from None
+    result = checked(frame, _ParquetRows(file, scan), profiles, strict=strict)
+    return Trace(path.stem, result.frame, result.notes, result.skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetRows:
+    """Names the rows of a Parquet file, from 1, and reads them again."""
+
+    file: str
+    scan: pl.LazyFrame
+
+    def find(self, row: int) -> SourceRow:
+        """Read one row again."""
+        line = f"row {row + 1}"
+        values = self.scan.slice(row, 1).collect().row(0, named=True)
+        return SourceRow(line, f"{self.file}: {line}", {name.strip(): value for name, value in values.items()})
