@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -115,14 +116,14 @@ def small(rates: Floats, effort: Effort) -> Values:
         task = problem(rates[:jobs], counts(workers))
         # What exhaustive search would take hours for, has-exact proves.
         schemes: dict[str, Callable[[], Shares]] = {
-            OPTIMUS: lambda task=task: optimus(task),  # type: ignore[misc]
-            LB: lambda task=task: optimus_lb(task),  # type: ignore[misc]
+            OPTIMUS: partial(optimus, task),
+            LB: partial(optimus_lb, task),
             **{name: _sampler(task, number) for number, name in JPS.items()},
-            HAS: lambda task=task: has(task),  # type: ignore[misc]
-            EXACT: lambda task=task: has_exact(task),  # type: ignore[misc]
+            HAS: partial(has, task),
+            EXACT: partial(has_exact, task),
         }
         if workers == 15:
-            schemes[BEST] = lambda task=task: exhaustive(task)  # type: ignore[misc]
+            schemes[BEST] = partial(exhaustive, task)
         best = has_exact(task)
         for name, run in schemes.items():
             repeats = effort.rounds if name in JPS.values() else 1
@@ -220,13 +221,13 @@ def by_workers(rates: Floats, effort: Effort) -> Values:
     for workers in effort.workers:
         task = problem(rates[:JOBS], counts(workers))
         schemes: dict[str, Callable[[], Shares]] = {
-            OPTIMUS: lambda task=task: optimus(task),  # type: ignore[misc]
-            LB: lambda task=task: optimus_lb(task),  # type: ignore[misc]
+            OPTIMUS: partial(optimus, task),
+            LB: partial(optimus_lb, task),
             JPS[40]: _sampler(task, 40),
-            EXACT: lambda task=task: has_exact(task),  # type: ignore[misc]
+            EXACT: partial(has_exact, task),
         }
         if workers <= 100:
-            schemes[HAS] = lambda task=task: has(task)  # type: ignore[misc]
+            schemes[HAS] = partial(has, task)
         for name, run in schemes.items():
             runs = [timed(run) for _ in range(effort.rounds if name == JPS[40] else 1)]
             setting = f"{workers}"
