@@ -33,8 +33,8 @@ from cranny.policies import policy as make_policy
 from cranny.process_pool import run_each
 from cranny.report.page import write_report
 from cranny.sim import result as sim_result
-from cranny.sim.record import Record, some_can_run
-from cranny.sim.replay import Replay, no_collector
+from cranny.sim.record import ReplayRecord, refuse_if_all_skipped
+from cranny.sim.replay import Replay, no_garbage_collection
 from cranny.traces.trace import Trace
 from cranny.traces.trace_jobs import Jobs
 from cranny.version import VERSION
@@ -112,9 +112,9 @@ def simulate(
         "version": VERSION,
     }
     settings["command"] = command or _call(settings)
-    with no_collector():
+    with no_garbage_collection():
         record = _replay(cluster, chosen, jobs, model, events, checkpoint_s, period_s, progress)
-        some_can_run(record, trace_name)
+        refuse_if_all_skipped(record, trace_name)
         return Result.of(cluster, record, settings, price_per_gpu_hour)
 
 
@@ -137,15 +137,15 @@ def _replay(
     checkpoint_s: float,
     period_s: float,
     progress: Callable[[int], None] | None,
-) -> Record:
+) -> ReplayRecord:
     """Replay jobs, compiled if that is possible and pays."""
     simple = not events and not period_s and model.shared is None
     if isinstance(jobs, Jobs) and len(jobs) >= COMPILE_FROM and simple:
         from cranny.sim.fast.fast_replay import (
-            compiled_for,  # importing the compiler takes longer than a small replay
+            compiled_replay,  # importing the compiler takes longer than a small replay
         )
 
-        compiled = compiled_for(cluster, policy, model.alone, jobs)
+        compiled = compiled_replay(cluster, policy, model.alone, jobs)
         if compiled is not None:
             return compiled.run(jobs, progress)
     replay = Replay(

@@ -238,9 +238,9 @@ def stories(draw: st.DrawFn, largest: int, machines: int) -> Story:
 class Watched(Replay):
     """A replay whose books are checked after every decision."""
 
-    def _carry_out(self, actions: Sequence[Action], now_s: float) -> None:
+    def _apply(self, actions: Sequence[Action], now_s: float) -> None:
         check(self.state)
-        super()._carry_out(actions, now_s)
+        super()._apply(actions, now_s)
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)

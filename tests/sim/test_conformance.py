@@ -1,7 +1,7 @@
 import pytest
 
 from cranny.network.networks import NETWORKS
-from cranny.sim.conformance import Check, conformance
+from cranny.sim.conformance import ConformanceCheck, conformance
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -16,4 +16,4 @@ def test_shared_links_are_checked_where_they_are_shared() -> None:
 
 
 def test_a_check_fails_when_the_values_differ() -> None:
-    assert not Check("half", 0.5, 0.500001).ok
+    assert not ConformanceCheck("half", 0.5, 0.500001).ok

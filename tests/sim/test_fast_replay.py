@@ -28,8 +28,8 @@ from cranny.policies import TABLE, policy
 from cranny.policies.best_fit import BestFit
 from cranny.policies.titan import Titan
 from cranny.sim.fast import fast_replay
-from cranny.sim.fast.fast_replay import Compiled, compiled_for
-from cranny.sim.record import SKIPPED, Record
+from cranny.sim.fast.fast_replay import CompiledReplay, compiled_replay
+from cranny.sim.record import SKIPPED, ReplayRecord
 from cranny.sim.replay import Replay
 from cranny.traces.generate import generate_trace
 from cranny.traces.trace import Trace
@@ -73,8 +73,8 @@ def both(
     seed: int = 0,
     network: Slowdown = isolated,
     collective: str | None = None,
-) -> tuple[Record, Record]:
-    fast = Compiled(cluster, first_choices(name), network).run(trace.jobs(seed, collective, profiles=HUGE))
+) -> tuple[ReplayRecord, ReplayRecord]:
+    fast = CompiledReplay(cluster, first_choices(name), network).run(trace.jobs(seed, collective, profiles=HUGE))
     replay = Replay(cluster, QueuePolicy(policy(name)), network=Alone(network))
     return fast, replay.run(trace.jobs(seed, collective, profiles=HUGE))
 
@@ -84,13 +84,13 @@ def twice(job: Job, cost: Communication) -> float:
     return 1.0 + 2.0 * cost.comm_s / job.profile.iteration_s
 
 
-def assert_equal(fast: Record, plain: Record) -> None:
+def assert_equal(fast: ReplayRecord, plain: ReplayRecord) -> None:
     assert fast.jobs.equals(plain.jobs)
     assert fast.jobs.schema == plain.jobs.schema
     assert fast.runs.equals(plain.runs)
     assert fast.runs.schema == plain.runs.schema
-    assert np.array_equal(fast.noted, plain.noted)
-    for ours, theirs in zip(fast.stretches, plain.stretches, strict=True):
+    assert np.array_equal(fast.samples, plain.samples)
+    for ours, theirs in zip(fast.run_columns, plain.run_columns, strict=True):
         assert np.array_equal(ours, theirs)
 
 
@@ -143,7 +143,7 @@ def test_a_compiled_titan_equals_the_event_loop_where_links_are_busy(collective:
     fast, plain = both(cluster, trace, "titan", collective=collective)
     assert_equal(fast, plain)
     assert (fast.jobs.filter(pl.col("gpus") > 64)["machines"] > 1).any()
-    without_constraint = Compiled(cluster, Titan(phase_budget_s=1e9)).run(trace.jobs(0, collective))
+    without_constraint = CompiledReplay(cluster, Titan(phase_budget_s=1e9)).run(trace.jobs(0, collective))
     assert not without_constraint.runs.equals(fast.runs)
 
 
@@ -157,7 +157,7 @@ def test_drafted_jobs_never_come_to_python(name: str, monkeypatch: pytest.Monkey
 
     expected = both(cluster, trace, name)[1]
     monkeypatch.setattr(type(policy(name)), "place", place)
-    record = Compiled(cluster, first_choices(name)).run(trace.jobs(profiles=HUGE))
+    record = CompiledReplay(cluster, first_choices(name)).run(trace.jobs(profiles=HUGE))
     assert_equal(record, expected)
     assert (record.jobs["machines"] > 1).any()
 
@@ -228,7 +228,7 @@ def test_jobs_that_do_not_start_although_nothing_runs_are_skipped_in_both() -> N
             "duration_s": [10.0] * len(gpus),
         }
     )
-    fast = Compiled(SMALL, Moody()).run(Trace("moody", frame).jobs())
+    fast = CompiledReplay(SMALL, Moody()).run(Trace("moody", frame).jobs())
     plain = Replay(SMALL, QueuePolicy(Moody())).run(Trace("moody", frame).jobs())
     assert_equal(fast, plain)
     skipped = fast.jobs.filter(pl.col("status") == SKIPPED)["job_id"].to_list()
@@ -261,11 +261,11 @@ def test_only_simple_set_ups_are_compiled() -> None:
     fifo = QueuePolicy(policy("titan"))
     uneven = Cluster.of(Switch("top", (Machine("a", 2), Machine("b", 4)), (10.0, 10.0)))
     typed = generate_trace("philly", jobs=3).frame.with_columns(gpu_type=pl.lit("h200"))
-    assert compiled_for(SMALL, fifo, isolated, jobs) is not None
-    assert compiled_for(uneven, fifo, isolated, jobs) is None
-    assert compiled_for(SMALL, QueuePolicy(policy("titan"), "backfill"), isolated, jobs) is None
-    assert compiled_for(SMALL, QueuePolicy(policy("hived")), isolated, jobs) is None
-    assert compiled_for(SMALL, fifo, isolated, Trace("typed", typed).jobs()) is None
+    assert compiled_replay(SMALL, fifo, isolated, jobs) is not None
+    assert compiled_replay(uneven, fifo, isolated, jobs) is None
+    assert compiled_replay(SMALL, QueuePolicy(policy("titan"), "backfill"), isolated, jobs) is None
+    assert compiled_replay(SMALL, QueuePolicy(policy("hived")), isolated, jobs) is None
+    assert compiled_replay(SMALL, fifo, isolated, Trace("typed", typed).jobs()) is None
 
 
 def test_simulate_compiles_long_traces_and_tells_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`cranny network`: links and switch memory of a cluster at one moment, as a heat map."""
+"""`cranny network`: links and switch memory of a cluster at one stopped, as a heat map."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ from cranny.model.validate import counted, seconds
 if TYPE_CHECKING:
     from cranny.core.protocol import Policy
     from cranny.network.steady.link_load import Load
-    from cranny.sim.inspect import Moment
+    from cranny.sim.inspect import StoppedReplay
 
 AtOption = Annotated[
     float | None,
@@ -50,7 +50,7 @@ def network(
     page: OutOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Replay a trace up to a moment and show how full links and switch memory are, and whom that holds back.
+    """Replay a trace up to a stopped and show how full links and switch memory are, and whom that holds back.
 
     Example: cranny network philly --policy netpack --cluster 16x16x4 --pat-gbps 1000 --collective ina --at 86400
     """
@@ -75,9 +75,9 @@ def network(
         return choose(policy, order, settings, seed, model.alone)[1]
 
     with progress(policy, len(jobs_in)) as tick:
-        moment = view_at(built, made, jobs_in, model, at, period_s=period_s, name=read.name, progress=tick)
-    now_s = moment.view.now_s
-    found = Load.of(built, talkers(built, moment.view.running.values()))
+        stopped = view_at(built, made, jobs_in, model, at, period_s=period_s, name=read.name, progress=tick)
+    now_s = stopped.view.now_s
+    found = Load.of(built, talkers(built, stopped.view.running.values()))
     about = f"{policy} on {read.name}"
     if page is not None:
         from cranny.report.network_page import write_page
@@ -91,27 +91,27 @@ def network(
         )
     if as_json:
         told = {"at_s": now_s, "policy": policy, "network": network, "cluster": built.describe()}
-        print_json({**told, **_counts(moment), **found.facts()})
+        print_json({**told, **_counts(stopped), **found.facts()})
         return
-    show(found, moment, about, top)
+    show(found, stopped, about, top)
     if page is not None:
         out.print(f"page: {page}", soft_wrap=True, markup=False)
 
 
-def _counts(moment: "Moment") -> dict[str, int]:
+def _counts(stopped: "StoppedReplay") -> dict[str, int]:
     """Count the jobs that are there, and those that never will be."""
-    view = moment.view
-    return {"running": len(view.running), "waiting": len(view.waiting), "skipped": len(moment.skipped)}
+    view = stopped.view
+    return {"running": len(view.running), "waiting": len(view.waiting), "skipped": len(stopped.skipped)}
 
 
-def show(load: "Load", moment: "Moment", about: str, top: int) -> None:
+def show(load: "Load", stopped: "StoppedReplay", about: str, top: int) -> None:
     """Print the heat map, what it amounts to, the worst bottlenecks, and the jobs that were skipped."""
     from cranny.report.heatmap import heat_table, line, summary, worst
 
-    running, waiting, skipped = _counts(moment).values()
+    running, waiting, skipped = _counts(stopped).values()
     run = f"{counted(running, 'job')} {'runs' if running == 1 else 'run'}"
     run = f"{run}, {waiting:,} {'waits' if waiting == 1 else 'wait'}"
-    out.print(f"{about} at {moment.view.now_s:,.0f} s: {run}", style="bold", markup=False)
+    out.print(f"{about} at {stopped.view.now_s:,.0f} s: {run}", style="bold", markup=False)
     out.print()
     out.print(heat_table(load, out.width, plain=out.options.ascii_only))
     out.print()
@@ -119,5 +119,5 @@ def show(load: "Load", moment: "Moment", about: str, top: int) -> None:
     for each in worst(load, top):
         out.print(f"- {line(load, each)}", markup=False)
     if skipped:
-        job, why = moment.skipped[0]
+        job, why = stopped.skipped[0]
         out.print(f"{counted(skipped, 'job')} skipped, such as {job.id}: {why}", style="yellow", markup=False)

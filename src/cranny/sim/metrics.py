@@ -5,7 +5,7 @@ least one GPU held; fragmentation is the mean share of GPUs without a rank over 
 one iteration of every running job moves between machines; the profit rate is
 jobs * mean price / (used machines * mean duration).
 
-The event loop only notes a few numbers at each event; everything else is worked out from the notes at the end.
+The event loop samples a few numbers after each event; everything else is computed from the samples at the end.
 """
 
 from array import array
@@ -16,41 +16,41 @@ import numpy as np
 
 from cranny.core.state import ClusterState
 from cranny.core.traffic import GIGA
-from cranny.sim.record import NOTED, Floats, Record, Stretches
+from cranny.sim.record import SAMPLE_COLUMNS, Floats, ReplayRecord, RunColumns
 
 SECONDS_PER_HOUR = 3600.0
 # A difference of two sums that is smaller than this share of them is rounding.
 ROUNDING = 1e-12
 
-# The last five noted values are `ClusterState.totals`.
-_PACK = Struct(f"{len(NOTED)}d").pack  # half the time of extending the array by a tuple
+# The last five sampled values are `ClusterState.totals`.
+_PACK = Struct(f"{len(SAMPLE_COLUMNS)}d").pack  # half the time of extending the array by a tuple
 
 
 class Metrics:
-    """Notes of the state after each event."""
+    """Samples of the state after each event."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._noted = array("d")
-        self.notes = 0  # how many were taken
+        self._samples = array("d")
+        self.samples_taken = 0  # so far
 
-    def note(self, now_s: float, arrival: int, waiting_jobs: int) -> None:
-        """Note the state after an event."""
-        self.notes += 1
-        self._noted.frombytes(_PACK(now_s, arrival, waiting_jobs, *self._state.totals()))
+    def sample(self, now_s: float, arrival: int, waiting_jobs: int) -> None:
+        """Sample the state after an event."""
+        self.samples_taken += 1
+        self._samples.frombytes(_PACK(now_s, arrival, waiting_jobs, *self._state.totals()))
 
     @property
-    def noted(self) -> Floats:
-        """All notes, (notes, NOTED)."""
-        return np.frombuffer(self._noted, dtype=np.float64).reshape(-1, len(NOTED))
+    def samples(self) -> Floats:
+        """All samples, (samples, SAMPLE_COLUMNS)."""
+        return np.frombuffer(self._samples, dtype=np.float64).reshape(-1, len(SAMPLE_COLUMNS))
 
 
-def measured(record: Record, share_unit: int, price_per_gpu_hour: float) -> dict[str, Floats]:
-    """Return what was measured after each event, in columns."""
-    time_s, arrival, waiting, used, idle_units, cross_bytes, held, running = record.noted.T
+def measured(record: ReplayRecord, share_unit: int, price_per_gpu_hour: float) -> dict[str, Floats]:
+    """Return all measures after each event, in columns."""
+    time_s, arrival, waiting, used, idle_units, cross_bytes, held, running = record.samples.T
     span_s = np.diff(time_s, prepend=time_s[:1])
     used_before = np.concatenate([[0.0], used[:-1]])
-    done = record.stretches
+    done = record.run_columns
     price = _summed(done, done.gpus * (done.nominal_s / SECONDS_PER_HOUR) * price_per_gpu_hour, len(used))
     machine_hours = used * _summed(done, done.nominal_s * done.slowdown, len(used)) / SECONDS_PER_HOUR
     busy = (used > 0) & (machine_hours > 0)
@@ -70,10 +70,10 @@ def measured(record: Record, share_unit: int, price_per_gpu_hour: float) -> dict
     }
 
 
-def _summed(stretches: Stretches, value: Floats, notes: int) -> Floats:
-    """Return the sum, at each note, of a value of all stretches in which it was taken."""
-    entered = np.cumsum(np.bincount(stretches.first_note, weights=value, minlength=notes + 1))[:notes]
-    left = np.cumsum(np.bincount(stretches.past_note, weights=value, minlength=notes + 1))[:notes]
+def _summed(runs: RunColumns, value: Floats, count: int) -> Floats:
+    """Return the sum, at each of `count` samples, of a value over the runs in progress."""
+    entered = np.cumsum(np.bincount(runs.first_sample, weights=value, minlength=count + 1))[:count]
+    left = np.cumsum(np.bincount(runs.past_sample, weights=value, minlength=count + 1))[:count]
     held = entered - left
     held[held < ROUNDING * entered] = 0.0
     return np.asarray(held, dtype=np.float64)

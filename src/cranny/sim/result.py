@@ -1,4 +1,4 @@
-"""What a simulation found: a summary, a row a job, a row an arrival, and who held which GPU when."""
+"""The result of a simulation: a summary, a row a job, a row an arrival, and which job held which GPU when."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from cranny.network.phases.contention import Meeting
 from cranny.network.steady.link_load import Load
 from cranny.network.steady.stream_log import load_at
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
-from cranny.sim.record import DONE, SKIPPED, UNFINISHED, Floats, Record
+from cranny.sim.record import DONE, SKIPPED, UNFINISHED, Floats, ReplayRecord
 
 FRAMES = ("jobs", "timeline", "runs")
 TIMELINE = (
@@ -45,8 +45,10 @@ class Result:
     meetings: tuple[Meeting, ...] = ()  # the costliest ones on links, if jobs communicated in phases
 
     @classmethod
-    def of(cls, cluster: Cluster, record: Record, settings: Mapping[str, Any], price_per_gpu_hour: float) -> Self:
-        """Work out what follows from the record of a replay."""
+    def of(
+        cls, cluster: Cluster, record: ReplayRecord, settings: Mapping[str, Any], price_per_gpu_hour: float
+    ) -> Self:
+        """Compute a result from the record of a replay."""
         columns = measured(record, cluster.share_unit, price_per_gpu_hour)
         timeline = pl.DataFrame({name: columns[name] for name in TIMELINE}).filter(columns["arrival"] > 0)
         summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
@@ -120,7 +122,7 @@ def summarise(
     columns: Mapping[str, Floats],
     price_per_gpu_hour: float,
 ) -> dict[str, float]:
-    """Work out the summary; `docs/understand/metrics.md` defines each value."""
+    """Compute the summary; `docs/understand/metrics.md` defines each value."""
     done = jobs.filter(pl.col("status") == DONE)
     machine_hours = float(columns["machine_hours"][-1]) if len(columns["machine_hours"]) else 0.0
     delivered = _total(done["gpus"] * done["duration_s"]) / SECONDS_PER_HOUR

@@ -1,4 +1,4 @@
-"""Set up a compiled replay: the columns of its jobs, and room to note what becomes of them."""
+"""Sets up the arrays of a compiled replay: the columns of its jobs, and what is recorded of them."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.job import Job
 from cranny.sim.fast import replay_kernel
-from cranny.sim.record import NOTED
+from cranny.sim.record import SAMPLE_COLUMNS
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class JobColumns(Protocol):
 
     @property
     def tenants(self) -> pl.Series:
-        """Whose they are."""
+        """Names of their tenants."""
 
     @property
     def collectives(self) -> pl.Series:
@@ -48,7 +48,7 @@ class JobColumns(Protocol):
 
     @property
     def any_type(self) -> bool:
-        """Whether no job insists on a type of GPU."""
+        """Whether no job asks for a type of GPU."""
 
     @property
     def data_parallel(self) -> bool:
@@ -61,8 +61,8 @@ class JobColumns(Protocol):
 
 def set_up(
     cluster: Cluster, jobs: JobColumns, *, drafts: bool, fragments_before_idle: bool, stretch: float
-) -> replay_kernel.Board:
-    """Return a board on which no job arrived yet; `drafts`: whether jobs on several machines are drafted."""
+) -> replay_kernel.ReplayArrays:
+    """Return arrays in which no job has arrived yet; `drafts`: whether jobs on several machines are drafted."""
     count, machines = len(jobs), len(cluster.machines)
     at = np.zeros(replay_kernel.COUNTERS, dtype=np.int64)
     at[replay_kernel.FREE] = cluster.gpus
@@ -74,7 +74,7 @@ def set_up(
     def floats(value: float = 0.0) -> npt.NDArray[np.float64]:
         return np.full(count, value)
 
-    return replay_kernel.Board(
+    return replay_kernel.ReplayArrays(
         gpus=jobs.gpus.astype(np.int64),
         submit_s=np.ascontiguousarray(jobs.submit_s),
         duration_s=np.ascontiguousarray(jobs.duration_s),
@@ -90,8 +90,8 @@ def set_up(
         parts=ints(),
         first_use=ints(),
         uses=ints(),
-        first_note=ints(),
-        past_note=ints(),
+        first_sample=ints(),
+        past_sample=ints(),
         queue=ints(),
         ended=ints(),
         grad_bytes=grad_bytes,
@@ -103,14 +103,14 @@ def set_up(
         end_job=np.empty(cluster.gpus + 1, dtype=np.int64),
         is_changed=np.zeros(machines, dtype=np.bool_),
         changed=np.empty(machines, dtype=np.int64),
-        noted=np.empty((2 * count, len(NOTED))),
+        samples=np.empty((2 * count, len(SAMPLE_COLUMNS))),
         at=at,
         level=np.zeros(2),
     )
 
 
 def pattern_count(cluster: Cluster) -> int:
-    """Return how many patterns jobs that fit a cluster may have: one a collective and number of GPUs."""
+    """Return the number of patterns of jobs that fit a cluster: one a collective and number of GPUs."""
     return len(COLLECTIVES) * (cluster.gpus + 1)
 
 
@@ -135,16 +135,16 @@ def _models(jobs: JobColumns) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArra
     )
 
 
-def nothing_held() -> replay_kernel.Held:
-    """Return room for what jobs hold and send."""
-    return replay_kernel.Held(
+def empty_parts() -> replay_kernel.PartArrays:
+    """Return empty arrays for what jobs hold and send."""
+    return replay_kernel.PartArrays(
         np.zeros(1024, np.int64), np.zeros(1024, np.uint64), np.zeros(1024, np.int64), np.zeros(1024)
     )
 
 
-def longer(held: replay_kernel.Held, parts: int, uses: int) -> replay_kernel.Held:
-    """Return the same with room for more."""
-    return replay_kernel.Held(
+def grown(held: replay_kernel.PartArrays, parts: int, uses: int) -> replay_kernel.PartArrays:
+    """Return the same arrays with a larger capacity."""
+    return replay_kernel.PartArrays(
         np.resize(held.machine, parts),
         np.resize(held.slots, parts),
         np.resize(held.link, uses),
