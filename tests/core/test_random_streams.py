@@ -139,7 +139,7 @@ class Stream:
         if placement is None:
             reason = self.placer.why_wait(job, view)
             assert reason.strip()
-            assert "nothing holds it up" not in reason
+            assert "can start now" not in reason
             assert seen(view) == before
             return None
         assert len(placement.machines) == job.gpus

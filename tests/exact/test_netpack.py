@@ -6,7 +6,7 @@ from tests.reference.table3 import optimum
 
 from cranny.core.state import ClusterState
 from cranny.exact.max_min import comm_s
-from cranny.exact.netpack import Optimum, Table3
+from cranny.exact.netpack import NetPackOptimum, Table3
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.job import Job
@@ -22,7 +22,7 @@ def job(gpus: int, name: str = "a", model: ModelProfile = UNIT) -> Job:
     return Job(name, gpus, model, "ina")
 
 
-def solve(cluster: Cluster, *jobs: Job, printed: bool = False) -> Optimum:
+def solve(cluster: Cluster, *jobs: Job, printed: bool = False) -> NetPackOptimum:
     found = Table3(printed=printed).solve(jobs, ClusterState(cluster).snapshot())
     assert found is not None
     assert found.proven

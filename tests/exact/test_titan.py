@@ -10,8 +10,8 @@ from cranny.core.check import check
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.core.traffic import parts, traffic
-from cranny.exact.titan import Exact, Solution, fewest_machines
-from cranny.exact.titan_instance import problem
+from cranny.exact.titan import Exact, TitanOptimum, fewest_machines
+from cranny.exact.titan_instance import nimp_instance
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.job import Job
@@ -62,7 +62,7 @@ def brute_force(job: Job, view: Snapshot, budget_s: float = 1.0) -> Cost | None:
     return best
 
 
-def agrees(found: Solution | None, job: Job, view: Snapshot, budget_s: float = 1.0) -> bool:
+def agrees(found: TitanOptimum | None, job: Job, view: Snapshot, budget_s: float = 1.0) -> bool:
     best = brute_force(job, view, budget_s)
     if found is None or best is None:
         return found is None and best is None
@@ -146,7 +146,7 @@ def test_agrees_with_trying_every_placement_beside_jobs_that_use_the_links() -> 
         budget_s = float(rng.choice([0.05, 0.2, 1.0]))
         found = Exact(phase_budget_s=budget_s).solve(job, view)
         assert agrees(found, job, view, budget_s)
-        least = fewest_machines(problem(job, view, budget_s))
+        least = fewest_machines(nimp_instance(job, view, budget_s))
         raised += found is not None and (found.idle_opened, found.machines_used) != least
     assert raised  # some case needed more machines than its GPUs did
 
@@ -187,9 +187,9 @@ def test_places_tensor_and_pipeline_parallel_jobs_like_trying_everything() -> No
 
 def test_weights_are_small_whole_numbers_when_they_have_a_common_measure() -> None:
     view = state_with([4, 4]).snapshot()
-    hd = problem(Job(id="a", gpus=8), view, 1.0)
+    hd = nimp_instance(Job(id="a", gpus=8), view, 1.0)
     assert set(hd.weights.values()) == {4, 2, 1}
-    folded = problem(Job(id="a", gpus=6), view, 1.0)
+    folded = nimp_instance(Job(id="a", gpus=6), view, 1.0)
     assert folded.weights[0, 1] == 4 * min(folded.weights.values())
 
 

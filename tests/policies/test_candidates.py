@@ -14,7 +14,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
 from cranny.policies import policy
-from cranny.policies._shared.candidates import Board, Worth, host_of, variations, varied
+from cranny.policies._shared.candidates import BaseCluster, Quality, host_of, variations, vary_plan
 from cranny.policies._shared.locality import level
 
 SINGLES = Cluster.fat_tree(racks=4, machines_per_rack=1, gpus_per_machine=1)
@@ -28,7 +28,7 @@ def spread(machines: tuple[int, ...], cluster: Cluster) -> tuple[int, int]:
     return len(set(machines)), len({cluster.rack_of[machine] for machine in machines})
 
 
-def by(distance: Distance, cluster: Cluster) -> Worth:
+def by(distance: Distance, cluster: Cluster) -> Quality:
     """Let seats be as good as others whose workers are as far apart."""
     return lambda _, machines: distance(machines, cluster)
 
@@ -40,10 +40,10 @@ def test_winners_may_have_each_others_workers() -> None:
     state.place(taken, Placement((4,)))
     seats = {"j1": (0, 1), "j2": (2, 3)}
     # Every link has one job at most, so the search is content with what it has.
-    assert variations(seats, Board.of(state.snapshot()), 10, by(spread, state.cluster)) == [seats]
+    assert variations(seats, BaseCluster.of(state.snapshot()), 10, by(spread, state.cluster)) == [seats]
     # With somebody on the links of machines 0 and 1 all ways to distribute them are found.
-    board = Board.of(state.snapshot())._replace(users=(1, 1, 1, 1, 0, *[0] * 6))
-    found = variations(seats, board, 100, by(spread, state.cluster))
+    base = BaseCluster.of(state.snapshot())._replace(users=(1, 1, 1, 1, 0, *[0] * 6))
+    found = variations(seats, base, 100, by(spread, state.cluster))
     assert {(frozenset(each["j1"]), frozenset(each["j2"])) for each in found} == {
         (frozenset(pair), frozenset(range(4)) - frozenset(pair))
         for pair in [(0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2)]
@@ -54,10 +54,10 @@ def test_a_job_leaves_links_that_others_use() -> None:
     state = ClusterState(PAIRS)
     state.place(Job(id="old", gpus=2), Placement((0, 2)))  # on the uplinks of racks 0 and 1
     plan = Plan(state.version, (Start(Job(id="new", gpus=2), Placement((0, 2))),))
-    found = varied(plan, state.snapshot(), 10)
+    found = vary_plan(plan, state.snapshot(), 10)
     assert found == [plan]  # no machine is like those two
     plan = Plan(state.version, (Start(Job(id="new", gpus=3), Placement((1, 1, 3))),))
-    best = varied(plan, state.snapshot(), 10)[-1]  # where nobody meets, the search ends
+    best = vary_plan(plan, state.snapshot(), 10)[-1]  # where nobody meets, the search ends
     start = best.actions[0]
     assert isinstance(start, Start)
     assert {PAIRS.rack_of[machine] for machine in start.placement.machines} <= {2, 3}
@@ -66,7 +66,7 @@ def test_a_job_leaves_links_that_others_use() -> None:
 def test_named_gpus_and_spares_are_left_alone() -> None:
     state = ClusterState(PAIRS)
     plan = Plan(state.version, (Start(Job(id="a", gpus=1), Placement((0,), spare=(0,))),))
-    assert varied(plan, state.snapshot(), 10) == [plan]
+    assert vary_plan(plan, state.snapshot(), 10) == [plan]
 
 
 def test_any_policy_becomes_a_host() -> None:
@@ -107,7 +107,7 @@ def test_variations_fit_differ_and_keep_every_distance(
     if not seats:
         return
     view = state.snapshot()
-    found = variations(seats, Board.of(view), count, by(distance, state.cluster))
+    found = variations(seats, BaseCluster.of(view), count, by(distance, state.cluster))
     assert found[0] == seats
     assert 1 <= len(found) <= count
     held = [tuple(tuple(sorted(machines)) for machines in each.values()) for each in found]
@@ -133,7 +133,7 @@ def test_rings_cross_racks_no_more_often_than_before() -> None:
     state.place(Job(id="old", gpus=2, collective="ring"), Placement((3, 4)))
     job = Job(id="new", gpus=4, collective="ring")
     plan = Plan(state.version, (Start(job, Placement((0, 1, 5, 6))),))
-    found = varied(plan, state.snapshot(), 10)
+    found = vary_plan(plan, state.snapshot(), 10)
     assert len(found) > 1
     costs = {
         communication(state.cluster, job, start.placement.machines).comm_s
@@ -148,14 +148,14 @@ def test_switches_do_not_count_but_what_is_left_above_them() -> None:
     # Pairs of one-GPU servers; on the first free servers, 1 and 3, a new job would share both of its uplinks.
     state = ClusterState(Cluster.fat_tree(4, 2, 1, 50.0, oversubscription=2.0))
     state.place(Job(id="old", gpus=2, collective="ring"), Placement((0, 2)))
-    board = Board.of(state.snapshot(), by_links=True)
-    assert board.shares((1, 3)) == [25.0, 50.0, 50.0]
-    assert board.shares((4, 5)) == [50.0, 50.0, 50.0]
+    base = BaseCluster.of(state.snapshot(), by_links=True)
+    assert base.shares((1, 3)) == [25.0, 50.0, 50.0]
+    assert base.shares((4, 5)) == [50.0, 50.0, 50.0]
     start = Start(Job(id="new", gpus=2, collective="ring"), Placement((1, 3)))
     for by_links in (False, True):
-        found = varied(Plan(state.version, (start,)), state.snapshot(), 10, by_links=by_links)[-1].actions[0]
+        found = vary_plan(Plan(state.version, (start,)), state.snapshot(), 10, by_links=by_links)[-1].actions[0]
         assert isinstance(found, Start)
-        assert board.meetings({"new": found.placement.machines}) == 0
+        assert base.contended_uses({"new": found.placement.machines}) == 0
         assert spread(found.placement.machines, state.cluster) == (2, 1)  # it was (2, 2)
 
 
@@ -165,10 +165,10 @@ def test_by_links_no_job_has_less_of_its_links_than_first(
     scene: tuple[ClusterState, dict[str, tuple[int, ...]]],
 ) -> None:
     state, seats = scene
-    board = Board.of(state.snapshot(), by_links=True)
-    for each in variations(seats, board, 12, lambda _, machines: len(set(machines))) if seats else []:
+    base = BaseCluster.of(state.snapshot(), by_links=True)
+    for each in variations(seats, base, 12, lambda _, machines: len(set(machines))) if seats else []:
         for job, machines in each.items():
-            pairs = zip(board.shares(machines), board.shares(seats[job]), strict=True)
+            pairs = zip(base.shares(machines), base.shares(seats[job]), strict=True)
             assert all(now >= before for now, before in pairs)
 
 
@@ -180,7 +180,7 @@ def test_variations_of_titan_and_netpack_open_as_many_machines(name: str) -> Non
     job = Job(id="new", gpus=4)
     placement = host.place(job, state.snapshot())
     assert placement is not None
-    for plan in varied(Plan(state.version, (Start(job, placement),)), state.snapshot(), 10):
+    for plan in vary_plan(Plan(state.version, (Start(job, placement),)), state.snapshot(), 10):
         start = plan.actions[0]
         assert isinstance(start, Start)
         assert len(start.placement.counts) == len(placement.counts)
@@ -195,7 +195,7 @@ def test_a_parameter_server_stays_one_when_machines_change_places() -> None:
     state.place(Job(id="old", gpus=2, collective="ina"), Placement((1, 2)))
     job = Job(id="new", gpus=5, collective="ina")
     plan = Plan(state.version, (Start(job, Placement((1, 1, 2, 2, 2), server=0)),))
-    found = varied(plan, state.snapshot(), 10)
+    found = vary_plan(plan, state.snapshot(), 10)
     starts = [action for each in found for action in each.actions if isinstance(action, Start)]
     assert {start.placement.server for start in starts} == {0, 5}
     assert all(start.placement.counts.keys() <= {1, 2, 3, 4} for start in starts)
@@ -220,7 +220,7 @@ def test_every_candidate_with_parameter_servers_can_be_committed(
         job = Job(id=name, gpus=len(ranks), model="vgg16", collective="ina")
         starts.append(Start(job, Placement(in_order, server=server)))
     plan = Plan(state.version, tuple(starts))
-    for each in varied(plan, state.snapshot(), 12, by_links=data.draw(st.booleans())):
+    for each in vary_plan(plan, state.snapshot(), 12, by_links=data.draw(st.booleans())):
         trial = state.copy()
         trial.commit(each)
         check(trial)

@@ -22,7 +22,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Start
 from cranny.model.profile import ModelProfile
 from cranny.policies.netpack import NetPack, NetPackLean
-from cranny.policies.netpack.plan_kernel import NONE, Rules, Servers, best, tightest
+from cranny.policies.netpack.plan_kernel import NONE, PlanRules, ServerArrays, best, tightest
 
 UNIT = ModelProfile("unit", grad_bytes=1e9, iteration_ms=80.0)
 
@@ -32,8 +32,8 @@ def job(name: str, gpus: int, collective: str = "ina") -> Job:
 
 
 @st.composite
-def servers(draw: st.DrawFn) -> tuple[Servers, list[tuple[int, int]]]:
-    """Servers in racks, no two of which are worth the same, and the spans to look at."""
+def servers(draw: st.DrawFn) -> tuple[ServerArrays, list[tuple[int, int]]]:
+    """ServerArrays in racks, no two of which have the same value, and the spans to look at."""
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     count = sum(sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -47,26 +47,26 @@ def servers(draw: st.DrawFn) -> tuple[Servers, list[tuple[int, int]]]:
     rack_flows = rng.integers(0, 6, len(sizes)).astype(float)
     ends = np.cumsum(sizes).tolist()
     spans = [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    built = Servers(free, up, np.full(count, 100.0), left, flows, rack, rack_gbps, rack_flows)
+    built = ServerArrays(free, up, np.full(count, 100.0), left, flows, rack, rack_gbps, rack_flows)
     return built, [*spans, (0, count)]
 
 
 @settings(max_examples=300, deadline=None)
 @given(servers(), st.integers(2, 12), st.booleans(), st.booleans(), st.booleans())
 def test_finds_what_the_table_over_all_servers_finds(
-    drawn: tuple[Servers, list[tuple[int, int]]],
+    drawn: tuple[ServerArrays, list[tuple[int, int]]],
     gpus: int,
     lean: bool,  # noqa: FBT001
     printed: bool,  # noqa: FBT001
     has_server: bool,  # noqa: FBT001
 ) -> None:
     built, spans = drawn
-    rules = Rules(lean, printed, has_server)
+    rules = PlanRules(lean, printed, has_server)
     if built.free.sum() < gpus:
         return
     found = best(built, np.array(spans), gpus, int(built.free.max()), rules)
     known = book.best(built, spans, gpus, int(built.free.max()), rules)
-    assert found.worth == pytest.approx(known.worth, rel=1e-12)
+    assert found.value == pytest.approx(known.value, rel=1e-12)
     assert found.machines.tolist() == list(known.machines)
     assert built.free[found.machines].sum() >= gpus
     assert (found.server == NONE) == (known.server is None)
@@ -213,7 +213,7 @@ def test_an_explanation_tells_values_server_and_aggregation() -> None:
     placement = NetPack().place(job("a", 3), state.snapshot())
     assert placement is not None
     text = placement.explain()
-    assert "rack0-machine0: 100.0 Gbps left, 0 flows, worth 100.0" in text
+    assert "rack0-machine0: 100.0 Gbps left, 0 flows, value 100.0" in text
     assert "share of its most crowded link: 100.0 Gbps" in text
     assert "parameter server on rack0-machine0, beside a worker" in text
     assert "in-network aggregation is on" in text
@@ -247,7 +247,7 @@ def test_a_job_waits_only_for_gpus_or_for_jobs_worth_more() -> None:
     policy = NetPack()
     assert policy.place(job("a", 3), state.snapshot()) is None
     assert policy.why_wait(job("a", 3), state.snapshot()) == "needs 3 GPUs, 2 free"
-    assert "worth more" in policy.why_wait(job("a", 2), state.snapshot())
+    assert "higher total value" in policy.why_wait(job("a", 2), state.snapshot())
 
 
 def test_a_copy_knows_who_was_passed_over() -> None:

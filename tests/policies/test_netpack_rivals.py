@@ -265,7 +265,7 @@ def test_waits_only_when_gpus_are_short(name: str) -> None:
     view, large = state_with([2, 1, 0]).snapshot(), job(4)
     assert policy(name).place(large, view) is None
     assert policy(name).why_wait(large, view) == "needs 4 GPUs, 3 free"
-    assert policy(name).why_wait(job(3), view) == "nothing holds it up"
+    assert policy(name).why_wait(job(3), view) == "can start now"
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.core.snapshot import ALL
-from cranny.policies._shared.promises import Pool
+from cranny.policies._shared.promises import GpuPool
 
 FREE = st.lists(st.integers(0, 3), min_size=4, max_size=4)
 SETS = st.sampled_from([ALL, 0b0001, 0b0011, 0b0110, 0b1100, 0b1010, 0b0111])
@@ -30,7 +30,7 @@ def can_have(wants: list[tuple[int, int]], free: list[int]) -> bool:
 def test_what_is_left_is_all_that_can_still_be_handed_out(
     free: list[int], wants: list[tuple[int, int]], machines: int
 ) -> None:
-    pool = Pool(free)
+    pool = GpuPool(free)
     promised: list[tuple[int, int]] = []
     for suited, gpus in wants:
         fits = can_have([*promised, (suited, gpus)], free)
@@ -44,7 +44,7 @@ def test_what_is_left_is_all_that_can_still_be_handed_out(
 
 
 def test_the_fewest_machines_that_are_short_are_named() -> None:
-    pool = Pool([4, 4, 4])
+    pool = GpuPool([4, 4, 4])
     pool.take(ALL, 8)
     assert pool.short() == 0
     pool.take(0b001, 6)
@@ -56,7 +56,7 @@ def test_the_fewest_machines_that_are_short_are_named() -> None:
 
 
 def test_gpus_that_come_free_count_where_they_are_and_a_copy_goes_its_own_way() -> None:
-    pool = Pool([0, 2])
+    pool = GpuPool([0, 2])
     other = pool.copy()
     other.add({0: 3})
     other.take(0b10, 1)
@@ -66,7 +66,7 @@ def test_gpus_that_come_free_count_where_they_are_and_a_copy_goes_its_own_way() 
 
 def test_many_mixtures_of_types_are_not_looked_at_for_ever() -> None:
     types = 20
-    pool = Pool([10] * types)
+    pool = GpuPool([10] * types)
     for one in range(types):
         for other in range(one):
             pool.take(1 << one | 1 << other, 1)

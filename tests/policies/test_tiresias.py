@@ -76,7 +76,7 @@ def test_waiting_for_gpus_is_told_apart_from_waiting_for_machines() -> None:
     state = state_with([1, 1])
     assert Tiresias().why_wait(job(3, SKEWED), state.snapshot()) == "needs 3 GPUs, 2 free"
     assert placed(state, job(3)) is None
-    assert Tiresias().why_wait(job(2), state.snapshot()) == "nothing holds it up"
+    assert Tiresias().why_wait(job(2), state.snapshot()) == "can start now"
 
 
 def test_the_limit_decides_what_is_skewed() -> None:

@@ -2,18 +2,18 @@
 
 from typing import NamedTuple
 
-from cranny.policies.netpack.plan_kernel import Rules, Servers
+from cranny.policies.netpack.plan_kernel import PlanRules, ServerArrays
 
 
 class Best(NamedTuple):
-    """The best plan: its worth, the workers' machines and that of the parameter server."""
+    """The best plan: its value, the workers' machines and that of the parameter server."""
 
-    worth: float
+    value: float
     machines: tuple[int, ...]
     server: int | None
 
 
-def worth(servers: Servers, machine: int, extra: float, *, lean: bool) -> float:
+def server_value(servers: ServerArrays, machine: int, extra: float, *, lean: bool) -> float:
     """Line 16: what is left, less what those lose that are there."""
     left, link = float(servers.left_gbps[machine]), float(servers.link_gbps[machine])
     loss = (link - left) / (float(servers.flows[machine]) + extra)
@@ -21,7 +21,7 @@ def worth(servers: Servers, machine: int, extra: float, *, lean: bool) -> float:
 
 
 def worker_placement(
-    servers: Servers, machines: range, gpus: int, most_free: int, *, lean: bool
+    servers: ServerArrays, machines: range, gpus: int, most_free: int, *, lean: bool
 ) -> dict[tuple[int, int], tuple[float, tuple[int, ...]]]:
     """Lines 12 to 25: for each (f, g) the best value, and the servers that give it.
 
@@ -37,14 +37,14 @@ def worker_placement(
             f, g = max(i, int(servers.flows[machine])), j + w
             if g > gpus + most_free:
                 continue
-            candidate = value + worth(servers, machine, 1.0, lean=lean)
+            candidate = value + server_value(servers, machine, 1.0, lean=lean)
             if (f, g) not in new or candidate > new[f, g][0]:
                 new[f, g] = (candidate, (*chosen, machine))
         table = new
     return table
 
 
-def share(servers: Servers, machines: tuple[int, ...], server: int | None) -> float:
+def share(servers: ServerArrays, machines: tuple[int, ...], server: int | None) -> float:
     """Our reading of the penalty: what the job gets of its most crowded link, those of racks included."""
     ends = {*machines} if server is None else {*machines, server}
     shares = [float(servers.link_gbps[machine]) / (float(servers.flows[machine]) + 1) for machine in ends]
@@ -58,7 +58,7 @@ def share(servers: Servers, machines: tuple[int, ...], server: int | None) -> fl
     return min(shares)
 
 
-def best(servers: Servers, spans: list[tuple[int, int]], gpus: int, most_free: int, rules: Rules) -> Best:
+def best(servers: ServerArrays, spans: list[tuple[int, int]], gpus: int, most_free: int, rules: PlanRules) -> Best:
     """Step 3: exhaust plans and places for the parameter server (Eq. 1)."""
     found = Best(float("-inf"), (), None)
     sign = -1 if rules.printed else 1
@@ -73,7 +73,7 @@ def best(servers: Servers, spans: list[tuple[int, int]], gpus: int, most_free: i
                 if server is not None:
                     inside = server in machines
                     if not (rules.lean and inside):
-                        total += worth(servers, server, 1.0 if inside else 2.0, lean=rules.lean)
-                if total > found.worth:
+                        total += server_value(servers, server, 1.0 if inside else 2.0, lean=rules.lean)
+                if total > found.value:
                     found = Best(total, machines, server)
     return found

@@ -1,7 +1,7 @@
-"""The best shares of a mixed cluster, by looking at all of them: "exhaustive search" in HAS/JPS (TPDS 2024).
+"""The best division of a heterogeneous cluster, by enumeration: "exhaustive search" in HAS/JPS (TPDS 2024).
 
-Every way to hand out the workers of each machine and type is looked at, nothing is left out because of a bound or
-because machines are alike. That makes it slow, and a yardstick for methods that are not.
+Every way to give out the workers of each machine and type is evaluated; nothing is pruned by a bound or by
+symmetry of machines. That makes it slow, and a reference for methods that are not.
 """
 
 from itertools import combinations
@@ -20,7 +20,7 @@ NONE = -1
 
 
 def exhaustive(problem: Problem, *, all_workers: bool = False) -> Shares:
-    """Return the shares of the lowest weighted mean completion time, deadlines left aside.
+    """Return the shares of the lowest weighted mean completion time, without deadlines.
 
     `all_workers` leaves no worker idle, as (8c) of the paper wants it.
     """
@@ -29,7 +29,7 @@ def exhaustive(problem: Problem, *, all_workers: bool = False) -> Shares:
     jobs = len(problem.jobs)
     ways = [_ways(size, jobs, all_workers=all_workers) for size in sizes]
     if (cases := prod(len(way) for way in ways)) > MOST:
-        raise InputError(f"there are {cases:.3g} ways to share {problem.size} workers: too many to look at all")
+        raise InputError(f"there are {cases:.3g} ways to divide {problem.size} workers: too many to enumerate")
     first = np.cumsum([0] + [len(way) for way in ways])
     best = np.zeros(len(pools), dtype=np.int64)
     by_depth = (len(pools) + 1, jobs)
@@ -48,7 +48,7 @@ def exhaustive(problem: Problem, *, all_workers: bool = False) -> Shares:
 
 
 def _ways(size: int, jobs: int, *, all_workers: bool) -> Ints:
-    """Return all ways to hand out workers that are alike, (ways, jobs): stars and bars."""
+    """Return all ways to give out workers that are alike, (ways, jobs): stars and bars."""
     holders = jobs - 1 if all_workers else jobs
     ways = np.empty((comb(size + holders, holders), jobs), dtype=np.int64)
     for number, bars in enumerate(combinations(range(size + holders), holders)):
@@ -62,7 +62,7 @@ def _search(
     ways: Ints, first: Ints, machine: Ints, rates: Floats, work: Floats, inside: Floats, between: Floats,
     weight: Floats, best: Ints, at: Ints, rate: Floats, count: Ints, where: Ints,
 ) -> None:  # fmt: skip
-    """Look at all ways; `best` gets the way of each pool. The last three: sums of each job by depth."""
+    """Enumerate all ways; `best` gets the way of each pool. The last three: sums of each job by depth."""
     pools, jobs = len(machine), len(work)
     least, depth = np.inf, 0
     at[0] = first[0]

@@ -1,6 +1,6 @@
-"""The best placement of a few jobs when they share the network as they do: with max-min fair rates.
+"""The best placements of a few jobs that share the network with max-min fair rates.
 
-Table 3 hands out rates centrally, see `table3`; a network does not. Here every placement is tried that could be
+Table 3 gives out rates centrally, see `netpack`; a network does not. Here every placement is tried that could be
 best, in the order of what it would cost if each job had the network to itself. Sharing can only make that
 worse, so the search ends where it is no less than the best that was found. Placements that differ only in how
 many GPUs they take on the same machines are the same to the network, and one of them is tried.
@@ -29,7 +29,7 @@ Spread = tuple[int, ...]  # (machines,) GPUs of a job
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class MaxMinOptimum:
     """The best placements of a batch of jobs, and what they cost."""
 
     placements: tuple[Placement, ...]
@@ -53,7 +53,7 @@ def comm_s(cluster: Cluster, jobs: Sequence[Job], placements: Sequence[Placement
     return _shared_s(cluster, [each.flows for each in streams], [each.gigabits for each in streams])
 
 
-def best(jobs: Sequence[Job], view: Snapshot) -> Best | None:
+def best(jobs: Sequence[Job], view: Snapshot) -> MaxMinOptimum | None:
     """Return the best placements of a batch of jobs; None if they do not fit together."""
     check_batch(jobs, view)
     cluster = view.cluster
@@ -85,7 +85,7 @@ def best(jobs: Sequence[Job], view: Snapshot) -> Best | None:
         Placement(np.repeat(np.arange(len(spread)), spread).tolist(), server=o.server, aggregate=o.aggregate)
         for o, spread in zip(found[1], spreads[tuple(o.machines for o in found[1])], strict=True)
     ]
-    return Best(tuple(placements), found[0], tried)
+    return MaxMinOptimum(tuple(placements), found[0], tried)
 
 
 def check_batch(jobs: Sequence[Job], view: Snapshot) -> None:
@@ -98,7 +98,7 @@ def check_batch(jobs: Sequence[Job], view: Snapshot) -> None:
             raise CrannyError(f"job {running.job.id!r} uses links already: a batch starts with the network empty")
 
 
-def room(job: Job, view: Snapshot) -> list[int]:
+def gpus_for(job: Job, view: Snapshot) -> list[int]:
     """Return the GPUs that a job could have on each machine."""
     return [min(job.gpus, int(free)) for free in view.usable(job, view.free)]
 
@@ -111,7 +111,7 @@ def _shared_s(cluster: Cluster, flows: Sequence[Flows], gigabits: Sequence[float
 
 def _options(job: Job, view: Snapshot) -> Iterator[_Option]:
     """Yield a job's sets of machines with every server, and aggregation on and off."""
-    cluster, free = view.cluster, room(job, view)
+    cluster, free = view.cluster, gpus_for(job, view)
     gigabits = job.profile.grad_bytes * BITS_PER_BYTE / GIGA
     up = [i for i in range(len(free)) if view.is_up(i)]
     usable = [i for i in up if free[i]]
@@ -134,7 +134,7 @@ def _fitting(jobs: Sequence[Job], view: Snapshot) -> dict[tuple[tuple[int, ...],
         ((), tuple(view.free.tolist())): ()
     }
     for job in jobs:
-        allowed = room(job, view)
+        allowed = gpus_for(job, view)
         more = {}
         for (sets, left), before in ways.items():
             for spread in _spreads(job.gpus, [min(pair) for pair in zip(allowed, left, strict=True)]):

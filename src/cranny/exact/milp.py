@@ -20,7 +20,7 @@ Term = tuple[int, float]  # a variable and what it is multiplied by
 SETTINGS = "numerics/feastol = 1e-9"  # how far a row may be from what it should be
 
 
-class Answer(NamedTuple):
+class MilpSolution(NamedTuple):
     """What was found: a value for each variable if anything was, and what no solution is below."""
 
     values: Floats | None
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     stopped: bool  # by the time limit
 
 
-class Program:
+class MilpModel:
     """Variables with limits, rows over them, and what to minimise."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Program:
         for variable, factor in total.items():
             row.SetCoefficient(self._variables[variable], factor)
 
-    def solve(self, fixed: Mapping[int, float], time_limit_s: float = 0.0) -> Answer | None:
+    def solve(self, fixed: Mapping[int, float], time_limit_s: float = 0.0) -> MilpSolution | None:
         """Minimise with some variables fixed; None if nothing keeps to all rows. A limit of 0 is none."""
         for variable, value in fixed.items():
             self._variables[variable].SetBounds(value, value)
@@ -75,4 +75,4 @@ class Program:
         bound = self._solver.Objective().BestBound()
         for variable in fixed:
             self._variables[variable].SetBounds(0.0, self._high[variable])
-        return Answer(values, float(bound), status != pywraplp.Solver.OPTIMAL)
+        return MilpSolution(values, float(bound), status != pywraplp.Solver.OPTIMAL)

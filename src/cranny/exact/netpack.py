@@ -1,7 +1,7 @@
-"""NetPack's placement problem solved to the optimum: the yardstick for the policy `netpack` on small cases.
+"""NetPack's placement problem solved to the optimum: the reference for the policy `netpack` on small cases.
 
 B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024, Sec.
-5.1, Table 3: a batch of jobs is placed at once, and rates are handed out centrally.
+5.1, Table 3: a batch of jobs is placed at once, and rates are given out centrally.
 
 Symbols, as in Table 2 of the paper; j is a job, i and k are machines, r is a rack:
 
@@ -20,7 +20,7 @@ The core is one big switch, as in the table: links of racks have no limit. With 
 better, so the optimum is a bound for oversubscribed networks too.
 
 Departure: (3) lets workers beside the server send over their machine's link, and the server get it over the
-same link; in Sec. 4 they use no link. We leave them out: x[i] (1 - y[i]) v + y[i] (a + sum of x[k] b over k
+same link; in Sec. 4 they use no link. We do not count them: x[i] (1 - y[i]) v + y[i] (a + sum of x[k] b over k
 other than i).
 
 Departure: (8) would let any switch aggregate; we ask for a rack where the job has workers or its server.
@@ -48,8 +48,8 @@ from typing import NamedTuple
 
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
-from cranny.exact.max_min import check_batch, room
-from cranny.exact.milp import Floats, Program, Term
+from cranny.exact.max_min import check_batch, gpus_for
+from cranny.exact.milp import Floats, MilpModel, Term
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.job import Job, whole
 from cranny.model.placement import Placement
@@ -60,7 +60,7 @@ MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Optimum:
+class NetPackOptimum:
     """The best placements of a batch of jobs, their rates, and what they cost."""
 
     placements: tuple[Placement, ...]
@@ -86,8 +86,8 @@ class Table3:
 
     def solve(
         self, jobs: Sequence[Job], view: Snapshot, placements: Sequence[Placement] | None = None
-    ) -> Optimum | None:
-        """Place jobs and hand out rates; None if they do not fit together.
+    ) -> NetPackOptimum | None:
+        """Place jobs and give out rates; None if they do not fit together.
 
         With `placements` workers and servers stay there, and only rates and switches are chosen.
         """
@@ -180,7 +180,7 @@ class _Model:
         gigabits = [job.profile.grad_bytes * BITS_PER_BYTE / GIGA for job in jobs]
         self.unit_s = max(gigabits) / self.unit_gbps
         self.d = [each / max(gigabits) for each in gigabits]
-        self.program = Program()
+        self.program = MilpModel()
         self.of = [self._variables(job) for job in jobs]
         for job, own in zip(jobs, self.of, strict=True):
             self._workers(job, own)
@@ -193,7 +193,7 @@ class _Model:
                 self._tangent(index, 1.0 / share)
 
     def _variables(self, job: Job) -> _Variables:
-        program, gpus = self.program, room(job, self.view)
+        program, gpus = self.program, gpus_for(job, self.view)
         ups = [float(self.view.is_up(i)) for i in self.machines]
         rates = [1.0] * len(self.machines)
         return _Variables(
@@ -216,7 +216,7 @@ class _Model:
 
     def _workers(self, job: Job, own: _Variables) -> None:
         """Place workers, (2), (5), (6); and multiply x by rates."""
-        add, free, g = self.program.add, room(job, self.view), job.gpus
+        add, free, g = self.program.add, gpus_for(job, self.view), job.gpus
         add([(w, 1.0) for w in own.w], g, g)  # (2)
         add([*_sum(own.y), (own.spans, -1.0)], 0.0, 0.0)
         add([(own.v, 1.0), (own.spans, -1.0)], most=0.0)  # (7)
@@ -240,7 +240,7 @@ class _Model:
 
     def _server(self, job: Job, own: _Variables) -> None:
         """Multiply y by rates."""
-        add, free, g = self.program.add, room(job, self.view), job.gpus
+        add, free, g = self.program.add, gpus_for(job, self.view), job.gpus
         add([*_sum(own.vy), (own.v, -1.0)], 0.0, 0.0)
         add([*_sum(own.ay), (own.a, -1.0)], 0.0, 0.0)
         for i in self.machines:
@@ -291,7 +291,7 @@ class _Model:
             add([(own.az[r], 1.0) for own in self.of], most=self.pat[r])
 
     def break_symmetry(self) -> None:
-        """Leave out placements that only swap machines or racks that are alike."""
+        """Exclude placements that only swap machines or racks that are alike."""
         kinds = [
             (self.view.free_on(i), self.capacity[i], self.view.is_up(i), self.view.cluster.machines[i].gpu_type)
             for i in self.machines
@@ -354,7 +354,7 @@ class _Model:
                 total += d / values[own.v] if values[own.v] > 0.0 else math.inf
         return float(total)
 
-    def optimum(self, values: Floats, bound: float) -> Optimum:
+    def optimum(self, values: Floats, bound: float) -> NetPackOptimum:
         """Return a solution in words of the cluster."""
         placements = []
         for own in self.of:
@@ -364,7 +364,7 @@ class _Model:
             placements.append(Placement(machines, server=server, aggregate=merges))
         sends = [bool(values[own.spans] > 0.5) for own in self.of]
         value = self.value(values)
-        return Optimum(
+        return NetPackOptimum(
             placements=tuple(placements),
             rate_gbps=tuple(
                 float(values[own.v]) * self.unit_gbps if across else math.inf

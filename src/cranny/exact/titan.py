@@ -1,4 +1,4 @@
-"""Titan's NIMP problem solved to the optimum: the yardstick for the policy `titan` on small cases.
+"""Titan's NIMP nimp_instance solved to the optimum: the reference for the policy `titan` on small cases.
 
 J. Fang et al., "Non-Idle Machine-Aware Worker Placement for Efficient Distributed Training in GPU Clusters",
 ICNP 2024, Sec. III, Eq. 1, by CP-SAT. Nothing here comes from the modules that the policy is built on
@@ -14,7 +14,7 @@ Symbols, as in Table I of the paper:
 The objectives are taken one after the other: O1, idle machines opened; O2, machines used; then the bytes that
 cross machines in all phases together. The paper's Fig. 1 minimises the last too; its Eq. 1 does not say so.
 
-Departure: C is bytes and P is a bandwidth, so C <= P has no meaning as printed. We read it as "what a phase
+Departure: C is bytes and P is a bandwidth, so C <= P has no meaning as printed. We read it as "instance a phase
 sends from s to s' must pass within `phase_budget_s`", one second by default. An exchange sends both ways.
 """
 
@@ -27,20 +27,20 @@ from ortools.sat.python import cp_model
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import traffic
-from cranny.exact.titan_instance import Hop, Pair, Problem, could_cross, problem
+from cranny.exact.titan_instance import Hop, NimpInstance, Pair, could_cross, nimp_instance
 from cranny.model.collective import PLACED
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.validate import positive, whole
 
-# Up to this many ranks all sets of ranks are tried to bound what one machine can keep inside.
+# Up to this many ranks all sets of ranks are tried to bound instance one machine can keep inside.
 BOUND_RANKS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
-    """The best placement of a job, and what it costs."""
+class TitanOptimum:
+    """The best placement of a job, and instance it costs."""
 
     machines: tuple[int, ...]  # of rank 0..n-1
     idle_opened: int  # O1
@@ -81,43 +81,43 @@ class Exact:
         """Say whether GPUs or bandwidth are short."""
         return lacks_gpus(job, view) or "no placement keeps every phase within the links' free bandwidth"
 
-    def solve(self, job: Job, view: Snapshot) -> Solution | None:
+    def solve(self, job: Job, view: Snapshot) -> TitanOptimum | None:
         """Minimise O1, then O2, then traffic; None if no placement keeps to all constraints."""
         self._refuse_large(job, view)
-        what = problem(job, view, self.phase_budget_s)
-        least = fewest_machines(what)
+        instance = nimp_instance(job, view, self.phase_budget_s)
+        least = fewest_machines(instance)
         if least is None:
             return None
         # The bandwidth constraint can only raise O1 and O2. Mostly it does not: then one search is enough.
-        found, sure = self._least_traffic(what, *least), True
+        found, sure = self._least_traffic(instance, *least), True
         if found is None:
-            raised = self._fewest_within_bandwidth(what)
+            raised = self._fewest_within_bandwidth(instance)
             if raised is None:
                 return None
             opened, used, sure = raised
-            found = self._least_traffic(what, opened, used)
+            found = self._least_traffic(instance, opened, used)
         if found is None:
             raise CrannyError(f"exact: job {job.id!r}: CP-SAT lost a solution that it had found")
-        seats, best = found
-        machines = tuple(what.machines[seat] for seat in seats)
+        positions, best = found
+        machines = tuple(instance.machines[position] for position in positions)
         crossing = traffic(job, machines).cross_machine_bytes
-        return Solution(
+        return TitanOptimum(
             machines=machines,
-            idle_opened=sum(what.idle[seat] for seat in set(seats)),
-            machines_used=len(set(seats)),
+            idle_opened=sum(instance.idle[position] for position in set(positions)),
+            machines_used=len(set(positions)),
             cross_bytes=crossing,
             cross_share=crossing / job.profile.grad_bytes,
             proven=best and sure,
         )
 
     def _refuse_large(self, job: Job, view: Snapshot) -> None:
-        """Raise for what would take too long, or cannot be written as Eq. 1."""
+        """Raise for instance would take too long, or cannot be written as Eq. 1."""
         if job.collective in PLACED:
             raise CrannyError(
-                f"exact: job {job.id!r}: with {job.collective!r} the placement decides who talks to whom"
+                f"exact: job {job.id!r}: with {job.collective!r} the placement decides which ranks communicate"
             )
-        offer = view.available(job)
-        machines = sum(offer.in_use_count[1:]) + sum(offer.idle_count[1:])
+        available = view.available(job)
+        machines = sum(available.in_use_count[1:]) + sum(available.idle_count[1:])
         if machines > self.max_machines or job.gpus > self.max_ranks:
             raise CrannyError(
                 f"exact: job {job.id!r} has {job.gpus} ranks and {machines} machines have free GPUs;"
@@ -125,22 +125,24 @@ class Exact:
                 " (max_machines)"
             )
 
-    def _least_traffic(self, what: Problem, opened: int, used: int) -> tuple[tuple[int, ...], bool] | None:
-        """Minimise what crosses, with O1 and O2 given; None if the bandwidth does not allow any placement."""
-        model = _Model(what)
+    def _least_traffic(
+        self, instance: NimpInstance, opened: int, used: int
+    ) -> tuple[tuple[int, ...], bool] | None:
+        """Minimise instance crosses, with O1 and O2 given; None if the bandwidth does not allow any placement."""
+        model = _Model(instance)
         model.cp.add(model.opened == opened)
         model.cp.add(model.used == used)
         model.minimise_traffic()
         status, solver = self._run(model)
         if status == cp_model.INFEASIBLE:
             return None
-        return model.seats(solver), status == cp_model.OPTIMAL
+        return model.positions(solver), status == cp_model.OPTIMAL
 
-    def _fewest_within_bandwidth(self, what: Problem) -> tuple[int, int, bool] | None:
+    def _fewest_within_bandwidth(self, instance: NimpInstance) -> tuple[int, int, bool] | None:
         """Minimise O1 and then O2 under all constraints; None if nothing keeps to them."""
-        model = _Model(what)
+        model = _Model(instance)
         # O2 never exceeds the number of machines, so one idle machine weighs more than any number of others.
-        model.cp.minimize(model.opened * (len(what.machines) + 1) + model.used)
+        model.cp.minimize(model.opened * (len(instance.machines) + 1) + model.used)
         status, solver = self._run(model)
         if status == cp_model.INFEASIBLE:
             return None
@@ -160,30 +162,30 @@ class Exact:
 
 
 class _Model:
-    """Eq. 1 in CP-SAT's words."""
+    """Eq. 1 as a CP-SAT model."""
 
-    def __init__(self, what: Problem) -> None:
-        self.what = what
+    def __init__(self, instance: NimpInstance) -> None:
+        self.instance = instance
         self.cp = cp = cp_model.CpModel()
-        ranks, seats = range(what.ranks), range(len(what.machines))
-        self.x = x = [[cp.new_bool_var(f"x{n},{s}") for s in seats] for n in ranks]
-        self.y = y = [cp.new_bool_var(f"y{s}") for s in seats]
+        ranks, positions = range(instance.ranks), range(len(instance.machines))
+        self.x = x = [[cp.new_bool_var(f"x{n},{s}") for s in positions] for n in ranks]
+        self.y = y = [cp.new_bool_var(f"y{s}") for s in positions]
         for n in ranks:
             cp.add_exactly_one(x[n])  # placement constraint
-        for s in seats:
-            cp.add(sum(x[n][s] for n in ranks) <= what.free[s])  # resource constraint
+        for s in positions:
+            cp.add(sum(x[n][s] for n in ranks) <= instance.free[s])  # resource constraint
             cp.add_max_equality(y[s], [x[n][s] for n in ranks])  # y_s >= x_n^s, and no larger than needed
         self._bandwidth()
         self._break_symmetry()
-        self.opened = cp_model.LinearExpr.sum([y[s] for s in seats if what.idle[s]])
+        self.opened = cp_model.LinearExpr.sum([y[s] for s in positions if instance.idle[s]])
         self.used = cp_model.LinearExpr.sum(y)
 
     def _bandwidth(self) -> None:
         """Limit the pairs of each phase that cross from one machine to another, x_n^s x_n'^s' each."""
-        cp, x, free = self.cp, self.x, self.what.free
+        cp, x, free = self.cp, self.x, self.instance.free
         crosses: dict[tuple[Pair, Hop], cp_model.IntVar] = {}
-        for (s, t), limits in self.what.limits.items():
-            for pairs, most in zip(self.what.phases, limits, strict=True):
+        for (s, t), limits in self.instance.limits.items():
+            for pairs, most in zip(self.instance.phases, limits, strict=True):
                 if most >= could_cross(pairs, free[s], free[t]):
                     continue
                 for a, b in pairs:
@@ -193,53 +195,53 @@ class _Model:
                 cp.add(cp_model.LinearExpr.sum([crosses[pair, (s, t)] for pair in pairs]) <= most)
 
     def _break_symmetry(self) -> None:
-        """Leave out placements for which an equally good one is kept."""
+        """Exclude placements for which an equally good one is kept."""
         cp, x, y = self.cp, self.x, self.y
-        seats = range(len(self.what.machines))
-        for s in seats:
-            for t in seats:
-                if s == t or not self.what.replaces(s, t):
+        positions = range(len(self.instance.machines))
+        for s in positions:
+            for t in positions:
+                if s == t or not self.instance.replaces(s, t):
                     continue
-                if not self.what.replaces(t, s):
+                if not self.instance.replaces(t, s):
                     cp.add_implication(y[t], y[s])  # the one that can do all that the other can goes first
                 elif s < t:  # swapping them changes nothing: the first gets the lower of their ranks
-                    for n in range(self.what.ranks):
+                    for n in range(self.instance.ranks):
                         cp.add_bool_or([~x[n][t], *(x[lower][s] for lower in range(n))])
 
     def minimise_traffic(self) -> None:
-        """Minimise what crosses machines: all that is exchanged, less what stays inside."""
-        cp, x, what = self.cp, self.x, self.what
+        """Minimise instance crosses machines: all that is exchanged, less instance stays inside."""
+        cp, x, instance = self.cp, self.x, self.instance
         everything = []
-        for s in range(len(what.machines)):
+        for s in range(len(instance.machines)):
             inside = []
-            for (a, b), weight in what.weights.items():
+            for (a, b), weight in instance.weights.items():
                 together = cp.new_bool_var(f"t{a},{b},{s}")
                 cp.add_implication(together, x[a][s])
                 cp.add_implication(together, x[b][s])
                 inside.append(weight * together)
             everything += inside
-            if what.ranks <= BOUND_RANKS:  # not part of Eq. 1: implied, and what makes the proof short
-                most = most_inside(what.ranks, tuple(what.weights.items()))
-                counts = range(min(what.free[s], what.ranks) + 1)
+            if instance.ranks <= BOUND_RANKS:  # not part of Eq. 1: implied, and instance makes the proof short
+                most = most_inside(instance.ranks, tuple(instance.weights.items()))
+                counts = range(min(instance.free[s], instance.ranks) + 1)
                 holds = [cp.new_bool_var(f"c{s},{count}") for count in counts]
                 cp.add_exactly_one(holds)
                 cp.add(sum(row[s] for row in x) == sum(c * here for c, here in zip(counts, holds, strict=True)))
                 cp.add(sum(inside) <= sum(most[c] * here for c, here in zip(counts, holds, strict=True)))
         cp.maximize(sum(everything))
 
-    def seats(self, solver: cp_model.CpSolver) -> tuple[int, ...]:
-        """Return where each rank sits."""
+    def positions(self, solver: cp_model.CpSolver) -> tuple[int, ...]:
+        """Return the machine of each rank, as a position in `machines`."""
         return tuple(next(s for s, here in enumerate(row) if solver.boolean_value(here)) for row in self.x)
 
 
-def fewest_machines(what: Problem) -> tuple[int, int] | None:
-    """Return the least O1 and then O2 that the GPUs alone allow: the roomiest machines hold the most."""
-    kinds = list(zip(what.free, what.idle, strict=True))
+def fewest_machines(instance: NimpInstance) -> tuple[int, int] | None:
+    """Return the least O1 and then O2 that the GPUs alone allow, by the machines with the most free GPUs."""
+    kinds = list(zip(instance.free, instance.idle, strict=True))
     idle = sorted((free for free, is_idle in kinds if is_idle), reverse=True)
     in_use = sorted((free for free, is_idle in kinds if not is_idle), reverse=True)
     for opened in range(len(idle) + 1):
         for others in range(len(in_use) + 1):
-            if sum(idle[:opened]) + sum(in_use[:others]) >= what.ranks:
+            if sum(idle[:opened]) + sum(in_use[:others]) >= instance.ranks:
                 return opened, opened + others
     return None
 

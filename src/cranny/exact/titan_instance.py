@@ -1,4 +1,4 @@
-"""Titan's NIMP problem in whole numbers, for a solver that knows nothing else; see `nimp` for the symbols.
+"""Titan's NIMP nimp_instance in whole numbers, for a solver of integer problems; see `titan` for the symbols.
 
 Within a phase every pair moves the same bytes v, so the bandwidth constraint says how many pairs may cross:
 at most floor(P * budget / v). A relative slack of 1e-9 on the quotient keeps a limit that is met exactly from
@@ -24,18 +24,18 @@ STEPS = 1 << 40
 LARGEST_DENOMINATOR = 1000
 
 Pair = tuple[int, int]  # ranks
-Hop = tuple[int, int]  # from and to a machine, both as positions in Problem.machines
+Hop = tuple[int, int]  # from and to a machine, both as positions in NimpInstance.machines
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class NimpInstance:
     """One job and the machines that could take it."""
 
     ranks: int
     machines: tuple[int, ...]
     free: tuple[int, ...]  # (machines,) R_s
     idle: tuple[bool, ...]  # (machines,) whether s is in S_n
-    weights: Mapping[Pair, int]  # what each two ranks exchange in all phases together
+    weights: Mapping[Pair, int]  # instance each two ranks exchange in all phases together
     phases: tuple[tuple[Pair, ...], ...]  # directed pairs that send at once
     limits: Mapping[Hop, tuple[int, ...]]  # (phases,) how many of the pairs may cross, if fewer than could
 
@@ -53,10 +53,10 @@ class Problem:
         )
 
 
-def problem(job: Job, view: Snapshot, phase_budget_s: float) -> Problem:
-    """Write down Eq. 1 for a job and the machines with free GPUs."""
-    offer = view.available(job)
-    machines = tuple(sorted(m for group in (*offer.in_use[1:], *offer.idle[1:]) for m in members(group)))
+def nimp_instance(job: Job, view: Snapshot, phase_budget_s: float) -> NimpInstance:
+    """Return Eq. 1 for a job and the machines with free GPUs."""
+    available = view.available(job)
+    machines = tuple(sorted(m for group in (*available.in_use[1:], *available.idle[1:]) for m in members(group)))
     free = tuple(view.free_on(machine) for machine in machines)
     moved = [
         (phase, phase.share * k_bytes)
@@ -76,7 +76,7 @@ def problem(job: Job, view: Snapshot, phase_budget_s: float) -> Problem:
             for most, pair_bytes in zip(could, phases.values(), strict=True)
         )
 
-    return Problem(
+    return NimpInstance(
         ranks=job.gpus,
         machines=machines,
         free=free,
@@ -99,7 +99,7 @@ def _none_tighter(limits: Sequence[int], others: Sequence[int]) -> bool:
 
 
 def _directed(moved: Iterable[tuple[Phase, float]]) -> dict[tuple[Pair, ...], float]:
-    """Return who sends to whom at once, and the bytes of each pair, C^t.
+    """Return the directed pairs that send at once, and the bytes of each pair, C^t.
 
     A phase that comes again, as on the way back of halving-doubling, adds nothing; the larger volume counts.
     """

@@ -19,178 +19,178 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a policy is found and what it does."""
+class PolicyEntry:
+    """Where a policy is defined and what it does."""
 
-    path: str  # module:class, imported when asked for
+    path: str  # module:class, imported when it is used
     about: str
     paper: str
     order: str = "fifo"  # the queue order that its paper uses, which objects of the class have too
-    host: str = ""  # the policy that it works on top of
+    host: str = ""  # the policy that it improves
 
 
-TABLE: dict[str, Entry] = {
-    "titan": Entry(
+TABLE: dict[str, PolicyEntry] = {
+    "titan": PolicyEntry(
         "cranny.policies.titan:Titan",
         "fewest idle machines opened, then fewest machines, then least cross-machine traffic",
         "Titan, ICNP'24",
     ),
-    "best-fit": Entry(
+    "best-fit": PolicyEntry(
         "cranny.policies.best_fit:BestFit",
         "the machine that the job fills most tightly; large jobs take the emptiest machines",
         "textbook; what Titan's paper says of ElasticFlow",
     ),
-    "best-fit-mapped": Entry(
+    "best-fit-mapped": PolicyEntry(
         "cranny.policies.best_fit:BestFitMapped",
         "best fit's machines with Titan's map of ranks, which no paper has",
-        "ours; tells Titan's machines from its map",
+        "ours; separates Titan's machines from its map",
     ),
-    "elasticflow": Entry(
+    "elasticflow": PolicyEntry(
         "cranny.policies.elasticflow:ElasticFlow",
         "powers of two, buddy blocks; a job of 5 holds 8 GPUs",
         "ElasticFlow, ASPLOS'23",
     ),
-    "consolidate-idle": Entry(
+    "consolidate-idle": PolicyEntry(
         "cranny.policies.consolidate_idle:ConsolidateIdle",
         "as few machines as the job could have, idle ones first; otherwise it waits",
         "Titan's ElasticFlow baseline, ICNP'24",
     ),
-    "hived": Entry(
+    "hived": PolicyEntry(
         "cranny.policies.hived:HiveD",
         "virtual clusters of buddy cells; a tenant never takes cells of another",
         "HiveD, OSDI'20",
     ),
-    "fragments-first": Entry(
+    "fragments-first": PolicyEntry(
         "cranny.policies.fragments_first:FragmentsFirst",
         "fill scattered free GPUs exactly before anything else",
         "Titan's HiveD baseline, ICNP'24",
     ),
-    "tiresias": Entry(
+    "tiresias": PolicyEntry(
         "cranny.policies.tiresias:Tiresias",
         "consolidate models with skewed tensors, spread the others",
         "Tiresias, NSDI'19",
         order="las",
     ),
-    "gpu-balance": Entry(
+    "gpu-balance": PolicyEntry(
         "cranny.policies.gpu_balance:GpuBalance",
         "the machines with the most free GPUs first",
         "NetPack's GB baseline, ASPLOS'24",
     ),
-    "flow-balance": Entry(
+    "flow-balance": PolicyEntry(
         "cranny.policies.flow_balance:FlowBalance",
         "the machines with the fewest flows first",
         "NetPack's FB baseline, ASPLOS'24",
     ),
-    "least-fragmentation": Entry(
+    "least-fragmentation": PolicyEntry(
         "cranny.policies.least_fragmentation:LeastFragmentation",
         "use up the machines in use, those with the fewest free GPUs first",
         "NetPack's LF baseline, ASPLOS'24",
     ),
-    "optimus": Entry(
+    "optimus": PolicyEntry(
         "cranny.policies.optimus:Optimus",
         "evenly over the fewest machines with the most free GPUs",
         "Optimus's placement, EuroSys'18",
     ),
-    "tetris": Entry(
+    "tetris": PolicyEntry(
         "cranny.policies.tetris:Tetris",
         "the machines whose free GPUs and bandwidth align best with the demand",
         "Tetris, SIGCOMM'14",
     ),
-    "comb": Entry(
+    "comb": PolicyEntry(
         "cranny.policies.comb:Comb",
         "most free GPUs, then most switch memory left, then most bandwidth left",
         "NetPack's naive combination, ASPLOS'24",
     ),
-    "netpack": Entry(
+    "netpack": PolicyEntry(
         "cranny.policies.netpack:NetPack",
         "batches of jobs where the shared network leaves most, with in-network aggregation for those that gain",
         "NetPack, ASPLOS'24",
         order="knapsack",
     ),
-    "netpack-lean": Entry(
+    "netpack-lean": PolicyEntry(
         "cranny.policies.netpack:NetPackLean",
         "NetPack that counts what is left of links once, not for each machine, which no paper has",
         "ours; a variant of NetPack, ASPLOS'24",
         order="knapsack",
     ),
-    "has": Entry(
+    "has": PolicyEntry(
         "cranny.policies.has:Has",
         "resizes jobs on mixed GPUs: most throughput for each split of the workers, then the lowest mean JCT; "
         "up to 5 million splits",
         "HAS, TPDS'24",
     ),
-    "jps": Entry(
+    "jps": PolicyEntry(
         "cranny.policies.has:Jps",
         "resizes jobs on mixed GPUs: as has, for a sample of the splits",
         "JPS, TPDS'24",
     ),
-    "has-exact": Entry(
+    "has-exact": PolicyEntry(
         "cranny.policies.has:HasExact",
         "resizes jobs on mixed GPUs: the lowest mean JCT itself, proved or with a bound",
         "ours; solves the problem of HAS, TPDS'24",
     ),
-    "optimus-shares": Entry(
+    "optimus-shares": PolicyEntry(
         "cranny.policies.optimus:OptimusShares",
         "resizes jobs: one worker more to the job that gains most, with equal parts for all workers",
         "Optimus, EuroSys'18",
     ),
-    "optimus-lb": Entry(
+    "optimus-lb": PolicyEntry(
         "cranny.policies.optimus:OptimusLb",
         "resizes jobs: as optimus-shares, with parts in proportion to throughput",
         "HAS's Optimus-LB baseline, TPDS'24",
     ),
-    "las": Entry(
+    "las": PolicyEntry(
         "cranny.policies.has:Las",
         "resizes jobs on mixed GPUs: max-min fair throughput (not the queue order of this name)",
         "HAS's LAS baseline, TPDS'24",
     ),
-    "gavel": Entry(
+    "gavel": PolicyEntry(
         "cranny.policies.gavel:Gavel",
         "rounds of six minutes, one GPU type a job and round, max-min fair over time",
         "Gavel, OSDI'20",
     ),
-    "themis": Entry(
+    "themis": PolicyEntry(
         "cranny.policies.themis:Themis",
         "leases of GPUs, auctioned to the jobs that are farthest from a fair finish",
         "Themis, NSDI'20",
     ),
-    "themis+cassini": Entry(
+    "themis+cassini": PolicyEntry(
         "cranny.policies.cassini:Cassini",
-        "of Themis's equally fair placements the one whose jobs take turns on links best, with shifts",
+        "of Themis's equally fair placements the one whose jobs interleave best on links, with shifts",
         "CASSINI, NSDI'24",
         host="themis",
     ),
-    "pollux": Entry(
+    "pollux": PolicyEntry(
         "cranny.policies.pollux:Pollux",
         "numbers of workers with which all jobs together make the most progress",
         "Pollux, OSDI'21",
     ),
-    "pollux+cassini": Entry(
+    "pollux+cassini": PolicyEntry(
         "cranny.policies.cassini:Cassini",
-        "of Pollux's equally good placements the one whose jobs take turns on links best, with shifts",
+        "of Pollux's equally good placements the one whose jobs interleave best on links, with shifts",
         "CASSINI, NSDI'24",
         host="pollux",
     ),
-    "titan+cassini": Entry(
+    "titan+cassini": PolicyEntry(
         "cranny.policies.cassini:Cassini",
-        "Titan on machines of the same kind where jobs take turns on links best, which no paper has",
+        "Titan on machines of the same kind where jobs interleave best on links, which no paper has",
         "ours; CASSINI, NSDI'24",
         host="titan",
     ),
-    "netpack+cassini": Entry(
+    "netpack+cassini": PolicyEntry(
         "cranny.policies.cassini:Cassini",
-        "NetPack on machines of the same kind where jobs take turns on links best, which no paper has",
+        "NetPack on machines of the same kind where jobs interleave best on links, which no paper has",
         "ours; CASSINI, NSDI'24",
         order="knapsack",
         host="netpack",
     ),
-    "ideal": Entry(
+    "ideal": PolicyEntry(
         "cranny.policies.ideal:Ideal",
         "links that no other job uses; a job waits for them",
         "CASSINI's Ideal, NSDI'24",
     ),
-    "random": Entry("cranny.policies.random:Random", "any free GPUs", "the usual yardstick"),
-    "exact": Entry(
+    "random": PolicyEntry("cranny.policies.random:Random", "any free GPUs", "the usual baseline"),
+    "exact": PolicyEntry(
         "cranny.exact.titan:Exact",
         "Titan's problem solved to the optimum by CP-SAT; small clusters only",
         "Titan, ICNP'24, Eq. 1",
@@ -199,15 +199,16 @@ TABLE: dict[str, Entry] = {
 
 
 def listing() -> dict[str, str]:
-    """Return the policies by name, each with a line about it and the paper it comes from."""
+    """Return the policies by name, each with a description and the paper it comes from."""
     return {name: f"{entry.about} ({entry.paper})" for name, entry in TABLE.items()}
 
 
 class _Listing(ModuleType):
-    """The module of this file, which lists its policies when called.
+    """The package, made callable: `cranny.policies()` lists the policies.
 
-    Python gives `cranny` the attribute `policies`, this module, as soon as anybody imports it. So that
-    `cranny.policies()` works whoever comes first, the module itself can be called.
+    Importing any policy binds this package as the attribute `policies` of `cranny`, whatever `cranny` defines
+    itself. So that `cranny.policies()` and `import cranny.policies` both work in any order, the package can be
+    called.
     """
 
     def __call__(self) -> dict[str, str]:
@@ -230,7 +231,7 @@ def policy_class(name: str) -> "type[Placer]":
 
 
 def options_of(name: str) -> set[str]:
-    """Return the options that a policy can be given, with those of its host and of what it builds upon."""
+    """Return the options of a policy, with those of its host and of its base class."""
     found = _parameters(policy_class(name))
     if host := TABLE[name].host:
         found |= _parameters(policy_class(host))
@@ -238,7 +239,7 @@ def options_of(name: str) -> set[str]:
 
 
 def _parameters(chosen: "type[Placer]") -> set[str]:
-    """Return the parameters of a class; one that takes any hands those that it does not name to its base."""
+    """Return the parameters of a class; one that takes any passes those that it does not name to its base."""
     found: set[str] = set()
     for kind in chosen.__mro__:
         parameters = signature(kind).parameters.values()
@@ -249,7 +250,7 @@ def _parameters(chosen: "type[Placer]") -> set[str]:
 
 
 def policy(name: str, **options: Any) -> "Placer":
-    """Make a policy by name; options go to its constructor, and those that it does not know to its host's."""
+    """Make a policy by name; options go to its constructor, and those that it does not have to its host's."""
     made = policy_class(name)
     known = options_of(name)
     for option in options:

@@ -22,8 +22,8 @@ class BestFit:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take the tightest machine for what is left of the job, else the emptiest one whole, and repeat."""
-        offer = view.available(job)
-        groups = [used | idle for used, idle in zip(offer.in_use, offer.idle, strict=True)]
+        available = view.available(job)
+        groups = [used | idle for used, idle in zip(available.in_use, available.idle, strict=True)]
         ranks: list[int] = []
         while len(ranks) < job.gpus:
             left = job.gpus - len(ranks)
@@ -49,17 +49,17 @@ class BestFit:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Best fit waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"
 
 
 class BestFitMapped(BestFit):
     """Best fit's machines, with the ranks divided among them so that little crosses, as Titan divides them.
 
-    Titan's paper does not have it. It tells apart what Titan gains by its choice of machines and by its map.
+    Titan's paper does not have it. It separates what Titan gains by its choice of machines and by its map.
     """
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
-        """Choose machines as best fit does, then give each the ranks that talk most with each other."""
+        """Choose machines as best fit does, then give each the ranks that exchange most with each other."""
         placement = super().place(job, view)
         if placement is None or len(placement.counts) == 1:
             return placement

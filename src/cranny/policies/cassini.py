@@ -13,7 +13,7 @@ Symbols of the paper and their names here:
 
 The host decides which jobs run and with how many workers; CASSINI respects that, and decides on which machines,
 and when iterations start. It asks its host at every decision. If the host has nothing to do, but jobs have ended
-since, shifts are worked out anew.
+since, shifts are computed anew.
 
 Departure: a candidate whose affinity graph has a loop is not dropped, but settled; `loops="drop"` does as the
 paper (lines 13-15). If all candidates are dropped, the host's first is done without shifts.
@@ -40,18 +40,18 @@ from cranny.network.interleave.affinity import SharedLink, shared_links
 from cranny.network.interleave.demand import circles
 from cranny.network.interleave.shifts import Interleaving, choose
 from cranny.network.interleave.unified_circle import QUICK, Search
-from cranny.policies._shared.candidates import host_of, varied
+from cranny.policies._shared.candidates import host_of, vary_plan
 
 MOST_CANDIDATES = 1000
 _SAME_S = 1e-9
 
 # A job as it trains, and where: what its circles follow from.
-_Seated = tuple[Job, Placement]
+_PlacedJob = tuple[Job, Placement]
 _Known = dict[tuple[str, Placement], tuple[Job, Mapping[int, Circle]]]
 
 
 class Cassini:
-    """Let a host propose plans, and take the one whose jobs interleave best."""
+    """Ask a host for plans, and take the one whose jobs interleave best."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Cassini:
         self.search = Search(precision_deg=precision_deg, budget=QUICK.budget)
         self.loops: Literal["settle", "drop"] = loops
         self._known: _Known = {}  # circles of the last decision
-        self._shifted: dict[str, Placement] = {}  # where jobs were when shifts were last worked out
+        self._shifted: dict[str, Placement] = {}  # where jobs were when shifts were last computed
         self._sent: dict[str, tuple[float, float]] = {}  # shifts, and when their jobs started
 
     def in_order(self, order: str, slowdown: Slowdown) -> "Cassini":
@@ -80,11 +80,11 @@ class Cassini:
         return made
 
     def key(self, waiting: Waiting) -> Any:
-        """Let jobs queue as the host has them."""
+        """Order the queue as the host does."""
         return self.host.key(waiting)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say what the host says."""
+        """Return the host's reason."""
         return self.host.why_wait(job, view)
 
     def plan(self, view: Snapshot) -> Plan:
@@ -97,31 +97,31 @@ class Cassini:
         if placement is None:
             return None
         plan = self._best(
-            varied(Plan(view.version, (Start(job, placement),)), view, self.count), view, remember=False
+            vary_plan(Plan(view.version, (Start(job, placement),)), view, self.count), view, remember=False
         )
         return next(action.placement for action in plan.actions if isinstance(action, Start))
 
     def _best(self, plans: Sequence[Plan], view: Snapshot, *, remember: bool = True) -> Plan:
         """Choose a plan, and add the shifts."""
-        seated = [_after(plan, view) for plan in plans]
-        if len(plans) == 1 and not plans[0].actions and _placements(seated[0]) == self._shifted:
+        placed = [_after(plan, view) for plan in plans]
+        if len(plans) == 1 and not plans[0].actions and _placements(placed[0]) == self._shifted:
             return plans[0]
         known: _Known = {}
-        links = [self._links(jobs, view, known) for jobs in seated]  # lines 2-11
+        links = [self._links(jobs, view, known) for jobs in placed]  # lines 2-11
         self._known = known
         found = choose(links, self.search, self.loops)  # lines 12-26
         if found is None:
             return plans[0]
         plan, chosen = plans[found.number], found.interleaving
         if remember:
-            self._shifted = _placements(seated[found.number])
+            self._shifted = _placements(placed[found.number])
         shifts_s = self._shifts(plan, chosen, view, remember=remember)
         if not shifts_s and not plan.actions:
             return plan
         actions = [_explained(action, found.number, len(plans), chosen) for action in plan.actions]
         return Plan(plan.version, (*actions, *[Shift(job_id, shift_s) for job_id, shift_s in shifts_s.items()]))
 
-    def _links(self, jobs: Mapping[str, _Seated], view: Snapshot, known: _Known) -> list[SharedLink]:
+    def _links(self, jobs: Mapping[str, _PlacedJob], view: Snapshot, known: _Known) -> list[SharedLink]:
         """Return the links that carry more than one job, with the jobs' circles."""
         found: dict[str, Mapping[int, Circle]] = {}
         for job_id, (job, placement) in jobs.items():
@@ -150,7 +150,7 @@ class Cassini:
         return new
 
 
-def _after(plan: Plan, view: Snapshot) -> dict[str, _Seated]:
+def _after(plan: Plan, view: Snapshot) -> dict[str, _PlacedJob]:
     """Return the jobs that run once a plan is done, and where."""
     jobs = {job_id: (running.job, running.placement) for job_id, running in view.running.items()}
     for action in plan.actions:
@@ -164,7 +164,7 @@ def _after(plan: Plan, view: Snapshot) -> dict[str, _Seated]:
     return jobs
 
 
-def _placements(jobs: Mapping[str, _Seated]) -> dict[str, Placement]:
+def _placements(jobs: Mapping[str, _PlacedJob]) -> dict[str, Placement]:
     """Return where each job is."""
     return {job_id: placement for job_id, (_, placement) in jobs.items()}
 
@@ -178,8 +178,8 @@ def _as_trained(job: Job, placement: Placement, view: Snapshot) -> Job:
     return job.resized(len(types), speed)
 
 
-class Interleaved(NamedTuple):
-    """Why a job sits where it sits: what the host saw, and how the job gets on with those it meets."""
+class InterleavingRationale(NamedTuple):
+    """Why a job is placed where it is: the host's reason, and how the job interleaves with others."""
 
     job_id: str
     inner: Rationale | None
@@ -202,7 +202,7 @@ class Interleaved(NamedTuple):
         }
 
     def text(self, placement: Placement) -> str:
-        """Return the reasons as a person would say them."""
+        """Return the reasons as text."""
         lines = [] if self.inner is None else [self.inner.text(placement)]
         shift_s = self.chosen.shifts_s.get(self.job_id)
         fit = f"its links score {self.chosen.score:.2f}"
@@ -225,10 +225,10 @@ class Interleaved(NamedTuple):
 
 
 def _explained(action: Action, number: int, candidates: int, chosen: Interleaving) -> Action:
-    """Return an action whose placement also tells how it interleaves."""
+    """Return an action whose placement also explains how it interleaves."""
     if isinstance(action, Stop | Shift):
         return action
     old = action.placement
-    why = Interleaved(action.job_id, old.rationale, number, candidates, chosen)
+    why = InterleavingRationale(action.job_id, old.rationale, number, candidates, chosen)
     placement = Placement(old.machines, old.spare, old.gpus, why, old.server, old.aggregate)
     return action._replace(placement=placement)

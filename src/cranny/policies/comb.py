@@ -2,14 +2,14 @@
 
 B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024,
 Sec. 6.4: machines are sorted by free GPUs, then by the memory left of the switch above them, then by the bandwidth
-left of their uplink, and the first that match are taken. The walk over the machines is that of
-`core.preference`, the same for all of NetPack's rivals.
+left of their uplink, and the first that match are taken. Machines are filled as in
+`_shared.ranked_fill`, as for all of NetPack's baselines.
 
 The memory left of a switch is its PAT less the mean rates on the uplinks of its machines; a switch that does not
 aggregate has none.
 
 Departure: a switch merges the streams of a job, which then need its memory once. To count them so, each decision
-would go through all running jobs. The books know what links carry, so here every machine's stream counts by
+would go through all running jobs. Accounting has what links carry, so here every machine's stream counts by
 itself, and so do those of other collectives.
 """
 
@@ -35,7 +35,7 @@ class Comb:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Comb waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"
 
 
 def left_above(view: Snapshot) -> tuple[Floats, Floats]:

@@ -21,8 +21,8 @@ class ConsolidateIdle:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Fill the roomiest machines; give up if that takes more machines than an empty cluster would."""
-        offer = view.available(job)
-        idle, in_use = list(offer.idle), list(offer.in_use)
+        available = view.available(job)
+        idle, in_use = list(available.idle), list(available.in_use)
         ranks: list[int] = []
         for _ in range(machines_when_empty(job.gpus, view.cluster, view.eligible(job))):
             left = job.gpus - len(ranks)

@@ -72,10 +72,10 @@ class ElasticFlow:
 
     def _over_machines(self, job: Job, view: Snapshot, size: int) -> Placement | None:
         """Take k machines with their largest blocks free; the machines form a block, too, if possible."""
-        offer = view.available(job)
+        available = view.available(job)
         for unit in _blocks(view.cluster, view.eligible(job)):
             if unit < size:
-                machines = _neighbours(view.cluster, _free_units(view, offer, unit), size // unit)
+                machines = _neighbours(view.cluster, _free_units(view, available, unit), size // unit)
                 if machines:
                     return _on_blocks(job, view, machines, unit)
         return None
@@ -130,9 +130,9 @@ def smallest_block(free: int, size: int) -> tuple[int, int] | None:
 _gpu_block = lru_cache(maxsize=65536)(smallest_block)
 
 
-def _tightest_first(offer: FreeMachines, size: int) -> Iterator[int]:
+def _tightest_first(available: FreeMachines, size: int) -> Iterator[int]:
     """Yield machines with so many GPUs free, those with fewer free ones first and idle ones last."""
-    for groups in (offer.in_use, offer.idle):
+    for groups in (available.in_use, available.idle):
         for group in groups[size:]:
             yield from members(group)
 
@@ -150,13 +150,13 @@ def _could_hold(cluster: Cluster, suited: int, size: int) -> bool:
     return any(unit * count >= size for unit, count in _blocks(cluster, suited).items())
 
 
-def _free_units(view: Snapshot, offer: FreeMachines, unit: int) -> int:
+def _free_units(view: Snapshot, available: FreeMachines, unit: int) -> int:
     """Return the machines whose largest block has `unit` GPUs, their first ones, and is free."""
     block = (1 << unit) - 1
     free = 0
-    for group in offer.idle[unit : 2 * unit]:
+    for group in available.idle[unit : 2 * unit]:
         free |= group
-    for group in offer.in_use[unit : 2 * unit]:  # machines of more GPUs than their block, used beside it
+    for group in available.in_use[unit : 2 * unit]:  # machines of more GPUs than their block, used beside it
         for machine in members(group):
             if view.cluster.machines[machine].gpus < 2 * unit and not block & ~view.slots_on(machine):
                 free |= 1 << machine

@@ -1,7 +1,7 @@
 """Flow balance: the machines with the fewest flows first; what NetPack's paper measures as FB.
 
 B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024,
-Sec. 6.1. The walk over the machines is that of `core.preference`, the same for all of NetPack's rivals.
+Sec. 6.1. Machines are filled as in `_shared.ranked_fill`, as for all of NetPack's baselines.
 
 The flows of a machine are the running jobs that use its uplink: a job's workers on one machine send one flow, and
 what its parameter server gets counts as one as well, as it does where switches aggregate.
@@ -25,4 +25,4 @@ class FlowBalance:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Flow balance waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"

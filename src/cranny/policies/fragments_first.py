@@ -25,9 +25,9 @@ class FragmentsFirst:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take fragments, then idle machines, until every rank has a GPU."""
-        offer = view.available(job)
+        available = view.available(job)
         ranks: list[int] = []
-        for groups in (list(offer.in_use), list(offer.idle)):
+        for groups in (list(available.in_use), list(available.idle)):
             while len(ranks) < job.gpus:
                 left = job.gpus - len(ranks)
                 size = next((free for free in range(min(left, len(groups) - 1), 0, -1) if groups[free]), None)
@@ -53,4 +53,4 @@ class FragmentsFirst:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Fragments first waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"

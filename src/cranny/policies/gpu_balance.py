@@ -1,7 +1,7 @@
 """GPU balance: the machines with the most free GPUs first; what NetPack's paper measures as GB.
 
 B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024,
-Sec. 6.1. The walk over the machines is that of `core.preference`, the same for all of NetPack's rivals.
+Sec. 6.1. Machines are filled as in `_shared.ranked_fill`, as for all of NetPack's baselines.
 """
 
 from cranny.core.protocol import lacks_gpus
@@ -27,4 +27,4 @@ class GpuBalance:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """GPU balance waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"

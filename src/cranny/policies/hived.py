@@ -91,9 +91,9 @@ class HiveD:
 
     def _virtual_cluster(self, job: Job, view: Snapshot) -> "_VirtualCluster | None":
         """Return what the job's tenant may use now; None if it owns nothing."""
-        offer = view.available(job)
+        available = view.available(job)
         if self.vcs is None:
-            return _VirtualCluster(view, offer, {}, _largest(view.cluster, view.eligible(job)))
+            return _VirtualCluster(view, available, {}, _largest(view.cluster, view.eligible(job)))
         owned = self._owned(job, view)
         if not owned:
             return None
@@ -109,7 +109,7 @@ class HiveD:
         for kind, count in left.items():
             if count > 0:
                 usable |= kinds[kind] & ~others
-        return _VirtualCluster(view, offer.only(usable), left, max(size for size, _ in owned))
+        return _VirtualCluster(view, available.only(usable), left, max(size for size, _ in owned))
 
     def _owned(self, job: Job, view: Snapshot) -> dict[Kind, int]:
         """Count the machine cells of each kind that the job's tenant owns and the job can use."""
@@ -129,10 +129,10 @@ class _VirtualCluster:
     `left` says how many more idle machines of each kind the VC may have; if empty, there is no limit.
     """
 
-    def __init__(self, view: Snapshot, offer: FreeMachines, left: dict[Kind, int], largest: int) -> None:
+    def __init__(self, view: Snapshot, available: FreeMachines, left: dict[Kind, int], largest: int) -> None:
         self.view = view
-        self.in_use = list(offer.in_use)
-        self.idle = list(offer.idle)
+        self.in_use = list(available.in_use)
+        self.idle = list(available.idle)
         self.left = left
         self.largest = largest  # GPUs of its largest machine
         self.slots: dict[int, int] = {}  # free GPUs of machines of which something was taken

@@ -1,8 +1,8 @@
 """Ideal: every job has its links to itself, as on a dedicated cluster.
 
 The yardstick "Ideal" of CASSINI (S. Rajasekaran et al., NSDI 2024, Sec. 5.1) runs each training job on a cluster
-of its own: no job ever meets another on a link. Here jobs still share one cluster, so a job waits until there are
-machines with links that nobody uses. Iteration times are those of the paper's Ideal, under every network model;
+of its own: no job ever shares a link. Here jobs still share one cluster, so a job waits until there are machines
+with links that no other job uses. Iteration times are those of the paper's Ideal, under every network model;
 waiting times are not, and the paper has none.
 """
 
@@ -35,7 +35,7 @@ class Ideal:
         return None
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say that GPUs are short, or that all of them are at links that others use."""
+        """Return that GPUs are short, or that all of them are at links that others use."""
         return lacks_gpus(job, view) or "the free GPUs are at links that other jobs use"
 
 

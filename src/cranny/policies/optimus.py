@@ -54,7 +54,7 @@ class Optimus:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Optimus waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"
 
 
 class OptimusShares(SharingPolicy):

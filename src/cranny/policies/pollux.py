@@ -22,8 +22,9 @@ Departure: a deterministic local search instead of a genetic algorithm. From wha
 raises the fitness most for a GPU is done, over and over: one job gets more workers, or its first ones, from the
 free GPUs or from the jobs that lose least by giving some.
 
-Departure: Pollux tunes batch sizes and learns phi from gradients. Our jobs keep their batch, and nobody measures
-phi: it is a parameter, of 10 batches. It matters only for jobs that may have more workers than they asked for.
+Departure: Pollux tunes batch sizes and learns phi from gradients. Our jobs keep their batch, and phi is not
+measured: it is a parameter, of 10 batches. It matters only for jobs that may have more workers than they asked
+for.
 
 Departure: jobs may want certain types of GPU. Only such numbers of workers are tried for which there are GPUs, and
 only jobs give some that hold what is short.
@@ -50,8 +51,8 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.validate import not_negative, positive
 from cranny.policies._shared.locality import drawn_by
-from cranny.policies._shared.promises import Pool
-from cranny.policies._shared.resize import emptied, plans, reseat
+from cranny.policies._shared.promises import GpuPool
+from cranny.policies._shared.resize import place_resized, plans, without_jobs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,12 +79,12 @@ class Pollux:
         self.interval_s = positive(interval_s, "pollux: interval_s")
         self.restart_s = not_negative(restart_s, "pollux: restart_s")
         self.noise = not_negative(noise, "pollux: noise")
-        self._seat = partial(seat, ties=drawn_by(ties, "pollux: ties"))
+        self._choose = partial(choose, ties=drawn_by(ties, "pollux: ties"))
         self._divided_s = -math.inf
         self._goodputs: dict[tuple[str, int], float] = {}
 
     def key(self, waiting: Waiting) -> float:
-        """Let jobs queue as they come; `plan` chooses among them."""
+        """Order the queue by submission; `plan` chooses among the jobs."""
         return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
@@ -92,12 +93,12 @@ class Pollux:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job, with all of its workers."""
-        found = self._seat(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
+        found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
         return None if found is None else view.placement(job, found)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say that GPUs are short, or that others make more of them."""
-        return lacks_gpus(job, view) or "other jobs make more of the GPUs"
+        """Return that GPUs are short, or that other jobs make more of them."""
+        return lacks_gpus(job, view) or "other jobs gain more from the GPUs"
 
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
         """Return plans with the same numbers of workers on different machines."""
@@ -120,15 +121,17 @@ class Pollux:
         sizes = self._divide(view, had, resize=resize)
         changed = {job_id: size for job_id, size in sizes.items() if size and size != had.get(job_id)}
         moved = {job_id: view.running[job_id] for job_id in changed if job_id in had}
-        base = emptied(view, moved)
-        seats = reseat(changed, moved, {each.job.id: each for each in view.waiting}, base, self._seat)
-        if not seats or not moved.keys() <= seats.keys():
+        base = without_jobs(view, moved)
+        machines_of = place_resized(
+            changed, moved, {each.job.id: each for each in view.waiting}, base, self._choose
+        )
+        if not machines_of or not moved.keys() <= machines_of.keys():
             return []
         notes = {
             job_id: f"{len(machines)} workers, of {view.cluster.gpus} GPUs for {len(sizes)} jobs"
-            for job_id, machines in seats.items()
+            for job_id, machines in machines_of.items()
         }
-        return plans(seats, view, base, {}, notes, count, machines_used)
+        return plans(machines_of, view, base, {}, notes, count, machines_used)
 
     # -- goodput -------------------------------------------------------------------------------------------
 
@@ -138,7 +141,7 @@ class Pollux:
         known = self._goodputs.get(key)
         if known is None:
             sizes = [machine.gpus for machine in cluster.machines]
-            machines = seat(gpus, sizes, cluster) or ()
+            machines = choose(gpus, sizes, cluster) or ()
             trained = job if gpus == job.gpus else job.resized(gpus, float(gpus))
             comm_s = communication(cluster, trained, machines).comm_s if len(set(machines)) > 1 else 0.0
             larger = max(1.0, gpus / job.gpus)
@@ -164,8 +167,8 @@ class Pollux:
         """Return how many workers each job should have; running jobs keep theirs unless they may be resized."""
         jobs = {job_id: running.submitted for job_id, running in view.running.items()}
         jobs |= {each.job.id: each.job for each in view.waiting}
-        room = _Room(view, jobs, had)
-        sizes = room.sizes
+        feasible = _FeasibleSizes(view, jobs, had)
+        sizes = feasible.sizes
 
         def badness(job_id: str, size: int) -> float:
             """Return 1 / SPEEDUP, of which p = -1 wants the least sum."""
@@ -180,7 +183,7 @@ class Pollux:
             best: tuple[float, dict[str, int]] | None = None
             for job_id, more in ((each, more) for each in growing for more in _options(jobs[each], sizes[each])):
                 others = [each for each in elastic if each != job_id]
-                step = _give(job_id, more, others, room, badness)
+                step = _transfer(job_id, more, others, feasible, badness)
                 if step is None:
                     continue
                 gain = sum(badness(each, sizes[each]) - badness(each, size) for each, size in step.items())
@@ -189,13 +192,13 @@ class Pollux:
                     best = gain, step
             if best is None:
                 return sizes
-            room.settle(best[1])
+            feasible.settle(best[1])
 
 
-class _Room:
-    """Knows how many workers jobs have so far, and which numbers they can have together.
+class _FeasibleSizes:
+    """How many workers jobs have so far, and which numbers they can have together.
 
-    A job whose number changes is seated anew, on what is free and on what such jobs had; the others stay.
+    A job whose number changes is placed anew, on what is free and on what such jobs had; the others stay.
     """
 
     def __init__(self, view: Snapshot, jobs: Mapping[str, Job], had: Mapping[str, int]) -> None:
@@ -205,7 +208,7 @@ class _Room:
         self._suited = {job_id: view.eligible(job) for job_id, job in jobs.items()}
         self._typed = any(machines != ALL for machines in self._suited.values())
         self._free = int(view.free.sum())
-        self._pool = Pool(view.free.tolist())
+        self._pool = GpuPool(view.free.tolist())
         self._held = {
             job_id: {machine: gpus for machine, gpus in running.placement.counts.items() if view.is_up(machine)}
             for job_id, running in view.running.items()
@@ -218,7 +221,7 @@ class _Room:
         self.sizes |= step
 
     def short(self, step: Mapping[str, int]) -> int:
-        """Return machines that after a step had too few GPUs for those who can use no others, as a set."""
+        """Return machines that after a step had too few GPUs for jobs that can use no others, as a set."""
         if not self._typed:
             return ALL if sum([size - self.sizes[job_id] for job_id, size in step.items()]) > self._free else 0
         pool = self._pool.copy()
@@ -244,17 +247,19 @@ def _options(job: Job, size: int) -> list[int]:
     )
 
 
-def _give(job_id: str, more: int, givers: Sequence[str], room: _Room, badness: Badness) -> dict[str, int] | None:
+def _transfer(
+    job_id: str, more: int, givers: Sequence[str], feasible: _FeasibleSizes, badness: Badness
+) -> dict[str, int] | None:
     """Let a job have more workers, and take GPUs one by one where that does least harm until there are enough.
 
     Return the new sizes; None if there are never enough.
     """
-    left = {each: room.sizes[each] for each in givers}
+    left = {each: feasible.sizes[each] for each in givers}
     step = {job_id: more}
-    while machines := room.short(step):
-        able = [each for each, size in left.items() if size > room.least[each]]
+    while machines := feasible.short(step):
+        able = [each for each, size in left.items() if size > feasible.least[each]]
         if machines != ALL:
-            able = [each for each in able if room.helps(each, left[each], machines)]
+            able = [each for each in able if feasible.helps(each, left[each], machines)]
         if not able:
             return None
         harm = {each: badness(each, left[each] - 1) - badness(each, left[each]) for each in able}
@@ -263,10 +268,10 @@ def _give(job_id: str, more: int, givers: Sequence[str], room: _Room, badness: B
     return {each: left[each] for each in givers if each in step} | {job_id: more}
 
 
-def seat(
+def choose(
     gpus: int,
     free: Sequence[int],
-    cluster: Cluster,  # noqa: ARG001 - a `Seat`
+    cluster: Cluster,  # noqa: ARG001 - a `ChooseMachines`
     ties: "np.random.Generator | None" = None,
 ) -> tuple[int, ...] | None:
     """Return the tightest machine that holds so many workers, else those with the most free GPUs."""

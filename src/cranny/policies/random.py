@@ -17,10 +17,10 @@ class Random:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Draw GPUs without replacement, and ranks in the order of the draw."""
-        offer = view.available(job)
+        available = view.available(job)
         free = [
             machine
-            for groups in (offer.in_use, offer.idle)
+            for groups in (available.in_use, available.idle)
             for size, group in enumerate(groups)
             for machine in members(group)
             for _ in range(size)
@@ -32,4 +32,4 @@ class Random:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Random placement waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"

@@ -47,4 +47,4 @@ class Tetris:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Tetris waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "nothing holds it up"
+        return lacks_gpus(job, view) or "can start now"

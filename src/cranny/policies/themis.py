@@ -23,8 +23,8 @@ of its workers only, so a large one may wait until enough leases end at once.
 
 Departure: no winner pays with a part of its GPUs. Hidden payments keep bidders honest; ours are.
 
-Departure: jobs may want certain types of GPU. Nobody wins more of a type than others leave of it, and a loser
-whose GPUs nobody can use goes on.
+Departure: jobs may want certain types of GPU. No job wins more of a type than others leave of it, and a loser
+whose GPUs no other job can use keeps them.
 
 Departure: what is left over is auctioned among the other jobs, and not drawn by lot: the same answer each time.
 
@@ -52,8 +52,8 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.validate import between, positive
 from cranny.policies._shared.locality import drawn_by, level, nearby
-from cranny.policies._shared.promises import Pool
-from cranny.policies._shared.resize import emptied, plans, reseat
+from cranny.policies._shared.promises import GpuPool
+from cranny.policies._shared.resize import place_resized, plans, without_jobs
 
 HOUR_S = 3600.0
 REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs
@@ -83,7 +83,7 @@ class Bidder(NamedTuple):
 
 
 class Themis:
-    """Let jobs that are treated worst bid for GPUs whose lease is over."""
+    """Auction GPUs whose lease is over to the jobs farthest from fairness."""
 
     order = "fifo"  # of jobs that are treated alike
 
@@ -100,24 +100,24 @@ class Themis:
         if not isinstance(slowdowns, Sequence) or len(slowdowns) != 3:
             raise InputError(f"themis: slowdowns must be three numbers, not {slowdowns!r}")
         self.slowdowns = tuple(between(each, "themis: each of slowdowns", 1, MOST_SLOWDOWN) for each in slowdowns)
-        self._seat = partial(nearby, ties=drawn_by(ties, "themis: ties"))
+        self._choose = partial(nearby, ties=drawn_by(ties, "themis: ties"))
         self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
 
     def key(self, waiting: Waiting) -> float:
-        """Let jobs queue as they come; `plan` chooses among them."""
+        """Order the queue by submission; `plan` chooses among the jobs."""
         return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
-        """Hold an auction if something can be had."""
+        """Run an auction if GPUs are available."""
         return self.candidates(view, 1)[0]
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job as if it were alone in an auction."""
-        found = self._seat(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
+        found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
         return None if found is None else view.placement(job, found)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say that GPUs are short, or that others are worse off."""
+        """Return that GPUs are short, or that other jobs are farther from fairness."""
         return lacks_gpus(job, view) or "jobs that are farther from a fair finish go first"
 
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
@@ -125,22 +125,24 @@ class Themis:
         expired = [job_id for job_id in view.running if self._lease_ends_s(job_id, view) <= view.now_s]
         if not view.waiting and not expired:
             return [Plan(view.version)]
-        base = emptied(view, expired)
+        base = without_jobs(view, expired)
         bidders = {job_id: self._bidder(view, job_id) for job_id in expired}
         bidders |= {each.job.id: self._waiting(view, each) for each in view.waiting}
         sizes = self._auction(bidders, base)
         running = {job_id: view.running[job_id] for job_id in expired}
-        seats = reseat(sizes, running, {each.job.id: each for each in view.waiting}, base, self._seat)
-        losers = [job_id for job_id in expired if job_id not in seats]
+        machines_of = place_resized(
+            sizes, running, {each.job.id: each for each in view.waiting}, base, self._choose
+        )
+        losers = [job_id for job_id in expired if job_id not in machines_of]
         stopped = dict.fromkeys(losers, "its lease ended, and jobs farther from a fair finish bid more")
         for job_id in expired:
             self._renewed_s[job_id] = view.now_s
         self._forget(view)
         notes = {
             job_id: f"bid for {len(machines)} workers at rho {self._rho(bidders[job_id], len(machines), view):.2f}"
-            for job_id, machines in seats.items()
+            for job_id, machines in machines_of.items()
         }
-        return plans(seats, view, base, stopped, notes, count, level)
+        return plans(machines_of, view, base, stopped, notes, count, level)
 
     def _lease_ends_s(self, job_id: str, view: Snapshot) -> float:
         """Return until when a job holds its GPUs."""
@@ -184,7 +186,7 @@ class Themis:
         rho = {job_id: self._rho(bidder, 0, base) for job_id, bidder in bidders.items()}
         order = sorted(bidders, key=lambda job_id: -rho[job_id])
         visible = max(1, math.ceil(len(order) * (1.0 - self.fairness) - 1e-9))
-        pool = Pool(base.free.tolist())
+        pool = GpuPool(base.free.tolist())
         sizes: dict[str, int] = {}
         for part in (order[:visible], order[visible:]):
             self._sell(part, bidders, pool, sizes, base)
@@ -194,7 +196,7 @@ class Themis:
         self,
         order: Iterable[str],
         bidders: Mapping[str, Bidder],
-        pool: Pool,
+        pool: GpuPool,
         sizes: dict[str, int],
         base: Snapshot,
     ) -> None:
@@ -224,14 +226,14 @@ class Themis:
         A job does not bid for more than there are of the GPUs that can run it: it would win what it cannot use.
         """
         steps, held, room = [], 0, view.available(bidder.job).gpus
-        worth = -math.log(self._rho(bidder, 0, view))
+        quality = -math.log(self._rho(bidder, 0, view))
         for size in bidder.sizes:
             if size > room:
                 break
             now = -math.log(self._rho(bidder, size, view))
-            if now > worth:  # not if more workers only add communication
-                steps.append((now - worth, size - held))
-                held, worth = size, now
+            if now > quality:  # not if more workers only add communication
+                steps.append((now - quality, size - held))
+                held, quality = size, now
         return steps
 
 

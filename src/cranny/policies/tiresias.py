@@ -36,7 +36,7 @@ class Tiresias:
     order = "las"
 
     def __init__(self, skew_limit: float = 1.5) -> None:
-        never = skew_limit == math.inf  # consolidates nobody
+        never = skew_limit == math.inf  # consolidates no job
         self.skew_limit = skew_limit if never else not_negative(skew_limit, "tiresias: skew_limit")
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
@@ -54,25 +54,25 @@ class Tiresias:
         return range(1, size + 1) if gpus == 1 else range(0)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say that GPUs are short, or that they are on too many machines."""
+        """Return that GPUs are short, or that they are on too many machines."""
         short = lacks_gpus(job, view)
         if short is not None or job.profile.skew <= self.skew_limit:
-            return short or "nothing holds it up"
+            return short or "can start now"
         count = machines_when_empty(job.gpus, view.cluster, view.eligible(job))
         where = "one machine" if count == 1 else f"{count} machines"
         return f"must be consolidated: {job.gpus} GPUs on {where}; the free GPUs are on more"
 
 
 def _consolidated(job: Job, view: Snapshot) -> list[int]:
-    """Fill the roomiest machines and end on the tightest that holds the rest, or give up."""
-    offer = view.available(job)
-    groups = [in_use | idle for in_use, idle in zip(offer.in_use, offer.idle, strict=True)]
+    """Fill the emptiest machines and end on the tightest that holds the rest, or give up."""
+    available = view.available(job)
+    groups = [in_use | idle for in_use, idle in zip(available.in_use, available.idle, strict=True)]
     ranks: list[int] = []
     for _ in range(machines_when_empty(job.gpus, view.cluster, view.eligible(job))):
         left = job.gpus - len(ranks)
         tightest = (free for free in range(left, len(groups)) if groups[free])
-        roomiest = (free for free in range(min(left, len(groups)) - 1, 0, -1) if groups[free])
-        free = next(tightest, 0) or next(roomiest, 0)
+        emptiest = (free for free in range(min(left, len(groups)) - 1, 0, -1) if groups[free])
+        free = next(tightest, 0) or next(emptiest, 0)
         if not left or not free:
             break
         machine = lowest(groups[free])
@@ -83,9 +83,9 @@ def _consolidated(job: Job, view: Snapshot) -> list[int]:
 
 def _fragments(job: Job, view: Snapshot) -> list[int]:
     """Take all free GPUs of the machines that have the fewest, idle machines last."""
-    offer = view.available(job)
+    available = view.available(job)
     ranks: list[int] = []
-    for groups in (offer.in_use, offer.idle):
+    for groups in (available.in_use, available.idle):
         for free in range(1, len(groups)):
             for machine in members(groups[free]):
                 if len(ranks) == job.gpus:

@@ -1,1 +1,4 @@
-"""Parts that several policies are made of. Nothing here is a policy by itself, and no policy imports another."""
+"""What several policies share: candidates, resizing, locality, ranked filling, and heterogeneous clusters.
+
+Nothing here is a policy by itself, and nothing here imports a policy.
+"""

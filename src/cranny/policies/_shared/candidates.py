@@ -1,13 +1,13 @@
-"""Candidates: other placements that are as good to whoever made the first one.
+"""Candidates: other placements that are as good to the policy as its own.
 
-CASSINI (NSDI'24), Sec. 4.2, step 1: a scheduler hands over up to N placements that it likes equally. Here they
+CASSINI (NSDI'24), Sec. 4.2, step 1: a scheduler returns up to N placements that it rates equally. Here they
 come from exchanging machines that are *alike*: as many free GPUs, of the same type, both idle or both in use, with
 links of the same capacities above them. An exchange must leave what the policy counts as it is for every job: for
-a placer, on how many machines its workers are, and how long they communicate if nobody is in their way; for one
+a placer, on how many machines its workers are, and how long they communicate without contention; for one
 that weighs links, also that they get no less of them. But other jobs share the links.
 
-The search goes from the first placement outwards, best first: the fewer jobs meet on links, the earlier. It ends
-where none meet, since nothing is better than that.
+The search goes from the first placement outwards, best first: the fewer jobs share links, the earlier. It ends
+where none do, since nothing is better than that.
 """
 
 from collections import Counter
@@ -27,16 +27,16 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action, Move, Plan, Shift, Start, Stop
 from cranny.policies._shared.locality import crossed
 
-# Says how good seats are to a job, given its id and its machines: what must stay as it is.
-Worth = Callable[[str, tuple[int, ...]], Hashable]
-# Machines of the workers of each job; before them that of its parameter server, if it has a seat of its own.
-Seats = Mapping[str, tuple[int, ...]]
+# The quality of a job's machines, given its id and these: it must stay the same.
+Quality = Callable[[str, tuple[int, ...]], Hashable]
+# Machines of the workers of each job; before them that of its parameter server, if it has one.
+JobMachines = Mapping[str, tuple[int, ...]]
 ALIKE = 32  # machines at most with which one may change places; those whose links have the fewest users
 TRIES = 1000  # exchanges that are looked at, at most
 
 
-class Board(NamedTuple):
-    """A cluster without the jobs whose seats are to vary."""
+class BaseCluster(NamedTuple):
+    """A cluster without the jobs whose machines are varied."""
 
     cluster: Cluster
     kinds: tuple[Hashable, ...]  # (machines,) machines of one kind are alike
@@ -45,7 +45,7 @@ class Board(NamedTuple):
     by_links: bool = False  # whether a job may get no less of its links than before
 
     @classmethod
-    def of(cls, view: Snapshot, *, by_links: bool = False) -> "Board":
+    def of(cls, view: Snapshot, *, by_links: bool = False) -> "BaseCluster":
         """Describe a view."""
         cluster = view.cluster
         users = tuple(view.link_users(link) for link in range(len(cluster.parent)))
@@ -60,25 +60,25 @@ class Board(NamedTuple):
     def shares(self, machines: tuple[int, ...]) -> list[float]:
         """Return the least share that a job has of any link, and its shares of its machines' links in order.
 
-        That is what is left to it with those who are there; nothing if links do not count.
+        Other jobs are counted; the list is empty if links do not count.
         """
         links = crossed(machines, self.cluster) if self.by_links else ()
         share = {link: self.cluster.uplink_gbps[link] / (self.users[link] + 1) for link in links}
         own = sorted(share[link] for link in links if link < len(self.kinds))
         return [min(share.values()), *own] if links else []
 
-    def meetings(self, seats: Seats) -> int:
-        """Count the jobs that are not alone on a link, over all links."""
+    def contended_uses(self, machines_of: JobMachines) -> int:
+        """Count, over all links, the jobs that share the link with another."""
         users = list(self.users)
         found = 0
-        for machines in seats.values():
+        for machines in machines_of.values():
             for link in crossed(machines, self.cluster):
                 found += users[link] > 0
                 users[link] += 1
         return found
 
-    def mark(self, machines: tuple[int, ...], first: int = 0) -> Hashable:
-        """Return the same for seats of a job that differ only in machines which it has to itself.
+    def canonical(self, machines: tuple[int, ...], first: int = 0) -> Hashable:
+        """Return the same key for machines that differ only in ones which the job has to itself.
 
         Its workers are from the place `first` on, and before them its parameter server.
         """
@@ -90,54 +90,57 @@ class Board(NamedTuple):
         return machines[:first], tuple(sorted(marks))
 
 
-def variations(seats: Seats, board: Board, count: int, worth: Worth, served: Collection[str] = ()) -> list[Seats]:
-    """Return up to `count` seats that are as good as these, which come first; ranks in order stay in order.
+def variations(
+    machines_of: JobMachines, base: BaseCluster, count: int, quality: Quality, served: Collection[str] = ()
+) -> list[JobMachines]:
+    """Return up to `count` choices of machines as good as this one, which comes first.
 
-    The first seat of jobs that are `served` is that of their parameter server.
+    Ranks that are in order stay in order. The first machine of jobs that are `served` is that of their parameter
+    server.
     """
-    found: list[Seats] = []
-    heap: list[tuple[int, int, Seats]] = [(-1, 0, seats)]
-    firsts = {job: int(job in served) for job in seats}  # where a job's ranks begin
+    found: list[JobMachines] = []
+    heap: list[tuple[int, int, JobMachines]] = [(-1, 0, machines_of)]
+    firsts = {job: int(job in served) for job in machines_of}  # where a job's ranks begin
     marks: dict[tuple[tuple[int, ...], int], Hashable] = {}
 
-    def marked(those: Seats) -> tuple[Hashable, ...]:
+    def canonical_all(those: JobMachines) -> tuple[Hashable, ...]:
         keys = [(machines, firsts[job]) for job, machines in those.items()]
         for key in keys:
             if key not in marks:
-                marks[key] = board.mark(*key)
+                marks[key] = base.canonical(*key)
         return tuple([marks[key] for key in keys])
 
-    seen = {marked(seats)}
-    kept = {job: (worth(job, machines), board.shares(machines)) for job, machines in seats.items()}
-    in_order = {job: first for job, first in firsts.items() if _rises(seats[job][first:])}
+    seen = {canonical_all(machines_of)}
+    kept = {job: (quality(job, machines), base.shares(machines)) for job, machines in machines_of.items()}
+    in_order = {job: first for job, first in firsts.items() if _rises(machines_of[job][first:])}
     tries = 0
     while heap and len(found) < count:
         _, _, here = heappop(heap)
         found.append(here)
-        if len(found) == count or not board.meetings(here):
+        if len(found) == count or not base.contended_uses(here):
             break
-        for pairs in _exchanges(here, board):
+        for pairs in _exchanges(here, base):
             tries += 1
             if tries > TRIES:
                 break
             there = _exchanged(here, pairs, in_order)
-            mark = marked(there)
-            if mark in seen:
+            canonical = canonical_all(there)
+            if canonical in seen:
                 continue
-            seen.add(mark)
+            seen.add(canonical)
             moved = [job for job, machines in here.items() if there[job] is not machines]
-            if all(_as_good(job, there[job], kept[job], board, worth) for job in moved):
-                heappush(heap, (board.meetings(there), len(seen), there))
+            if all(_as_good(job, there[job], kept[job], base, quality) for job in moved):
+                heappush(heap, (base.contended_uses(there), len(seen), there))
     return found
 
 
 def _as_good(
-    job: str, machines: tuple[int, ...], kept: tuple[Hashable, list[float]], board: Board, worth: Worth
+    job: str, machines: tuple[int, ...], kept: tuple[Hashable, list[float]], base: BaseCluster, quality: Quality
 ) -> bool:
-    """Say whether seats are worth what the first ones were, with as much of every link or more."""
-    if worth(job, machines) != kept[0]:
+    """Say whether machines have the quality of the first ones, with as much of every link or more."""
+    if quality(job, machines) != kept[0]:
         return False
-    return all(now >= before for now, before in zip(board.shares(machines), kept[1], strict=True))
+    return all(now >= before for now, before in zip(base.shares(machines), kept[1], strict=True))
 
 
 def _rises(ranks: tuple[int, ...]) -> bool:
@@ -145,13 +148,13 @@ def _rises(ranks: tuple[int, ...]) -> bool:
     return all(a <= b for a, b in pairwise(ranks))
 
 
-def _exchanged(seats: Seats, pairs: Mapping[int, int], in_order: Mapping[str, int]) -> Seats:
-    """Let workers on machines of the pairs change places; seats that do not change stay the same tuples.
+def _exchanged(machines_of: JobMachines, pairs: Mapping[int, int], in_order: Mapping[str, int]) -> JobMachines:
+    """Swap the workers of paired machines; jobs that do not change keep the same tuples.
 
     `in_order` has the jobs whose ranks are to stay in order, and where these begin.
     """
-    found = dict(seats)
-    for job, machines in seats.items():
+    found = dict(machines_of)
+    for job, machines in machines_of.items():
         if not pairs.keys().isdisjoint(machines):
             moved = [pairs.get(machine, machine) for machine in machines]
             # Neighbours in rank should stay neighbours, or rings would cross racks more often than they must.
@@ -160,50 +163,52 @@ def _exchanged(seats: Seats, pairs: Mapping[int, int], in_order: Mapping[str, in
     return found
 
 
-def _exchanges(seats: Seats, board: Board) -> Iterator[dict[int, int]]:
+def _exchanges(machines_of: JobMachines, base: BaseCluster) -> Iterator[dict[int, int]]:
     """Yield exchanges of single machines, and of what a job has below one switch."""
-    used = dict.fromkeys(machine for machines in seats.values() for machine in machines)
-    alike = _alike(used, board)
+    used = dict.fromkeys(machine for machines in machines_of.values() for machine in machines)
+    alike = _alike(used, base)
     for machine in used:
-        for other in alike[board.kinds[machine]]:
-            if other != machine and not (other in used and other < machine):  # that pair was had already
+        for other in alike[base.kinds[machine]]:
+            if other != machine and not (other in used and other < machine):  # that pair was yielded already
                 yield {machine: other, other: machine}
-    rack_of = board.cluster.rack_of
-    for machines in seats.values():
+    rack_of = base.cluster.rack_of
+    for machines in machines_of.values():
         groups: dict[int, list[int]] = {}
         for machine in dict.fromkeys(machines):
             groups.setdefault(rack_of[machine], []).append(machine)
         for rack, group in groups.items():
             if len(group) == 1:
                 continue
-            racks = dict.fromkeys(rack_of[other] for other in alike[board.kinds[group[0]]])
+            racks = dict.fromkeys(rack_of[other] for other in alike[base.kinds[group[0]]])
             for target in racks:
-                pairs = _matched(group, target, used, board) if target != rack else None
+                pairs = _matched(group, target, used, base) if target != rack else None
                 if pairs is not None:
                     yield pairs
 
 
-def _alike(used: Mapping[int, None], board: Board) -> dict[Hashable, list[int]]:
+def _alike(used: Mapping[int, None], base: BaseCluster) -> dict[Hashable, list[int]]:
     """Return the machines of each kind that is used, those with the fewest users on their links first."""
-    groups: dict[Hashable, list[int]] = {board.kinds[machine]: [] for machine in used}
-    for machine, kind in enumerate(board.kinds):
+    groups: dict[Hashable, list[int]] = {base.kinds[machine]: [] for machine in used}
+    for machine, kind in enumerate(base.kinds):
         if kind in groups:
             groups[kind].append(machine)
-    paths, users = board.cluster.paths, board.users
+    paths, users = base.cluster.paths, base.users
     for group in groups.values():
         group.sort(key=lambda machine: (sum([users[link] for link in paths[machine]]), machine))
         del group[ALIKE:]
     return groups
 
 
-def _matched(group: Sequence[int], rack: int, used: Mapping[int, None], board: Board) -> dict[int, int] | None:
+def _matched(
+    group: Sequence[int], rack: int, used: Mapping[int, None], base: BaseCluster
+) -> dict[int, int] | None:
     """Pair machines with alike ones of another rack, unused ones first; None if there are too few."""
-    first, past = board.cluster.rack_spans[rack]
-    there = [machine for machine in range(first, past) if board.cluster.rack_of[machine] == rack]
+    first, past = base.cluster.rack_spans[rack]
+    there = [machine for machine in range(first, past) if base.cluster.rack_of[machine] == rack]
     there.sort(key=lambda machine: (machine in used, machine))
     pairs: dict[int, int] = {}
     for machine in group:
-        other = next((each for each in there if board.kinds[each] == board.kinds[machine]), None)
+        other = next((each for each in there if base.kinds[each] == base.kinds[machine]), None)
         if other is None:
             return None
         there.remove(other)
@@ -211,39 +216,39 @@ def _matched(group: Sequence[int], rack: int, used: Mapping[int, None], board: B
     return pairs
 
 
-def varied(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False) -> list[Plan]:
+def vary_plan(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False) -> list[Plan]:
     """Return a plan, and others that start and move the same jobs on machines that are alike."""
-    seated = {
+    placements = {
         action.job_id: action.placement
         for action in plan.actions
         if isinstance(action, Start | Move) and action.placement.gpus is None and not action.placement.spare
     }
-    if not seated or count <= 1:
+    if not placements or count <= 1:
         return [plan]
     without = view
     for action in plan.actions:
         if isinstance(action, Stop | Move):
             without = without.without(action.job_id)
     # A parameter server moves with the machine that it is on.
-    seats = {
+    machines_of = {
         job_id: placement.machines if placement.server is None else (placement.server, *placement.machines)
-        for job_id, placement in seated.items()
+        for job_id, placement in placements.items()
     }
 
-    def worth(job_id: str, machines: tuple[int, ...]) -> Hashable:
-        """Return on how many machines workers are, and how long they communicate if nobody is in their way.
+    def quality(job_id: str, machines: tuple[int, ...]) -> Hashable:
+        """Return on how many machines workers are, and how long they communicate without contention.
 
         Below how many switches they are does not count: no policy that places by machines and links asks for it.
         """
-        placement = seated[job_id]
+        placement = placements[job_id]
         server = None if placement.server is None else machines[0]
         ranks = machines[-len(placement.machines) :]
         job = _trained(_job(plan, job_id, view), len(ranks))
         cost = communication(view.cluster, job, ranks, server, placement.aggregate)
         return len(set(machines)), round(cost.comm_s, 12)
 
-    served = {job_id for job_id, placement in seated.items() if placement.server is not None}
-    found = variations(seats, Board.of(without, by_links=by_links), count, worth, served)
+    served = {job_id for job_id, placement in placements.items() if placement.server is not None}
+    found = variations(machines_of, BaseCluster.of(without, by_links=by_links), count, quality, served)
     return [plan, *[_with(plan, each, view) for each in found[1:]]]
 
 
@@ -258,14 +263,14 @@ def _trained(job: Job, gpus: int) -> Job:
     return job if gpus == job.gpus else job.resized(gpus, float(gpus))
 
 
-def _with(plan: Plan, seats: Seats, view: Snapshot) -> Plan:
-    """Return a plan with other seats."""
+def _with(plan: Plan, machines_of: JobMachines, view: Snapshot) -> Plan:
+    """Return a plan with other machines."""
     actions: list[Action] = []
     for action in plan.actions:
-        if isinstance(action, Stop | Shift) or action.job_id not in seats:
+        if isinstance(action, Stop | Shift) or action.job_id not in machines_of:
             actions.append(action)
             continue
-        machines, old = seats[action.job_id], action.placement
+        machines, old = machines_of[action.job_id], action.placement
         server = None if old.server is None else machines[0]
         job = _job(plan, action.job_id, view)
         placement = placed(job, machines[-len(old.machines) :], view, server=server, aggregate=old.aggregate)
@@ -287,8 +292,8 @@ def placed(
     return Placement(machines, (), None, seen, server, aggregate)
 
 
-class Varied:
-    """A policy that knows one plan, as a host: its candidates are variations of it.
+class PlanVariations:
+    """A policy that makes one plan, as a host: its candidates are variations of that plan.
 
     Departure: variations keep what placers count (free GPUs, idle machines, machines of a job, its time to
     communicate alone), not what is left of links. With those of a policy that plans itself, and may weigh links, a
@@ -303,15 +308,15 @@ class Varied:
         self._by_links = by_links
 
     def key(self, waiting: Waiting) -> Any:
-        """Let jobs queue as the policy has them."""
+        """Order the queue as the policy does."""
         return self.policy.key(waiting)
 
     def plan(self, view: Snapshot) -> Plan:
-        """Return what the policy would do."""
+        """Return the plan of the policy."""
         return self.policy.plan(view)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say what the policy says."""
+        """Return the policy's reason."""
         return self.policy.why_wait(job, view)
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
@@ -319,8 +324,8 @@ class Varied:
         return self._placer.place(job, view)
 
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
-        """Return what the policy would do, and variations of it."""
-        return varied(self.policy.plan(view), view, count, by_links=self._by_links)
+        """Return the plan of the policy, and variations of it."""
+        return vary_plan(self.policy.plan(view), view, count, by_links=self._by_links)
 
 
 def host_of(policy: Placer, order: str | None = None, slowdown: Slowdown = isolated) -> Host:
@@ -332,5 +337,5 @@ def host_of(policy: Placer, order: str | None = None, slowdown: Slowdown = isola
     if own and isinstance(policy, Host):
         return policy
     if own and isinstance(policy, Policy):
-        return Varied(policy, policy, by_links=True)
-    return Varied(QueuePolicy(policy, order or default_order(policy), slowdown), policy, by_links=False)
+        return PlanVariations(policy, policy, by_links=True)
+    return PlanVariations(QueuePolicy(policy, order or default_order(policy), slowdown), policy, by_links=False)

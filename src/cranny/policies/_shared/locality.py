@@ -1,4 +1,4 @@
-"""Where workers are to each other: how close together they can be, and which links they talk over."""
+"""Locality of workers: how close together they can be, and which links they communicate over."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -70,10 +70,10 @@ def _below(node: int, free: Sequence[int], cluster: Cluster) -> int:
 
 
 def drawn_by(seed: int | None, what: str) -> "np.random.Generator | None":
-    """Return what draws among equal places, or nothing if the first is to be taken."""
+    """Return a generator that draws among equal places; None if the first is taken."""
     if seed is None:
         return None
-    import numpy as np  # not where nobody draws
+    import numpy as np  # only where places are drawn
 
     return np.random.default_rng(whole(seed, what, least=0))
 
@@ -83,7 +83,7 @@ def nearby(
 ) -> tuple[int, ...] | None:
     """Return machines for so many workers: one machine, or one rack, or simply the first with free GPUs.
 
-    So places jobs who tells apart only whether workers are on one machine, in one rack or in several. With `ties`
+    For policies that distinguish only whether workers are on one machine, in one rack or in several. With `ties`
     places that are equal by that are drawn, and not the tightest and first taken.
     """
     if sum(free) < gpus:
@@ -95,8 +95,8 @@ def nearby(
             first, past = min(holding, key=lambda span: (sum(free[slice(*span)]), span))
             if ties is not None:
                 first, past = holding[int(ties.integers(len(holding)))]
-            seats = [machine for machine in range(first, past) for _ in range(free[machine])]
-            return tuple(seats[:gpus] if ties is None else sorted(ties.permutation(seats)[:gpus].tolist()))
+            slots = [machine for machine in range(first, past) for _ in range(free[machine])]
+            return tuple(slots[:gpus] if ties is None else sorted(ties.permutation(slots)[:gpus].tolist()))
     return None
 
 
@@ -109,7 +109,7 @@ def level(machines: tuple[int, ...], cluster: Cluster) -> int:
 
 @lru_cache(maxsize=65536)
 def crossed(machines: tuple[int, ...], cluster: Cluster) -> tuple[int, ...]:
-    """Return the links that workers on these machines talk over: those that have some of them on either side."""
+    """Return the links that workers on these machines communicate over, with some of them on either side."""
     counts: dict[int, int] = {}
     for machine in set(machines):
         for link in cluster.paths[machine]:

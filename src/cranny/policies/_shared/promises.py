@@ -1,8 +1,9 @@
 """GPUs to divide among jobs, some of which can use only certain machines.
 
-Jobs may be promised GPUs before they have machines. All of them find theirs if for every set of machines those who
-can use no others were promised no more than it has (Hall's theorem). Only such sets matter that are the machines
-of some jobs together which overlap. Where all jobs can use all machines that is one set, and plain counting.
+Jobs may be promised GPUs before they have machines. All of them find theirs if for every set of machines the jobs
+that can use no others were promised no more than it has (Hall's theorem). Only such sets matter that are the
+machines of some jobs together which overlap. Where all jobs can use all machines that is one set, and plain
+counting.
 """
 
 from collections import Counter
@@ -11,35 +12,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from cranny.core.machine_set import members
 from cranny.core.snapshot import ALL
 
-# Sets that are looked at. Only jobs for many mixtures of ten types and more make so many; then somebody may be
-# promised too much, and has to wait after all.
+# Sets that are checked. Only jobs for many mixtures of ten types and more make so many; then a job may be promised
+# too much, and has to wait after all.
 MOST_SETS = 500
 
 
-class Pool:
+class GpuPool:
     """Free GPUs, and how many of them jobs were promised."""
 
     def __init__(self, free: Sequence[int]) -> None:
         self._free = free  # (machines,)
-        self._counts = {ALL: sum(free)}  # of sets of machines that were asked for
+        self._counts = {ALL: sum(free)}  # of sets of machines that were queried
         self._added: Counter[int] = Counter()  # GPUs that come free besides, by machine
-        self._promised: Counter[int] = Counter()  # by the machines that those who have them can use
+        self._promised: Counter[int] = Counter()  # by the machines that their jobs can use
 
-    def copy(self) -> "Pool":
+    def copy(self) -> "GpuPool":
         """Return the same pool; what is taken there is not taken here."""
-        other = Pool(())
+        other = GpuPool(())
         other._free, other._counts = self._free, self._counts
         other._added, other._promised = self._added.copy(), self._promised.copy()
         return other
 
-    def without(self, machines: Iterable[int]) -> "Pool":
+    def without(self, machines: Iterable[int]) -> "GpuPool":
         """Return the pool without one GPU of a machine for each time that it is named."""
         other = self.copy()
         other.add({machine: -times for machine, times in Counter(machines).items()})
         return other
 
     def add(self, gpus: Mapping[int, int]) -> None:
-        """Take in GPUs that come free, by machine."""
+        """Add GPUs that come free, by machine."""
         for machine, count in gpus.items():
             self._added[machine] += count
 
@@ -69,7 +70,7 @@ class Pool:
         return unions
 
     def _over(self, machines: int) -> int:
-        """Return how many GPUs are left to those who can use no other machines."""
+        """Return how many GPUs are left to jobs that can use no other machines."""
         if machines not in self._counts:
             self._counts[machines] = sum(self._free[machine] for machine in members(machines))
         gpus = self._counts[machines]

@@ -1,4 +1,4 @@
-"""Machines in order of preference: the walk that policies share which differ only in what they prefer.
+"""Machines in order of preference: the filling that is common to policies which differ only in their preference.
 
 If machines exist that hold the whole job, the preference chooses among those. Otherwise machines are taken in
 order of preference, all free GPUs of each, until the job is placed. Ranks that share a machine are consecutive,
@@ -20,7 +20,7 @@ from cranny.model.placement import Placement
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-DECIMALS = 9  # in Gbps, or shares: what is smaller tells nothing apart
+DECIMALS = 9  # in Gbps, or shares: smaller differences do not count
 
 
 class Candidates(NamedTuple):
@@ -74,7 +74,7 @@ def ordered(found: Candidates, *keys: npt.ArrayLike) -> list[tuple[int, int]]:
 
 
 def rounded(values: Floats) -> Floats:
-    """Make equal what differs by rounding alone: last bits of what jobs use in sum depend on who came first."""
+    """Make equal what differs by rounding alone: the last bits of sums depend on the order of events."""
     return values.round(DECIMALS)
 
 

@@ -1,4 +1,4 @@
-"""New numbers of workers for some jobs, turned into machines and a plan, with as few moves as can be."""
+"""From new numbers of workers to machines and plans, with as few moves as possible."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,54 +12,56 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.policies._shared.actions import feasible_order
-from cranny.policies._shared.candidates import Board, Seats, placed, variations
-from cranny.policies._shared.promises import Pool
+from cranny.policies._shared.candidates import BaseCluster, JobMachines, placed, variations
+from cranny.policies._shared.promises import GpuPool
 
 # Chooses machines for a number of workers, given the free GPUs of each; None if there are too few.
-Seat = Callable[[int, Sequence[int], Cluster], tuple[int, ...] | None]
+ChooseMachines = Callable[[int, Sequence[int], Cluster], tuple[int, ...] | None]
 
 
-def emptied(view: Snapshot, job_ids: Iterable[str]) -> Snapshot:
+def without_jobs(view: Snapshot, job_ids: Iterable[str]) -> Snapshot:
     """Return the view without some running jobs."""
     for job_id in job_ids:
         view = view.without(job_id)
     return view
 
 
-def reseat(
+def place_resized(
     sizes: Mapping[str, int],
     running: Mapping[str, Running],
     waiting: Mapping[str, Waiting],
     base: Snapshot,
-    seat: Seat,
-) -> Seats:
+    choose: ChooseMachines,
+) -> JobMachines:
     """Return machines for jobs that get so many workers; `base` is the cluster without any of them.
 
     A running job whose size is what it was stays where it is, and one that shrinks keeps some of its machines. The
-    others are seated anew, the largest first. If somebody finds no machines so, because others have those of the
-    types that it can use, all are seated again, those first that can use fewest. Jobs for which there is no way
-    are left out; one that runs stays where it is if nobody took its GPUs.
+    others are placed anew, the largest first. If a job finds no machines so, because others have those of the
+    types that it can use, all are placed again, those first that can use the fewest. Jobs that still find none are
+    skipped; a running one stays where it is if its GPUs are free.
     """
     largest = sorted(sizes, key=lambda job_id: -sizes[job_id])
-    seating = _Seating(sizes, running, waiting, base, seat)
-    keeping = [job_id for job_id in sizes if job_id in running and sizes[job_id] <= sum(seating.own(job_id))]
+    resizing = _Resizing(sizes, running, waiting, base, choose)
+    keeping = [job_id for job_id in sizes if job_id in running and sizes[job_id] <= sum(resizing.own(job_id))]
     for job_id in [*keeping, *[job_id for job_id in largest if job_id not in keeping]]:
-        seating.sit(job_id, seating.choice(job_id, keep=job_id in keeping))
-    if len(seating.seats) < len(sizes):
-        again = _Seating(sizes, running, waiting, base, seat)
+        resizing.take(job_id, resizing.choice(job_id, keep=job_id in keeping))
+    if len(resizing.machines_of) < len(sizes):
+        again = _Resizing(sizes, running, waiting, base, choose)
         usable = {job_id: sum(again.usable(job_id)) for job_id in sizes}
         for job_id in sorted(largest, key=lambda job_id: (usable[job_id], job_id not in keeping)):
-            again.sit(job_id, again.considerate(job_id, keep=job_id in keeping))
-        if len(again.seats) > len(seating.seats):
-            seating = again
+            again.take(job_id, again.choice_leaving_others(job_id, keep=job_id in keeping))
+        if len(again.machines_of) > len(resizing.machines_of):
+            resizing = again
     for job_id in running:
-        if job_id not in seating.seats and sum(seating.own(job_id)) == len(running[job_id].placement.machines):
-            seating.sit(job_id, running[job_id].placement.machines)
-    return seating.seats
+        if job_id not in resizing.machines_of and sum(resizing.own(job_id)) == len(
+            running[job_id].placement.machines
+        ):
+            resizing.take(job_id, running[job_id].placement.machines)
+    return resizing.machines_of
 
 
-class _Seating:
-    """Seats jobs one after the other on what is free."""
+class _Resizing:
+    """JobMachines jobs one after the other on what is free."""
 
     def __init__(
         self,
@@ -67,11 +69,11 @@ class _Seating:
         running: Mapping[str, Running],
         waiting: Mapping[str, Waiting],
         base: Snapshot,
-        seat: Seat,
+        choose: ChooseMachines,
     ) -> None:
-        self.seats: dict[str, tuple[int, ...]] = {}
+        self.machines_of: dict[str, tuple[int, ...]] = {}
         self._sizes, self._running, self._waiting = sizes, running, waiting
-        self._base, self._seat = base, seat
+        self._base, self._choose = base, choose
         self._free: list[int] = base.free.tolist()
 
     def own(self, job_id: str) -> list[int]:
@@ -89,16 +91,16 @@ class _Seating:
         size = self._sizes[job_id]
         own = self.own(job_id) if keep else []
         if sum(own) < size:
-            return self._seat(size, self.usable(job_id), self._base.cluster)
+            return self._choose(size, self.usable(job_id), self._base.cluster)
         machines = self._running[job_id].placement.machines
-        return machines if len(machines) == size else self._seat(size, own, self._base.cluster)
+        return machines if len(machines) == size else self._choose(size, own, self._base.cluster)
 
-    def considerate(self, job_id: str, *, keep: bool) -> tuple[int, ...] | None:
-        """Return machines for a job so that those who come after it find theirs: if it must be, any such ones."""
+    def choice_leaving_others(self, job_id: str, *, keep: bool) -> tuple[int, ...] | None:
+        """Return machines for a job that leave enough for the jobs after it; any such machines, if need be."""
         found = self.choice(job_id, keep=keep)
-        after = Pool(self._free.copy())
+        after = GpuPool(self._free.copy())
         for other, size in self._sizes.items():
-            if other != job_id and other not in self.seats:
+            if other != job_id and other not in self.machines_of:
                 after.take(self._base.eligible(self._job(other)), size)
         if found is None or not after.without(found).short():
             return found
@@ -113,10 +115,10 @@ class _Seating:
                 taken.append(machine)
         return tuple(taken) if len(taken) == self._sizes[job_id] else found
 
-    def sit(self, job_id: str, machines: tuple[int, ...] | None) -> None:
-        """Let a job have machines, if it found some."""
+    def take(self, job_id: str, machines: tuple[int, ...] | None) -> None:
+        """Give a job machines, if it found some."""
         if machines is not None:
-            self.seats[job_id] = machines
+            self.machines_of[job_id] = machines
             for machine in machines:
                 self._free[machine] -= 1
 
@@ -125,7 +127,7 @@ class _Seating:
 
 
 def plans(
-    seats: Seats,
+    machines_of: JobMachines,
     view: Snapshot,
     base: Snapshot,
     stopped: Mapping[str, str],
@@ -133,18 +135,18 @@ def plans(
     count: int,
     distance: Callable[[tuple[int, ...], Cluster], int],
 ) -> list[Plan]:
-    """Return plans that bring jobs to these seats, and to others with workers at the same distance.
+    """Return plans that place jobs on these machines, and on others with workers at the same distance.
 
-    Jobs that hold GPUs are moved, or stopped for the reason in `stopped`; jobs that wait are started; who is where
-    it should be is left alone.
+    Jobs that hold GPUs are moved, or stopped for the reason in `stopped`; waiting jobs are started; jobs
+    that are where they should be stay.
     """
     waiting = {each.job.id: each for each in view.waiting}
 
-    def worth(job_id: str, machines: tuple[int, ...]) -> int:  # noqa: ARG001 - all jobs alike
+    def quality(job_id: str, machines: tuple[int, ...]) -> int:  # noqa: ARG001 - all jobs alike
         return distance(machines, view.cluster)
 
     found = []
-    for each in variations(seats, Board.of(base), count, worth) if seats else [seats]:
+    for each in variations(machines_of, BaseCluster.of(base), count, quality) if machines_of else [machines_of]:
         moves: dict[str, Placement] = {}
         starts: list[Start] = []
         for job_id, machines in each.items():

@@ -8,7 +8,7 @@ Symbols of the paper and their names here:
     server.GPUs          `free`: a plan takes all free GPUs of a server or none
     server.bw, C         `left_gbps`, `link_gbps`: of a server's uplink
     server.flows         `flows`: that its uplink carries
-    V[s, f, g]           `plan_kernel._table`: what servers with f flows at most and g GPUs together are worth
+    V[s, f, g]           `plan_kernel._table`: the value of servers with f flows at most and g GPUs together
     FC_r, C(rack)        `rack_flows`, `rack_gbps`: of a rack's uplink
     AE                   `_efficiency`: aggregation efficiency, the rate times the flows that switches merge
 
@@ -47,10 +47,10 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
 from cranny.model.validate import yes_or_no
 from cranny.policies._shared.ranked_fill import DECIMALS
-from cranny.policies.netpack.netpack_explanation import Reasons, Seen
+from cranny.policies.netpack.netpack_explanation import NetPackRationale, ServerValue
 
 if TYPE_CHECKING:
-    from cranny.policies.netpack.available import Outlook
+    from cranny.policies.netpack.available import SteadyState
     from cranny.policies.netpack.plan_kernel import Bools, Ints
 
 
@@ -63,16 +63,16 @@ class NetPack:
     def __init__(self, *, printed: bool = False) -> None:
         self.printed = yes_or_no(printed, "netpack: printed")
         self._batches = KnapsackBatches()
-        self._outlook: Outlook | None = None
+        self._steady: SteadyState | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> "NetPack":
-        """Copy who was passed over; what it saw of the network a copy sees again."""
+        """Copy which jobs were passed over; the copy computes the steady state again."""
         copied = type(self)(printed=self.printed)
         copied._batches = deepcopy(self._batches, memo)  # noqa: SLF001 - one of its own kind
         return copied
 
     def key(self, waiting: Waiting) -> float:
-        """Let jobs queue as they come; `plan` chooses among them."""
+        """Order the queue by submission; `plan` chooses among the jobs."""
         return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
@@ -86,54 +86,54 @@ class NetPack:
         return placed[0].placement if placed else None
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say that GPUs are short, or that others go first."""
-        return lacks_gpus(job, view) or "jobs that are worth more together go first"
+        """Return that GPUs are short, or that other jobs go first."""
+        return lacks_gpus(job, view) or "jobs of a higher total value go first"
 
     def _place_all(self, batch: list[Waiting], view: Snapshot) -> list[Start]:
         """Lines 3 to 10."""
-        from cranny.policies.netpack.available import Outlook  # compiles, so it is imported only where it is used
+        from cranny.policies.netpack.available import SteadyState  # compiles, so only where it is used
 
-        if self._outlook is None or self._outlook.cluster is not view.cluster:
-            self._outlook = Outlook(view.cluster)
-        outlook = self._outlook
-        free, up = outlook.follow(view), view.up
-        memory_gbps = outlook.memory_gbps()  # what jobs that run leave
+        if self._steady is None or self._steady.cluster is not view.cluster:
+            self._steady = SteadyState(view.cluster)
+        steady = self._steady
+        free, up = steady.follow(view), view.up
+        memory_gbps = steady.memory_gbps()  # what jobs that run leave
         placed: list[Start] = []
         for waiting in batch:
-            placement = self._place(waiting.job, view.usable(waiting.job, free), up, outlook)
+            placement = self._place(waiting.job, view.usable(waiting.job, free), up, steady)
             if placement is None:
                 continue
             placed.append(Start(waiting.job, placement, waiting.attained_gpu_s))
-            outlook.estimate.add(waiting.job, placement)
+            steady.estimate.add(waiting.job, placement)
             for machine in placement.machines:
                 free[machine] -= 1
-        return _aggregate(placed, outlook, memory_gbps)
+        return _aggregate(placed, steady, memory_gbps)
 
-    def _place(self, job: Job, free: "Ints", up: "Bools", outlook: "Outlook") -> Placement | None:
-        """Lines 4 to 9: on one machine if one is large enough, else where workers and server are worth most."""
+    def _place(self, job: Job, free: "Ints", up: "Bools", steady: "SteadyState") -> Placement | None:
+        """Lines 4 to 9: on one machine if one is large enough, else where the plan has the highest value."""
         from cranny.policies.netpack import plan_kernel
 
         tightest = int(plan_kernel.tightest(free, job.gpus))
         if tightest != plan_kernel.NONE:
-            return Placement.made((tightest,) * job.gpus, (), None, Reasons(job, outlook.cluster))
+            return Placement.made((tightest,) * job.gpus, (), None, NetPackRationale(job, steady.cluster))
         if free.sum() < job.gpus:
             return None
-        servers = outlook.servers(free, up)
-        rules = plan_kernel.Rules(self.lean, self.printed, job.collective == "ina")
-        found = plan_kernel.best(servers, outlook.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
+        servers = steady.servers(free, up)
+        rules = plan_kernel.PlanRules(self.lean, self.printed, job.collective == "ina")
+        found = plan_kernel.best(servers, steady.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
         left_gbps, flows = servers.left_gbps, servers.flows
-        seen = [
-            Seen(
+        values = [
+            ServerValue(
                 machine,
                 float(left_gbps[machine]),
                 float(flows[machine]),
-                plan_kernel.worth(servers, self.lean, machine, 1.0),
+                plan_kernel.value(servers, self.lean, machine, 1.0),
             )
             for machine in found.machines.tolist()
         ]
-        held = _without_surplus(job.gpus, {each.machine: int(free[each.machine]) for each in seen}, seen)
+        held = _without_surplus(job.gpus, {each.machine: int(free[each.machine]) for each in values}, values)
         machines = tuple([machine for machine, gpus in held.items() for _ in range(gpus)])
-        why = Reasons(job, outlook.cluster, tuple(seen), found.server_worth, found.share_gbps)
+        why = NetPackRationale(job, steady.cluster, tuple(values), found.server_value, found.share_gbps)
         server = None if found.server == plan_kernel.NONE else int(found.server)
         return Placement.made(machines, (), None, why, server)
 
@@ -144,47 +144,47 @@ class NetPackLean(NetPack):
     lean = True
 
 
-def _without_surplus(gpus: int, held: dict[int, int], seen: list[Seen]) -> dict[int, int]:
+def _without_surplus(gpus: int, held: dict[int, int], values: list[ServerValue]) -> dict[int, int]:
     """Give back the GPUs that a plan has too many, on its least loaded server; some are left there."""
-    least_loaded = min(seen, key=lambda each: (each.flows, -each.left_gbps, each.machine))
+    least_loaded = min(values, key=lambda each: (each.flows, -each.left_gbps, each.machine))
     held[least_loaded.machine] -= sum(held.values()) - gpus
     return held
 
 
-def _aggregate(placed: list[Start], outlook: "Outlook", memory_gbps: list[float]) -> list[Start]:
+def _aggregate(placed: list[Start], steady: "SteadyState", memory_gbps: list[float]) -> list[Start]:
     """Step 4: give the memory of switches to the jobs with the highest efficiency, until it is used up."""
     efficiency = {
-        start.job.id: _efficiency(start, outlook) for start in placed if start.placement.server is not None
+        start.job.id: _efficiency(start, steady) for start in placed if start.placement.server is not None
     }
     decided: dict[str, Placement] = {}
     for start in sorted(placed, key=lambda start: -round(efficiency.get(start.job.id, 0.0), DECIMALS)):
         job, placement = start.job, start.placement
         if job.id not in efficiency:
             continue
-        rate_gbps = outlook.estimate.rate_gbps(job.id) or 0.0
-        switches = _merged_flows(placement, outlook)
+        rate_gbps = steady.estimate.rate_gbps(job.id) or 0.0
+        switches = _merged_flows(placement, steady)
         full = [rack for rack in switches if memory_gbps[rack] <= 0.0]
         why = placement.rationale
-        if isinstance(why, Reasons):
+        if isinstance(why, NetPackRationale):
             why = why._replace(efficiency=efficiency[job.id], full_switch=full[0] if full else None)
         decided[job.id] = Placement(placement.machines, (), None, why, placement.server, aggregate=not full)
         if full:
-            outlook.estimate.add(job, decided[job.id])
+            steady.estimate.add(job, decided[job.id])
         else:
             for rack in switches:
                 memory_gbps[rack] = round(memory_gbps[rack] - rate_gbps, DECIMALS)
     return [start._replace(placement=decided.get(start.job.id, start.placement)) for start in placed]
 
 
-def _efficiency(start: Start, outlook: "Outlook") -> float:
+def _efficiency(start: Start, steady: "SteadyState") -> float:
     """Return AE: the job's rate times the flows that come in at its switches."""
-    rate_gbps = outlook.estimate.rate_gbps(start.job.id) or 0.0
-    return rate_gbps * sum(_merged_flows(start.placement, outlook).values())
+    rate_gbps = steady.estimate.rate_gbps(start.job.id) or 0.0
+    return rate_gbps * sum(_merged_flows(start.placement, steady).values())
 
 
-def _merged_flows(placement: Placement, outlook: "Outlook") -> Counter[int]:
+def _merged_flows(placement: Placement, steady: "SteadyState") -> Counter[int]:
     """Count the flows that come in at each rack's switch: from workers, and at the server's from other racks."""
-    rack_of, server = outlook.cluster.rack_of, placement.server
+    rack_of, server = steady.cluster.rack_of, placement.server
     flows: Counter[int] = Counter(rack_of[machine] for machine in placement.counts if machine != server)
     if server is not None and flows:
         flows[rack_of[server]] += len(flows) - (rack_of[server] in flows)

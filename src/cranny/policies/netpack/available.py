@@ -1,4 +1,4 @@
-"""What NetPack sees of a cluster: what the steady state leaves of servers and racks, in arrays."""
+"""What the steady state leaves of servers and racks, in arrays: the input of NetPack's search."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,13 +7,13 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.network.steady.view_rates import Estimate
 from cranny.policies._shared.ranked_fill import rounded
-from cranny.policies.netpack.plan_kernel import Bools, Servers
+from cranny.policies.netpack.plan_kernel import Bools, ServerArrays
 
 Ints = npt.NDArray[np.int64]
 
 
-class Outlook:
-    """A cluster, and the steady state of the jobs on it."""
+class SteadyState:
+    """The steady state of the running jobs of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         machines = len(cluster.machines)
@@ -23,11 +23,11 @@ class Outlook:
         self._rack = np.array(cluster.rack_of)
         self._uplinks = np.array(cluster.rack_nodes)
         self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in cluster.rack_nodes])
-        # Machines among which plans are looked for, (spans, 2): those of each rack, and all.
+        # Machines among which plans are searched, (spans, 2): those of each rack, and all.
         self.spans = np.array([*cluster.rack_spans, (0, machines)])
 
     def follow(self, view: Snapshot) -> Ints:
-        """Take in what runs now (line 7 of Algorithm 2); return the free GPUs, to be counted down."""
+        """Update by the running jobs (line 7 of Algorithm 2); return a copy of the free GPUs."""
         self.estimate.follow(view)
         return view.free.copy()
 
@@ -36,11 +36,11 @@ class Outlook:
         left_gbps: list[float] = rounded(self.estimate.rates.left_pat_gbps()).tolist()
         return left_gbps
 
-    def servers(self, free: Ints, up: Bools) -> Servers:
+    def servers(self, free: Ints, up: Bools) -> ServerArrays:
         """Return what is left of every server, and of every rack's uplink."""
         rates, machines = self.estimate.rates, len(free)
         left_gbps, flows = rounded(rates.left_gbps()), rounded(rates.link_flows())
-        return Servers(
+        return ServerArrays(
             free,
             up,
             self._link_gbps,

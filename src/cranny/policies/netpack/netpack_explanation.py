@@ -1,4 +1,4 @@
-"""Why NetPack put a job where it is: the values it saw, told when somebody asks."""
+"""Explains NetPack's placements by the values of servers at the decision."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,22 +10,22 @@ from cranny.model.placement import Placement
 from cranny.model.validate import counted
 
 
-class Seen(NamedTuple):
-    """What was left of a machine when it was chosen."""
+class ServerValue(NamedTuple):
+    """A server's remaining bandwidth, flows and value when it was chosen."""
 
     machine: int
     left_gbps: float
     flows: float
-    worth: float
+    value: float
 
 
-class Reasons(NamedTuple):
-    """What the search found; of a job on one machine there is nothing to tell but that."""
+class NetPackRationale(NamedTuple):
+    """The values of a placement; a job on one machine has none."""
 
     job: Job
     cluster: Cluster
-    seen: tuple[Seen, ...] = ()
-    server_worth: float = 0.0
+    values: tuple[ServerValue, ...] = ()
+    server_value: float = 0.0
     share_gbps: float = 0.0
     efficiency: float = 0.0  # AE
     full_switch: int | None = None  # rack whose switch had no memory left for the job
@@ -41,17 +41,17 @@ class Reasons(NamedTuple):
                     "machine": names[each.machine],
                     "left_gbps": each.left_gbps,
                     "flows": each.flows,
-                    "worth": each.worth,
+                    "value": each.value,
                 }
-                for each in self.seen
+                for each in self.values
             ],
-            "share_gbps": self.share_gbps if self.seen else None,
+            "share_gbps": self.share_gbps if self.values else None,
         }
         if placement.server is not None:
             facts |= {
                 "parameter_server": names[placement.server],
                 "beside_a_worker": placement.server in placement.counts,
-                "parameter_server_worth": self.server_worth,
+                "parameter_server_value": self.server_value,
                 "alone_ms": self._alone_ms(placement, placement.server),
                 "alone_ms_beside_rank_0": self._alone_ms(placement, placement.machines[0]),
                 "aggregation": placement.aggregate,
@@ -61,16 +61,16 @@ class Reasons(NamedTuple):
         return facts
 
     def text(self, placement: Placement) -> str:
-        """Return the reasons as a person would say them."""
+        """Return the reasons as text."""
         names = self.cluster.node_names
         counts = placement.counts
         where = ", ".join(f"{gpus} on {names[machine]}" for machine, gpus in counts.items())
         lines = [f"job {self.job.id}: {counted(self.job.gpus, 'worker')}: {where}"]
-        if not self.seen:
+        if not self.values:
             return f"{lines[0]}\nit fits one machine, so nothing crosses the network; it has least to spare"
         lines += [
-            f"{names[on]}: {left_gbps:.1f} Gbps left, {flows:.3g} flows, worth {worth:.1f}"
-            for on, left_gbps, flows, worth in self.seen
+            f"{names[on]}: {left_gbps:.1f} Gbps left, {flows:.3g} flows, value {value:.1f}"
+            for on, left_gbps, flows, value in self.values
         ]
         lines.append(f"share of its most crowded link: {self.share_gbps:.1f} Gbps")
         if placement.server is not None:
@@ -84,7 +84,7 @@ class Reasons(NamedTuple):
         more_ms = here_ms - self._alone_ms(placement, placement.machines[0])
         against = "as beside rank 0" if abs(more_ms) < 0.05 else f"{more_ms:+.1f} ms against one beside rank 0"
         return (
-            f"parameter server on {self.cluster.node_names[server]}, {beside}, worth {self.server_worth:.1f}:"
+            f"parameter server on {self.cluster.node_names[server]}, {beside}, value {self.server_value:.1f}:"
             f" {here_ms:.1f} ms an iteration if the network were empty, {against}"
         )
 

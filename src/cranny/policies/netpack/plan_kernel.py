@@ -18,13 +18,13 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 NONE = -1
-CROWDED = 15  # servers with at least so many flows are taken to be alike
+CROWDED = 15  # servers with at least so many flows count as equal
 NEVER = -np.inf
 MORE = 0.01  # of its link is what one server more costs a lean plan, so that of plans alike the smallest wins
-FEWER, CROWDS, NOT_TAKEN = 0, 1, 2  # rows of the table, and what stands where a machine is not part of the plan
+FEWER, CROWDS, NOT_TAKEN = 0, 1, 2  # rows of the table, and the entry of a machine that is not part of the plan
 
 
-class Servers(NamedTuple):
+class ServerArrays(NamedTuple):
     """What is left of each server, (servers,) each, and of each rack's uplink, (racks,) each."""
 
     free: Ints  # GPUs that the job may have
@@ -37,23 +37,23 @@ class Servers(NamedTuple):
     rack_flows: Floats  # FC
 
 
-class Rules(NamedTuple):
-    """How plans are judged; see the policy for what these mean."""
+class PlanRules(NamedTuple):
+    """How plans are valued; see the policy."""
 
     lean: bool
     printed: bool
     has_server: bool  # whether the job has a parameter server
 
 
-class Choice(NamedTuple):
+class PlanChoice(NamedTuple):
     """The best plan found so far."""
 
     machines: Ints  # of the workers; none if there is no plan
     server: int  # of the parameter server, or NONE
-    workers_worth: float  # V
-    server_worth: float
+    workers_value: float  # V
+    server_value: float
     share_gbps: float  # of the most crowded link that the plan uses
-    worth: float  # of everything together
+    value: float  # of everything together
 
 
 @allocating
@@ -69,17 +69,17 @@ def tightest(free: Ints, gpus: int) -> int:
 
 
 @allocating
-def worth(servers: Servers, lean: bool, machine: int, flows: float) -> float:  # noqa: FBT001 - of `Rules`
-    """Return what a server is worth: what is left of its link, less what jobs lose that are there already."""
+def value(servers: ServerArrays, lean: bool, machine: int, flows: float) -> float:  # noqa: FBT001 - of `PlanRules`
+    """Return the value of a server: what is left of its link, less what the jobs there lose."""
     left = servers.left_gbps[machine]
     loss = (servers.link_gbps[machine] - left) / (servers.flows[machine] + flows)
     return float(-loss - MORE * servers.link_gbps[machine] if lean else left - loss)
 
 
 @allocating
-def best(servers: Servers, spans: Ints, gpus: int, most_free: int, rules: Rules) -> Choice:
+def best(servers: ServerArrays, spans: Ints, gpus: int, most_free: int, rules: PlanRules) -> PlanChoice:
     """Return the best plan with machines of one of these spans each, (spans, 2)."""
-    chosen = Choice(np.empty(0, np.int64), NONE, 0.0, 0.0, 0.0, NEVER)
+    chosen = PlanChoice(np.empty(0, np.int64), NONE, 0.0, 0.0, 0.0, NEVER)
     for span in range(len(spans)):
         first, past = spans[span]
         if servers.free[first:past].sum() >= gpus:
@@ -89,35 +89,35 @@ def best(servers: Servers, spans: Ints, gpus: int, most_free: int, rules: Rules)
 
 @allocating
 def _best_of(
-    servers: Servers, first: int, past: int, gpus: int, most_free: int, rules: Rules, chosen: Choice
-) -> Choice:
+    servers: ServerArrays, first: int, past: int, gpus: int, most_free: int, rules: PlanRules, chosen: PlanChoice
+) -> PlanChoice:
     """Return the best plan with the machines of a span, if it is better than what is known."""
     room = gpus + most_free
     top, count = _most_valuable(servers, first, past, room, most_free, rules.lean)
     for crowded in range(CROWDED + 1):
         if count[crowded].sum() == 0:
             continue
-        items, worths, fewer = _items(servers, top, count, crowded, room, rules.lean)
-        totals, taken = _table(servers, items, worths, fewer, room)
+        items, values, fewer = _items(servers, top, count, crowded, room, rules.lean)
+        totals, taken = _table(servers, items, values, fewer, room)
         for held in range(gpus, room + 1):
             if totals[held] > NEVER:
                 machines = _plan(servers, items, taken, held)
                 if servers.free[machines].min() <= held - gpus:
                     continue  # one of them is not needed
                 candidate = _with_server(servers, first, past, machines, totals[held], rules)
-                if candidate.worth > chosen.worth:
+                if candidate.value > chosen.value:
                     chosen = candidate
     return chosen
 
 
 @allocating
 def _most_valuable(
-    servers: Servers,
+    servers: ServerArrays,
     first: int,
     past: int,
     room: int,
     most_free: int,
-    lean: bool,  # noqa: FBT001 - of `Rules`
+    lean: bool,  # noqa: FBT001 - of `PlanRules`
 ) -> tuple[Ints, Ints]:
     """Return the most valuable machines by flows and free GPUs, and how many there are of each kind.
 
@@ -131,14 +131,14 @@ def _most_valuable(
             continue
         crowded = min(int(np.ceil(servers.flows[machine])), CROWDED)
         kind, place = top[crowded, free], count[crowded, free]
-        mine = worth(servers, lean, machine, 1.0)
+        mine = value(servers, lean, machine, 1.0)
         if place < room // free:
             count[crowded, free] += 1
-        elif worth(servers, lean, kind[place - 1], 1.0) >= mine:
+        elif value(servers, lean, kind[place - 1], 1.0) >= mine:
             continue
         else:
             place -= 1  # the last must go
-        while place > 0 and worth(servers, lean, kind[place - 1], 1.0) < mine:
+        while place > 0 and value(servers, lean, kind[place - 1], 1.0) < mine:
             kind[place] = kind[place - 1]
             place -= 1
         kind[place] = machine
@@ -147,16 +147,16 @@ def _most_valuable(
 
 @allocating
 def _items(
-    servers: Servers,
+    servers: ServerArrays,
     top: Ints,
     count: Ints,
     crowded: int,
     room: int,
-    lean: bool,  # noqa: FBT001 - of `Rules`
+    lean: bool,  # noqa: FBT001 - of `PlanRules`
 ) -> tuple[Ints, Floats, int]:
-    """Return the machines that may be in a best plan with so many flows, their worths, and how many have fewer."""
+    """Return the machines that may be in a best plan with so many flows, their values, and how many have fewer."""
     items = np.empty(count[: crowded + 1].sum(), np.int64)
-    worths = np.empty(len(items))
+    values = np.empty(len(items))
     total = 0
     for free in range(1, count.shape[1]):
         at = np.zeros(crowded, np.int64)
@@ -164,26 +164,26 @@ def _items(
             first, most = NONE, NEVER
             for each in range(crowded):
                 if at[each] < count[each, free]:
-                    mine = worth(servers, lean, top[each, free, at[each]], 1.0)
+                    mine = value(servers, lean, top[each, free, at[each]], 1.0)
                     if mine > most:
                         first, most = each, mine
             if first == NONE:
                 break
-            items[total], worths[total] = top[first, free, at[first]], most
+            items[total], values[total] = top[first, free, at[first]], most
             at[first] += 1
             total += 1
     fewer = total
     for free in range(1, count.shape[1]):
         for place in range(count[crowded, free]):
             items[total] = top[crowded, free, place]
-            worths[total] = worth(servers, lean, items[total], 1.0)
+            values[total] = value(servers, lean, items[total], 1.0)
             total += 1
-    return items[:total], worths[:total], fewer
+    return items[:total], values[:total], fewer
 
 
 @allocating
-def _table(servers: Servers, items: Ints, worths: Floats, fewer: int, room: int) -> tuple[Floats, Bytes]:
-    """Fill the knapsack: what machines with so many GPUs together are worth at most, and who was taken for it.
+def _table(servers: ServerArrays, items: Ints, values: Floats, fewer: int, room: int) -> tuple[Floats, Bytes]:
+    """Fill the knapsack: the highest value of machines with so many GPUs together, and which were taken.
 
     There is a row for plans with `fewer` flows and one for those with at least one of the crowded machines.
     """
@@ -194,13 +194,13 @@ def _table(servers: Servers, items: Ints, worths: Floats, fewer: int, room: int)
         free = servers.free[items[i]]
         for held in range(room, free - 1, -1):
             if i < fewer:
-                with_it = totals[FEWER, held - free] + worths[i]
+                with_it = totals[FEWER, held - free] + values[i]
                 if with_it > totals[FEWER, held]:
                     totals[FEWER, held] = with_it
                     taken[i, FEWER, held] = FEWER
             else:
                 for before in (FEWER, CROWDS):
-                    with_it = totals[before, held - free] + worths[i]
+                    with_it = totals[before, held - free] + values[i]
                     if with_it > totals[CROWDS, held]:
                         totals[CROWDS, held] = with_it
                         taken[i, CROWDS, held] = before
@@ -208,7 +208,7 @@ def _table(servers: Servers, items: Ints, worths: Floats, fewer: int, room: int)
 
 
 @allocating
-def _plan(servers: Servers, items: Ints, taken: Bytes, held: int) -> Ints:
+def _plan(servers: ServerArrays, items: Ints, taken: Bytes, held: int) -> Ints:
     """Return the machines of the best plan with so many GPUs and a crowded machine, rising."""
     machines = np.empty(len(items), np.int64)
     count, row = 0, CROWDS
@@ -224,8 +224,8 @@ def _plan(servers: Servers, items: Ints, taken: Bytes, held: int) -> Ints:
 
 @allocating
 def _with_server(
-    servers: Servers, first: int, past: int, machines: Ints, workers_worth: float, rules: Rules
-) -> Choice:
+    servers: ServerArrays, first: int, past: int, machines: Ints, workers_value: float, rules: PlanRules
+) -> PlanChoice:
     """Judge a plan with the best place for its parameter server (Eq. 1); beside a worker, if that is as good."""
     share = np.inf
     beside = np.zeros(past - first, np.bool_)
@@ -236,26 +236,26 @@ def _with_server(
     racks = _rack_shares(servers, machines)
     if not rules.has_server:
         share = min(share, racks.min())
-        return Choice(machines, NONE, workers_worth, 0.0, share, workers_worth + sign * share)
-    chosen = Choice(machines, NONE, 0.0, 0.0, 0.0, NEVER)
+        return PlanChoice(machines, NONE, workers_value, 0.0, share, workers_value + sign * share)
+    chosen = PlanChoice(machines, NONE, 0.0, 0.0, 0.0, NEVER)
     for inside in (True, False):
         for machine in range(first, past):
             if beside[machine - first] != inside or not servers.up[machine]:
                 continue
-            # A worker's stream to a server on its own machine takes nothing more from anybody.
+            # A worker's stream to a server on its own machine takes no bandwidth from other jobs.
             of_server = (
-                0.0 if rules.lean and inside else worth(servers, rules.lean, machine, 1.0 if inside else 2.0)
+                0.0 if rules.lean and inside else value(servers, rules.lean, machine, 1.0 if inside else 2.0)
             )
             own = servers.link_gbps[machine] / (servers.flows[machine] + 1.0)
             least = min(share, own, racks[servers.rack[machine]])
-            total = workers_worth + of_server + sign * least
-            if total > chosen.worth:
-                chosen = Choice(machines, machine, workers_worth, of_server, least, total)
+            total = workers_value + of_server + sign * least
+            if total > chosen.value:
+                chosen = PlanChoice(machines, machine, workers_value, of_server, least, total)
     return chosen
 
 
 @allocating
-def _rack_shares(servers: Servers, machines: Ints) -> Floats:
+def _rack_shares(servers: ServerArrays, machines: Ints) -> Floats:
     """Return the share of the most crowded rack uplink, by the rack of the parameter server, (racks,).
 
     Every other rack of the plan sends one merged flow up; the server's rack gets one from each.

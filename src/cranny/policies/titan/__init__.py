@@ -5,7 +5,7 @@ Distributed Training in GPU Clusters", ICNP 2024.
 
 Symbols of the paper and their names here:
     N, n                 the ranks of the job, one of them
-    S_f, S_n             `offer.in_use`, `offer.idle`: non-idle and idle machines
+    S_f, S_n             `available.in_use`, `available.idle`: non-idle and idle machines
     R_s                  free GPUs of machine s
     C[t, n, n']          `share * k_bytes`: what two ranks exchange in phase t
     P[s, s']             `view.bandwidth_gbps(s, s')`: what running jobs leave between two machines
@@ -14,7 +14,7 @@ Symbols of the paper and their names here:
 Departure: Algorithms 1-3 merge worker sets greedily and, as printed, would fill idle machines first. Without the
 bandwidth constraint (O1, O2) has a closed form (`core.packing`), so we start from the optimum, give the ranks
 the map with the least traffic we can find (`core.partition`; the paper's Fig. 1 does this, its pseudo-code does
-not say how), and only where the bandwidth constraint forbids that go on to roomier and quieter machines, the
+not say how), and only where the bandwidth constraint forbids that try larger and quieter machines, the
 paper's own algorithms (`merge`) and an exact search (`search`).
 
 Departure: C is bytes and P a rate in the paper. We read the constraint as: what two machines exchange in a phase
@@ -35,7 +35,7 @@ from cranny.model.placement import Placement
 from cranny.model.validate import positive, whole
 from cranny.policies.titan.bandwidth import MANY_MACHINES, Bandwidth
 from cranny.policies.titan.merge import merge
-from cranny.policies.titan.search import Found, search
+from cranny.policies.titan.search import FeasiblePlacement, search
 
 # Single racks that are tried when links between racks are too busy.
 RACKS_TRIED = 4
@@ -54,21 +54,21 @@ class Titan:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Return the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
-        offer = view.available(job)
-        tight = _tightest(offer.in_use, job.gpus)
+        available = view.available(job)
+        tight = _tightest(available.in_use, job.gpus)
         if tight:  # (O1, O2) = (0, 1): nothing is better, and nothing crosses machines
-            return view.placement(job, (lowest(offer.in_use[tight]),) * job.gpus)
-        if job.gpus == 1 and any(offer.idle):  # (1, 1): no non-idle machine has a GPU left
-            return view.placement(job, (lowest(offer.idle[_tightest(offer.idle, 1)]),))
-        least = fewest(job.gpus, *offer.counts_for(job.gpus))
+            return view.placement(job, (lowest(available.in_use[tight]),) * job.gpus)
+        if job.gpus == 1 and any(available.idle):  # (1, 1): no non-idle machine has a GPU left
+            return view.placement(job, (lowest(available.idle[_tightest(available.idle, 1)]),))
+        least = fewest(job.gpus, *available.counts_for(job.gpus))
         if least is None:
             return None
-        machines = _map(job, view, offer, least)
+        machines = _map(job, view, available, least)
         blocked = self.bandwidth.blocked_link(job, view, machines)
         if blocked is None:
             return view.placement(job, machines)
         note = f"bandwidth constraint: {_left(view, blocked)}"
-        found = self._within_bandwidth(job, view, offer, least)
+        found = self._within_bandwidth(job, view, available, least)
         return view.placement(job, found, note=note) if found else None
 
     def first_choices(self, gpus: int, size: int) -> range:
@@ -82,43 +82,43 @@ class Titan:
         return Drafter(placement_kernel.draft, self.bandwidth.phase_budget_s, placement_kernel.parts_of)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say that GPUs are short, or which link is too busy."""
+        """Return that GPUs are short, or which link is too busy."""
         short = lacks_gpus(job, view)
         if short:
             return short
-        offer = view.available(job)
-        least = fewest(job.gpus, *offer.counts_for(job.gpus))
+        available = view.available(job)
+        least = fewest(job.gpus, *available.counts_for(job.gpus))
         if least is None:
-            return "nothing holds it up"
-        blocked = self.bandwidth.blocked_link(job, view, _map(job, view, offer, least))
+            return "can start now"
+        blocked = self.bandwidth.blocked_link(job, view, _map(job, view, available, least))
         if blocked is None:
-            return "nothing holds it up"
-        scattered = "" if any(_racks(job, view, offer)) else "fits only across racks: "
+            return "can start now"
+        scattered = "" if any(_racks(job, view, available)) else "fits only across racks: "
         return scattered + _left(view, blocked)
 
     def _within_bandwidth(
-        self, job: Job, view: Snapshot, offer: FreeMachines, least: Fewest
+        self, job: Job, view: Snapshot, available: FreeMachines, least: Fewest
     ) -> tuple[int, ...] | None:
-        """Look for a placement within the bandwidth when the first choice is not."""
-        best: Found | None = None
-        for part, blocked in self._all_then_quiet(job, view, offer, least):
-            found = self._climb(job, view, part, blocked)
+        """Return a placement within the bandwidth when the first choice is not."""
+        best: FeasiblePlacement | None = None
+        for part, blocked in self._all_then_quiet(job, view, available, least):
+            found = self._open_idle(job, view, part, blocked)
             if found is not None and (best is None or found.objectives < best.objectives):
                 best = found
             if best is not None and best.objectives == least[:2]:
                 return best.machines  # as good as without the constraint
         if best is None:  # perhaps only the links between racks are too busy
-            found_in_racks = (self._climb(job, view, rack) for rack in _racks(job, view, offer))
+            found_in_racks = (self._open_idle(job, view, rack) for rack in _racks(job, view, available))
             best = min(filter(None, found_in_racks), key=lambda found: found.objectives, default=None)
-        merged = merge(job, view, offer, self.bandwidth)
+        merged = merge(job, view, available, self.bandwidth)
         if merged is not None and (best is None or merged.objectives < best.objectives):
             best = merged
         refused = self._refusals(job, view.cluster)
-        if best is not None or not any(offer.in_use) or not refused & (refused - 1):
+        if best is not None or not any(available.in_use) or not refused & (refused - 1):
             # A search takes long, and a job that waits is tried whenever another ends: after it has failed, it is
             # repeated only at the first, second, fourth, eighth ... refusal, and when all machines are idle.
             known = best.objectives if best is not None else None
-            best = search(job, view, offer, self.bandwidth, known, self.search_nodes) or best
+            best = search(job, view, available, self.bandwidth, known, self.search_nodes) or best
         if best is None:
             self._waiting = (job, view.cluster, refused + 1)
             return None
@@ -126,14 +126,14 @@ class Titan:
         return best.machines
 
     def _all_then_quiet(
-        self, job: Job, view: Snapshot, offer: FreeMachines, least: Fewest
+        self, job: Job, view: Snapshot, available: FreeMachines, least: Fewest
     ) -> Iterator[tuple[FreeMachines, Fewest | None]]:
-        """Yield the machines on offer, and if that was not enough those of them whose uplinks are quiet.
+        """Yield the available machines, and if those were not enough the ones with quiet uplinks.
 
-        With each comes a choice from them that is known to be blocked.
+        With each comes a choice that is known to be blocked.
         """
-        yield offer, least
-        yield offer.only(~view.busy_machines(self.bandwidth.need_gbps(job))), None
+        yield available, least
+        yield available.only(~view.busy_machines(self.bandwidth.need_gbps(job))), None
 
     def _refusals(self, job: Job, cluster: Cluster) -> int:
         """Return how often this job was refused in a row."""
@@ -142,34 +142,38 @@ class Titan:
         waiting, where, refused = self._waiting
         return refused if waiting == job and where is cluster else 0
 
-    def _climb(self, job: Job, view: Snapshot, offer: FreeMachines, blocked: Fewest | None = None) -> Found | None:
+    def _open_idle(
+        self, job: Job, view: Snapshot, available: FreeMachines, blocked: Fewest | None = None
+    ) -> FeasiblePlacement | None:
         """Open more and more idle machines until the parts are large enough for the bandwidth.
 
         One more at a time, so that none is opened without need; twice as many more if there are many. `blocked`
         is a choice that need not be tried.
         """
-        least = fewest(job.gpus, *offer.counts_for(job.gpus))
+        least = fewest(job.gpus, *available.counts_for(job.gpus))
         more = 1
         while least is not None:
             if least != blocked:
-                machines = _map(job, view, offer, least)
+                machines = _map(job, view, available, least)
                 if self.bandwidth.blocked_link(job, view, machines) is None:
-                    return Found(least[:2], machines)
-            most = len(largest_first(job.gpus, offer.idle_count))
+                    return FeasiblePlacement(least[:2], machines)
+            most = len(largest_first(job.gpus, available.idle_count))
             if least.idle >= most:
                 return None
             if least.machines > MANY_MACHINES:
                 more *= 2
-            least = fewest_with(min(least.idle + more, most), job.gpus, offer.in_use_count, offer.idle_count)
+            least = fewest_with(
+                min(least.idle + more, most), job.gpus, available.in_use_count, available.idle_count
+            )
         return None
 
 
-def _racks(job: Job, view: Snapshot, offer: FreeMachines) -> Iterator[FreeMachines]:
+def _racks(job: Job, view: Snapshot, available: FreeMachines) -> Iterator[FreeMachines]:
     """Yield the racks that could hold the whole job, those with the most non-idle GPUs free first."""
     spans = [span for span in view.cluster.rack_spans if view.free_between(*span) >= job.gpus]
-    roomy = [offer.only(within(-1, *span)) for span in spans]
-    roomy = [rack for rack in roomy if rack.gpus >= job.gpus]
-    yield from sorted(roomy, key=lambda rack: (-rack.gpus_in_use, rack.gpus))[:RACKS_TRIED]
+    large_enough = [available.only(within(-1, *span)) for span in spans]
+    large_enough = [rack for rack in large_enough if rack.gpus >= job.gpus]
+    yield from sorted(large_enough, key=lambda rack: (-rack.gpus_in_use, rack.gpus))[:RACKS_TRIED]
 
 
 def _left(view: Snapshot, link: int) -> str:
@@ -186,18 +190,18 @@ def _tightest(groups: Sequence[int], gpus: int) -> int:
     return 0
 
 
-def _map(job: Job, view: Snapshot, offer: FreeMachines, least: Fewest) -> tuple[int, ...]:
+def _map(job: Job, view: Snapshot, available: FreeMachines, least: Fewest) -> tuple[int, ...]:
     """Give each rank a machine: parts with the least traffic, on the tightest machines, close together.
 
     Any (O1, O2)-optimal set of machines has no more room than the largest ones, so the parts are made for
     these; each part then goes to the tightest machine that holds it, which keeps large holes for large jobs.
     """
     if least.machines == 1:
-        size = _tightest(offer.idle, job.gpus)
-        return (lowest(offer.idle[size]),) * job.gpus
+        size = _tightest(available.idle, job.gpus)
+        return (lowest(available.idle[size]),) * job.gpus
     found = split(exchange_graph(job), least.sizes)
     count = found.sizes
-    groups = {True: list(offer.idle), False: list(offer.in_use)}
+    groups = {True: list(available.idle), False: list(available.in_use)}
     near: Sequence[tuple[int, int]] = ()
     taken: dict[int, list[int]] = {}  # ranks of a part -> machines that hold so many
     for part in sorted(range(least.machines), key=count.__getitem__, reverse=True):
@@ -209,11 +213,11 @@ def _map(job: Job, view: Snapshot, offer: FreeMachines, least: Fewest) -> tuple[
         near = near or [view.cluster.spans[link] for link in view.cluster.paths[machine][1:]]
     for machines in taken.values():
         machines.sort(reverse=True)
-    seat: dict[int, int] = {}  # parts in order of their first rank take the machines from the lowest
+    machine_of: dict[int, int] = {}  # parts in order of their first rank take the machines from the lowest
     for part in found.part:
-        if part not in seat:
-            seat[part] = taken[count[part]].pop()
-    return tuple([seat[part] for part in found.part])
+        if part not in machine_of:
+            machine_of[part] = taken[count[part]].pop()
+    return tuple([machine_of[part] for part in found.part])
 
 
 def _close_by(group: int, near: Sequence[tuple[int, int]]) -> int:

@@ -35,7 +35,7 @@ class Bandwidth:
         return smallest * BITS_PER_BYTE / GIGA / self.phase_budget_s
 
     def blocked_link(self, job: Job, view: Snapshot, machines: tuple[int, ...]) -> int | None:
-        """Return a link that the placement would overload in some phase, or None if it honours the constraint."""
+        """Return a link that the placement would overload in some phase, or None if it meets the constraint."""
         if machines.count(machines[0]) == len(machines):
             return None
         distinct, links, costs = footprint(view.cluster, job, machines)
@@ -43,7 +43,7 @@ class Bandwidth:
         most = max([each.peak * k_bytes for each, k_bytes in costs])
         if most <= self.limit_bytes(view.least_free_gbps(links)):
             return None
-        # Of the pairs, only those matter that talk through a link which is too narrow for the largest peak.
+        # Of the pairs, only those matter that communicate over a link which is too narrow for the largest peak.
         narrow = {link for link in links if self.limit_bytes(view.link_free_gbps(link)) < most}
         behind = [not narrow.isdisjoint(view.cluster.paths[machine]) for machine in distinct]
         for each, k_bytes in costs:

@@ -1,8 +1,8 @@
 """Titan's own greedy algorithms, Alg. 1-3 of the paper: a first answer where the bandwidth constraint binds.
 
-Departure: line 9 of Alg. 1 admits a worker when one of its pairs fits; as its text says, we ask it of all pairs,
-and of all workers of a machine together. In Alg. 3 non-idle machines are tried before idle ones, which is what its
-second step is for.
+Departure: line 9 of Alg. 1 admits a worker when one of its pairs fits; as its text says, we require it of all
+pairs, and of all workers of a machine together. In Alg. 3 non-idle machines are tried before idle ones, which is
+what its second step is for.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from cranny.core.traffic import parts
 from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import Bandwidth
-from cranny.policies.titan.search import MAX_MACHINES, Found
+from cranny.policies.titan.search import MAX_MACHINES, FeasiblePlacement
 
 Load = tuple[int, int, int]  # phase, from machine, to machine
 
 
-def merge(job: Job, view: Snapshot, offer: FreeMachines, bandwidth: Bandwidth) -> Found | None:
+def merge(job: Job, view: Snapshot, available: FreeMachines, bandwidth: Bandwidth) -> FeasiblePlacement | None:
     """Algorithm 3: deploy on idle machines alone, then again on non-idle ones and the idle ones of before."""
     if job.collective in PLACED or len(view.cluster.machines) > MAX_MACHINES:
         return None
-    idle = [machine for group in offer.idle for machine in members(group)]
-    in_use = [machine for group in offer.in_use[1:] for machine in members(group)]
+    idle = [machine for group in available.idle for machine in members(group)]
+    in_use = [machine for group in available.in_use[1:] for machine in members(group)]
     on_idle = _Deployment(job, view, bandwidth)
     on_idle.fill(sorted(idle))
     final = _Deployment(job, view, bandwidth)
@@ -33,7 +33,7 @@ def merge(job: Job, view: Snapshot, offer: FreeMachines, bandwidth: Bandwidth) -
         return None
     opened = sum(view.is_idle(machine) for machine in final.used)
     ranks = tuple(final.machine_of[rank] for rank in range(job.gpus))
-    return Found((opened, len(final.used)), ranks)
+    return FeasiblePlacement((opened, len(final.used)), ranks)
 
 
 class _Deployment:
@@ -44,14 +44,14 @@ class _Deployment:
         self._bandwidth = bandwidth
         self._ranks = range(job.gpus)
         # For each rank: (phase, the other rank, bytes it sends, bytes it gets).
-        self._talk: list[list[tuple[int, int, float, float]]] = [[] for _ in self._ranks]
+        self._exchanges: list[list[tuple[int, int, float, float]]] = [[] for _ in self._ranks]
         phases = [(phase, k_bytes) for what, k_bytes in parts(job, ()) for phase in what.phases]
         for number, (phase, k_bytes) in enumerate(phases):
             sent = phase.share * k_bytes
             got = sent if phase.exchange else 0.0
             for a, b in phase.pairs:
-                self._talk[a].append((number, b, sent, got))
-                self._talk[b].append((number, a, got, sent))
+                self._exchanges[a].append((number, b, sent, got))
+                self._exchanges[b].append((number, a, got, sent))
         self._load: dict[Load, float] = {}
         self.machine_of: dict[int, int] = {}
         self.used: list[int] = []
@@ -81,7 +81,7 @@ class _Deployment:
             if rank in self.machine_of:
                 continue
             added: dict[Load, float] = {}
-            for phase, other, sent, got in self._talk[rank]:
+            for phase, other, sent, got in self._exchanges[rank]:
                 elsewhere = self.machine_of.get(other)
                 if elsewhere is not None:
                     for key, moved in (((phase, machine, elsewhere), sent), ((phase, elsewhere, machine), got)):

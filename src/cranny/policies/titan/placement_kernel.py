@@ -22,9 +22,9 @@ BLOCKED = 0  # an answer besides those of all drafters: some link is too busy
 
 
 def parts_of(job: Job, taken: Sequence[int]) -> list[int]:
-    """Return how ranks are divided among `taken[f]` machines with f GPUs free each, as `_seat` reads it.
+    """Return how ranks are divided among `taken[f]` machines with f GPUs free each, as `_place_parts` reads it.
 
-    The number of parts; their ranks in the order in which they are seated, below 0 for idle machines; their ranks
+    The number of parts; their ranks in the order in which they are placed, below 0 for idle machines; their ranks
     in the order of their first; the part of each rank, in that order.
     """
     size = len(taken) - 1
@@ -32,8 +32,8 @@ def parts_of(job: Job, taken: Sequence[int]) -> list[int]:
     found = split(exchange_graph(job), tuple(caps))
     count, local = found.sizes, renumber(found.part)
     largest_first = sorted(range(len(caps)), key=count.__getitem__, reverse=True)
-    seated = [-count[part] if part < taken[size] else count[part] for part in largest_first]
-    return [len(caps), *seated, *(count[part] for part in dict.fromkeys(found.part)), *local]
+    placed = [-count[part] if part < taken[size] else count[part] for part in largest_first]
+    return [len(caps), *placed, *(count[part] for part in dict.fromkeys(found.part)), *local]
 
 
 @inside
@@ -45,7 +45,7 @@ def draft(arrays: PlacementArrays, request: PlacementRequest) -> int:
         return answer
     if len(arrays.machines.free) <= MAX_MACHINES:
         return FALLBACK  # the paper's algorithms and the search may know better
-    found, opened = _climb(arrays, request, least)
+    found, opened = _open_idle(arrays, request, least)
     if found == NO_ENTRY:
         return NO_ENTRY
     quiet, fewer = _among_quiet(arrays, request)
@@ -63,14 +63,14 @@ def _among_quiet(arrays: PlacementArrays, request: PlacementRequest) -> tuple[in
         idle = _least_idle(arrays, request.gpus)
         answer = _try(arrays, request, idle)
         if answer == BLOCKED:
-            answer, idle = _climb(arrays, request, idle)
+            answer, idle = _open_idle(arrays, request, idle)
     show_busy(arrays, request)
     return answer, idle
 
 
 @inside
-def _climb(arrays: PlacementArrays, request: PlacementRequest, idle: int) -> tuple[int, int]:
-    """Open more idle machines, as `Titan._climb` does; return the answer, and how many were opened."""
+def _open_idle(arrays: PlacementArrays, request: PlacementRequest, idle: int) -> tuple[int, int]:
+    """Open more idle machines, as `Titan._open_idle` does; return the answer, and how many were opened."""
     size = len(arrays.machines.members) - 1
     most = min(arrays.machines.members[size], (request.gpus + size - 1) // size)
     answer, more = BLOCKED, 1
@@ -86,12 +86,12 @@ def _climb(arrays: PlacementArrays, request: PlacementRequest, idle: int) -> tup
 def _try(arrays: PlacementArrays, request: PlacementRequest, idle: int) -> int:
     """Draft a placement that opens so many idle machines; say if it is blocked."""
     if _count_fewest(arrays, request, idle) == 1:
-        _seat_together(arrays, request.gpus)
+        _place_together(arrays, request.gpus)
         return 1
     start = find(arrays.memo, arrays.draft.key)
     if start < 0:
         return NO_ENTRY
-    _seat(arrays, request.gpus, start)
+    _place_parts(arrays, request.gpus, start)
     communication_cost(arrays, request)
     if is_quiet(arrays) or not is_blocked(arrays, request):
         return int(arrays.draft.at[PARTS])
@@ -136,7 +136,7 @@ def _count_fewest(arrays: PlacementArrays, request: PlacementRequest, idle: int)
 
 
 @inside
-def _seat_together(arrays: PlacementArrays, gpus: int) -> None:
+def _place_together(arrays: PlacementArrays, gpus: int) -> None:
     """Put the whole job on the lowest idle machine, where it sends nothing."""
     drafted = arrays.draft
     drafted.machine[0] = lowest_with(arrays.machines, len(arrays.machines.members) - 1)
@@ -146,8 +146,8 @@ def _seat_together(arrays: PlacementArrays, gpus: int) -> None:
 
 
 @inside
-def _seat(arrays: PlacementArrays, gpus: int, start: int) -> None:
-    """Give each part a machine, as `_map` does: the tightest, close to the first."""
+def _place_parts(arrays: PlacementArrays, gpus: int, start: int) -> None:
+    """Place each part on a machine, as `_map` does: the tightest, close to the first."""
     machines, drafted, entry = arrays.machines, arrays.draft, arrays.memo.entry
     size = len(machines.members) - 1
     parts = entry[start]

@@ -19,13 +19,13 @@ from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import Bandwidth
 
 EPSILON = 1e-9
-# In a larger cluster there are far more sets than can be looked at, and what `Titan` tries first (idle machines
+# In a larger cluster there are far more sets than can be searched, and what `Titan` tries first (idle machines
 # one by one, quiet machines, single racks) is nearly always as good.
 MAX_MACHINES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FeasiblePlacement:
     """A placement within the bandwidth, with its O1 and O2."""
 
     objectives: tuple[int, int]
@@ -33,7 +33,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MachineKind:
     """Interchangeable machines."""
 
     idle: bool
@@ -42,7 +42,7 @@ class Kind:
 
 
 class _Budget:
-    """Counts down the nodes that may still be looked at."""
+    """Counts down the nodes that may still be searched."""
 
     def __init__(self, nodes: int) -> None:
         self.left = nodes
@@ -56,22 +56,22 @@ class _Budget:
 def search(
     job: Job,
     view: Snapshot,
-    offer: FreeMachines,
+    available: FreeMachines,
     bandwidth: Bandwidth,
     better_than: tuple[int, int] | None,
     nodes: int,
-) -> Found | None:
+) -> FeasiblePlacement | None:
     """Return the placement with the least (O1, O2) within the bandwidth, as far as the node budget reaches.
 
-    Only what beats `better_than` is looked for.
+    Only placements better than `better_than` are searched.
     """
     if job.collective in PLACED:
         return None  # its pairs depend on the placement; `Titan` falls back to quieter machines
     if len(view.cluster.machines) > MAX_MACHINES:
         return None
     budget = _Budget(nodes)
-    kinds = _kinds(view, offer, job.gpus)
-    talk = _talk(job)
+    kinds = _kinds(view, available, job.gpus)
+    exchanges = _exchanges(job)
     idle_machines = sum(len(kind.machines) for kind in kinds if kind.idle)
     for idle in range(min(idle_machines, job.gpus) + 1):
         for total in range(max(idle, 1), job.gpus + 1):
@@ -79,33 +79,37 @@ def search(
                 return None
             best: tuple[float, tuple[int, ...]] | None = None
             for machines in _sets(kinds, idle, total, job.gpus, budget):
-                found = _Mapper(job, view, machines, bandwidth, talk, budget).run(best[0] if best else None)
+                found = _RankMapper(job, view, machines, bandwidth, exchanges, budget).run(
+                    best[0] if best else None
+                )
                 best = found or best
                 if budget.left <= 0:
                     break
             if best is not None:
-                return Found((idle, total), best[1])
+                return FeasiblePlacement((idle, total), best[1])
             if budget.left <= 0:
                 return None
     return None
 
 
-def _kinds(view: Snapshot, offer: FreeMachines, most: int) -> list[Kind]:
-    """Group machines that no rank can tell apart: as free, and with the same switch and as free an uplink."""
+def _kinds(view: Snapshot, available: FreeMachines, most: int) -> list[MachineKind]:
+    """Group interchangeable machines: as free, and with the same switch and as free an uplink."""
     groups: dict[tuple[bool, int, float, int], list[int]] = {}
-    for idle, sets in ((False, offer.in_use), (True, offer.idle)):
+    for idle, sets in ((False, available.in_use), (True, available.idle)):
         for free, machines in enumerate(sets):
             for machine in members(machines) if free else ():
                 key = (idle, free, view.link_free_gbps(machine), view.cluster.parent[machine])
                 group = groups.setdefault(key, [])
                 if len(group) < most:
                     group.append(machine)
-    # Roomy machines with much bandwidth first: they are the likeliest to do.
+    # Machines with many GPUs and much bandwidth free first: they are the likeliest to suffice.
     ranked = sorted(groups.items(), key=lambda item: (-item[0][1], -item[0][2], item[1]))
-    return [Kind(key[0], key[1], tuple(machines)) for key, machines in ranked]
+    return [MachineKind(key[0], key[1], tuple(machines)) for key, machines in ranked]
 
 
-def _sets(kinds: list[Kind], idle: int, total: int, gpus: int, budget: _Budget) -> Iterator[tuple[int, ...]]:
+def _sets(
+    kinds: list[MachineKind], idle: int, total: int, gpus: int, budget: _Budget
+) -> Iterator[tuple[int, ...]]:
     """Yield sets of `total` machines, `idle` of them idle, that hold the job."""
 
     def extend(
@@ -131,16 +135,16 @@ def _sets(kinds: list[Kind], idle: int, total: int, gpus: int, budget: _Budget) 
     yield from extend(0, idle, total, gpus, ())
 
 
-class Talk(NamedTuple):
-    """The ranks in a good order for seating them, and what each exchanges with those before it."""
+class RankExchanges(NamedTuple):
+    """The ranks in the order in which they are placed, and what each exchanges with those before it."""
 
     ranks: tuple[int, ...]
     # For each place in the order: (earlier place, phase, bytes out, bytes in, bytes over all phases)
     with_earlier: list[list[tuple[int, int, float, float, float]]]
-    twin: list[int]  # an earlier place whose rank exchanges just the same with everybody; -1 if there is none
+    twin: list[int]  # an earlier place whose rank exchanges the same with all others; -1 if there is none
 
 
-def _talk(job: Job) -> Talk:
+def _exchanges(job: Job) -> RankExchanges:
     """List what the ranks exchange, phase by phase."""
     ranks = order(exchange_graph(job))
     place = {rank: at for at, rank in enumerate(ranks)}
@@ -166,11 +170,11 @@ def _talk(job: Job) -> Talk:
         key = tuple(sorted(exchanged))
         twin.append(seen.get(key, -1))
         seen[key] = at
-    return Talk(ranks, with_earlier, twin)
+    return RankExchanges(ranks, with_earlier, twin)
 
 
-class _Mapper:
-    """Seats the ranks of a job on one set of machines, depth first."""
+class _RankMapper:
+    """Places the ranks of a job on one set of machines, depth first."""
 
     def __init__(
         self,
@@ -178,13 +182,13 @@ class _Mapper:
         view: Snapshot,
         machines: tuple[int, ...],
         bandwidth: Bandwidth,
-        talk: Talk,
+        exchanges: RankExchanges,
         budget: _Budget,
     ) -> None:
         self._machines = machines
-        self._ranks, self._talk, self._twin = talk
+        self._ranks, self._exchanges, self._twin = exchanges
         self._budget = budget
-        self._room = [min(view.free_on(machine), job.gpus) for machine in machines]
+        self._free = [min(view.free_on(machine), job.gpus) for machine in machines]
         self._kind = [
             (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m)) for m in machines
         ]
@@ -194,10 +198,10 @@ class _Mapper:
             [bandwidth.limit_bytes(view.bandwidth_gbps(a, b)) if a != b else 0.0 for b in machines]
             for a in machines
         ]
-        self._seat = [-1] * len(self._ranks)
+        self._machine_at = [-1] * len(self._ranks)
         self._load: dict[tuple[int, int, int], float] = {}  # (phase, from, to) -> bytes
-        self._seated = [0] * count
-        self._empty = count
+        self._ranks_on = [0] * count
+        self._unused = count
         self._best: tuple[float, tuple[int, ...]] | None = None
         self._least = float("inf")
 
@@ -205,54 +209,56 @@ class _Mapper:
         """Return the least traffic found, if below the given, and the machine of each rank."""
         if below is not None:
             self._least = below
-        self._seat_from(0, 0.0)
+        self._place_from(0, 0.0)
         return self._best
 
-    def _seat_from(self, at: int, crossing: float) -> None:
-        """Seat the rank at this place of the order, and all after it."""
+    def _place_from(self, at: int, crossing: float) -> None:
+        """Place the rank at this position of the order, and all after it."""
         if at == len(self._ranks):
             self._least = crossing
-            seats = dict(zip(self._ranks, self._seat, strict=True))
-            self._best = (crossing, tuple(self._machines[seats[rank]] for rank in range(len(seats))))
+            machine_of = dict(zip(self._ranks, self._machine_at, strict=True))
+            self._best = (crossing, tuple(self._machines[machine_of[rank]] for rank in range(len(machine_of))))
             return
         for machine, added in self._options(at):
             if crossing + added >= self._least * (1 - EPSILON) or not self._budget.spend():
                 return  # options come cheapest first
-            undo = self._try(at, machine)
+            undo = self._place(at, machine)
             if undo is not None:
-                self._seat_from(at + 1, crossing + added)
-                self._take_back(at, machine, undo)
+                self._place_from(at + 1, crossing + added)
+                self._undo(at, machine, undo)
 
     def _options(self, at: int) -> list[tuple[int, float]]:
-        """Return the machines that a rank may sit on and the traffic each adds, cheapest first."""
-        talk = sum(total for *_, total in self._talk[at])
+        """Return the machines that a rank may be on and the traffic each adds, cheapest first."""
+        exchanges = sum(total for *_, total in self._exchanges[at])
         inside: dict[int, float] = {}
-        for earlier, *_, total in self._talk[at]:
-            seat = self._seat[earlier]
+        for earlier, *_, total in self._exchanges[at]:
+            seat = self._machine_at[earlier]
             inside[seat] = inside.get(seat, 0.0) + total
-        must_open = self._empty >= len(self._ranks) - at
+        must_open = self._unused >= len(self._ranks) - at
         twin = self._twin[at]
-        from_machine = self._seat[twin] if twin >= 0 else 0  # of two alike, the later sits no earlier
+        from_machine = (
+            self._machine_at[twin] if twin >= 0 else 0
+        )  # of two equal ranks, the later is on no earlier machine
         options = []
         fresh = set()  # of interchangeable empty machines one is enough
-        for machine, room in enumerate(self._room):
-            occupied = self._seated[machine] > 0
+        for machine, room in enumerate(self._free):
+            occupied = self._ranks_on[machine] > 0
             if not room or machine < from_machine or (must_open and occupied):
                 continue
             if not occupied:
                 if self._kind[machine] in fresh:
                     continue
                 fresh.add(self._kind[machine])
-            options.append((machine, talk - inside.get(machine, 0.0)))
+            options.append((machine, exchanges - inside.get(machine, 0.0)))
         options.sort(key=lambda option: option[1])
         return options
 
-    def _try(self, at: int, machine: int) -> list[tuple[tuple[int, int, int], float]] | None:
-        """Seat a rank; return what was loaded, or None (and nothing changed) if a limit is passed."""
+    def _place(self, at: int, machine: int) -> list[tuple[tuple[int, int, int], float]] | None:
+        """Place a rank; return the added loads, or None (and nothing changed) if a limit is exceeded."""
         loaded: list[tuple[tuple[int, int, int], float]] = []
         fits = True
-        for earlier, phase, sends, gets, _ in self._talk[at]:
-            other = self._seat[earlier]
+        for earlier, phase, sends, gets, _ in self._exchanges[at]:
+            other = self._machine_at[earlier]
             if other == machine:
                 continue
             for key, moved in (((phase, machine, other), sends), ((phase, other, machine), gets)):
@@ -263,20 +269,20 @@ class _Mapper:
         if not fits:
             self._unload(loaded)
             return None
-        if not self._seated[machine]:
-            self._empty -= 1
-        self._seated[machine] += 1
-        self._seat[at] = machine
-        self._room[machine] -= 1
+        if not self._ranks_on[machine]:
+            self._unused -= 1
+        self._ranks_on[machine] += 1
+        self._machine_at[at] = machine
+        self._free[machine] -= 1
         return loaded
 
-    def _take_back(self, at: int, machine: int, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
+    def _undo(self, at: int, machine: int, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
         self._unload(loaded)
-        self._seat[at] = -1
-        self._room[machine] += 1
-        self._seated[machine] -= 1
-        if not self._seated[machine]:
-            self._empty += 1
+        self._machine_at[at] = -1
+        self._free[machine] += 1
+        self._ranks_on[machine] -= 1
+        if not self._ranks_on[machine]:
+            self._unused += 1
 
     def _unload(self, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
         for key, moved in loaded:
