@@ -26,8 +26,8 @@ from cranny.repro.cassini.setups import (
 )
 from cranny.repro.experiment import Progress, paired_ratio, run_cells, select
 from cranny.run import choose
-from cranny.sim.record import DONE, Record
-from cranny.sim.replay import Replay, no_collector
+from cranny.sim.record import DONE, ReplayRecord
+from cranny.sim.replay import Replay, no_garbage_collection
 
 POISSON_JOBS = 40
 ALIKE, GAP = "alike", "gap"
@@ -278,7 +278,7 @@ def replay(cell: CassiniCell) -> CassiniRun:
 class RecordedReplay(Iterations):
     """The iterations of a replay, with the stretches of time that they are made of."""
 
-    def __init__(self, stretches: Sequence[Stretch], record: Record) -> None:
+    def __init__(self, stretches: Sequence[Stretch], record: ReplayRecord) -> None:
         super().__init__(stretches)
         self.stretches, self.record = stretches, record
 
@@ -305,6 +305,6 @@ def recorded(
     replay = Replay(
         cluster, chosen, network=Phases(cluster, jitter=jitter, rng=rng, diary=diary), period_s=period_s
     )
-    with no_collector():
+    with no_garbage_collection():
         record = replay.run(sorted(jobs, key=lambda job: job.submit_s))
     return RecordedReplay(diary.stretches, record)
