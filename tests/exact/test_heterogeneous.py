@@ -36,5 +36,5 @@ def test_leaves_workers_idle_only_if_it_may() -> None:
 
 
 def test_refuses_more_ways_than_anybody_waits_for() -> None:
-    with pytest.raises(InputError, match="too many to look at all"):
+    with pytest.raises(InputError, match="too many to enumerate"):
         exhaustive(drawn(np.random.default_rng(0), 4, 3, 10, 5))

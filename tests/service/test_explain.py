@@ -280,7 +280,7 @@ def test_jobs_are_named_as_everywhere_else(start: Start) -> None:
     for gpus in (2, 4, 1):
         last = running.submit(gpus=gpus, model="resnet50", duration_s=1000)
     told = why(running, last)
-    assert (told.kind, told.reason) == ("behind-others", "behind job-2, which came first")
+    assert (told.kind, told.reason) == ("behind-others", "behind job-2, which was submitted first")
     assert told.evidence[1] == "2 GPUs free on rack0-machine0"
 
 
