@@ -117,7 +117,7 @@ def test_50000_pending_jobs_slow_neither_the_loop_nor_the_pages_down(serve: Serv
         job_id = next(iter(scheduler.engine.state.running))
         attempts = len(scheduler.find(job_id).attempts)
         since = time.thread_time()
-        scheduler.gone(AttemptEnded(job_id, attempts, "finished", 0), 100.0 + turn)
+        scheduler.attempt_ended(AttemptEnded(job_id, attempts, "finished", 0), 100.0 + turn)
         scheduler.submit("ann", JOB, None, 100.0 + turn)
         rounds.append(time.thread_time() - since)
     assert max(rounds) < 0.2

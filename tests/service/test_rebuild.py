@@ -75,11 +75,11 @@ def happen(scheduler: Scheduler, what: str, value: Any, now_s: float) -> None:
         scheduler.set_policy(value, "root", now_s)
     elif what == "launched":
         record = one_of(scheduler, value)
-        scheduler.launched(AttemptLaunched(record.id, len(record.attempts)), now_s)
+        scheduler.attempt_launched(AttemptLaunched(record.id, len(record.attempts)), now_s)
     elif what == "gone":
         record = one_of(scheduler, value[0])
         number = record.leaving[0].number if record.leaving else len(record.attempts)
-        scheduler.gone(AttemptEnded(record.id, number, value[1], 1), now_s)
+        scheduler.attempt_ended(AttemptEnded(record.id, number, value[1], 1), now_s)
     else:
         scheduler.tick(now_s)
 
@@ -136,14 +136,14 @@ def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
     scheduler.open(0.0)
     scheduler.set_policy({"name": "titan"}, "root", 0.0)
     job, _ = scheduler.submit("ann", {"command": ["true"], "gpus": 1}, None, 0.0)
-    scheduler.launched(AttemptLaunched(job.id, 1), 0.0)
+    scheduler.attempt_launched(AttemptLaunched(job.id, 1), 0.0)
     placed = next(row for row in scheduler.rows if row.kind == "placed").body
     for number in (2, 3):  # moved again before the processes of the first attempt have ended
         scheduler.log("moved", job.id, {**placed, "attempt": number}, 1.0)
     assert [attempt.number for attempt in job.leaving] == [1, 2]
-    scheduler.gone(AttemptEnded(job.id, 2, "cancelled"), 2.0)  # it was called off
+    scheduler.attempt_ended(AttemptEnded(job.id, 2, "cancelled"), 2.0)  # it was called off
     assert [attempt.number for attempt in job.leaving] == [1]
-    scheduler.gone(AttemptEnded(job.id, 1, "cancelled", -15), 3.0)
+    scheduler.attempt_ended(AttemptEnded(job.id, 1, "cancelled", -15), 3.0)
     assert not job.leaving
     assert [attempt.exit_code for attempt in job.attempts] == [-15, None, None]
 

@@ -57,12 +57,12 @@ class Day:
 
     def launch(self) -> None:
         for record in self.jobs("starting", "stopping"):
-            self.scheduler.launched(AttemptLaunched(record.id, len(record.attempts)), self.now_s)
+            self.scheduler.attempt_launched(AttemptLaunched(record.id, len(record.attempts)), self.now_s)
 
     def end(self) -> None:
         for record in self.some(self.jobs("running", "stopping")):
             outcome = ("cancelled", -15) if record.status == "stopping" else self.random.choice(OUTCOMES)
-            self.scheduler.gone(AttemptEnded(record.id, len(record.attempts), *outcome), self.now_s)
+            self.scheduler.attempt_ended(AttemptEnded(record.id, len(record.attempts), *outcome), self.now_s)
 
     def drain(self) -> None:
         machine = self.random.randrange(len(CLUSTER.machines))

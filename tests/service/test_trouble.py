@@ -331,8 +331,8 @@ def test_a_job_that_is_lost_is_started_again_but_not_for_ever() -> None:
     def run(outcome: str, *, unfinished_secret: bool = True) -> str:
         number = len(record.attempts)
         if unfinished_secret:
-            scheduler.launched(AttemptLaunched(record.id, number), 1.0)
-        scheduler.gone(AttemptEnded(record.id, number, outcome), 2.0)
+            scheduler.attempt_launched(AttemptLaunched(record.id, number), 1.0)
+        scheduler.attempt_ended(AttemptEnded(record.id, number, outcome), 2.0)
         return record.status
 
     for number in range(MAX_LOST):

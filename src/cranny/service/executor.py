@@ -1,6 +1,6 @@
-"""The hands of the service: a thread that alone talks to the backend, and reports what happened.
+"""The executor: one thread that drives the backend, launching and stopping attempts, and reports what happened.
 
-A launch waits until the processes that held its GPUs before are gone, whatever the engine has already decided.
+A launch is deferred until the processes that held its GPUs before have exited, whatever the engine has decided since.
 """
 
 import errno
@@ -15,8 +15,8 @@ from cranny.backends.protocol import Backend, BackendError, Launch
 from cranny.model.errors import CrannyError
 
 POLL_S = 0.05
-NOT_STARTED = "never began"  # the outcome of an attempt that the end of the service called off
-SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})  # passes, and is not the job's fault
+NOT_STARTED = "not started"  # outcome of an attempt that was withdrawn because the service ended
+TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})  # resource shortage, not the job's fault
 
 _log = logging.getLogger("cranny.service")
 
@@ -29,22 +29,23 @@ class AttemptLaunched(NamedTuple):
 
 
 class AttemptEnded(NamedTuple):
-    """The processes of an attempt are no more, or never were."""
+    """The processes of an attempt have exited, or were never started."""
 
     job_id: str
     attempt: int
-    outcome: str  # as the backend says, or NEVER
+    outcome: str  # as reported by the backend, or NOT_STARTED
     exit_code: int | None = None
     detail: str = ""
 
 
 ExecutorReport = AttemptLaunched | AttemptEnded
+Task = Callable[[], list[ExecutorReport]]
 
 
 class Executor:
-    """Carries out launches and stops in order, and polls.
+    """Executes launches and stops in order, and polls the backend.
 
-    What the system has no means for at the moment, such as files that may be opened, is tried again until it has.
+    While the system is short of a resource, such as open files, a task stays pending and is retried.
     """
 
     def __init__(
@@ -55,78 +56,76 @@ class Executor:
     ) -> None:
         self._backend = backend
         self._report = report
-        self._died = died  # is told what ended the thread if nobody asked for that
-        self._orders: SimpleQueue[Callable[[], list[ExecutorReport]] | None] = SimpleQueue()
-        self._todo: deque[Callable[[], list[ExecutorReport]]] = (
-            deque()
-        )  # orders that were taken and not carried out yet
-        self._live: dict[str, Launch] = {}  # what may have processes
-        self._last: dict[str, int] = {}  # the latest attempt of each job
-        self._later: list[Launch] = []  # waits for GPUs to be vacated
-        self._short = False  # of means
-        self._thread = threading.Thread(target=self._run, name="cranny-hands", daemon=True)
+        self._died = died  # called if an error ends the thread
+        self._inbox: SimpleQueue[Task | None] = SimpleQueue()
+        self._pending: deque[Task] = deque()  # taken from the inbox, not yet executed
+        self._live: dict[str, Launch] = {}  # attempts that may have processes
+        self._latest: dict[str, int] = {}  # the latest attempt of each job
+        self._deferred: list[Launch] = []  # launches that wait for their GPUs to be vacated
+        self._short = False  # of a resource
+        self._thread = threading.Thread(target=self._run, name="cranny-executor", daemon=True)
 
     @property
     def alive(self) -> bool:
-        """Whether it can carry out anything."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def launch(self, what: Launch) -> None:
         """Start an attempt as soon as its GPUs are vacated."""
-        self._orders.put(lambda: self._put_off(what))
+        self._inbox.put(lambda: self._defer(what))
 
     def stop(self, job_id: str, attempt: int) -> None:
-        """End an attempt."""
-        self._orders.put(lambda: self._stop(job_id, attempt))
+        """Stop an attempt."""
+        self._inbox.put(lambda: self._stop(job_id, attempt))
 
     def adopt(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> None:
-        """Take over what an earlier service had started, and end what it was ending."""
-        self._orders.put(lambda: self._adopt_all(launches, leaving))
+        """Take over the attempts of an earlier service, and stop those that it was stopping."""
+        self._inbox.put(lambda: self._adopt_all(launches, leaving))
 
     def close(self) -> None:
-        """Stop working; jobs go on."""
-        self._orders.put(None)
+        """End the thread; jobs keep running."""
+        self._inbox.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         working = True
         try:
             while working:
-                working = self._take_orders()
-                reports = [*self._carry_out(), *self._poll()]
+                working = self._receive()
+                reports = [*self._execute(), *self._poll()]
                 if working:
-                    reports += self._start_those_that_can()
+                    reports += self._launch_deferred()
                 if reports:
                     self._report(reports)
             self._backend.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody must end the service
+        except Exception as error:  # noqa: BLE001 - any error must end the service
             self._died(error)
 
-    def _take_orders(self) -> bool:
-        """Take the orders that have come, or wait for one if there is nothing else to do; say whether to go on."""
-        busy = self._live or self._later or self._todo
+    def _receive(self) -> bool:
+        """Take the tasks that have arrived, blocking if there is nothing else to do; return whether to continue."""
+        busy = self._live or self._deferred or self._pending
         try:
-            order = self._orders.get(timeout=POLL_S if busy else None)
-            while order is not None:
-                self._todo.append(order)
-                order = self._orders.get_nowait()
+            task = self._inbox.get(timeout=POLL_S if busy else None)
+            while task is not None:
+                self._pending.append(task)
+                task = self._inbox.get_nowait()
         except Empty:
             return True
         return False
 
-    def _carry_out(self) -> list[ExecutorReport]:
-        """Carry out orders as they came; one that cannot be now is tried again, and so are those behind it."""
+    def _execute(self) -> list[ExecutorReport]:
+        """Execute tasks in order; one that fails for lack of a resource is retried, before those behind it."""
         reports: list[ExecutorReport] = []
         try:
-            while self._todo:
-                reports += self._todo[0]()
-                self._todo.popleft()
+            while self._pending:
+                reports += self._pending[0]()
+                self._pending.popleft()
         except OSError as error:
-            self._complain(error)
+            self._log_shortage(error)
         return reports
 
     def _poll(self) -> list[ExecutorReport]:
@@ -135,80 +134,77 @@ class Executor:
         try:
             ended = self._backend.poll()
         except OSError as error:
-            self._complain(error)
+            self._log_shortage(error)
             return []
-        self._work_again()
+        self._log_recovery()
         for each in ended:
             self._live.pop(each.job_id, None)
         return [AttemptEnded(each.job_id, each.attempt, each.reason, each.exit_code) for each in ended]
 
-    def _complain(self, error: OSError) -> None:
-        """Say that the system is short of something; once, until it is so no more."""
+    def _log_shortage(self, error: OSError) -> None:
+        """Log that the system is short of a resource, once until it recovers."""
         if not self._short:
             self._short = True
-            _log.error("jobs cannot be started, watched or stopped at the moment: %s; tried again", error)
+            _log.error("jobs cannot be started, watched or stopped: %s; retrying", error)
 
-    def _work_again(self) -> None:
-        """Say that the system is short of nothing any more."""
-        if self._short and not self._todo:
+    def _log_recovery(self) -> None:
+        if self._short and not self._pending:
             self._short = False
             _log.warning("jobs can be started, watched and stopped again")
 
-    def _start_those_that_can(self) -> list[ExecutorReport]:
+    def _launch_deferred(self) -> list[ExecutorReport]:
         reports: list[ExecutorReport] = []
-        waiting, self._later = self._later, []
+        waiting, self._deferred = self._deferred, []
         held = {rank[1:] for launch in self._live.values() for rank in launch.ranks} if waiting else set()
         for what in waiting:
             slots = {rank[1:] for rank in what.ranks}
             if what.job_id in self._live or held & slots:
-                self._later.append(what)
-                held |= slots  # nobody passes it on its own GPUs
+                self._deferred.append(what)
+                held |= slots  # later launches must not overtake it on its own GPUs
                 continue
             try:
                 self._backend.launch(what)
             except (BackendError, OSError) as error:
-                if isinstance(why := error.__cause__ or error, OSError) and why.errno in SHORT:
-                    self._complain(why)
-                    self._later.append(what)
+                if isinstance(why := error.__cause__ or error, OSError) and why.errno in TRANSIENT:
+                    self._log_shortage(why)
+                    self._deferred.append(what)
                     held |= slots
                     continue
-                # Whoever reads it knows which job it is about.
+                # The report names the job already.
                 text = str(error).removeprefix(f"job {what.job_id!r}").removeprefix(":").strip()
                 reports.append(AttemptEnded(what.job_id, what.attempt, "failed", None, text))
                 continue
-            self._work_again()
+            self._log_recovery()
             self._live[what.job_id] = what
             held |= slots
             reports.append(AttemptLaunched(what.job_id, what.attempt))
         return reports
 
-    def _put_off(self, what: Launch) -> list[ExecutorReport]:
-        if self._last.get(what.job_id, 0) < what.attempt:  # an order may come twice
-            self._last[what.job_id] = what.attempt
-            self._later.append(what)
+    def _defer(self, what: Launch) -> list[ExecutorReport]:
+        if self._latest.get(what.job_id, 0) < what.attempt:  # a launch may be requested twice
+            self._latest[what.job_id] = what.attempt
+            self._deferred.append(what)
         return []
 
     def _stop(self, job_id: str, attempt: int) -> list[ExecutorReport]:
-        for what in self._later:
+        for what in self._deferred:
             if (what.job_id, what.attempt) == (job_id, attempt):
-                self._later.remove(what)
+                self._deferred.remove(what)
                 return [AttemptEnded(job_id, attempt, "cancelled")]
         if job_id in self._live and self._live[job_id].attempt == attempt:
             self._backend.stop(job_id)
         return []
 
     def _adopt_all(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> list[ExecutorReport]:
-        self._last |= {what.job_id: what.attempt for what in launches}
-        reports: list[ExecutorReport] = [
-            report for report in self._adopt(leaving) if isinstance(report, AttemptEnded)
-        ]
+        self._latest |= {what.job_id: what.attempt for what in launches}
+        reports: list[ExecutorReport] = [each for each in self._adopt(leaving) if isinstance(each, AttemptEnded)]
         for what in leaving:
             if what.job_id in self._live:
                 self._backend.stop(what.job_id)
-        # The next attempt of a job whose last still ends cannot have been launched.
+        # A job whose previous attempt is still stopping cannot have launched the next one.
         ending = [what for what in launches if what.job_id in self._live]
         reports += self._adopt([what for what in launches if what.job_id not in self._live])
-        self._later += ending
+        self._deferred += ending
         return reports
 
     def _adopt(self, launches: Sequence[Launch]) -> list[ExecutorReport]:
@@ -217,18 +213,13 @@ class Executor:
         except CrannyError as error:
             return [AttemptEnded(each.job_id, each.attempt, "lost", None, str(error)) for each in launches]
         over = {(each.job_id, each.attempt) for each in ended}
-        going = [each for each in launches if (each.job_id, each.attempt) not in over]
-        self._live |= {each.job_id: each for each in going}
-        unfinished_secret = {(each.job_id, each.attempt): _begun(each) for each in launches}
+        running = [each for each in launches if (each.job_id, each.attempt) not in over]
+        self._live |= {each.job_id: each for each in running}
+        # Every rank creates its log when it starts.
+        begun = {(each.job_id, each.attempt): any(each.log_dir.glob("*.log")) for each in launches}
         reports: list[ExecutorReport] = []
         for each in ended:
-            unborn = each.reason == "lost" and not unfinished_secret[each.job_id, each.attempt]
-            reports.append(
-                AttemptEnded(each.job_id, each.attempt, NOT_STARTED if unborn else each.reason, each.exit_code)
-            )
-        return reports + [AttemptLaunched(each.job_id, each.attempt) for each in going]
-
-
-def _begun(what: Launch) -> bool:
-    """Say whether any rank of an attempt has begun: each has a log from its first moment."""
-    return any(what.log_dir.glob("*.log"))
+            unborn = each.reason == "lost" and not begun[each.job_id, each.attempt]
+            outcome = NOT_STARTED if unborn else each.reason
+            reports.append(AttemptEnded(each.job_id, each.attempt, outcome, each.exit_code))
+        return reports + [AttemptLaunched(each.job_id, each.attempt) for each in running]

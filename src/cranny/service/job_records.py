@@ -1,4 +1,4 @@
-"""The records of jobs, folded from the event log: the same events always give the same records."""
+"""Job records, folded from the event log: the same events always give the same records."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ OVER: frozenset[Status] = frozenset({"done", "failed", "cancelled"})
 
 @dataclass(slots=True)
 class Attempt:
-    """One time that a job was placed and run."""
+    """One placement and run of a job."""
 
     number: int
     placed_s: float
@@ -35,7 +35,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class JobRecord:
-    """All that is known of a job."""
+    """The state of one job."""
 
     id: str
     user: str
@@ -48,9 +48,9 @@ class JobRecord:
     attempts: list[Attempt] = field(default_factory=list)
     failures: int = 0  # that count against max_retries
     ended_s: float | None = None
-    wanted: bool = True  # False once somebody cancelled it
-    leaving: list[Attempt] = field(default_factory=list)  # stopped or moved; their processes may still be ending
-    observed: Placement | None = None  # where somebody else runs it
+    wanted: bool = True  # False once it was cancelled
+    leaving: list[Attempt] = field(default_factory=list)  # stopped or moved, with processes that may still run
+    observed: Placement | None = None  # where another scheduler runs it
     observed_s: float | None = None  # since when
 
     @property
@@ -60,38 +60,38 @@ class JobRecord:
 
     @property
     def over(self) -> bool:
-        """Whether nothing will happen to it any more."""
+        """Whether the job is in a final status."""
         return self.status in OVER
 
 
 class JobRecords:
-    """The records of all jobs, and what else the log says."""
+    """The records of all jobs, with drained machines, policy setting and recommendations."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.jobs: dict[str, JobRecord] = {}
         self.keys: dict[tuple[str, str], tuple[str, str]] = {}  # (user, client's key) -> job, digest of the body
         self.counts: Counter[Status] = Counter()
-        self.open_jobs: Counter[str] = Counter()  # of each user, those that are not over
-        self.stopping: set[str] = set()  # jobs that were cancelled and whose processes may still be there
+        self.open_jobs: Counter[str] = Counter()  # unfinished jobs by user
+        self.stopping: set[str] = set()  # cancelled jobs whose processes may still run
         self.drained: set[int] = set()
         self.policy: dict[str, Any] = {}
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
-        self.log_id = ""  # of logs that were begun before these had one
-        self.about = ""  # the cluster in words
+        self.log_id = ""  # empty in logs older than log ids
+        self.about = ""  # description of the cluster
         self.mode = ""
         self.seq = 0
         self.last_s = 0.0
 
     def constraints_of(self, job_id: str) -> Constraints | None:
-        """Return what a job constraints of its placement."""
+        """Return the placement constraints of a job."""
         record = self.jobs.get(job_id)
         return record.constraints if record is not None else None
 
     def apply(self, row: EventRow) -> None:
-        """Take in an event."""
+        """Apply an event."""
         self.seq, self.last_s = row.seq, max(self.last_s, row.at_s)
         take = getattr(self, f"_{row.kind.replace('-', '_')}")
         if row.job is None:
@@ -186,7 +186,7 @@ class JobRecords:
         self._set(record, "cancelled")
 
     def _shifted(self, row: EventRow, record: JobRecord) -> None:
-        """Note nothing: a shift is for the job's agent."""
+        """Ignore a shift: it concerns the agent of the job."""
 
     def _leave(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         self._close(row, record, outcome)
@@ -196,7 +196,7 @@ class JobRecords:
     def _close(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome
 
-    # -- recommending only -----------------------------------------------------------------------------
+    # -- recommend-only mode ---------------------------------------------------------------------------
 
     def _recommended(self, row: EventRow, record: JobRecord) -> None:
         self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}
@@ -211,17 +211,16 @@ class JobRecords:
             self.saved[name] = self.saved.get(name, 0.0) + value
         self._set(record, "running")
 
-    # -- everything else -------------------------------------------------------------------------------
+    # -- events of the service -------------------------------------------------------------------------
 
     def _opened(self, row: EventRow) -> None:
         if self.cluster_digest and self.cluster_digest != row.body["cluster"]:
             was = f", {self.about}" if self.about else ""
             raise InputError(
-                f"the log is of another cluster{was}: serve that one until its jobs are over,"
-                " then choose another --database for this one"
+                f"the event log belongs to another cluster{was}: serve that cluster, or choose another --database"
             )
         if self.mode and self.mode != row.body["mode"]:
-            raise InputError(f"the log is of a service in the mode {self.mode!r}; choose another --database")
+            raise InputError(f"the event log belongs to a service in {self.mode!r} mode; choose another --database")
         self.mode = row.body["mode"]
         self.cluster_digest = row.body["cluster"]
         self.about = row.body.get("about", "")
@@ -238,12 +237,12 @@ class JobRecords:
 
 
 def reasons(placement: Placement, job_id: str) -> str:
-    """Say why a job is placed as it is; which job that is, everybody knows who reads it here."""
+    """Return the explanation of a placement, without the job id in front."""
     return placement.explain().removeprefix(f"job {job_id}: ")
 
 
 def plain(placement: Placement) -> dict[str, Any]:
-    """Return a placement as plain values."""
+    """Return a placement as JSON values."""
     return {
         "machines": list(placement.machines),
         "spare": list(placement.spare),
@@ -254,7 +253,7 @@ def plain(placement: Placement) -> dict[str, Any]:
 
 
 def placement_of(value: dict[str, Any]) -> Placement:
-    """Return the placement that plain values stand for."""
+    """Return the placement that JSON values describe."""
     return Placement(
         value["machines"],
         value["spare"],

@@ -1,4 +1,4 @@
-"""The policy of a service, by name: it keeps the constraints and priorities of jobs, which no policy knows of."""
+"""The policy of a service, built from its setting, with the constraints and priorities of jobs around it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ MAX_PERIOD_S = 86_400.0
 
 
 class QueuedByPriority(QueuePolicy):
-    """Jobs of higher priority stand first, those of equal priority in the queue order; constraints are kept."""
+    """Orders jobs by priority and then by the queue order, and satisfies their constraints."""
 
     def __init__(self, constrained: ConstrainedPlacer, order: str, records: JobRecords) -> None:
         super().__init__(constrained, order, isolated)
@@ -31,11 +31,11 @@ class QueuedByPriority(QueuePolicy):
         self._records = records
 
     def key(self, waiting: Waiting) -> Any:
-        """Return what the queue is sorted by."""
+        """Return the sort key of the queue."""
         return (-self._records.jobs[waiting.job.id].spec.priority, super().key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
-        """Return what should be done now."""
+        """Return the plan for now."""
         return super().plan(without_stopping(view, self._records))
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
@@ -44,36 +44,36 @@ class QueuedByPriority(QueuePolicy):
 
 
 class JointByPriority:
-    """A policy that plans for all jobs together, with priorities put before its own key."""
+    """A policy that plans for all jobs jointly, with priorities before its own sort key."""
 
     def __init__(self, policy: Policy, records: JobRecords) -> None:
         self._policy = policy
         self._records = records
 
     def key(self, waiting: Waiting) -> Any:
-        """Return what the queue is sorted by."""
+        """Return the sort key of the queue."""
         return (-self._records.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
-        """Return what should be done now."""
+        """Return the plan for now."""
         return self._policy.plan(without_stopping(view, self._records))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say why a job must wait."""
+        """Return why a job must wait."""
         return self._policy.why_wait(job, view)
 
 
 def without_stopping(view: Snapshot, records: JobRecords) -> Snapshot:
-    """Return a view without the jobs that were cancelled: no policy may stop, move or count on them.
+    """Return a view that hides cancelled jobs, so that no policy stops, moves or reckons with them.
 
-    Their GPUs stay taken until their processes are gone.
+    Their GPUs stay held until their processes have exited.
     """
     going = [job_id for job_id in records.stopping if job_id in view.running] if records.stopping else []
     return view.hiding(going) if going else view
 
 
 def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a choice of policy and fill in what it leaves open."""
+    """Check a policy setting and fill in its defaults."""
     name = setting["name"]
     options = dict(setting.get("options") or {})
     with_seed(name, SEED, options)  # refuses unknown names and options

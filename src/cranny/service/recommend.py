@@ -1,4 +1,4 @@
-"""Recommending only: say what the policy would do, and what that would have saved, while others run the jobs."""
+"""Recommend-only mode: what the policy would do, and what that would have saved, while another scheduler decides."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -17,43 +17,43 @@ from cranny.service.fork import Fork
 from cranny.service.job_records import JobRecord, JobRecords, placement_of, plain, reasons
 from cranny.service.limits import ConflictError
 
-Recommendation = tuple[str, dict[str, Any]]  # the job, and what is noted of it
+Recommendation = tuple[str, dict[str, Any]]  # the job, and the body of its event
 
 
 class Recommender:
-    """The cluster as it would be if every recommendation were followed, kept from one event to the next.
+    """Keeps the cluster as it would be if every recommendation were followed, from one event to the next.
 
-    What is as recommended is not decided again: a job that passes nobody finds its place beside the others, one
-    that was started where it should be changes nothing, one that ended leaves room. After anything else all is
-    decided anew, from how things really stand.
+    Recommendations that still hold are not recomputed: a job at the end of the queue is placed beside the others, a
+    job started as recommended changes nothing, a finished job frees its GPUs. After any other event everything is
+    replanned from the actual state.
     """
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
 
     def forget(self) -> None:
-        """Decide anew at the next event."""
+        """Replan at the next event."""
         self._engine = None
 
-    def anew(self, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
-        """Yield what the policy would start now, where that is news."""
+    def replan(self, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
+        """Yield the new recommendations of the policy on the actual state."""
         self._engine = Fork.of(engine, records).engine()
-        return self._news(self._engine.tick(now_s), engine.state, records)
+        return self._new_starts(self._engine.tick(now_s), engine.state, records)
 
-    def came(self, job: Job, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
-        """Yield what follows from a job that was filed in the queue."""
-        if self._engine is None or not _one_by_one(self._engine) or self._passes(job, engine):
-            return self.anew(engine, records, now_s)
-        return self._news(self._engine.submit(job, now_s), engine.state, records)
+    def submitted(self, job: Job, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
+        """Yield the new recommendations after a job entered the queue."""
+        if self._engine is None or not _one_by_one(self._engine) or self._overtakes(job, engine):
+            return self.replan(engine, records, now_s)
+        return self._new_starts(self._engine.submit(job, now_s), engine.state, records)
 
-    def left(self, job_id: str, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
-        """Yield what follows from the end of a job."""
+    def finished(self, job_id: str, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
+        """Yield the new recommendations after a job ended."""
         if self._engine is None or not _one_by_one(self._engine) or job_id not in self._engine.state:
-            return self.anew(engine, records, now_s)
-        return self._news(self._engine.finish(job_id, now_s), engine.state, records)
+            return self.replan(engine, records, now_s)
+        return self._new_starts(self._engine.finish(job_id, now_s), engine.state, records)
 
     def followed(self, record: JobRecord, now_s: float) -> bool:
-        """Take in where a job was started; say whether that is where it should be, so that nothing follows."""
+        """Return whether a job was started as recommended; if so, no recommendation changes."""
         engine, where = self._engine, record.observed
         if engine is None or where is None or record.id not in engine.state:
             return False
@@ -63,18 +63,18 @@ class Recommender:
         engine.state.place(record.job, where, now_s)
         return True
 
-    def _passes(self, job: Job, engine: Engine) -> bool:
-        """Say whether a job stands in the queue before one that has its place already."""
+    def _overtakes(self, job: Job, engine: Engine) -> bool:
+        """Return whether a job precedes one in the queue that already has a recommended placement."""
         known = self._engine.state if self._engine is not None else ()
         behind = takewhile(lambda waiting: waiting.job is not job, reversed(engine.queue))
         return any(waiting.job.id in known for waiting in behind)
 
-    def _news(
+    def _new_starts(
         self, actions: Sequence[Action], state: ClusterState, records: JobRecords
     ) -> Iterator[Recommendation]:
         """Yield the starts that were not recommended before."""
         if not all(isinstance(action, Start) for action in actions):
-            self.forget()  # those whom it would stop or move are not ours to stop: they go on
+            self.forget()  # this service cannot stop or move running jobs, so the planned state would be wrong
         for action in actions:
             if not isinstance(action, Start):
                 continue
@@ -88,27 +88,27 @@ class Recommender:
 
 
 def _one_by_one(engine: Engine) -> bool:
-    """Say whether the policy places one job after the other, so that the last changes nothing for the others."""
+    """Return whether the policy places jobs one by one, so that the last does not affect those before it."""
     return isinstance(engine.policy, QueuePolicy) and engine.policy.order != "knapsack"
 
 
-def ended(engine: Engine, record: JobRecord) -> dict[str, Any]:
-    """Take in that a job ended that somebody else ran; return what is noted of it."""
+def observe_end(engine: Engine, record: JobRecord) -> dict[str, Any]:
+    """Release a job that another scheduler ran; return the body of its event."""
     if record.observed is None or record.over:
-        raise ConflictError(f"{record.id} was not seen running")
+        raise ConflictError(f"{record.id} was not observed running")
     engine.state.release(record.id)
     return {"ended": True}
 
 
-def started(
+def observe_start(
     engine: Engine, records: JobRecords, record: JobRecord, machines: Sequence[int], now_s: float
 ) -> dict[str, Any]:
-    """Take in where somebody else started a job; return what is noted of it."""
+    """Place a job where another scheduler started it; return the body of its event."""
     if record.status != "waiting":
-        raise ConflictError(f"{record.id} does not wait: {record.status}")
+        raise ConflictError(f"{record.id} is not waiting, but {record.status}")
     if len(machines) != record.job.gpus:
         raise InputError(
-            f"machines: names {len(machines)}, the job has {counted(record.job.gpus, 'rank')}; name one a rank"
+            f"machines: {len(machines)} given, the job has {counted(record.job.gpus, 'rank')}; give one per rank"
         )
     placement = Placement(machines)
     saved = _saved(engine.state, records, record, placement, now_s)
@@ -118,7 +118,7 @@ def started(
 
 
 def _cost(state: ClusterState, record: JobRecord, placement: Placement) -> dict[str, float]:
-    """Return what a placement costs the cluster as it stands."""
+    """Return what a placement costs on the current cluster state."""
     view = state.snapshot()
     return {
         "machines": len(placement.counts),
@@ -130,7 +130,7 @@ def _cost(state: ClusterState, record: JobRecord, placement: Placement) -> dict[
 def _saved(
     state: ClusterState, records: JobRecords, record: JobRecord, actual: Placement, now_s: float
 ) -> dict[str, float]:
-    """Return what the recommendation would have saved beside what was done; below zero where it costs more."""
+    """Return what the recommendation would have saved over the actual placement; negative where it costs more."""
     known = records.recommended.get(record.id)
     if known is None:
         return {"jobs": 0}

@@ -1,4 +1,4 @@
-"""Bring an engine to where the event log left it, without asking the policy again."""
+"""Replay of the event log: brings engine and records to where it ends, without consulting the policy."""
 
 from typing import Any
 
@@ -12,24 +12,24 @@ from cranny.service.policy_setting import build_policy
 from cranny.service.store import EventRow
 
 
-def switched(state: ClusterState, records: JobRecords, setting: dict[str, Any], queue: list[Waiting]) -> Engine:
-    """Return an engine under another policy; jobs with equal keys keep their order in the queue."""
+def engine_with(setting: dict[str, Any], state: ClusterState, records: JobRecords, queue: list[Waiting]) -> Engine:
+    """Return an engine with another policy; jobs with equal keys keep their order in the queue."""
     engine = Engine(state, build_policy(setting, records), setting["period_s"])
     engine.queue.fill(queue)
     return engine
 
 
 class Restorer:
-    """Carries an engine along with a ledger, event by event."""
+    """Applies events to an engine and to the job records."""
 
     def __init__(self, records: JobRecords, engine: Engine) -> None:
         self.records = records
         self.engine = engine
 
     def apply(self, row: EventRow) -> None:
-        """Take in an event of the log."""
+        """Apply an event of the log."""
         if row.kind == "policy":
-            self.engine = switched(self.engine.state, self.records, row.body, list(self.engine.queue))
+            self.engine = engine_with(row.body, self.engine.state, self.records, list(self.engine.queue))
         self._change(row)
         self.records.apply(row)
         if row.kind == "submitted":

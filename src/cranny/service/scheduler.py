@@ -1,7 +1,7 @@
-"""The desk: turns what happens into events of the log and lets the engine decide. It does nothing in the world.
+"""The scheduler: turns requests and reports into events of the log, and lets the engine decide. It does no I/O.
 
-Everything here runs under one lock, in one thread at a time. What it wants done is left in `orders`, and may be
-carried out only when the events are stored.
+Everything here runs under one lock. Launches and stops are left in `instructions`, to be executed once the events
+are stored.
 """
 
 import hashlib
@@ -28,18 +28,17 @@ from cranny.service.job_records import Attempt, JobRecord, JobRecords, Status, p
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
 from cranny.service.policy_setting import QueuedByPriority, build_policy, complete_setting
-from cranny.service.recommend import Recommendation, Recommender, ended, started
-from cranny.service.restore import Restorer, switched
+from cranny.service.recommend import Recommendation, Recommender, observe_end, observe_start
+from cranny.service.restore import Restorer, engine_with
 from cranny.service.store import EventRow, EventStore
 
 Mode = Literal["run", "recommend"]
-MAX_LOST = (
-    3  # times in a row that a job is started again when its processes are lost, which says nothing against it
-)
+DEFAULT_POLICY = {"name": "titan"}
+MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does not count as its failure
 
 
 class Instruction(NamedTuple):
-    """What is to be done in the world."""
+    """A launch or a stop that the executor is to perform."""
 
     do: Literal["launch", "stop"]
     record: JobRecord
@@ -47,69 +46,69 @@ class Instruction(NamedTuple):
 
 
 class PolicyError(CrannyError):
-    """The policy wanted something that cannot be."""
+    """The policy failed, or returned an invalid plan."""
 
 
 class Scheduler:
-    """The queue, the cluster and the records, with the events that are not stored yet."""
+    """The queue, the cluster state and the job records, with the events that are not stored yet."""
 
-    def __init__(self, cluster: Cluster, mode: Mode, limits: Limits, watch: Callable[["Scheduler"], None]) -> None:
+    def __init__(
+        self, cluster: Cluster, mode: Mode, limits: Limits, on_event: Callable[["Scheduler"], None]
+    ) -> None:
         self.cluster = cluster
         self.mode = mode
         self.limits = limits
         self.records = JobRecords(cluster)
-        self.engine = Engine(
-            ClusterState(cluster), build_policy(complete_setting({"name": "titan"}), self.records)
-        )
+        self.engine = self._new_engine()
         self.rows: list[EventRow] = []
         self.instructions: deque[Instruction] = deque()
         self._empty = ClusterState(cluster).snapshot()
-        self._examine_with(complete_setting({"name": "titan"}))
-        self._recommender = Recommender()  # for recommending only
-        self._watch = watch  # is shown the desk after every event
+        self._set_feasibility(complete_setting(DEFAULT_POLICY))
+        self._recommender = Recommender()  # used in recommend-only mode
+        self._on_event = on_event
+
+    def _new_engine(self) -> Engine:
+        return Engine(ClusterState(self.cluster), build_policy(complete_setting(DEFAULT_POLICY), self.records))
 
     def restore(self, store: EventStore) -> None:
-        """Forget everything and take it from the log."""
+        """Rebuild everything from the event log."""
         self.rows, self.instructions = [], deque()
         self._recommender.forget()
         self.records = JobRecords(self.cluster)
-        engine = Engine(
-            ClusterState(self.cluster), build_policy(complete_setting({"name": "titan"}), self.records)
-        )
-        restorer = Restorer(self.records, engine)
+        restorer = Restorer(self.records, self._new_engine())
         for row in store.read():
             restorer.apply(row)
             self.engine = restorer.engine
-            self._watch(self)
+            self._on_event(self)
         self.engine = restorer.engine
-        self._examine_with(self.records.policy or complete_setting({"name": "titan"}))
+        self._set_feasibility(self.records.policy or complete_setting(DEFAULT_POLICY))
 
-    def _examine_with(self, setting: dict[str, Any]) -> None:
-        """Choose who says whether a job could ever start: not who decides, whom a question may change."""
-        self._examiner = build_policy(setting, self.records)
-        self._possible = Feasibility(self.cluster)
+    def _set_feasibility(self, setting: dict[str, Any]) -> None:
+        """Build a second policy for feasibility checks: a query may change the memory of the one that decides."""
+        self._checking_policy = build_policy(setting, self.records)
+        self._feasibility = Feasibility(self.cluster)
 
     def open(self, now_s: float) -> None:
-        """Note that the service was started; refuse a log of another cluster."""
+        """Log that the service was started; refuse the log of another cluster."""
         digest = hashlib.sha256(repr((self.cluster.machines, self.cluster.parent)).encode()).hexdigest()
         body = {"mode": self.mode, "cluster": digest, "about": self.cluster.describe()}
-        if not self.records.seq:  # names what belongs to this log alone, such as the files that its jobs write
+        if not self.records.seq:  # an id that keeps the job folders of several logs apart
             body["log"] = secrets.token_hex(6)
         self.log("opened", None, body, now_s)
 
-    # -- what users ask for ----------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------
 
     def submit(self, user: str, value: Any, key: str | None, now_s: float) -> tuple[JobRecord, bool]:
-        """Take in a job; return its record, and whether it is new."""
+        """Accept a job; return its record, and whether it is new."""
         digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
         before = self.records.keys.get((user, key)) if key else None
         if before is not None:
             if before[1] != digest:
-                raise ConflictError(f"the key {key!r} was used for another job, {before[0]}")
+                raise ConflictError(f"idempotency key {key!r} was used for a different job, {before[0]}")
             return self.records.jobs[before[0]], False
         if self.records.open_jobs[user] >= self.limits.jobs_per_user:
             raise QuotaExceededError(
-                f"{user} has {counted(self.limits.jobs_per_user, 'job')} under way; more are not taken"
+                f"{user} has {counted(self.limits.jobs_per_user, 'unfinished job')}, the limit; wait or cancel some"
             )
         spec = parse(value)
         job_id = f"job-{len(self.records.jobs) + 1}"
@@ -118,19 +117,19 @@ class Scheduler:
         record = self.records.jobs[job_id]
         if self.mode == "recommend":
             self.engine.queue.add(Waiting(record.job))
-            self._recommend(lambda: self._recommender.came(record.job, self.engine, self.records, now_s), now_s)
+            self._recommend(lambda: self._recommender.submitted(record.job, self.engine, self.records, now_s), now_s)
         else:
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
         return record, True
 
     def check(self, spec: JobSpec, job_id: str, user: str, now_s: float) -> None:
-        """Refuse a job that could never start."""
+        """Refuse a job that could never start on this cluster."""
         spec.check_torchrun()
         job, constraints = spec.job(job_id, user, now_s), spec.constraints_on(self.cluster)
-        too_large = self._possible.why_too_large(job)
+        too_large = self._feasibility.why_too_large(job)
         if too_large is not None:
             raise InputError(f"gpus: {too_large}")
-        policy = self._examiner
+        policy = self._checking_policy
         reason = None
         if not isinstance(policy, QueuedByPriority):
             if constraints is not None:
@@ -141,7 +140,7 @@ class Scheduler:
         else:
             try:
                 reason = self._why_never(job, constraints, policy)
-            except CrannyError as error:  # what the policy cannot place at all, such as a collective
+            except CrannyError as error:  # for example a collective that the policy does not support
                 raise InputError(
                     f"policy {self.records.policy['name']!r} cannot place this job: {error}"
                 ) from None
@@ -149,42 +148,42 @@ class Scheduler:
             raise InputError(reason)
 
     def _why_never(self, job: Job, constraints: Constraints | None, policy: QueuedByPriority) -> str | None:
-        """Say why a job would not even start on the empty cluster; None if it would."""
+        """Return why a job could not start even on the empty cluster; None if it could."""
         if constraints is None:
-            return self._possible.why_not(job, policy.placer)
+            return self._feasibility.why_not(job, policy.placer)
         alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
         if alone.place(job, self._empty) is not None:
             return None
         return f"constraints: {never_fits(alone.why_wait(job, self._empty))}"
 
     def cancel(self, job_id: str, by: str, now_s: float) -> JobRecord:
-        """Let a job run no more; one that runs is over when its processes are."""
+        """Cancel a job; a running one is over when its processes have exited."""
         record = self.find(job_id)
         if record.over:
-            raise ConflictError(f"{job_id} is over already: {record.status}")
+            raise ConflictError(f"{job_id} is already {record.status}")
         if record.status == "waiting":
             self.log("cancelled", job_id, {"by": by}, now_s)
             if self.mode == "recommend":
                 self.engine.queue.take(job_id)
-                self._recommend(lambda: self._recommender.anew(self.engine, self.records, now_s), now_s)
+                self._recommend(lambda: self._recommender.replan(self.engine, self.records, now_s), now_s)
             else:
                 self._decide(lambda: self.engine.handle(Cancelled(job_id), now_s), now_s)
         elif self.mode == "recommend":
-            raise ConflictError(f"{job_id} is run by somebody else: cancel it there")
+            raise ConflictError(f"{job_id} is run by another scheduler: cancel it there")
         elif record.attempt is not None:
             if record.status != "stopping":
                 self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)
-            self.instructions.append(Instruction("stop", record, record.attempt))  # asked again, it is told again
+            self.instructions.append(Instruction("stop", record, record.attempt))  # repeated requests repeat the stop
         return record
 
     def drain(self, machine: int, by: str, now_s: float) -> None:
-        """Give out no more GPUs of a machine."""
+        """Place no more jobs on a machine."""
         if machine not in self.records.drained:
             self.log("drained", None, {"machine": machine, "by": by}, now_s)
             self._machine_changed(MachineDrained(machine), now_s)
 
     def resume(self, machine: int, by: str, now_s: float) -> None:
-        """Give out the GPUs of a machine again."""
+        """Place jobs on a machine again."""
         if machine in self.records.drained:
             self.log("resumed", None, {"machine": machine, "by": by}, now_s)
             self._machine_changed(MachineRepaired(machine), now_s)
@@ -193,19 +192,19 @@ class Scheduler:
         if self.mode == "recommend":
             state = self.engine.state
             state.drain(event.machine) if isinstance(event, MachineDrained) else state.repair(event.machine)
-            self._recommend(lambda: self._recommender.anew(self.engine, self.records, now_s), now_s)
+            self._recommend(lambda: self._recommender.replan(self.engine, self.records, now_s), now_s)
         else:
             self._decide(lambda: self.engine.handle(event, now_s), now_s)
 
     def set_policy(self, setting: dict[str, Any], by: str, now_s: float) -> None:
-        """Let another policy decide from now on, beginning at once."""
+        """Switch to another policy, and let it decide at once."""
         self.switch(setting, by, now_s)
         self.tick(now_s)
 
     def switch(self, setting: dict[str, Any], by: str, now_s: float) -> None:
-        """Let another policy decide when the next thing happens."""
+        """Switch to another policy from the next event on."""
         chosen = complete_setting(setting)
-        engine = switched(self.engine.state, self.records, chosen, list(self.engine.queue))
+        engine = engine_with(chosen, self.engine.state, self.records, list(self.engine.queue))
         constrained = next(
             (each for each in self.records.jobs.values() if each.constraints and not each.over), None
         )
@@ -214,13 +213,13 @@ class Scheduler:
                 f"policy {chosen['name']!r} does not support constraints; {constrained.id} has some"
             )
         self.engine = engine
-        self._examine_with(chosen)
+        self._set_feasibility(chosen)
         self.log("policy", None, {**chosen, "by": by}, now_s)
 
     def tick(self, now_s: float) -> None:
-        """Ask the policy."""
+        """Let the policy decide now."""
         if self.mode == "recommend":
-            self._recommend(lambda: self._recommender.anew(self.engine, self.records, now_s), now_s, due=True)
+            self._recommend(lambda: self._recommender.replan(self.engine, self.records, now_s), now_s, due=True)
         else:
             self._decide(lambda: self.engine.tick(now_s), now_s)
 
@@ -228,7 +227,7 @@ class Scheduler:
         """Return the record of a job."""
         record = self.records.jobs.get(job_id)
         if record is None:
-            raise NotFoundError(f"there is no job {job_id!r}")
+            raise NotFoundError(f"no job {job_id!r}")
         return record
 
     def machine(self, name: str) -> int:
@@ -239,20 +238,20 @@ class Scheduler:
         if name.isdecimal() and len(name) < 10 and int(name) < len(index):
             return int(name)
         raise NotFoundError(
-            str(unknown("machine", name, index) if len(index) <= 100 else f"there is no machine {name!r}")
+            str(unknown("machine", name, index) if len(index) <= 100 else f"no machine {name!r}")
         )
 
-    # -- what the world reports ------------------------------------------------------------------------
+    # -- reports of the executor, and of another scheduler ----------------------------------------------
 
-    def launched(self, report: AttemptLaunched, now_s: float) -> None:
-        """Note that the processes of an attempt were started."""
+    def attempt_launched(self, report: AttemptLaunched, now_s: float) -> None:
+        """Log that the processes of an attempt were started."""
         record = self.find(report.job_id)
         attempt = record.attempt
         if attempt is not None and attempt.number == report.attempt and attempt.started_s is None:
             self.log("launched", record.id, {"attempt": report.attempt}, now_s)
 
-    def gone(self, report: AttemptEnded, now_s: float) -> None:
-        """Take back the GPUs of an attempt whose processes are gone; a failed job may get another try."""
+    def attempt_ended(self, report: AttemptEnded, now_s: float) -> None:
+        """Release the GPUs of an attempt whose processes have exited; a failed job may be retried."""
         record = self.find(report.job_id)
         attempt = record.attempt
         current = attempt is not None and attempt.number == report.attempt
@@ -277,33 +276,33 @@ class Scheduler:
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
 
     def observe(self, job_id: str, body: dict[str, Any], now_s: float) -> JobRecord:
-        """Note where somebody else started a job, or that it ended; recommend anew."""
+        """Log where another scheduler started a job, or that it ended; update the recommendations."""
         record = self.find(job_id)
         if self.mode != "recommend":
-            raise ConflictError("this service runs jobs itself; only one that recommends observes others")
+            raise ConflictError("this service runs jobs itself; observations need --recommend-only")
         engine = self.engine
         if body.get("ended"):
-            self.log("observed", record.id, ended(engine, record), now_s)
-            self._recommend(lambda: self._recommender.left(record.id, engine, self.records, now_s), now_s)
+            self.log("observed", record.id, observe_end(engine, record), now_s)
+            self._recommend(lambda: self._recommender.finished(record.id, engine, self.records, now_s), now_s)
         else:
             machines = [self.machine(str(each)) for each in body.get("machines") or ()]
-            self.log("observed", record.id, started(engine, self.records, record, machines, now_s), now_s)
+            self.log("observed", record.id, observe_start(engine, self.records, record, machines, now_s), now_s)
             if not self._recommender.followed(record, now_s):
-                self._recommend(lambda: self._recommender.anew(engine, self.records, now_s), now_s)
+                self._recommend(lambda: self._recommender.replan(engine, self.records, now_s), now_s)
         return record
 
     # -- decisions -------------------------------------------------------------------------------------
 
-    def _decide(self, ask: Callable[[], Sequence[Action]], now_s: float) -> None:
-        """Let the engine take in an event, and note what it decided."""
+    def _decide(self, decide: Callable[[], Sequence[Action]], now_s: float) -> None:
+        """Let the engine handle an event, and log what it decided."""
         try:
-            actions = ask()
+            actions = decide()
         except CrannyError as error:
             raise PolicyError(f"policy {self.records.policy.get('name')}: {error}") from error
         for at, action in enumerate(actions):
-            self._note(action, actions[at + 1 :], now_s)
+            self._log_action(action, actions[at + 1 :], now_s)
 
-    def _note(self, action: Action, later: Sequence[Action], now_s: float) -> None:
+    def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id
         record = self.records.jobs[job_id]
         if isinstance(action, Shift):
@@ -320,9 +319,9 @@ class Scheduler:
                 self.instructions.append(Instruction("launch", record, record.attempts[-1]))
 
     def _placing(self, record: JobRecord, action: Start | Move, later: Sequence[Action]) -> dict[str, Any]:
-        """Return what is kept of a decision to place a job: where, which GPUs, and why.
+        """Return the body of a placement event: the placement, the GPU of each rank, and the explanation.
 
-        One that is taken back in the same breath gets no GPUs: it is never launched.
+        A placement that the same plan stops or moves again gets no GPUs: it is never launched.
         """
         placement = action.placement
         gpus: tuple[int, ...] = ()
@@ -338,13 +337,15 @@ class Scheduler:
             "facts": placement.facts,
         }
 
-    def _recommend(self, ask: Callable[[], Iterator[Recommendation]], now_s: float, *, due: bool = False) -> None:
-        """Note what the policy would do now, without doing it; a policy with a period is asked when it is due."""
+    def _recommend(
+        self, recommend: Callable[[], Iterator[Recommendation]], now_s: float, *, due: bool = False
+    ) -> None:
+        """Log what the policy would do now, without doing it; a policy with a period decides only when due."""
         if self.engine.period_s and not due:
             self._recommender.forget()
             return
         try:
-            found = list(ask())
+            found = list(recommend())
         except CrannyError as error:
             self._recommender.forget()
             raise PolicyError(f"policy {self.records.policy.get('name')}: {error}") from error
@@ -352,33 +353,33 @@ class Scheduler:
             self.log("recommended", job_id, body, now_s)
 
     def log(self, kind: str, job: str | None, body: dict[str, Any], now_s: float) -> None:
-        """Write down an event, to be stored at the end of the round."""
+        """Append an event, to be stored at the end of the round."""
         row = EventRow(self.records.seq + 1, now_s, kind, job, body)
         self.records.apply(row)
         self.rows.append(row)
-        self._watch(self)
+        self._on_event(self)
 
 
 def verdict(record: JobRecord, attempt: Attempt, report: AttemptEnded) -> tuple[Status, int, str]:
-    """Say what becomes of a job whose attempt ended: its status, whether that counts as a failure, and why."""
+    """Return what becomes of a job whose attempt ended: its status, how many failures that counts as, and why."""
     if report.outcome == "finished":
         return "done", 0, ""
     if not record.wanted:
         return "cancelled", 0, record.reason
     if report.outcome == NOT_STARTED or (report.outcome == "lost" and attempt.started_s is None):
-        return "waiting", 0, "was not started before the service ended"
+        return "waiting", 0, "not started before the service ended"
     if report.outcome == "lost" and (again := losses(record) + 1) <= MAX_LOST:
-        why = report.detail or "nobody knows how its processes ended"
-        return "waiting", 0, f"started again, {again} of at most {MAX_LOST} times in a row: {why}"
+        why = report.detail or "its processes were lost, exit code unknown"
+        return "waiting", 0, f"restarted, {again} of at most {MAX_LOST} times in a row: {why}"
     code = f" with exit code {report.exit_code}" if report.exit_code is not None else ""
     reason = report.detail or f"{report.outcome}{code}"
     if report.outcome != "timed out" and record.failures < record.spec.max_retries:
-        return "waiting", 1, f"tried again: {reason}"
+        return "waiting", 1, f"retried: {reason}"
     return "failed", 1, reason
 
 
 def losses(record: JobRecord) -> int:
-    """Count how often in a row a job was lost before this attempt; attempts that never began do not count."""
+    """Count the attempts before this one that were lost in a row; attempts that did not start are ignored."""
     began = [each.outcome for each in record.attempts[:-1] if each.started_s is not None]
     return len(list(takewhile(lambda outcome: outcome == "lost", reversed(began))))
 

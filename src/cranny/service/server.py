@@ -1,4 +1,4 @@
-"""The web server around a service, from its start to its end."""
+"""The HTTP server of a service: from listening to graceful shutdown."""
 
 import signal
 import socket
@@ -12,11 +12,11 @@ import uvicorn
 
 from cranny.model.errors import CrannyError
 from cranny.service.api.app import build
-from cranny.service.api.connection_limit import door
+from cranny.service.api.connection_limit import connection_limit
 from cranny.service.auth import Authenticator
 from cranny.service.service import Service
 
-END_S = 3  # how long requests may still take when the server is to end
+SHUTDOWN_S = 3  # how long open requests may take when the server shuts down
 BACKLOG = 1024
 
 
@@ -30,7 +30,7 @@ class ListenAddress:
     key: Path | None = None
 
     def url(self, port: int) -> str:
-        """Return the address as people open it."""
+        """Return the URL of the server."""
         scheme = "https" if self.certificate is not None else "http"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{port}"
@@ -39,54 +39,54 @@ class ListenAddress:
 def serve(
     service: Service, authenticator: Authenticator, address: ListenAddress, started: Callable[[str], None]
 ) -> None:
-    """Serve until somebody ends the process; `started` is told the address."""
+    """Serve until SIGINT or SIGTERM; `started` is called with the URL."""
     app = build(service, authenticator)
     listening = _listen(address)
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
-        timeout_graceful_shutdown=END_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
         ssl_certfile=address.certificate,
         ssl_keyfile=address.key,
         server_header=False,
         backlog=BACKLOG,
-        http=door(service.limits.connections),
+        http=connection_limit(service.limits.connections),
     )
     server = _Server(config, lambda: started(address.url(listening.getsockname()[1])))
-    leave = server.handle_exit
+    end = server.handle_exit
 
     def handle_exit(sig: int, frame: FrameType | None) -> None:
-        app.state.notifier.close()  # lets those go at once who follow changes
-        leave(sig, frame)
+        app.state.notifier.close()  # ends event streams at once
+        end(sig, frame)
 
     server.handle_exit = handle_exit  # type: ignore[method-assign]
     if threading.current_thread() is threading.main_thread():
-        # The server raises a signal again once it has ended in good order; that must not end us in bad order.
+        # uvicorn raises the signal again after a graceful shutdown; that must not kill this process.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-    service.ended.append(lambda: setattr(server, "should_exit", True))
+    service.on_ended.append(lambda: setattr(server, "should_exit", True))
     server.run(sockets=[listening])
-    if service.trouble:
-        raise CrannyError(f"the service has failed: {service.trouble}; jobs go on, and so does the next service")
+    if service.failure:
+        raise CrannyError(f"the service failed: {service.failure}; jobs keep running, restart it to resume")
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it takes requests, and so can be ended in good order."""
+    """A server that reports when it accepts requests."""
 
-    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell = tell
+        self._on_started = on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and tell."""
+        """Start, and report it."""
         await super().startup(sockets)
         if self.started:
-            self._tell()
+            self._on_started()
 
 
 def _listen(address: ListenAddress) -> socket.socket:
-    """Open the socket, or say in one line why not."""
+    """Open the listening socket, or raise with one line that says why not."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
-"""The single writer: takes what is asked and reported, lets the desk decide, stores the events, then acts.
+"""The service loop, the single writer: handles calls and reports, stores their events, then answers and acts.
 
-Nothing is answered or done before its events are stored. If they cannot be, or anything else goes wrong, the desk
-goes back to what the log says, and whoever asked is told.
+Nothing is answered or executed before its events are stored. If storing fails, or anything else goes wrong, the
+scheduler is restored from the event log and the callers get the error.
 """
 
 import logging
@@ -25,33 +25,33 @@ from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
 from cranny.service.fork import Fork
 from cranny.service.job_records import Attempt, JobRecord
 from cranny.service.limits import Limits
-from cranny.service.scheduler import Instruction, Mode, PolicyError, Scheduler
+from cranny.service.scheduler import DEFAULT_POLICY, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.store import Append, EventRow, EventStore, OtherWriterError, StoreError
 from cranny.service.utilization import UtilizationHistory
 from cranny.service.warmup import start_warmup
 
-ROUND_S = 0.05  # what is asked for in this time is stored together; others want to look meanwhile
-LOOK_S = 2.0  # when there is nothing to do, the log is looked at so often: it may have been lost to another
-RETRY_S = 1.0  # between two tries to store what the world reported; from then on twice as long each time
+ROUND_S = 0.05  # calls within this time are stored together; readers wait no longer for the lock
+CHECK_S = 2.0  # how often an idle service checks that it is still the writer of the log
+RETRY_S = 1.0  # before a report that could not be stored is retried; doubled each time
 MAX_RETRY_S = 60.0
-MAX_TRIES = 30  # to go back to what the log says
-RECENT = 1_000  # events that are kept at hand for those who follow changes
+MAX_TRIES = 30  # to restore the scheduler from the log
+RECENT = 1_000  # events kept in memory for event streams
 
 _log = logging.getLogger("cranny.service")
 
 
 class Call(NamedTuple):
-    """Something to do at the desk, and who waits for it."""
+    """Work for the scheduler, and the future of its result."""
 
     work: Callable[[float], Any]
-    answer: Future[Any]
+    future: Future[Any]
 
 
-Answer = tuple[Call, Any, CrannyError | None]
+CallResult = tuple[Call, Any, CrannyError | None]
 
 
 class InternalError(CrannyError):
-    """Something that nobody foresaw; the log has it all."""
+    """An unexpected error; the server's log has the traceback."""
 
 
 class Service:
@@ -68,38 +68,38 @@ class Service:
         limits: Limits | None = None,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
-        """Run jobs through a backend, or without one only recommend what to do on a cluster."""
-        if backend is None and cluster is None:
+        """Run jobs through a backend; without one, only recommend placements on a cluster."""
+        built = backend.nodes() if backend is not None else cluster
+        if built is None:
             raise CrannyError("a service needs a backend, or a cluster to recommend for")
         mode: Mode = "recommend" if backend is None else "run"
         self.store = store
         self.folder = folder
         self.lock = threading.RLock()
         self.history = UtilizationHistory()
-        built = backend.nodes() if backend is not None else cluster
-        self.scheduler = Scheduler(built or _none(), mode, limits or Limits(), self._watch)
+        self.scheduler = Scheduler(built, mode, limits or Limits(), self._record_utilization)
         self.limits = self.scheduler.limits
-        self.rounds: list[Callable[[float, float, float], None]] = []  # told of each round: decide, store, all
-        self.listeners: list[Callable[[], None]] = []  # told when events were stored
-        self.ended: list[Callable[[], None]] = []  # told when it works no more, for whatever reason
-        self.recent: deque[EventRow] = deque(maxlen=RECENT)  # the last events that were stored
-        self.trouble = ""  # what ended it, if nobody wanted that
+        self.on_round: list[Callable[[float, float, float], None]] = []  # get the seconds to decide, to store, in all
+        self.on_stored: list[Callable[[], None]] = []
+        self.on_ended: list[Callable[[], None]] = []
+        self.recent: deque[EventRow] = deque(maxlen=RECENT)  # the last stored events
+        self.failure = ""  # the error that ended the service, if one did
         self._policy = policy
         self._clock = Clock(clock)
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._executor = Executor(backend, self._reported, self._fail) if backend is not None else None
-        self._thread = threading.Thread(target=self._run, name="cranny-loop", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="cranny-service", daemon=True)
         self._tick_s = math.inf
-        self._open = False  # takes calls
-        self._warm = False  # the policy can decide without having to load and compile first
+        self._open = False  # accepts calls
+        self._warm = False  # the policy has loaded and compiled its code
         self._stored = 0
 
-    # -- life ------------------------------------------------------------------------------------------
+    # -- start and end ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take the log over, bring everything to where it left off, and begin to work."""
+        """Acquire the writer lock, restore the scheduler from the log, and start the threads."""
         try:
-            self.store.take()
+            self.store.acquire()
             self._open_log()
         except CrannyError:
             self.store.close()
@@ -111,21 +111,21 @@ class Service:
         self._thread.start()
 
     def _open_log(self) -> None:
-        """Bring everything to where the log left off, and note that the service goes on from there."""
+        """Restore the scheduler from the log, and log that the service was started."""
         with self.lock:
             self.scheduler.restore(self.store)
             self._tick_s = self.scheduler.engine.next_tick_s(
                 self.scheduler.records.last_s
-            )  # may have passed meanwhile
+            )  # may be in the past
             now_s = self.now_s()
             self.scheduler.open(now_s)
             if self._policy is not None or not self.scheduler.records.policy:
-                self.scheduler.switch(self._policy or {"name": "titan"}, "cranny serve", now_s)
-                self._calls.put(Call(self.scheduler.tick, Future()))  # once it is warm
+                self.scheduler.switch(self._policy or DEFAULT_POLICY, "cranny serve", now_s)
+                self._calls.put(Call(self.scheduler.tick, Future()))  # handled after the warm-up
             self._store(self.store.append)
 
     def close(self) -> None:
-        """Stop working; jobs go on, and another service finds them."""
+        """End the service; jobs keep running, and the next service adopts them."""
         self._open = False
         self._calls.put(None)
         self._thread.join()
@@ -135,94 +135,94 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether it takes jobs and decides at once."""
+        """Whether jobs are accepted and decided about at once."""
         return not self.why_not_ready
 
     @property
     def why_not_ready(self) -> str:
-        """Why it takes no jobs now; empty if it does."""
-        if self.trouble or not self._works:
-            return self.trouble or "the loop does not run"
-        return self.store.problem or ("" if self._warm else "the policy is being prepared")
+        """Why no jobs are accepted now; empty if they are."""
+        if self.failure or not self._alive:
+            return self.failure or "the service loop does not run"
+        return self.store.problem or ("" if self._warm else "the policy is warming up")
 
     @property
-    def _works(self) -> bool:
+    def _alive(self) -> bool:
         return self._open and self._thread.is_alive() and (self._executor is None or self._executor.alive)
 
     @property
     def stored(self) -> int:
-        """The number of the last event that is stored."""
+        """The number of the last stored event."""
         return self._stored
 
     def now_s(self) -> float:
-        """Return the present time, which never goes back."""
+        """Return the current time, which never decreases."""
         return self._clock.now_s(self.scheduler.records.last_s)
 
-    # -- asking ----------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------
 
     def call(self, work: Callable[[float], Any]) -> Future[Any]:
-        """Have something done at the desk; the answer comes when its events are stored."""
-        answer: Future[Any] = Future()
-        if not self._works:
-            answer.set_exception(StoreError("the service is not ready"))
-            return answer
-        self._calls.put(Call(work, answer))
-        if not self._open:  # it has ended meanwhile, and may not have seen this
+        """Run work in the service loop; the future completes when its events are stored."""
+        future: Future[Any] = Future()
+        if not self._alive:
+            future.set_exception(StoreError("the service is not ready"))
+            return future
+        self._calls.put(Call(work, future))
+        if not self._open:  # the loop has ended meanwhile, and may have missed this call
             self._refuse_all()
-        return answer
+        return future
 
     def submit(self, user: str, value: Any, key: str | None = None) -> Future[tuple[JobRecord, bool]]:
-        """Take in a job; the answer is its record, and whether it is new."""
+        """Submit a job; the result is its record, and whether it is new."""
         return self.call(lambda now_s: self.scheduler.submit(user, value, key, now_s))
 
     def set_policy(self, setting: dict[str, Any], by: str) -> Future[Any]:
-        """Let another policy decide from now on; see `prepare`."""
+        """Switch to another policy; see `prepare`."""
         return self.call(lambda now_s: self.scheduler.set_policy(setting, by, now_s))
 
     def prepare(self, setting: dict[str, Any]) -> "Future[None]":
-        """Get a policy ready to decide, so that nobody waits for that when it is set."""
+        """Warm up a policy before it is set, so that no call waits for compilation."""
         return start_warmup(setting, self.scheduler.cluster)
 
     def fork(self) -> Fork:
-        """Return how things stand, to try something on."""
+        """Return a copy of the current state on which decisions can be tried."""
         with self.lock:
             return Fork.of(self.scheduler.engine, self.scheduler.records)
 
-    # -- the loop --------------------------------------------------------------------------------------
+    # -- the service loop ------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._get_warm()
+            self._warm_up()
             while True:
-                wait_s = min(LOOK_S, max(0.0, self._tick_s - self.now_s()))
+                wait_s = min(CHECK_S, max(0.0, self._tick_s - self.now_s()))
                 try:
                     call = self._calls.get(timeout=wait_s)
                 except Empty:
-                    self._round(()) if self.now_s() >= self._tick_s else self.store.look()
+                    self._round(()) if self.now_s() >= self._tick_s else self.store.check_writable()
                     continue
                 if call is None:
                     break
-                self._round(self._coming(call))
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for an answer for ever
+                self._round(self._batch(call))
+        except Exception as error:  # noqa: BLE001 - on any error, pending calls must be answered
             self._fail(error)
         finally:
             self._open = False
             self._refuse_all()
-            self._tell_ended()
+            self._notify(self.on_ended)
 
-    def _get_warm(self) -> None:
-        """Wait until the policy is ready to decide, unless the service ends before."""
+    def _warm_up(self) -> None:
+        """Wait for the warm-up of the policy, unless the service ends first."""
         ready = self.prepare(self.scheduler.records.policy)
         while self._open and not wait([ready], ROUND_S).done:
             pass
         self._warm = True
 
-    def _coming(self, call: Call) -> Iterator[Call]:
-        """Yield a call and those that wait behind it, as many as can be done in a short time."""
+    def _batch(self, call: Call) -> Iterator[Call]:
+        """Yield a call and those queued behind it, as many as fit into one round."""
         until_s = time.perf_counter() + ROUND_S
         following: Call | None = call
         while following is not None:
-            if following.answer.set_running_or_notify_cancel():  # somebody still waits for it
+            if following.future.set_running_or_notify_cancel():  # not cancelled by its caller
                 yield following
             if time.perf_counter() >= until_s:
                 return
@@ -230,95 +230,95 @@ class Service:
                 following = self._calls.get_nowait()
             except Empty:
                 return
-        self._calls.put(None)  # when this round is over
+        self._calls.put(None)  # ends the loop after this round
 
     def _fail(self, error: Exception) -> None:
-        """End the service: it cannot go on."""
+        """End the service because of an error."""
         known = isinstance(error, CrannyError)
-        _log.error("cranny cannot go on: %s", error, exc_info=None if known else error)
-        self.trouble = str(error) if known else f"{type(error).__name__}: {error}"
+        _log.error("the service ends: %s", error, exc_info=None if known else error)
+        self.failure = str(error) if known else f"{type(error).__name__}: {error}"
         self._open = False
-        self._tell_ended()
+        self._notify(self.on_ended)
 
-    def _tell_ended(self) -> None:
-        for told in self.ended:
-            told()
+    @staticmethod
+    def _notify(callbacks: Iterable[Callable[[], None]]) -> None:
+        for callback in callbacks:
+            callback()
 
     def _refuse_all(self) -> None:
-        """Tell all who wait that nothing more comes."""
+        """Fail all pending calls: the service ends."""
         while True:
             try:
                 call = self._calls.get_nowait()
             except Empty:
                 return
-            if call is not None and call.answer.set_running_or_notify_cancel():
-                call.answer.set_exception(StoreError("the service ends"))
+            if call is not None and call.future.set_running_or_notify_cancel():
+                call.future.set_exception(StoreError("the service is shutting down"))
 
-    def _round(self, coming: Iterable[Call]) -> None:
-        """Do what was asked, store what follows, answer and act; while others write, nobody else has to wait."""
+    def _round(self, batch: Iterable[Call]) -> None:
+        """Handle calls, store their events, answer and act; the lock is taken once the database is writable."""
         try:
             with self.store.writing() as append, self.lock:
                 begin_s = time.perf_counter()
                 now_s = self.now_s()
-                answers, decided_s = self._try(chain(coming, self._due(now_s)), now_s, append)
+                results, decided_s = self._handle(chain(batch, self._due(now_s)), now_s, append)
                 self._tick_s = self.scheduler.engine.next_tick_s(now_s)
                 stored_s = time.perf_counter()
-        except StoreError as error:  # before anything was done
+        except StoreError as error:  # before any call was handled
             self._tick_s = max(self._tick_s, self.now_s() + RETRY_S)
-            _answer([(call, None, error) for call in coming])
+            _answer([(call, None, error) for call in batch])
             if isinstance(error, OtherWriterError):
                 raise
             return
-        _answer(answers)
-        self._carry_out()
-        for told in self.rounds:
-            told(decided_s - begin_s, stored_s - decided_s, time.perf_counter() - begin_s)
-        for listener in self.listeners:
-            listener()
+        _answer(results)
+        self._execute()
+        for observe in self.on_round:
+            observe(decided_s - begin_s, stored_s - decided_s, time.perf_counter() - begin_s)
+        self._notify(self.on_stored)
 
     def _due(self, now_s: float) -> Iterator[Call]:
-        """Yield that the policy is to be asked, if it is time."""
+        """Yield a call of the policy, if its period has passed."""
         if now_s >= self._tick_s:
             yield Call(self.scheduler.tick, Future())
 
-    def _try(self, coming: Iterable[Call], now_s: float, append: Append) -> tuple[list[Answer], float]:
-        """Do some things at the desk and store what follows, or nothing; return answers, and when all was decided.
+    def _handle(self, batch: Iterable[Call], now_s: float, append: Append) -> tuple[list[CallResult], float]:
+        """Run calls and store their events, all or none; return the results, and when the last was decided.
 
-        Where one of several goes wrong, each is done by itself, so that only the one at fault is refused.
+        If one of several calls fails, each is run by itself, so that only the faulty one is refused.
         """
         calls: list[Call] = []
         try:
-            answers = []
-            for call in coming:
+            results = []
+            for call in batch:
                 calls.append(call)
-                answers.append(self._do(call, now_s))
+                results.append(self._run_call(call, now_s))
             decided_s = time.perf_counter()
             self._store(append)
-        except Exception as error:  # noqa: BLE001 - of whatever kind: the desk cannot stay as it is now
-            told = _told(error)
+        except Exception as error:  # noqa: BLE001 - after any error the scheduler must be restored
+            reported = _reported_error(error)
             try:
-                self._back_to_the_log()
+                self._restore()
             except Exception as worse:
-                _answer([(call, None, told) for call in calls])
-                if isinstance(worse, OtherWriterError):  # another goes on from there
+                _answer([(call, None, reported) for call in calls])
+                if isinstance(worse, OtherWriterError):  # the other service continues from the log
                     raise
-                raise RuntimeError(f"the state cannot be taken from the log: {worse}") from worse
+                raise RuntimeError(f"the state cannot be restored from the event log: {worse}") from worse
             if len(calls) == 1 or isinstance(error, StoreError):
-                return [(call, None, told) for call in calls], time.perf_counter()
-            answers = [answer for call in calls for answer in self._try([call], now_s, append)[0]]
+                return [(call, None, reported) for call in calls], time.perf_counter()
+            results = [result for call in calls for result in self._handle([call], now_s, append)[0]]
             decided_s = time.perf_counter()
-        return answers, decided_s
+        return results, decided_s
 
-    def _do(self, call: Call, now_s: float) -> Answer:
-        """Do one thing at the desk; a refusal comes before any change, and concerns only the one who asked."""
-        noted = len(self.scheduler.rows)
+    def _run_call(self, call: Call, now_s: float) -> CallResult:
+        """Run one call; a refusal must come before any change, and concerns its caller only."""
+        logged = len(self.scheduler.rows)
         try:
             return call, call.work(now_s), None
         except (StoreError, PolicyError):
             raise
         except CrannyError as error:
-            if len(self.scheduler.rows) != noted:
-                raise InternalError(f"refused too late: {error}") from error
+            if len(self.scheduler.rows) != logged:
+                raise InternalError(f"refused after a change: {error}") from error
             return call, None, error
 
     def _store(self, append: Append) -> None:
@@ -328,11 +328,11 @@ class Service:
             self.scheduler.rows.clear()
             self._stored = self.scheduler.records.seq
 
-    def _back_to_the_log(self) -> None:
-        """Forget what could not be stored, or done; raise if even that fails again and again."""
+    def _restore(self) -> None:
+        """Restore the scheduler from the event log; raise if that fails repeatedly."""
         for tries_left in reversed(range(MAX_TRIES)):
             try:
-                self.store.take()  # from here on nothing is added to it, not even late by a session that was lost
+                self.store.acquire()  # from here on nothing is appended, not even late by a lost session
                 self.history = UtilizationHistory()
                 self.scheduler.restore(self.store)
             except StoreError as error:
@@ -343,10 +343,10 @@ class Service:
             else:
                 break
         self._stored = self.scheduler.records.seq
-        self._order_again()
+        self._reissue()
 
-    def _order_again(self) -> None:
-        """Order all that the log says is under way; the hands know what they have done already."""
+    def _reissue(self) -> None:
+        """Repeat the instructions for all attempts in progress; the executor ignores those it has executed."""
         for record in self.scheduler.records.jobs.values():
             self.scheduler.instructions.extend(Instruction("stop", record, attempt) for attempt in record.leaving)
             if record.status == "stopping":
@@ -354,43 +354,44 @@ class Service:
             if record.status == "starting":
                 self.scheduler.instructions.append(Instruction("launch", record, record.attempts[-1]))
 
-    def _carry_out(self) -> None:
-        """Do in the world what is now stored."""
+    def _execute(self) -> None:
+        """Pass the stored instructions to the executor."""
         while self.scheduler.instructions:
-            order = self.scheduler.instructions.popleft()
+            do, record, attempt = self.scheduler.instructions.popleft()
             if self._executor is None:
                 continue
-            if order.do == "stop":
-                self._executor.stop(order.record.id, order.attempt.number)
+            if do == "stop":
+                self._executor.stop(record.id, attempt.number)
             else:
-                self._executor.launch(self.launch_of(order.record, order.attempt))
+                self._executor.launch(self.launch_of(record, attempt))
 
     def _reported(self, reports: Sequence[ExecutorReport]) -> None:
-        """Take in what the hands report; what cannot be stored is tried again, for it has happened."""
+        """Handle reports of the executor; they are facts, so storing them is retried until it succeeds."""
+        launched, ended = self.scheduler.attempt_launched, self.scheduler.attempt_ended
         for report in reports:
-            take = self.scheduler.launched if isinstance(report, AttemptLaunched) else self.scheduler.gone
-            self._insist(partial(take, report))  # type: ignore[arg-type]
+            take = launched if isinstance(report, AttemptLaunched) else ended
+            self._call_until_stored(partial(take, report))  # type: ignore[arg-type]
 
-    def _insist(self, work: Callable[[float], Any], after_s: float = RETRY_S) -> None:
-        answer: Future[Any] = Future()
+    def _call_until_stored(self, work: Callable[[float], Any], after_s: float = RETRY_S) -> None:
+        future: Future[Any] = Future()
 
-        def again(done: Future[Any]) -> None:
+        def retry(done: Future[Any]) -> None:
             if isinstance(done.exception(), StoreError | PolicyError | InternalError) and self._open:
-                timer = threading.Timer(after_s, self._insist, (work, min(2 * after_s, MAX_RETRY_S)))
+                timer = threading.Timer(after_s, self._call_until_stored, (work, min(2 * after_s, MAX_RETRY_S)))
                 timer.daemon = True
                 timer.start()
 
-        answer.add_done_callback(again)
-        self._calls.put(Call(work, answer))
+        future.add_done_callback(retry)
+        self._calls.put(Call(work, future))
 
     # -- launching -------------------------------------------------------------------------------------
 
     def log_folder(self, job_id: str, attempt: int) -> Path:
-        """Return where the ranks of an attempt write: apart for each log, since all have a job-1."""
+        """Return the log folder of an attempt; it contains the log id, since every event log has a job-1."""
         return self.folder / "jobs" / self.scheduler.records.log_id / job_id / f"attempt-{attempt}"
 
     def launch_of(self, record: JobRecord, attempt: Attempt) -> Launch:
-        """Return all that the backend must know to run an attempt."""
+        """Return the launch of an attempt for the backend."""
         spec, machines = record.spec, attempt.placement.machines
         ranks = [
             Rank(rank, machine, gpu)
@@ -410,7 +411,7 @@ class Service:
         )
 
     def _adopt(self) -> None:
-        """Take over the processes that an earlier service left, and end those that it was ending."""
+        """Take over the processes of an earlier service, and stop those that it was stopping."""
         current: list[Launch] = []
         leaving: list[Launch] = []
         for record in self.scheduler.records.jobs.values():
@@ -424,26 +425,22 @@ class Service:
         for record in self.scheduler.records.jobs.values():
             if record.status == "stopping":
                 executor.stop(record.id, record.attempts[-1].number)
-        self._carry_out()
+        self._execute()
 
-    def _watch(self, scheduler: Scheduler) -> None:
+    def _record_utilization(self, scheduler: Scheduler) -> None:
         self.history.note(scheduler.records, scheduler.engine.state)
 
 
-def _answer(answers: Iterable[Answer]) -> None:
-    """Tell those who wait."""
-    for call, value, problem in answers:
-        call.answer.set_exception(problem) if problem is not None else call.answer.set_result(value)
+def _answer(results: Iterable[CallResult]) -> None:
+    """Complete the futures of calls."""
+    for call, value, problem in results:
+        call.future.set_exception(problem) if problem is not None else call.future.set_result(value)
 
 
-def _told(error: Exception) -> CrannyError:
-    """Note what went wrong, and return what those who asked are told."""
+def _reported_error(error: Exception) -> CrannyError:
+    """Log an error, and return the one that callers get."""
     if isinstance(error, StoreError | PolicyError):
         _log.error("%s", error)
         return error
-    _log.error("something went wrong; the service goes on from what is stored", exc_info=error)
-    return InternalError("something went wrong in cranny; its log says more")
-
-
-def _none() -> Cluster:
-    raise CrannyError("there is no cluster")
+    _log.error("internal error; the service continues from the stored events", exc_info=error)
+    return InternalError("internal error; see the server log")

@@ -1,9 +1,9 @@
-"""The event log in a database: the truth from which everything else is rebuilt. Only ever appended to.
+"""The event log in a database: append-only, the source from which all other state is rebuilt.
 
-Beside it are tokens and sessions, which say who may ask, as hashes.
+Tokens and sessions are stored beside it, as hashes.
 
-SQLite in WAL mode by default, PostgreSQL by URL. One process writes; it takes a lock, and since it numbers the
-events itself, a second writer cannot get in between unnoticed.
+SQLite in WAL mode by default, PostgreSQL by URL. One process writes: it holds a lock, and since it numbers the events
+itself, a second writer would collide with its numbers.
 """
 
 import json
@@ -60,7 +60,7 @@ __all__ = [
     "shown_url",
 ]
 
-BUSY_MS = 2_000  # how long another process may hold a SQLite database before we give up
+BUSY_MS = 2_000  # how long to wait for another process that has locked a SQLite database
 PAGE = 5_000  # events read at a time
 
 _log = logging.getLogger("cranny.service")
@@ -98,16 +98,16 @@ _SESSIONS = Table(
 
 
 def _first(connection: Connection) -> None:
-    """Make the tables of version 1."""
+    """Create the tables of version 1."""
     _META.create_all(connection, [_EVENTS, _TOKENS])
 
 
 def _second(connection: Connection) -> None:
-    """Add sessions of browsers."""
+    """Add browser sessions."""
     _META.create_all(connection, [_SESSIONS])
 
 
-# What brings a database from one version to the next; the first makes an empty one version 1.
+# Each brings a database from one version to the next; the first starts from an empty one.
 MIGRATIONS = (_first, _second)
 
 
@@ -121,11 +121,11 @@ class EventRow(NamedTuple):
     body: dict[str, Any]
 
 
-Append = Callable[[Sequence[EventRow]], None]  # stores events, all or none
+Append = Callable[[Sequence[EventRow]], None]  # stores all events or none
 
 
 class TokenRow(NamedTuple):
-    """A token, without what it looks like."""
+    """A token, by its hash."""
 
     id: str
     user: str
@@ -136,12 +136,12 @@ class TokenRow(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """A session of a browser, without what its cookie looks like."""
+    """A browser session, by the hash of its cookie."""
 
     hash: str
     user: str
     role: str
-    token: str | None  # the id of the token that opened it; None if a one-time link did
+    token: str | None  # the id of the token that opened it; None for a one-time link
     until_s: float
 
 
@@ -149,16 +149,16 @@ class EventStore:
     """The event log, the tokens and the sessions."""
 
     def __init__(self, url: str) -> None:
-        self.problem = ""  # why the log could not be written at the last look; empty if it could
+        self.problem = ""  # why the log was not writable at the last check; empty if it was
         self.engine = _engine(url)
-        self._taken = False
-        self._met = ""  # what says that somebody else has written, since we are the only writer
+        self._acquired = False
+        self._collision = ""  # the error that showed that another process has written
         try:
             with self.engine.begin() as connection:
                 _migrate(connection)
             shown, database = shown_url(str(self.engine.url)), self.engine.url.database or ""
             in_files = self.engine.dialect.name == "sqlite"
-            # While it is open, SQLite keeps its files, so that they can be known again.
+            # An open connection makes SQLite keep its -wal and -shm files, whose identity is checked.
             self._open = self.engine.connect() if in_files else None
         except SQLAlchemyError as error:
             self.engine.dispose()
@@ -169,30 +169,30 @@ class EventStore:
         self._files = DatabaseFiles(database) if in_files else None
         self._lock = FileLock(database, shown) if in_files else SessionLock(self.engine, shown)
 
-    def take(self) -> None:
-        """Become the only writer, or make sure to be it still; `TakenError` says that there is another."""
-        self._refuse()
+    def acquire(self) -> None:
+        """Acquire the writer lock, or verify that it is held; `OtherWriterError` if another process has it."""
+        self._check_writer()
         with wrapped(WRITE):
-            self._lock.take()
-        self._taken = True
+            self._lock.acquire()
+        self._acquired = True
 
     def append(self, rows: Sequence[EventRow]) -> None:
-        """Store events, all or none; when this returns they survive a crash."""
+        """Store all events or none, durably."""
         with self.writing() as append:
             append(rows)
 
     @contextmanager
     def writing(self) -> Iterator[Append]:
-        """Wait until nobody else writes, and yield what stores events.
+        """Begin a write transaction, and yield the function that stores events.
 
-        A locked database is noticed here, and whether it is still ours.
+        A locked database, or a lost writer lock, is detected before anything depends on it.
         """
         with ExitStack() as stack:
             connection = self._begin(stack)
 
             def append(rows: Sequence[EventRow]) -> None:
                 values = [{**r._asdict(), "body": json.dumps(r.body)} for r in rows]
-                if connection.invalidated:  # a new one would not have the lock
+                if connection.invalidated:  # a new connection would not hold the lock
                     raise StoreError(f"{WRITE}: the connection was lost")
                 try:
                     connection.execute(insert(_EVENTS), values)
@@ -200,16 +200,16 @@ class EventStore:
                 except SQLAlchemyError as error:
                     with suppress(SQLAlchemyError):
                         connection.rollback()
-                    if isinstance(error, IntegrityError):  # there is an event of this number
-                        self._met = f"{WRITE}: another cranny serve writes it too ({why(error)})"
-                        self._refuse()
+                    if isinstance(error, IntegrityError):  # an event with this number exists
+                        self._collision = f"{WRITE}: another cranny serve writes it too ({why(error)})"
+                        self._check_writer()
                     raise StoreError(f"{WRITE}: {why(error)}") from None
-                self._check(WRITE)  # what went to a file that is gone does not survive
+                self._check_files(WRITE)  # events in a deleted file would be lost
 
             yield append
 
-    def look(self) -> None:
-        """See whether the log could be written now; `problem` says why not, and another writer is an error."""
+    def check_writable(self) -> None:
+        """Set `problem` to why the log is not writable now; another writer is an error."""
         try:
             with self.writing():
                 pass
@@ -219,34 +219,34 @@ class EventStore:
             pass
 
     def _begin(self, stack: ExitStack) -> Connection:
-        """Begin to write, as the only one if we were."""
+        """Begin a transaction, under the writer lock if it was acquired."""
         try:
             with wrapped(WRITE):
-                self._refuse()
-                if self._taken and isinstance(self._lock, SessionLock):
+                self._check_writer()
+                if self._acquired and isinstance(self._lock, SessionLock):
                     connection = self._lock.begin()
-                    stack.callback(self._lock.rest)
+                    stack.callback(self._lock.rollback)
                 else:
-                    if self._taken:
-                        self._lock.take()
-                    self._check(WRITE)
+                    if self._acquired:
+                        self._lock.acquire()
+                    self._check_files(WRITE)
                     connection = stack.enter_context(self.engine.connect().execution_options(writes=True))
                     connection.begin()
         except StoreError as error:
-            if self.problem != str(error) and not isinstance(error, OtherWriterError):  # not again and again
+            if self.problem != str(error) and not isinstance(error, OtherWriterError):  # logged once
                 _log.error("%s", error)
             self.problem = str(error)
             raise
         self.problem = ""
         return connection
 
-    def _refuse(self) -> None:
-        """Refuse to go on once somebody else has written: what we believe is no longer what the log says."""
-        if self._met:
-            raise OtherWriterError(self._met)
+    def _check_writer(self) -> None:
+        """Raise once another process has written: the state in memory no longer matches the log."""
+        if self._collision:
+            raise OtherWriterError(self._collision)
 
-    def _check(self, failed: str) -> None:
-        """Refuse to go on when the files are not those that were opened."""
+    def _check_files(self, failed: str) -> None:
+        """Raise if the database files are not those that were opened."""
         if self._files is not None:
             self._files.check(failed)
 
@@ -275,7 +275,7 @@ class EventStore:
         self._write(insert(_TOKENS).values(token._asdict()))
 
     def revoke_token(self, token_id: str, now_s: float) -> bool:
-        """Let a token no longer count; say whether there was one."""
+        """Revoke a token; return whether a valid one was found."""
         valid = (_TOKENS.c.id == token_id) & _TOKENS.c.revoked_s.is_(None)
         return bool(self._write(update(_TOKENS).where(valid).values(revoked_s=now_s)))
 
@@ -285,22 +285,22 @@ class EventStore:
             return [TokenRow(*row) for row in connection.execute(select(_TOKENS).order_by(_TOKENS.c.created_s))]
 
     def add_session(self, session: SessionRow, now_s: float, most: int) -> None:
-        """Store a new session; those that are over go, and the oldest if there are too many."""
+        """Store a session; delete expired ones, and the oldest beyond `most`."""
         newest = select(_SESSIONS.c.hash).order_by(_SESSIONS.c.until_s.desc()).limit(most)
         over = (_SESSIONS.c.until_s <= now_s) | _SESSIONS.c.hash.not_in(newest)
         self._write(insert(_SESSIONS).values(session._asdict()), delete(_SESSIONS).where(over))
 
     def end_session(self, session_hash: str) -> None:
-        """Forget a session."""
+        """Delete a session."""
         self._write(delete(_SESSIONS).where(_SESSIONS.c.hash == session_hash))
 
     def sessions(self) -> list[SessionRow]:
-        """Return all sessions, also those whose time or token is over."""
+        """Return all sessions, also expired ones."""
         with self._reading() as connection:
             return [SessionRow(*row) for row in connection.execute(select(_SESSIONS))]
 
     def close(self) -> None:
-        """Let the database go."""
+        """Release the writer lock and close the database."""
         self._lock.close()
         if self._open is not None:
             self._open.close()
@@ -309,14 +309,14 @@ class EventStore:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         failed = "the database cannot be read"
-        self._check(failed)
+        self._check_files(failed)
         with wrapped(failed), self.engine.connect() as connection:
             yield connection
 
     def _write(self, *statements: Any) -> int:
-        """Change something in one transaction; return how many rows the last statement changed."""
+        """Execute statements in one transaction; return how many rows the last one changed."""
         failed = "the database cannot be written"
-        self._check(failed)
+        self._check_files(failed)
         with wrapped(failed), self.engine.begin() as connection:
             return [int(connection.execute(statement).rowcount) for statement in statements][-1]
 
@@ -326,12 +326,12 @@ def _engine(url: str) -> Engine:
     try:
         parsed = make_url(url if "://" in url else f"sqlite:///{url}")
     except ArgumentError:
-        raise InputError(f"--database: not a URL of a database: {shown_url(url)}") from None
+        raise InputError(f"--database: not a database URL: {shown_url(url)}") from None
     if parsed.drivername in {"postgresql", "postgres"}:
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise InputError("--database: the log must be kept in a file")
+            raise InputError("--database: the event log must be a file, not in memory")
         path = Path(parsed.database)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # commands may hold secrets
@@ -349,8 +349,8 @@ def _engine(url: str) -> Engine:
 
 
 def _wal(connection: Any, _record: object) -> None:
-    """Let readers and the writer of a SQLite file work side by side, and every commit reach the disk."""
-    connection.isolation_level = None  # transactions are begun by us, so that tables too are made whole or not
+    """Let readers and the writer of a SQLite file work concurrently, and make every commit durable."""
+    connection.isolation_level = None  # explicit transactions, so that creating tables is atomic too
     cursor = connection.cursor()
     cursor.execute("pragma journal_mode=wal")
     cursor.execute("pragma synchronous=full")
@@ -358,26 +358,26 @@ def _wal(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Begin a transaction; the loop's takes the right to write at once, before anything depends on it."""
+    """Begin a transaction; a writing one takes SQLite's write lock at once."""
     at_once = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("begin immediate" if at_once else "begin")
 
 
 def _migrate(connection: Connection) -> None:
-    """Bring a database to the present version, in one transaction."""
+    """Migrate a database to the current version, in one transaction."""
     _META.create_all(connection, [_VERSION])
     have = int(connection.execute(select(func.max(_VERSION.c.version))).scalar() or 0)
     if have == 0 and inspect(connection).has_table(_EVENTS.name):
-        raise StoreError("the database has events but no version; it was not written by cranny")
+        raise StoreError("the database has events but no schema version; it was not written by cranny")
     if have > len(MIGRATIONS):
-        raise StoreError(f"the database is of version {have}; this cranny knows up to {len(MIGRATIONS)}")
+        raise StoreError(f"the database has schema version {have}; this cranny supports up to {len(MIGRATIONS)}")
     for number in range(have, len(MIGRATIONS)):
         MIGRATIONS[number](connection)
         connection.execute(insert(_VERSION).values(version=number + 1))
 
 
 def shown_url(url: str) -> str:
-    """Show where a database is, without its password."""
+    """Return the URL of a database without its password."""
     try:
         return make_url(url).render_as_string(hide_password=True) if "://" in url else url
     except ArgumentError:

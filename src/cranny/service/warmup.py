@@ -1,4 +1,4 @@
-"""Getting a policy ready: what it loads and compiles when it first decides is done before anybody waits for it."""
+"""Warm-up: a policy loads and compiles its code on trial jobs before the first real decision."""
 
 import json
 import logging
@@ -17,18 +17,18 @@ from cranny.service.policy_setting import build_policy, complete_setting
 from cranny.service.store import EventRow
 
 SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
-JOBS = 60  # of either kind come and go there
-SEED = 2  # of a mix that leads policies through all their compiled code
+JOBS = 60  # trial jobs of either kind
+SEED = 2  # of a mix that exercises all compiled code of the policies
 MODELS = ("vgg16", "resnet50", "bert-large")
 KINDS: tuple[dict[str, Any], ...] = ({}, {"least_gpus": 1, "most_gpus": 8})
 
 _log = logging.getLogger("cranny.service")
 _lock = threading.Lock()
-_known: dict[str, Future[None]] = {}  # by setting and size of cluster: what this process has tried, or tries now
+_known: dict[str, Future[None]] = {}  # warm-ups of this process, done or running, by setting and cluster size
 
 
 def start_warmup(setting: Mapping[str, Any], cluster: Cluster) -> "Future[None]":
-    """Get a policy ready beside all else; nothing is done twice."""
+    """Warm up a policy in a thread of its own, once for each setting."""
     chosen = complete_setting(setting)
     key = json.dumps([chosen, len(cluster.machines)], sort_keys=True)
     with _lock:
@@ -46,11 +46,10 @@ def _prepare(chosen: Mapping[str, Any], cluster: Cluster, ready: "Future[None]")
 
 
 def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
-    """Let a policy decide about jobs that nobody is told of, so that it takes all its ways once.
+    """Let a policy decide about trial jobs, so that it runs through all its code once.
 
-    One job on one machine, one on two machines, and one that finds no room ask about this cluster. On a small one
-    jobs come and go until they are scattered and share links. A policy that errs is left alone: it says so to
-    whoever submits a job.
+    On this cluster: a job on one machine, one on two, and one that must wait. On a small cluster jobs start and end
+    until they are scattered and share links. Errors are only logged: the policy will report them for real jobs.
     """
     largest = max(machine.gpus for machine in cluster.machines)
     _try(chosen, cluster, [{"gpus": gpus} for gpus in (1, min(largest + 1, cluster.gpus), cluster.gpus)])
@@ -65,7 +64,7 @@ def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
 
 
 def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, Any]]) -> None:
-    """Submit jobs; now and then one that runs ends."""
+    """Submit trial jobs, and end a running one now and then."""
     records, rng = JobRecords(cluster), np.random.default_rng(SEED)
     engine = Engine(ClusterState(cluster), build_policy(chosen, records))
     for number, each in enumerate(asked, start=1):
@@ -76,5 +75,5 @@ def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, 
             running = list(engine.state.snapshot().running)
             if running and rng.random() < 0.6:
                 engine.finish(str(rng.choice(running)), 10.0 * number + 1)
-        except Exception as error:  # noqa: BLE001 - a policy may raise anything, and serves others all the same
-            _log.info("policy %s, tried on %s: %s", chosen["name"], each, error)
+        except Exception as error:  # noqa: BLE001 - a failed trial must not stop the service
+            _log.info("warm-up of policy %s with %s: %s", chosen["name"], each, error)
