@@ -17,7 +17,7 @@ class _Known(NamedTuple):
     number: int | None  # among the rates; None if the job uses no links
 
 
-class Estimate:
+class RateEstimate:
     """What every running job streams, and what that leaves of links and switches."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
-from cranny.network.steady.view_rates import Estimate
+from cranny.network.steady.view_rates import RateEstimate
 from cranny.policies._shared.ranked_fill import rounded
 from cranny.policies.netpack.plan_kernel import Bools, ServerArrays
 
@@ -18,7 +18,7 @@ class SteadyState:
     def __init__(self, cluster: Cluster) -> None:
         machines = len(cluster.machines)
         self.cluster = cluster
-        self.estimate = Estimate(cluster)
+        self.estimate = RateEstimate(cluster)
         self._link_gbps = np.array(cluster.uplink_gbps[:machines])
         self._rack = np.array(cluster.rack_of)
         self._uplinks = np.array(cluster.rack_nodes)

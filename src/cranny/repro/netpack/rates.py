@@ -13,7 +13,7 @@ from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.network.networks import network
 from cranny.network.steady.streams import stream
-from cranny.network.steady.view_rates import Estimate
+from cranny.network.steady.view_rates import RateEstimate
 from cranny.policies.netpack import NetPack
 from cranny.repro.netpack.setups import on_testbed
 
@@ -39,7 +39,7 @@ class JobRates:
 def job_rates() -> list[JobRates]:
     """Place and release the jobs by the timetable; return the rates between events."""
     cluster = on_testbed("poisson").cluster()
-    state, policy, expected = ClusterState(cluster), NetPack(), Estimate(cluster)
+    state, policy, expected = ClusterState(cluster), NetPack(), RateEstimate(cluster)
     networks = {name: network(name).on(cluster) for name in NETWORKS}
     slowdown: dict[tuple[str, str], float] = {}
     times_s = sorted({at_s for _, *both in TIMETABLE for at_s in both})
