@@ -279,7 +279,7 @@ def test_a_report_says_what_an_iteration_takes_and_when_it_communicates() -> Non
     assert report.work_s == pytest.approx(0.2)
     assert report.iteration_s == pytest.approx((0.24 + 4 * 0.2 + 0.01 + 3 * 0.05) / 5)
     assert report.waited_s == pytest.approx(0.01 + 4 * 0.05)
-    assert json.loads(json.dumps(asdict(report)))["beat"] == {"period_s": 0.25, "shift_s": 0.0, "epoch_s": 0.0}
+    assert json.loads(json.dumps(asdict(report)))["schedule"] == {"period_s": 0.25, "shift_s": 0.0, "epoch_s": 0.0}
 
 
 def test_what_was_said_before_the_first_iteration_is_not_part_of_it() -> None:
@@ -304,7 +304,7 @@ def test_a_beat_in_the_environment_that_is_no_number_is_refused(text: str) -> No
 def test_beats_and_shares_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InputError, match="period_s must be a number, zero or more, not -1"):
         Pacer(-1)
-    with pytest.raises(InputError, match="period_s is too short to count such beats: 5e-324"):
+    with pytest.raises(InputError, match="period_s is too short to number the slots: 5e-324"):
         Pacer(5e-324)
     with pytest.raises(InputError, match="tolerance is a share of the period"):
         Pacer(1.0, tolerance=1.0)
@@ -342,8 +342,8 @@ def test_a_file_that_is_written_again_or_removed_changes_nothing(tmp_path: Path)
 
 
 BROKEN = [
-    ("{", "no beat can be read: "),
-    ("[1]", "a beat is an object with period_s, shift_s, epoch_s"),
+    ("{", "no schedule can be read: "),
+    ("[1]", "a schedule is an object with period_s, shift_s, epoch_s"),
     ('{"period": 1}', "unknown field 'period'; did you mean 'period_s'?"),
     ('{"period_s": "1"}', "period_s must be a number, zero or more, not '1'"),
 ]
@@ -356,7 +356,7 @@ def test_a_broken_file_is_refused_at_the_start_and_ends_no_training(tmp_path: Pa
     job = Job(watch=file)
     job.iterate(1.0)
     file.write_text(text, encoding="utf-8")
-    with pytest.warns(UserWarning, match="the job keeps its beat") as caught:
+    with pytest.warns(UserWarning, match="the job keeps its schedule") as caught:
         job.iterate(1.0, 1.0, 1.0)
     assert len(caught) == 1
     assert str(caught[0].message).startswith(f"{file}: {wrong}")
@@ -371,7 +371,7 @@ def test_a_file_that_cannot_be_reached_is_refused_at_the_start_and_ends_no_train
     folder = tmp_path / "run"
     job = Job(watch=folder / "beat.json")
     folder.touch()  # no folder at all
-    with pytest.warns(UserWarning, match="no beat can be read: .*; the job keeps its beat$"):
+    with pytest.warns(UserWarning, match="no schedule can be read: .*; the job keeps its schedule$"):
         job.iterate(1.0)
-    with pytest.raises(InputError, match="no beat can be read: "):
+    with pytest.raises(InputError, match="no schedule can be read: "):
         Job(watch=folder / "beat.json")

@@ -124,7 +124,7 @@ def take_turns(jobs: list[list[Said]]) -> None:
     assert overlap(jobs[0][0].apart, jobs[1][0].apart) < 0.25
     for number, workers in enumerate(jobs):
         are_faster_apart(workers[0])
-        start_on_their_beat(workers, number * PERIOD_S / 2)
+        start_on_schedule(workers, number * PERIOD_S / 2)
 
 
 def are_faster_apart(worker: Said) -> None:
@@ -134,7 +134,7 @@ def are_faster_apart(worker: Said) -> None:
     assert together_s > 1.1 * apart_s  # 0.54 s against 0.42 s on an idle machine
 
 
-def start_on_their_beat(workers: list[Said], shift_s: float) -> None:
+def start_on_schedule(workers: list[Said], shift_s: float) -> None:
     """Check that workers start when they should, and so together; a busy machine may let some oversleep."""
     for worker in workers:
         assert median((each.start_s - shift_s) % PERIOD_S for each in worker.apart) < 0.05 * PERIOD_S
@@ -150,7 +150,9 @@ def test_the_example_of_the_document_trains_and_ends(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(examples[0], encoding="utf-8")
     printed = train(tmp_path, script)
-    report = re.fullmatch(r"Report\(iterations=20, iteration_s=([\d.]+), .*, beat=(Beat\(.*\))\)\n", printed)
+    report = re.fullmatch(
+        r"PacingReport\(iterations=20, iteration_s=([\d.]+), .*, schedule=(PacingSchedule\(.*\))\)\n", printed
+    )
     assert report is not None, printed  # by one worker, and nothing else
     assert float(report[1]) > 0.085  # what the example computes
     assert report[2] == repr(PacingSchedule(period_s=0.1, shift_s=0.05))

@@ -134,7 +134,7 @@ def test_runs_in_the_folder_that_the_job_names(harness: LocalHarness, tmp_path: 
         ({"argv": ("./train.sh",)}, "there is no command './train.sh'"),
         ({"argv": ("/tmp",)}, "there is no command '/tmp'"),  # noqa: S108 - a folder that every system has
         ({"log_dir": Path("/proc/a")}, "cannot start: /proc/a: "),
-        ({"torchrun": True, "env": {"PATH": "/nowhere"}}, "there is no torchrun"),
+        ({"torchrun": True, "env": {"PATH": "/nowhere"}}, "torchrun not found"),
     ],
 )
 def test_says_at_once_what_is_missing(harness: LocalHarness, change: dict[str, object], message: str) -> None:

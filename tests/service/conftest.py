@@ -100,7 +100,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield make
     for service in started:
-        if service._works:
+        if service._alive:
             service.close()
         check(service.scheduler.engine.state)
 

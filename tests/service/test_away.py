@@ -44,7 +44,7 @@ class House:
         self._app.state.notifier.close()
         self._server.should_exit = True
         self._thread.join(10)
-        if self.running.service._works:
+        if self.running.service._alive:
             self.running.service.close()
 
     def somebody_listens(self) -> bool:
@@ -74,7 +74,7 @@ def house(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         return made
 
     monkeypatch.setattr(client, "PAUSE_S", 0.02)
-    monkeypatch.setattr(follow, "LOOK_S", 0.05)
+    monkeypatch.setattr(follow, "POLL_S", 0.05)
     yield make
     for each in opened:
         each.shut()
@@ -110,9 +110,9 @@ def test_waiting_for_a_job_goes_on_when_the_server_is_back(
     first, *rest = ran.err.splitlines()
     assert first in {"job-1 starting on rack0-machine0", "job-1 running on rack0-machine0"}
     assert rest == [
-        f"cranny: {opened.url}: the server has gone",
-        "cranny: trying again for 60 s",
-        "cranny: the server is back",
+        f"cranny: {opened.url}: the server closed the connection",
+        "cranny: retrying for 60 s",
+        "cranny: reconnected to the server",
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_server_that_stays_away_is_given_up(
         ran = run(*words)
         leaving.join()
         assert ran.code == 1
-        assert f"cranny: trying again for 0.3 s\ncranny: gave up after 0.3 s: {opened.url}: " in ran.err
+        assert f"cranny: retrying for 0.3 s\ncranny: no success after 0.3 s: {opened.url}: " in ran.err
         opened.open()
 
 
@@ -184,13 +184,13 @@ def test_a_log_is_followed_across_a_restart(
     ran = run("logs", job_id, "-f")
     changing.join()
     assert (ran.code, ran.out) == (0, "one\ntwo\n")
-    assert "the server is back" in ran.err
+    assert "reconnected to the server" in ran.err
 
 
 def test_a_log_is_followed_from_before_the_start_to_the_last_attempt(
     serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(follow, "LOOK_S", 0.05)
+    monkeypatch.setattr(follow, "POLL_S", 0.05)
     site = serve(Cluster.fat_tree(1, 1, 2), real=True)
     monkeypatch.setenv("CRANNY_SERVER", site.url)
     monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
@@ -202,8 +202,8 @@ def test_a_log_is_followed_from_before_the_start_to_the_last_attempt(
     assert (ran.code, ran.out) == (0, "try 1\ntry 2\ntry 3\n")
     assert ran.err.splitlines() == [
         "cranny: job-2 has not started: waiting: needs 1 GPU, 0 free",
-        "cranny: job-2 goes on: attempt 2",
-        "cranny: job-2 goes on: attempt 3",
+        "cranny: job-2 continues: attempt 2",
+        "cranny: job-2 continues: attempt 3",
     ]
     assert run("logs", "job-2", "-f", "--attempt", "2").out == "try 2\n"
 

@@ -4,7 +4,7 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.service.link_circles import shared_circles
+from cranny.service.serialize import shared_circles
 
 
 @pytest.fixture

@@ -7,9 +7,16 @@ from typing import Any
 from tests.service.conftest import Serve, Start
 
 from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.service.explain import Explanation, explain_placement, explain_wait, largest_startable, plain_job_ids
+from cranny.service.explain import (
+    MAX_QUEUE,
+    Explanation,
+    Suggestions,
+    explain_placement,
+    explain_wait,
+    plain_job_ids,
+)
+from cranny.service.metrics import largest_startable
 from cranny.service.predict import KINDS, expected_end_s, predict_starts
-from cranny.service.suggestions import TRIED, Suggestions
 
 SCATTER = {"name": "consolidate-idle"}
 
@@ -32,7 +39,7 @@ def test_gpus_that_are_free_in_the_wrong_places(start: Start) -> None:
         told.evidence[1]
         == "8 GPUs free on 4 machines, such as 2 on rack0-machine0, 2 on rack0-machine1, 2 on rack1-machine0"
     )
-    assert told.next_step == "ask for 2 GPUs or fewer: it would start now"
+    assert told.next_step == "request 2 GPUs or fewer: it would start now"
     assert largest_startable(running.service.fork(), running.service.now_s()) == 2
 
 
@@ -45,7 +52,7 @@ def test_a_wish_that_binds(start: Start) -> None:
     told = why(running, running.submit(gpus=8, constraints={"same_rack": "required"}))
     assert told.kind == "constraints"
     assert told.reason == "must have all its 8 GPUs in one rack; the emptiest has 6 free"
-    assert told.next_step == "leave out constraints.same_rack: it would start now"
+    assert told.next_step == "drop constraints.same_rack: it would start now"
 
 
 def test_a_period_that_is_not_over(start: Start) -> None:
@@ -53,7 +60,7 @@ def test_a_period_that_is_not_over(start: Start) -> None:
     told = why(running, running.submit())
     assert (told.kind, told.reason) == (
         "period",
-        "starts when the policy decides next, which it does every 60 min",
+        "starts when the policy decides next; it decides every 60 min",
     )
 
 
@@ -194,7 +201,7 @@ def test_one_of_something_is_not_called_many(start: Start) -> None:
     running = start(Cluster.fat_tree(1, 1, 1))
     running.submit(gpus=1)
     told = why(running, running.submit(gpus=1))
-    assert told.reason == "needs 1 GPU, 0 free; no running job says when it ends"
+    assert told.reason == "needs 1 GPU, 0 free; the ends of the running jobs are unknown"
     assert told.evidence[:2] == ["no other job waits", "no GPU is free"]
     assert running.service.scheduler.cluster.describe() == "1 rack, 1 machine x 1 GPU, 1 GPU"
     placed = explain_placement(running.service.scheduler.find("job-1"))
@@ -224,7 +231,7 @@ def test_gpus_of_drained_machines_do_not_come_back(start: Start) -> None:
     assert told.predicted_start_s is None
     assert all("ends in about" not in line for line in told.evidence)
     assert told.next_step == (
-        "resume rack0-machine0, which takes no jobs: cranny resume rack0-machine0; the others have 4 GPUs"
+        "resume rack0-machine0, which is drained: cranny resume rack0-machine0; the others have 4 GPUs"
     )
 
 
@@ -233,7 +240,7 @@ def test_machines_are_resumed_only_where_that_helps(start: Start) -> None:
     drain(running, 2, 3)
     running.submit(gpus=8, duration_s=100)
     assert why(running, running.submit(gpus=6)).next_step == (
-        "resume rack1-machine0 and rack1-machine1, which take no jobs: cranny resume rack1-machine0, and so on"
+        "resume rack1-machine0 and rack1-machine1, which are drained: cranny resume rack1-machine0, and so on"
     )
     assert why(running, running.submit(gpus=2)).next_step == (
         "wait until job-2, which is first in the queue, has started"  # it would take the machines
@@ -244,13 +251,13 @@ def test_fewer_gpus_are_advised_only_where_they_would_start(start: Start) -> Non
     running = start(Cluster.fat_tree(1, 1, 8))
     running.submit(gpus=6, duration_s=100)
     first, third = running.submit(gpus=8, duration_s=50), running.submit(gpus=4, duration_s=500)
-    assert why(running, first).next_step == "ask for 2 GPUs or fewer: it would start now"
+    assert why(running, first).next_step == "request 2 GPUs or fewer: it would start now"
     assert why(running, third).next_step == "wait until job-2, which is first in the queue, has started"
     after = running.submit(gpus=2, duration_s=10)
     told = why(running, after)
     assert told.kind == "behind-others"
     assert told.next_step == (
-        "submit it with a priority above 0, or let jobs pass: cranny policy set titan --order backfill"
+        "submit it with a priority above 0, or enable backfill: cranny policy set titan --order backfill"
     )
     assert told.evidence[0] == "number 3 of 3 waiting jobs"
     ends_late = running.submit(gpus=2, duration_s=5000)  # would delay the first: backfilling does not help it
@@ -271,7 +278,7 @@ def test_an_end_that_is_overdue_is_called_so(start: Start) -> None:
     running.submit(gpus=4, duration_s=10)
     service, record = running.service, running.service.scheduler.find(running.submit(gpus=4))
     told = explain_wait(record, service.fork(), service.now_s() + 610, 0.0)
-    assert told.evidence[2] == "job-1 should have ended 10 min ago and frees 4"
+    assert told.evidence[2] == "job-1 was expected to end 10 min ago and frees 4"
 
 
 def test_jobs_are_named_as_everywhere_else(start: Start) -> None:
@@ -287,7 +294,7 @@ def test_jobs_are_named_as_everywhere_else(start: Start) -> None:
 def test_advice_for_a_long_queue_is_quick_and_not_made_up(start: Start) -> None:
     running = start(Cluster.fat_tree(1, 1, 8), policy={"name": "titan", "period_s": 86_400})
     service = running.service
-    asked = [service.submit("ann", {"command": ["true"], "gpus": 8}) for _ in range(TRIED + 1)]
+    asked = [service.submit("ann", {"command": ["true"], "gpus": 8}) for _ in range(MAX_QUEUE + 1)]
     for future in asked:
         future.result(30)
     drain(running, 0)

@@ -98,12 +98,12 @@ def test_a_second_service_on_the_same_log_is_refused(start: Start, tmp_path: Pat
     with pytest.raises(StoreError, match="another cranny serve is using it"):
         start(database=postgres)
     other = EventStore(str(tmp_path / "other.db"))
-    other.take()
+    other.acquire()
     # Locks of files are between processes, so another one must try.
     import subprocess
     import sys
 
-    code = f"from cranny.service.store import Store; Store({str(tmp_path / 'other.db')!r}).take()"
+    code = f"from cranny.service.store import EventStore; EventStore({str(tmp_path / 'other.db')!r}).acquire()"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "another cranny serve is using it" in ran.stderr
     other.close()

@@ -84,7 +84,7 @@ def asked_100_times_a_second(site: Site) -> list[float]:
 def test_a_round_is_short_however_many_ask_at_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     running = start()
     rounds: list[float] = []
-    running.service.rounds.append(lambda decide_s, *_: rounds.append(decide_s))
+    running.service.on_round.append(lambda decide_s, *_: rounds.append(decide_s))
     check = Scheduler.check
 
     def slow(*given: Any) -> None:

@@ -56,16 +56,16 @@ def test_what_others_run_is_shown_with_its_ranks_and_its_start(serve: Serve) -> 
         root.post("/api/v1/jobs", json=JOB)
         before = root.get("/api/v1/jobs/job-1").json()
         assert (before["reason_kind"], before["machines"], before["started_s"]) == ("recommended", [], None)
-        assert before["reason"] == ("has a recommended place and is yet to be started there: 4 on rack0-machine0")
+        assert before["reason"] == ("has a recommended placement, and is not started yet: 4 on rack0-machine0")
         why = root.get("/api/v1/jobs/job-1/explain").json()
         assert (why["kind"], why["reason"]) == ("recommended", before["reason"])
-        assert why["next_step"] == "start it where it is recommended, and tell the service so"
+        assert why["next_step"] == "start it as recommended, and report that to the service"
         root.post("/api/v1/jobs/job-1/observed", json={"machines": ["rack1-machine0"] * 4})
         seen = root.get("/api/v1/jobs/job-1").json()
         assert seen["placement"]["names"] == ["rack1-machine0"] * 4
         assert seen["expected_end_s"] == seen["started_s"] + 60
         why = root.get("/api/v1/jobs/job-1/explain").json()
-        assert (why["kind"], why["reason"]) == ("placed", "somebody else runs it, with 4 ranks on 1 machine")
+        assert (why["kind"], why["reason"]) == ("placed", "run by another scheduler, with 4 ranks on 1 machine")
 
 
 def test_jobs_behind_those_with_a_place_and_cancelled_ones_are_told_apart(serve: Serve) -> None:
@@ -79,7 +79,7 @@ def test_jobs_behind_those_with_a_place_and_cancelled_ones_are_told_apart(serve:
             "behind-others",
             "behind-others",
         ]
-        meant = "the free GPUs are meant for job-1 and others before it"
+        meant = "the free GPUs are recommended for job-1 and others before it"
         assert lines["job-2"]["reason"] == meant
         assert root.get("/api/v1/jobs/job-3/explain").json()["reason"] == meant
         assert 'cranny_pending_jobs{reason="recommended"} 1.0' in root.get("/metrics").text
@@ -90,7 +90,7 @@ def test_jobs_behind_those_with_a_place_and_cancelled_ones_are_told_apart(serve:
 
 def test_a_log_of_recommendations_is_not_for_running(start: Start) -> None:
     start(recommend=True).service.close()
-    with pytest.raises(CrannyError, match="in the mode 'recommend'"):
+    with pytest.raises(CrannyError, match="in 'recommend' mode"):
         start()
 
 

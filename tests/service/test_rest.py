@@ -237,7 +237,7 @@ def test_a_waiting_job_is_explained(site: Site, root: httpx.Client) -> None:
     first = root.get(f"{JOBS}/job-2/explain").json()
     assert first["kind"] == "too-few-gpus"
     assert first["reason"] == "needs 13 GPUs, 12 free; job-1 ends in about 12 min and frees 4"
-    assert first["next_step"].startswith("ask for 12 GPUs or fewer")
+    assert first["next_step"].startswith("request 12 GPUs or fewer")
     behind = root.get(f"{JOBS}/job-3/explain").json()
     assert behind["kind"] == "behind-others"
     assert "behind job-2" in behind["reason"]
@@ -389,7 +389,7 @@ def test_a_session_outlives_the_service_and_ends_when_its_time_is_over(site: Sit
     assert all(by_link not in row and by_token not in row for row in store.sessions())  # only hashes are kept
     now_s += SESSION_S
     for session in (by_link, by_token, "made up"):
-        with pytest.raises(UnauthenticatedError, match="the session is over"):
+        with pytest.raises(UnauthenticatedError, match="session expired"):
             after.by_session(session)
 
 

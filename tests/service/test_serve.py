@@ -84,9 +84,9 @@ def _token(written: Path) -> dict[str, str]:
 def test_off_loopback_it_wants_tokens_first(env: dict[str, str], tmp_path: Path) -> None:
     ran = cranny(env, "serve", "--host", "0.0.0.0", "--folder", str(tmp_path / "kept"))  # noqa: S104
     assert ran.returncode == 2
-    assert "off loopback a token is needed first" in ran.stderr
+    assert "off loopback every request needs one" in ran.stderr
     ran = cranny(env, "serve", "--order", "sjf")
-    assert (ran.returncode, ran.stderr) == (2, "cranny: --order, --period and --set go with --policy\n")
+    assert (ran.returncode, ran.stderr) == (2, "cranny: --order, --period and --set need --policy\n")
 
 
 TRAIN = """

@@ -113,12 +113,12 @@ def test_a_database_of_a_newer_cranny_is_refused(url: str) -> None:
 
 def test_only_one_postgresql_writer_at_a_time(postgres: str) -> None:
     first, second = EventStore(postgres), EventStore(postgres)
-    first.take()
+    first.acquire()
     with pytest.raises(OtherWriterError, match="another cranny serve"):
-        second.take()
-    first.take()  # it still is
+        second.acquire()
+    first.acquire()  # it still is
     first.close()
-    second.take()
+    second.acquire()
     second.close()
 
 
@@ -136,16 +136,16 @@ def end_sessions(url: str) -> list[int]:
 
 def test_a_postgresql_writer_whose_session_ended_takes_the_lock_again_before_it_writes(postgres: str) -> None:
     first, second = EventStore(postgres), EventStore(postgres)
-    first.take()
+    first.acquire()
     first.append([row(1)])
     assert end_sessions(postgres)
     first.append([row(2)])
     with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
-        second.take()
+        second.acquire()
     assert end_sessions(postgres)
-    first.look()  # though there is nothing to write
+    first.check_writable()  # though there is nothing to write
     with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
-        second.take()
+        second.acquire()
     assert [found.seq for found in second.read()] == [1, 2]
     first.close()
     second.close()
@@ -155,7 +155,7 @@ def test_a_postgresql_writer_writes_again_after_a_statement_was_cancelled(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = EventStore(postgres)
-    store.take()
+    store.acquire()
     store.append([row(1)])
     right = Connection.exec_driver_sql
 
@@ -172,16 +172,16 @@ def test_a_postgresql_writer_writes_again_after_a_statement_was_cancelled(
 
 def test_a_postgresql_writer_that_lost_its_lock_to_another_writes_no_more(postgres: str) -> None:
     first, second = EventStore(postgres), EventStore(postgres)
-    first.take()
+    first.acquire()
     first.append([row(1)])
     end_sessions(postgres)
-    second.take()
+    second.acquire()
     second.append([row(2)])
     for _ in range(2):
         with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
             first.append([row(7)])
         with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
-            first.look()
+            first.check_writable()
     second.close()  # it came, wrote and went
     with pytest.raises(OtherWriterError, match=r"another cranny serve writes it too"):
         first.append([row(2)])
@@ -191,14 +191,14 @@ def test_a_postgresql_writer_that_lost_its_lock_to_another_writes_no_more(postgr
 
 def test_a_session_that_is_lost_in_the_midst_of_writing_is_not_replaced_unnoticed(postgres: str) -> None:
     first, second = EventStore(postgres), EventStore(postgres)
-    first.take()
+    first.acquire()
     with first.writing() as append:
         append([row(1)])
         end_sessions(postgres)
         for _ in range(2):
             with pytest.raises(StoreError, match="cannot be written"):
                 append([row(2)])
-        second.take()
+        second.acquire()
         with pytest.raises(StoreError, match="cannot be written"):
             append([row(2)])
     assert [found.seq for found in second.read()] == [1]
@@ -210,7 +210,7 @@ def test_a_writer_is_not_taken_for_another_when_postgresql_has_not_noticed_that_
     postgres: str,
 ) -> None:
     store = EventStore(postgres)
-    store.take()
+    store.acquire()
     with store.writing() as append:
         append([row(1)])
     held: Any = store._lock
@@ -220,7 +220,9 @@ def test_a_writer_is_not_taken_for_another_when_postgresql_has_not_noticed_that_
     try:
         with socket.socket(fileno=os.dup(raw.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
-        with pytest.raises(StoreError, match="its own earlier connection still has the lock") as refused:
+        with pytest.raises(
+            StoreError, match="an earlier connection of this service still holds the lock"
+        ) as refused:
             store.append([row(2)])
         assert not isinstance(refused.value, OtherWriterError)
         assert "earlier connection" in store.problem
@@ -235,7 +237,7 @@ def test_a_writer_is_not_taken_for_another_when_postgresql_has_not_noticed_that_
 @contextmanager
 def another(path: Path) -> Iterator[None]:
     """Let another process be the only writer; locks of files are between processes."""
-    begin = f"from cranny.service.store import Store; store = Store({str(path)!r}); store.take()"
+    begin = f"from cranny.service.store import EventStore; store = EventStore({str(path)!r}); store.acquire()"
     code = f"{begin}; print('taken', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code],
@@ -256,7 +258,7 @@ def another(path: Path) -> Iterator[None]:
 def test_a_sqlite_writer_whose_lock_file_was_deleted_takes_it_again(tmp_path: Path) -> None:
     path, lock = tmp_path / "log.db", tmp_path / "log.db.lock"
     store = EventStore(str(path))
-    store.take()
+    store.acquire()
     store.append([row(1)])
     lock.unlink()
     store.append([row(2)])
@@ -267,7 +269,7 @@ def test_a_sqlite_writer_whose_lock_file_was_deleted_takes_it_again(tmp_path: Pa
         with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
             store.append([row(3)])
         with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
-            store.look()
+            store.check_writable()
     assert [found.seq for found in store.read()] == [1, 2]
     store.close()
 
@@ -279,7 +281,7 @@ def test_a_sqlite_file_that_was_deleted_or_replaced_is_noticed_until_it_is_back(
 ) -> None:
     path = tmp_path / f"log.db{ending}"
     store = EventStore(str(tmp_path / "log.db"))
-    store.take()
+    store.acquire()
     store.append([row(1)])
     path.rename(tmp_path / "kept")
     if way == "replaced":
@@ -291,7 +293,7 @@ def test_a_sqlite_file_that_was_deleted_or_replaced_is_noticed_until_it_is_back(
     assert told in str(refused.value)
     assert not isinstance(refused.value, OtherWriterError)
     assert told in store.problem
-    store.look()
+    store.check_writable()
     assert told in store.problem
     with pytest.raises(StoreError, match="the database cannot be read"):
         store.last()
@@ -334,7 +336,7 @@ def test_a_writer_of_deleted_files_leaves_those_of_the_next_alone_when_it_ends(t
 
 def test_others_may_come_and_go_without_the_writer_noticing(tmp_path: Path) -> None:
     store = EventStore(str(tmp_path / "log.db"))
-    store.take()
+    store.acquire()
     for number in range(1, 4):
         other = sqlite3.connect(tmp_path / "log.db")  # as a backup does
         other.execute("pragma wal_checkpoint(truncate)")
@@ -361,7 +363,7 @@ def test_a_sqlite_file_is_for_its_owner_and_in_wal_mode(tmp_path: Path) -> None:
     ("url", "problem"),
     [
         ("mysql://root:secret@host/db", "SQLite or PostgreSQL"),
-        ("sqlite://", "in a file"),
+        ("sqlite://", "must be a file"),
         ("post gres://x", "not a URL"),
     ],
 )

@@ -37,7 +37,7 @@ def served(running: Any) -> Iterator[str]:
     thread.start()
     until(lambda: urls)
     yield urls[0]
-    for told in service.ended:
+    for told in service.on_ended:
         told()
     thread.join(10)
 
@@ -97,13 +97,13 @@ def _status(url: str) -> int:
 def test_a_listener_too_many_is_refused_before_the_stream_begins(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "MOST_LISTENERS", 2)
+    monkeypatch.setattr(sse, "MAX_SUBSCRIBERS", 2)
     site = serve()
     with site.client() as root, root.stream("GET", EVENTS) as one, root.stream("GET", EVENTS) as two:
         lines = [one.iter_lines(), two.iter_lines()]  # a stream ends with whoever reads it
         assert [next(each) for each in lines] == [": cranny"] * 2
         refused = root.get(EVENTS, params={"follow": False})
-        assert "2 already follow" in problem(refused, 503)["detail"]
+        assert "limit of 2 event streams" in problem(refused, 503)["detail"]
     with site.client() as root:
         until(lambda: root.get(EVENTS, params={"follow": False}).is_success)
 
@@ -149,14 +149,12 @@ def test_two_services_on_one_host_do_not_log_each_other_out(serve: Serve) -> Non
     assert cookie_of(Request({"type": "http", "server": None})) == "cranny_session"
 
 
-def test_only_so_many_what_if_questions_are_answered_at_a_time(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(routes_jobs, "_questions", threading.BoundedSemaphore(1))
+def test_only_so_many_what_if_plans_are_answered_at_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes_jobs, "_plans", threading.BoundedSemaphore(1))
     site = serve()
     with site.client("eve") as eve:
         assert eve.post("/api/v1/plan", json=JOB).is_success
-        with routes_jobs._questions:
+        with routes_jobs._plans:
             problem(eve.post("/api/v1/plan", json=JOB), 503)
         assert eve.post("/api/v1/plan", json=JOB).is_success
 

@@ -32,7 +32,7 @@ from cranny.policies import TABLE
 from cranny.policies.best_fit import BestFit
 from cranny.service import store as store_module
 from cranny.service import warmup as warm_module
-from cranny.service.api import request_timeout
+from cranny.service.api import dependencies
 from cranny.service.auth import Authenticator
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.executor import AttemptEnded, AttemptLaunched, Executor, ExecutorReport
@@ -77,7 +77,7 @@ def test_an_error_that_nobody_foresaw_concerns_only_who_caused_it(
         answer = ann.post("/api/v1/jobs", json={**JOB, "gpus": 2})
         assert answer.status_code == 500
         assert answer.headers["content-type"] == "application/problem+json"
-        assert "its log says more" in answer.json()["detail"]
+        assert "see the server log" in answer.json()["detail"]
         assert ann.get("/readyz").json() == {"ready": True}
     assert any("nobody foresaw this" in str(record.exc_info) for record in caplog.records)
     site.running.until(first, "running")
@@ -89,7 +89,7 @@ def test_a_service_that_cannot_read_its_log_again_ends_and_leaves_nobody_waiting
 ) -> None:
     running = start(policy={"name": "best-fit"})
     service, told = running.service, threading.Event()
-    service.ended.append(told.set)
+    service.on_ended.append(told.set)
     running.submit()
     wrong_for_two(monkeypatch)
     monkeypatch.setattr(Scheduler, "restore", lambda *_: [].pop())
@@ -97,7 +97,7 @@ def test_a_service_that_cannot_read_its_log_again_ends_and_leaves_nobody_waiting
         service.submit("ann", {**JOB, "gpus": 2}).result(10)
     assert told.wait(10)
     assert not service.ready
-    assert "cannot be taken from the log" in service.trouble
+    assert "cannot be restored from the event log" in service.failure
     with pytest.raises(StoreError, match="not ready"):
         service.submit("ann", JOB).result(10)
     monkeypatch.undo()
@@ -175,9 +175,7 @@ def test_a_service_whose_hands_die_ends(tmp_path: Path) -> None:
         ending = pool.submit(
             serve, service, Authenticator(service.store, loopback=True), ListenAddress(), break_it
         )
-        with pytest.raises(
-            CrannyError, match=r"the service has failed: ZeroDivisionError: a fault of the backend"
-        ):
+        with pytest.raises(CrannyError, match=r"the service failed: ZeroDivisionError: a fault of the backend"):
             ending.result(20)
     assert not service.ready
     service.close()
@@ -228,7 +226,7 @@ def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(
     service = site.running.service
     with site.client() as root:
         answer = root.get("/readyz")
-        assert (answer.status_code, answer.json()["detail"]) == (503, "the policy is being prepared")
+        assert (answer.status_code, answer.json()["detail"]) == (503, "the policy is warming up")
         asked = service.submit("ann", JOB)
         assert root.get("/api/v1/jobs").json()["total"] == 0  # nobody else waits
         assert not asked.done()
@@ -242,12 +240,12 @@ def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(
 def test_who_asks_while_a_policy_gets_ready_is_told_in_time_and_nothing_is_done(
     serve: Serve, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_timeout, "BEGIN_S", 0.1)
+    monkeypatch.setattr(dependencies, "BEGIN_S", 0.1)
     site = serve(policy={"name": "best-fit"}, ready=False)
     with site.client() as root:
         answer = root.post("/api/v1/jobs", json=JOB)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert answer.json()["detail"] == "the policy is being prepared; nothing has been done, try again"
+        assert answer.json()["detail"] == "the policy is warming up; the request was not accepted, retry"
         slow.may.set()
         until(lambda: site.running.service.ready)
         assert site.running.submit() == "job-1"  # what was taken back is not done later
@@ -255,7 +253,7 @@ def test_who_asks_while_a_policy_gets_ready_is_told_in_time_and_nothing_is_done(
         for _ in range(3):
             answer = root.put("/api/v1/policy", json={"name": "titan"})
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-            assert answer.json()["detail"] == "policy titan is being prepared, nothing has changed yet; try again"
+            assert answer.json()["detail"] == "policy titan is warming up; the policy was not changed yet, retry"
         assert root.get("/api/v1/policy").json()["name"] == "best-fit"
         slow.may.set()
         until(lambda: root.put("/api/v1/policy", json={"name": "titan"}).is_success)
@@ -265,7 +263,7 @@ def test_who_asks_while_a_policy_gets_ready_is_told_in_time_and_nothing_is_done(
 def test_a_command_waits_for_a_policy_that_gets_ready(
     serve: Serve, slow: Slow, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(request_timeout, "BEGIN_S", 0.1)
+    monkeypatch.setattr(dependencies, "BEGIN_S", 0.1)
     monkeypatch.setattr(client, "PAUSE_S", 0.02)
     site = serve(policy={"name": "best-fit"}, ready=False)
     monkeypatch.setenv("CRANNY_SERVER", site.url)
@@ -282,8 +280,8 @@ def test_a_command_waits_for_a_policy_that_gets_ready(
     assert ran.code == 0
     assert ran.out in {"job-1 starting on rack0-machine0\n", "job-1 running on rack0-machine0\n"}
     assert ran.err.splitlines() == [
-        "cranny: the policy is being prepared; nothing has been done, try again",
-        "cranny: trying again for 600 s",
+        "cranny: the policy is warming up; the request was not accepted, retry",
+        "cranny: retrying for 600 s",
     ]
     with site.client() as root:
         assert root.get("/api/v1/jobs").json()["total"] == 1
@@ -339,7 +337,7 @@ def test_a_job_that_is_lost_is_started_again_but_not_for_ever() -> None:
         assert run("lost", unfinished_secret=False) == "starting"
         assert run("lost") == "starting"
         ended = [row for row in scheduler.rows if row.kind == "ended"][-1]
-        assert ended.body["reason"].startswith(f"started again, {number + 1} of at most 3 times in a row")
+        assert ended.body["reason"].startswith(f"restarted, {number + 1} of at most 3 times in a row")
     assert record.failures == 0
     assert run("lost") == "failed"
 
@@ -368,7 +366,7 @@ def test_who_cancels_twice_is_heard_twice(start: Start) -> None:
 
 def test_a_log_of_another_cluster_is_refused_with_what_to_do(start: Start) -> None:
     start().service.close()
-    with pytest.raises(InputError, match=r"another cluster, 2 racks, 4 machines.*serve that one until its jobs"):
+    with pytest.raises(InputError, match=r"another cluster, 2 racks, 4 machines.*serve that cluster"):
         start(Cluster.fat_tree(racks=2, machines_per_rack=3, gpus_per_machine=4))
 
 
@@ -381,9 +379,9 @@ from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.profile import library
-from cranny.service.policy_setting import build_policy, settle
-from cranny.service.job_records import Ledger
-from cranny.service.store import Row
+from cranny.service.policy_setting import build_policy, complete_setting
+from cranny.service.job_records import JobRecords
+from cranny.service.store import EventRow
 from cranny.service.warmup import warm
 
 def known():
@@ -391,17 +389,17 @@ def known():
     return {(each.py_func.__qualname__, str(kinds)) for each in made for kinds in each.signatures}
 
 cluster = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
-chosen = settle({"name": sys.argv[1]})
+chosen = complete_setting({"name": sys.argv[1]})
 warm(chosen, cluster)
 before = known()
-ledger, rng = Ledger(cluster), np.random.default_rng(99)
-engine = Engine(ClusterState(cluster), build_policy(chosen, ledger))
+records, rng = JobRecords(cluster), np.random.default_rng(99)
+engine = Engine(ClusterState(cluster), build_policy(chosen, records))
 for number in range(1, 61):
     spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "model": str(rng.choice(list(library())))}
     if rng.random() < 0.3:
         spec |= {"least_gpus": 1}
-    ledger.apply(Row(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
-    engine.submit(ledger.jobs[f"job-{number}"].job, 10.0 * number)
+    records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
+    engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
     running = list(engine.state.snapshot().running)
     if running and rng.random() < 0.6:
         engine.finish(str(rng.choice(running)), 10.0 * number + 1)

@@ -18,12 +18,10 @@ from tests.service.conftest import Postgres, Serve, Start, until
 from tests.service.test_serve import Begin, begin, cranny, env  # noqa: F401 - fixtures
 
 from cranny.backends.fake import FakeProcesses
-from cranny.cli import written
 from cranny.cli.tls import check_pair
-from cranny.cli.written import published
 from cranny.model.errors import InputError
-from cranny.service import service
-from cranny.service.server_file import ServerAddress
+from cranny.service import server_file, service
+from cranny.service.server_file import ServerAddress, published
 from cranny.service.store import EventStore, OtherWriterError, StoreError
 
 JOB = {"command": ["true"], "gpus": 1}
@@ -41,14 +39,14 @@ def test_the_first_server_is_known_again_when_the_second_has_ended(
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing")
     ran = cranny(env, "serve", *other, "--tls-certificate", str(wrong), "--tls-key", str(wrong))
-    told = f"cranny: --tls-certificate: {wrong}: holds no certificate in the form PEM\n"
+    told = f"cranny: --tls-certificate: {wrong}: contains no certificate in PEM format\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", told)
     assert file.read_text() == known
 
     process, second = begin(*other)
     assert json.loads(file.read_text())["url"] == second["url"]
     assert (tmp_path / "other" / "server.json").read_text() == file.read_text()
-    until(lambda: written._serves(ServerAddress(second["url"], None)))
+    until(lambda: server_file._listens(ServerAddress(second["url"], None)))
     process.terminate()
     assert process.wait(20) == 0
     assert file.read_text() == known
@@ -63,7 +61,7 @@ def test_a_server_that_ends_leaves_the_file_of_a_later_one_alone(
 ) -> None:
     old, first, second = (ServerAddress(f"http://127.0.0.1:{port}", f"token-{port}") for port in (1, 2, 3))
     up = {first}
-    monkeypatch.setattr(written, "_serves", lambda known: known in up)
+    monkeypatch.setattr(server_file, "_listens", lambda known: known in up)
     file = tmp_path / "server.json"
     with published(tmp_path, old):
         pass
@@ -86,7 +84,7 @@ def test_a_server_that_ends_leaves_the_file_of_a_later_one_alone(
 
 def test_nobody_serves_where_nobody_listens() -> None:
     assert not any(
-        written._serves(ServerAddress(url, None)) for url in ("http://127.0.0.1:1", "http://[", "nothing")
+        server_file._listens(ServerAddress(url, None)) for url in ("http://127.0.0.1:1", "http://[", "nothing")
     )
 
 
@@ -102,11 +100,11 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         (tmp_path / f"cut-{name}").write_text((tmp_path / name).read_text()[:80])
     check_pair(tmp_path / "cert", tmp_path / "key")
     for certificate, key, problem in (
-        ("cert", "other", f"--tls-key: {tmp_path}/other: does not belong to {tmp_path}/cert"),
-        ("cert", "locked", f"--tls-key: {tmp_path}/locked: is locked with a password; give one that is not"),
+        ("cert", "other", f"--tls-key: {tmp_path}/other: does not match {tmp_path}/cert"),
+        ("cert", "locked", f"--tls-key: {tmp_path}/locked: is encrypted with a password; give an unencrypted key"),
         ("cut-cert", "key", f"--tls-certificate: {tmp_path}/cut-cert: is damaged"),
         ("cert", "cut-key", f"--tls-key: {tmp_path}/cut-key: is damaged"),
-        ("cert", "cert", f"--tls-key: {tmp_path}/cert: holds no private key in the form PEM"),
+        ("cert", "cert", f"--tls-key: {tmp_path}/cert: contains no private key in PEM format"),
         ("none", "key", f"--tls-certificate: {tmp_path}/none: No such file or directory"),
     ):
         with pytest.raises(InputError) as refused:
@@ -144,11 +142,11 @@ def test_a_service_that_lost_its_log_to_another_ends_without_writing_or_ordering
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service, "LOOK_S", 1e6)  # it is noticed at the first try to write
+    monkeypatch.setattr(service, "CHECK_S", 1e6)  # it is noticed at the first try to write
     processes = FakeProcesses()
     first = start(database=postgres, processes=processes)
     told = threading.Event()
-    first.service.ended.append(told.set)
+    first.service.on_ended.append(told.set)
     first.until(first.submit(), "running")
     go_on = threading.Event()
 
@@ -182,7 +180,7 @@ def test_a_service_that_meets_events_of_another_ends_instead_of_taking_them_over
 ) -> None:
     first = start()
     told = threading.Event()
-    first.service.ended.append(told.set)
+    first.service.on_ended.append(told.set)
     other = EventStore(str(tmp_path / "log.db"))  # without the lock
     rows = list(other.read())
     other.append([rows[-1]._replace(seq=rows[-1].seq + 1)])
@@ -193,7 +191,7 @@ def test_a_service_that_meets_events_of_another_ends_instead_of_taking_them_over
     with pytest.raises(OtherWriterError, match="another cranny serve writes it too"):
         first.service.submit("ann", JOB).result(10)
     assert told.wait(10)
-    assert "another cranny serve writes it too" in first.service.trouble
+    assert "another cranny serve writes it too" in first.service.failure
     first.service.close()
 
 

@@ -1,1 +1,1 @@
-"""What runs inside jobs: pacing of iterations, and PyTorch loops that keep to it. Never imports the service."""
+"""What runs inside jobs: pacing of iterations, for any training loop and PyTorch. Must not import the service."""

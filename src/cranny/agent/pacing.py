@@ -1,19 +1,20 @@
-"""The agent of a job that runs: it keeps the job's iterations to their beat, so that jobs take turns on a link.
+"""Pacing: an agent inside a running job keeps its iterations to a schedule, so that jobs interleave on a link.
 
 CASSINI (NSDI'24) shifts jobs against each other. Its agents delay a job's next iteration by its shift (Sec. 4.2,
-step 3), and bring it back when it is off by more than five percent of the ideal iteration time (Sec. 5.7). This is
+step 3), and correct it when it is off by more than five percent of the ideal iteration time (Sec. 5.7). This is
 such an agent for any training loop, with nothing but a clock; `cranny.agent.torch` adds what PyTorch needs.
 
-Iterations ought to start at `epoch_s + shift_s + k * period_s` by the wall clock, which machines share. So
-workers need not ask each other: all of them know the same beat, and in synchronous training a job goes on when its
-last worker does. If one worker waits and another does not, the other waits for it in the next collective instead.
-An agent must never be why a job stops: it calls no collective, waits for little more than a period at most, and
-raises no error once it runs.
+Iterations start in slots at `epoch_s + shift_s + k * period_s` of the wall clock, which machines share. So workers
+need not communicate: all of them have the same schedule, and in synchronous training a job continues when its last
+worker does. If one worker waits and another does not, the other waits for it in the next collective instead.
+An agent must never be the reason that a job stops: it calls no collective, waits for little more than a period at
+most, and raises no error once it runs.
 
-Departure: the paper measures when communication starts; we look when the iteration starts, when it is not too late
-to wait. Departure: an iteration that would start early waits for its beat. `phases.md` says why for both.
+Departure: the paper measures when communication starts; we measure when the iteration starts, when it is not too late
+to wait. Departure: an iteration that would start early waits for its slot. `phases.md` says why for both.
 
-Departure: the paper does not say what becomes of a job that cannot keep its beat. Ours lets go if it waits a lot.
+Departure: the paper does not say what becomes of a job that cannot keep its schedule. Ours suspends pacing if the job
+waits too much.
 """
 
 import json
@@ -32,17 +33,17 @@ from cranny.model.errors import InputError, at, unknown
 from cranny.model.validate import not_negative
 
 TOLERANCE = 0.05  # of the period, by which an iteration may start late (Sec. 5.7)
-PATIENCE = 0.2  # of the time: an agent that waits more lets go
-WINDOW = 20  # iterations over which that is judged
-SUSPEND_FOR = 1000  # iterations before an agent that let go tries again
-KEPT = 1000  # iterations that a report is about
-POLL_S = 1.0  # how often a file is looked at
+PATIENCE = 0.2  # share of the time: pacing is suspended if waits take more
+WINDOW = 20  # iterations over which that share is measured
+SUSPEND_FOR = 1000  # iterations until suspended pacing is resumed
+KEPT = 1000  # iterations that a report covers
+POLL_S = 1.0  # between two checks of the watched file
 FAR_S = 1e12  # later than any clock shows
 
 
 @dataclass(frozen=True, slots=True)
 class PacingSchedule:
-    """When iterations ought to start: at `epoch_s + shift_s + k * period_s`, or at any time if the period is 0."""
+    """When iterations start: at `epoch_s + shift_s + k * period_s`, or at any time if the period is 0."""
 
     period_s: float = 0.0
     shift_s: float = 0.0
@@ -52,18 +53,18 @@ class PacingSchedule:
         for name in SCHEDULE_FIELDS:
             object.__setattr__(self, name, not_negative(getattr(self, name), name))
         if self.period_s > 0.0 and math.isinf((self.epoch_s + self.shift_s + FAR_S) / self.period_s):
-            raise InputError(f"period_s is too short to count such beats: {self.period_s!r}")
+            raise InputError(f"period_s is too short to number the slots: {self.period_s!r}")
 
     def time_s(self, number: int) -> float:
-        """Return the moment of a beat."""
+        """Return the time of a slot."""
         return self.epoch_s + self.shift_s + number * self.period_s
 
     def position(self, now_s: float) -> float:
-        """Return where in the row of beats a moment is: 2.5 is halfway from beat 2 to beat 3."""
+        """Return the position of a time among the slots: 2.5 is halfway from slot 2 to slot 3."""
         return (now_s - self.epoch_s - self.shift_s) / self.period_s
 
     def write(self, file: str | os.PathLike[str]) -> None:
-        """Write the beat to a file that agents watch, so that they see it whole or not at all."""
+        """Write the schedule to a file that agents watch, atomically."""
         target = Path(file)
         draft = target.with_name(f"{target.name}.{os.getpid()}")
         draft.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
@@ -71,13 +72,13 @@ class PacingSchedule:
 
     @classmethod
     def read(cls, file: str | os.PathLike[str]) -> Self:
-        """Read the beat that a file holds."""
+        """Read a schedule from a file."""
         try:
             found = json.loads(Path(file).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise InputError(f"{at(file)}: no beat can be read: {error}") from None
+            raise InputError(f"{at(file)}: no schedule can be read: {error}") from None
         if not isinstance(found, dict):
-            raise InputError(f"{at(file)}: a beat is an object with {', '.join(SCHEDULE_FIELDS)}")
+            raise InputError(f"{at(file)}: a schedule is an object with {', '.join(SCHEDULE_FIELDS)}")
         try:
             for name in found:
                 if name not in SCHEDULE_FIELDS:
@@ -88,7 +89,7 @@ class PacingSchedule:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
-        """Return the beat in `CRANNY_PERIOD_S`, `CRANNY_SHIFT_S` and `CRANNY_EPOCH_S`; 0 where one is not set."""
+        """Return the schedule in `CRANNY_PERIOD_S`, `CRANNY_SHIFT_S` and `CRANNY_EPOCH_S`; 0 where one is not set."""
         found = {}
         for name in SCHEDULE_FIELDS:
             variable = f"CRANNY_{name.upper()}"
@@ -107,44 +108,44 @@ class StartedIteration(NamedTuple):
     """The iteration that runs."""
 
     waited_s: float  # before it started
-    start_s: float  # by the clock that beats go by
+    start_s: float  # by the clock of the schedule
     timer_s: float  # the same moment by the timer
-    judged: bool  # whether it followed another one on its beat: the wait for a shift is no fault
+    judged: bool  # whether it followed another one on the schedule: the wait for a shift does not count
 
 
 class Iteration(NamedTuple):
     """What an agent remembers of an iteration."""
 
     waited_s: float  # before it started
-    start_s: float  # by the clock that beats go by
+    start_s: float  # by the clock of the schedule
     work_s: float  # from its start to its end
     communication: (
         tuple[float, float] | None
-    )  # from when to when after its start it communicated, where that is known
+    )  # start and end of its communication after its own start, where known
 
 
 @dataclass(frozen=True, slots=True)
 class PacingReport:
-    """How a job keeps its beat; means and medians are over the last 1,000 iterations."""
+    """How a job keeps its schedule; means and medians are over the last 1,000 iterations."""
 
     iterations: int  # that have ended
     iteration_s: float | None  # mean, with waits
     work_s: float | None  # median, without waits
     comm_start_s: float | None  # median of when an iteration begins to communicate, after its start
     comm_end_s: float | None
-    drift_s: float | None  # how long after its beat the last iteration could have started; negative if before
+    drift_s: float | None  # how long after its slot the last iteration could have started; negative if before
     waited_s: float  # in all
     adjustments: int
     adjustments_per_minute: float
-    paced: bool  # whether iterations wait for their beat
+    paced: bool  # whether iterations wait for their slots
     schedule: PacingSchedule
 
 
 class Pacer:
-    """Keep a training loop to its beat: call `step` at the start of every iteration, in every worker.
+    """Keeps a training loop to its schedule: call `step` at the start of every iteration, in every worker.
 
-    `watch` names a file with a beat, written by `Beat.write`; when it changes, the new beat counts. `patience` is
-    the share of the time that may be spent waiting for beats; with 1 the agent never lets go.
+    `watch` names a file with a schedule, written by `PacingSchedule.write`; when it changes, the new one applies. `patience` is
+    the share of the time that may be spent waiting for slots; with 1 pacing is never suspended.
     """
 
     def __init__(
@@ -167,32 +168,30 @@ class Pacer:
             raise InputError(f"tolerance is a share of the period, less than 1, not {tolerance!r}")
         self._clock, self._timer, self._sleep = clock, timer, sleep
         self._past: deque[Iteration] = deque(maxlen=KEPT)
-        self._waits: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # (waited, worked) while it keeps this beat
+        self._waits: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # (waited, worked) with this schedule
         self._intervals: list[tuple[float, float]] = []  # of the iteration that runs, by the clock
         self._began: StartedIteration | None = None
-        self._due: int | None = None  # the number of the next beat, once there was a first one
-        self._suspended = 0  # iterations until an agent that let go tries again
+        self._due: int | None = None  # the number of the next slot, once there was a first one
+        self._suspended = 0  # iterations until suspended pacing is resumed
         self._iterations = self._adjustments = 0
         self._waited_s = 0.0
         self._drift_s: float | None = None
         self._since_s: float | None = None  # by the timer: the first step
         self._watch, self._reload_s = watch, -math.inf
-        self._seen = (0, 0)  # which file that was: when it was written, and its number on the disk
+        self._seen = (0, 0)  # modification time and inode of the file read last
         self.schedule = self._read_if_changed() or self.schedule
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Self:
-        """Return the agent that the environment asks for, with `CRANNY_BEAT_FILE` as the file to watch.
+        """Return the agent that the environment describes, with `CRANNY_SCHEDULE_FILE` as the file to watch.
 
         Without such variables it lets iterations start as they come, and only measures them.
         """
         schedule = PacingSchedule.from_env(env)
-        return cls(
-            schedule.period_s, schedule.shift_s, epoch_s=schedule.epoch_s, watch=env.get("CRANNY_BEAT_FILE")
-        )
+        return cls(schedule.period_s, schedule.shift_s, epoch_s=schedule.epoch_s, watch=file)
 
     def update(self, period_s: float, shift_s: float, epoch_s: float | None = None) -> None:
-        """Keep another beat from the next iteration on."""
+        """Switch to another schedule from the next iteration on."""
         self._adopt(PacingSchedule(period_s, shift_s, self.schedule.epoch_s if epoch_s is None else epoch_s))
 
     def step(self) -> float:
@@ -222,7 +221,7 @@ class Pacer:
         return tuple(self._past)
 
     def report(self) -> PacingReport:
-        """Return how the job keeps its beat; `dataclasses.asdict` makes JSON of it."""
+        """Return how the job keeps its schedule; `dataclasses.asdict` makes JSON of it."""
         past = self._past
         intervals = [iteration.communication for iteration in past if iteration.communication is not None]
         minutes = (self._timer() - self._since_s) / 60.0 if self._since_s is not None else 0.0
@@ -242,18 +241,18 @@ class Pacer:
 
     @property
     def _paced(self) -> bool:
-        """Whether iterations wait for their beat."""
+        """Whether iterations wait for their slots."""
         return self.schedule.period_s > 0.0 and not self._suspended
 
     def _adopt(self, schedule: PacingSchedule) -> None:
-        """Keep a beat that the job has not kept so far."""
+        """Switch to a new schedule."""
         self.schedule, self._due, self._suspended, self._drift_s = schedule, None, 0, None
         self._waits.clear()
-        if self._began is not None:  # by another beat
+        if self._began is not None:  # by another schedule
             self._began = self._began._replace(judged=False)
 
     def _reload(self) -> None:
-        """Take the beat from the watched file if it has changed; a file that cannot be used changes nothing."""
+        """Reload the schedule if the watched file has changed; an invalid file changes nothing."""
         timer_s = self._timer()
         if timer_s < self._reload_s + POLL_S:
             return
@@ -261,13 +260,13 @@ class Pacer:
         try:
             schedule = self._read_if_changed()
         except InputError as error:  # no reason to end a training run
-            warnings.warn(f"{error}; the job keeps its beat", stacklevel=3)
+            warnings.warn(f"{error}; the job keeps its schedule", stacklevel=3)
             return
         if schedule is not None and schedule != self.schedule:
             self._adopt(schedule)
 
     def _read_if_changed(self) -> PacingSchedule | None:
-        """Return the beat in the watched file, or nothing if that has not changed or is not written yet."""
+        """Return the schedule in the watched file; None if it has not changed, or does not exist yet."""
         if self._watch is None:
             return None
         try:
@@ -275,7 +274,7 @@ class Pacer:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InputError(f"{at(self._watch)}: no beat can be read: {error}") from None
+            raise InputError(f"{at(self._watch)}: no schedule can be read: {error}") from None
         version = (found.st_mtime_ns, found.st_ino)
         if version == self._seen:
             return None
@@ -286,7 +285,7 @@ class Pacer:
         """Wait until the last iteration is over, where the training loop runs ahead of it."""
 
     def _end(self, timer_s: float) -> None:
-        """Note the end of an iteration, and let go if iterations wait too much."""
+        """Note the end of an iteration, and suspend pacing if iterations wait too much."""
         intervals, self._intervals = self._intervals, []
         if self._began is None:
             self._since_s = timer_s
@@ -311,7 +310,7 @@ class Pacer:
         if not self._paced:
             return 0.0
         position = schedule.position(now_s)
-        first = math.ceil(position - self._tolerance)  # the first beat that is not lost
+        first = math.ceil(position - self._tolerance)  # the first slot that is not missed
         # More than a period early means that the clock was set back; that must not stop the job for long.
         if self._due is not None and -self._tolerance <= self._due - position <= 1.0 + self._tolerance:
             number = self._due

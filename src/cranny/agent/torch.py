@@ -1,4 +1,4 @@
-"""PyTorch: keep a training loop to its beat, and measure when it communicates.
+"""Pacing of PyTorch training loops, and measurement of their communication.
 
     pacer = cranny.agent.torch.TorchPacer.from_env()
     for batch in loader:
@@ -7,7 +7,7 @@
 
 The agent is that of `cranny.agent.pacing`. Here it waits for the GPU before it looks at the clock, since Python
 runs ahead of the GPU: an iteration that Python starts on time would run when the GPU is done with those before. It
-also listens when gradients are exchanged, which is how the paper's agents know that communication starts.
+also measures when gradients are exchanged, which is how the paper's agents detect communication.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,11 @@ CommHook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 
 
 class TorchPacer(pacing.Pacer):
-    """Keep a PyTorch training loop to its beat: call `step` at the start of every iteration, in every worker."""
+    """Keeps a PyTorch training loop to its schedule: call `step` at the start of every iteration, in every worker."""
 
-    _bucket_times: list[tuple[Mark, Mark]] | None = None  # from when to when buckets of gradients were under way
+    _bucket_times: list[tuple[Mark, Mark]] | None = (
+        None  # start and end of the exchange of each bucket of gradients
+    )
     _zero: tuple[float, torch.cuda.Event] | None = None  # the start of the iteration, by the clock and on the GPU
 
     def step(self) -> float:
@@ -77,7 +79,7 @@ class TorchPacer(pacing.Pacer):
             self._bucket_times.clear()
 
     def _mark(self, *, on_gpu: bool) -> Mark:
-        """Mark this moment; on a GPU, the moment at which it has done all it was told so far."""
+        """Mark this moment; on a GPU, the moment at which all work queued so far is done."""
         return _event() if on_gpu else self._clock()
 
     def _moment_s(self, mark: Mark) -> float:
@@ -94,7 +96,7 @@ def _on_gpu() -> bool:
 
 
 def _event() -> torch.cuda.Event:
-    """Let the GPU note when it has done all it was told so far in this stream."""
+    """Record an event after all work queued so far in this stream."""
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record()
     return event

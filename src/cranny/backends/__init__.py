@@ -1,4 +1,4 @@
-"""Backends: what starts, watches and stops the processes of jobs, behind one small interface.
+"""Backends: where a cluster is read from, and what starts, watches and stops the processes of jobs.
 
-A backend decides nothing: it does what the service's executor asks of it, and reports what became of it.
+One protocol, one contract test. A backend must not decide where a job runs, and must not import the service.
 """

@@ -1,8 +1,8 @@
-"""The files by which a service and the supervisor of an attempt talk, even if one of them is killed.
+"""The files through which a service and the supervisor of an attempt communicate, even if one of them is killed.
 
-`launch` says what to run, environment included. Whoever removes it decides: the supervisor takes the attempt on by
-removing it, the service calls the attempt off by removing it. `pid` is there before that, so an attempt that was
-taken on can be found. `result` appears as a whole when all is over; its space is set aside before the start, in
+`launch` describes what to run, environment included. Removing it is the commit point: the supervisor claims the
+attempt by removing it, the service withdraws the attempt by removing it. `pid` is written before that, so that a
+claimed attempt can be found. `result` appears atomically at the end; its space is reserved before the start, in
 `reserve`, so that a full disk does not lose it.
 """
 
@@ -15,14 +15,14 @@ RESERVED = 256  # bytes; more than any result
 
 
 class AttemptFiles(NamedTuple):
-    """Where the files of one attempt are."""
+    """The paths of the files of one attempt."""
 
     launch: Path
     pid: Path
     reserve: Path
     result: Path
-    stop: Path  # the grace, if somebody has cancelled the job
-    errors: Path  # what the supervisor itself complains of
+    stop: Path  # the grace period, once the job was cancelled
+    errors: Path  # standard error of the supervisor itself
 
     @classmethod
     def of(cls, log_dir: Path, attempt: int) -> "AttemptFiles":
@@ -31,16 +31,16 @@ class AttemptFiles(NamedTuple):
 
 
 def write(path: Path, value: object, *, new: bool = False, size: int = 0) -> None:
-    """Write a value for the owner's eyes only; if `new`, refuse to replace a file."""
+    """Write a value, readable by the owner only; if `new`, refuse to replace a file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_EXCL if new else os.O_TRUNC)
     with os.fdopen(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
         file.write(json.dumps(value).ljust(size))
 
 
 def read(path: Path) -> Any:
-    """Read a value; None if there is none, or if a crash of the system cut it off.
+    """Read a value; None if there is none, or if a crash of the system truncated it.
 
-    Other trouble, as when no more files may be opened, is an `OSError`: the value may well be there.
+    Other failures, as when no more files may be opened, raise `OSError`: the value may exist.
     """
     try:
         return json.loads(path.read_text(encoding="ascii"))
@@ -49,7 +49,7 @@ def read(path: Path) -> Any:
 
 
 def remove(path: Path) -> bool:
-    """Remove a file; tell whether it was there."""
+    """Remove a file; return whether it existed."""
     try:
         path.unlink()
     except FileNotFoundError:
@@ -58,9 +58,9 @@ def remove(path: Path) -> bool:
 
 
 def keep_result(files: AttemptFiles, exit_code: int | None, reason: str) -> None:
-    """Turn the reserve into the result, in one step and for good."""
+    """Turn the reserve into the result, atomically and durably."""
     text = json.dumps({"exit_code": exit_code, "reason": reason}).ljust(RESERVED)
-    with files.reserve.open("r+", encoding="ascii") as file:  # written over, not anew: the space is there
+    with files.reserve.open("r+", encoding="ascii") as file:  # overwritten in place: the space is reserved
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""A backend in memory, for tests of what uses one: it starts nothing, and time passes when its clock says so."""
+"""A backend in memory for tests of its users: it starts no processes, and reads the time from a given clock."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ from cranny.model.cluster import Cluster
 
 @dataclass(frozen=True)
 class FakeRun:
-    """What happens to an attempt if nobody interferes."""
+    """The course of an attempt that is not stopped."""
 
     run_s: float = 1.0
     exit_code: int = 0
-    stubborn: bool = False  # does not end when asked to, only when killed
+    stubborn: bool = False  # ignores SIGTERM
 
 
 @dataclass
 class _Process:
-    """An attempt: how and when it ends, as things stand."""
+    """An attempt: how and when it ends, as of now."""
 
     course: FakeRun
     ends_at: float
@@ -31,7 +31,7 @@ class _Process:
 
 
 class FakeProcesses:
-    """The processes of a fake machine room, which outlive the service that started them."""
+    """The processes of a fake cluster, which outlive the service that started them."""
 
     def __init__(self) -> None:
         self.by_attempt: dict[tuple[str, int], _Process] = {}  # by job and attempt; kept when they end
@@ -40,7 +40,7 @@ class FakeProcesses:
 class FakeBackend:
     """Pretends to run jobs.
 
-    `course` says what becomes of an attempt; it may raise `BackendError`. To try out a restart, give the world of
+    `course` returns the course of an attempt, or raises `BackendError`. To test a restart, pass the processes of
     one fake to another.
     """
 
@@ -93,7 +93,7 @@ class FakeBackend:
                 _end(process, "cancelled", self._clock(), GRACE_S if grace_s is None else grace_s)
 
     def lose(self, job_id: str) -> None:
-        """Let all trace of a running job vanish, as if its machine had failed."""
+        """Lose a running job without a trace, as if its machine had failed."""
         process = self.processes.by_attempt[_key(self._running[job_id])]
         process.ends_at, process.exit_code, process.reason = self._clock(), None, "lost"
 
@@ -107,7 +107,7 @@ class FakeBackend:
         return [self._ended(what) for what in over]
 
     def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
-        """Take over what an earlier backend started in this world."""
+        """Take over what an earlier backend started."""
         ended = []
         for what in launches:
             other = self._running.get(what.job_id)
@@ -121,7 +121,7 @@ class FakeBackend:
         return ended
 
     def close(self) -> None:
-        """Forget all attempts, which go on."""
+        """Forget all attempts, which keep running."""
         self._running.clear()
 
     def _over(self, what: Launch) -> bool:
@@ -139,7 +139,7 @@ def _key(what: Launch) -> tuple[str, int]:
 
 
 def _end(process: _Process, reason: Reason, asked_at: float, grace_s: float) -> None:
-    """Let a process end early: when it is asked to or, if it is stubborn, when it is killed."""
+    """Let a process end early: at SIGTERM or, if it is stubborn, at SIGKILL."""
     if asked_at < process.asked_at:  # the first reason counts
         process.reason, process.asked_at = reason, asked_at
     stubborn = process.course.stubborn

@@ -1,4 +1,4 @@
-"""What this machine has: GPUs, ports, and an environment to start jobs in."""
+"""The local machine: its GPUs, free ports, and the base environment of jobs."""
 
 import os
 import secrets
@@ -13,9 +13,9 @@ from cranny.backends.protocol import BackendError
 from cranny.model.cluster import Cluster
 from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, Machine, Switch
 
-# All that a job gets of the service's own environment, which may hold secrets.
+# The only variables that a job inherits from the service, whose environment may hold secrets.
 KEPT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "SHELL", "TMPDIR", "TZ", "USER")
-# Below those that systems give to outgoing connections, so that none of these gets into the way.
+# Below the ephemeral ports of outgoing connections.
 PORTS = range(20_000, 32_000)
 
 
@@ -49,14 +49,14 @@ def cluster_of(devices: Collection[tuple[str, str]]) -> Cluster:
 def base_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the environment that every job starts from."""
     base = {name: environ[name] for name in KEPT if name in environ}
-    # Our own `python` and `torchrun` come last, for want of others.
+    # Our own `python` and `torchrun` come last, as a fallback.
     base["PATH"] = os.pathsep.join((environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
-    base["PYTHONUNBUFFERED"] = "1"  # lines of a log are there when they are written
+    base["PYTHONUNBUFFERED"] = "1"  # so that log lines appear at once
     return base
 
 
 def free_port(taken: Collection[int]) -> int:
-    """Choose a port that nobody listens on and that no other job was given."""
+    """Return a free port that no other job was given."""
     first = secrets.randbelow(len(PORTS))
     for offset in range(len(PORTS)):
         port = PORTS[(first + offset) % len(PORTS)]

@@ -1,7 +1,7 @@
 """The local backend: jobs as real processes on this machine.
 
-Every attempt has a supervisor (see `supervise`), which goes on when the service is killed. The service and the
-supervisor talk through files in the attempt's log folder (see `files`).
+Every attempt has a supervisor (see `supervisor`), which survives the service. Both communicate through files in
+the attempt's log folder (see `attempt_files`).
 """
 
 import contextlib
@@ -39,10 +39,10 @@ class _Running:
 
 
 class LocalBackend:
-    """Runs jobs on this machine, whose GPUs may stand for a cluster of several machines.
+    """Runs jobs on this machine, which may emulate a cluster of several machines.
 
-    With as many real GPUs as the cluster has slots, each slot is one of them. With fewer, slots are logical and
-    jobs see no GPU at all, since no two may share one. With none, CUDA_VISIBLE_DEVICES names the slots.
+    With at least as many real GPUs as the cluster has slots, each slot is one of them. With fewer, slots are
+    logical and jobs see no GPU, since no two may share one. With none, CUDA_VISIBLE_DEVICES contains slot numbers.
     """
 
     def __init__(self, cluster: Cluster, devices: Sequence[str] | None = None, grace_s: float = GRACE_S) -> None:
@@ -61,7 +61,7 @@ class LocalBackend:
 
     @classmethod
     def this_machine(cls) -> "LocalBackend":
-        """Run jobs on just this machine, on its GPUs or, if it has none, on as many slots as it has processors."""
+        """Return a backend for this machine: its GPUs or, if it has none, as many slots as it has processors."""
         found = host.gpus()
         return cls(host.cluster_of(found), tuple(index for index, _ in found))
 
@@ -85,14 +85,14 @@ class LocalBackend:
             raise
 
     def stop(self, job_id: str, grace_s: float | None = None) -> None:
-        """Tell the supervisor of a job to end it."""
+        """Signal the supervisor of a job to end it."""
         running = self._running.get(job_id)
         if running is None:
             return
-        with contextlib.suppress(OSError):  # a full disk: the grace is the usual one then
+        with contextlib.suppress(OSError):  # on a full disk the default grace period applies
             io.write(running.files.stop, self._grace_s if grace_s is None else grace_s)
         running.supervisor.send(signal.SIGTERM)
-        running.supervisor.send(signal.SIGCONT)  # a job may have stopped it
+        running.supervisor.send(signal.SIGCONT)  # a job may have sent it SIGSTOP
 
     def poll(self) -> Sequence[Ended]:
         """Return the attempts whose supervisors have ended."""
@@ -101,19 +101,17 @@ class LocalBackend:
         for running in list(self._running.values()):
             try:
                 ended = self._look(running)
-            except (
-                OSError
-            ) as error:  # no more files may be opened, for instance: the others are looked at all the same
+            except OSError as error:  # for example no more files may be opened: the others are still polled
                 trouble = error
                 continue
             if ended is not None:
                 found.append(ended)
-        if trouble is not None and not found:  # what was found is told once, and must not be lost
+        if trouble is not None and not found:  # ends are reported only once, and must not be lost
             raise trouble
         return found
 
     def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
-        """Find supervisors of an earlier service; what has not begun by now never will."""
+        """Find the supervisors of an earlier service; launches that were not claimed are withdrawn."""
         ended = []
         for what in launches:
             other = self._running.get(what.job_id)
@@ -121,7 +119,7 @@ class LocalBackend:
                 continue
             files = AttemptFiles.of(_absolute(what.log_dir), what.attempt)
             if other is not None or io.remove(files.launch) or (found := _supervisor(files)) is None:
-                # It never began; or it ended and was reported, and is reported again now.
+                # It never started; or it ended and was reported, and is reported again now.
                 ended.append(_result(what, files) or Ended(what.job_id, what.attempt, None, "lost"))
                 continue
             running = _Running(what, files, *found, port=None)
@@ -133,10 +131,10 @@ class LocalBackend:
         return ended
 
     def close(self) -> None:
-        """Forget all attempts, which go on."""
+        """Forget all attempts, which keep running."""
         for running in self._running.values():
-            with contextlib.suppress(OSError):  # cannot be seen now; whoever comes next looks again
-                running.supervisor.alive()  # takes leave of those that have ended
+            with contextlib.suppress(OSError):  # the next backend checks again
+                running.supervisor.alive()  # reaps those that have ended
         self._running.clear()
 
     def _start(self, what: Launch) -> _Running:
@@ -167,7 +165,7 @@ class LocalBackend:
             raise
         try:
             return _Running(what, files, Process.of(pid), token, port)
-        except OSError:  # it cannot be told from others later on
+        except OSError:  # without its start time it could not be identified later
             io.remove(files.launch)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -180,14 +178,14 @@ class LocalBackend:
         what, files = running.what, running.files
         ended = _result(what, files)
         if ended is None:
-            # Somebody killed the supervisor. Its ranks died with it, but perhaps not all their children.
+            # The supervisor was killed. Its ranks died with it, but perhaps not all their children.
             if left := carrying(LAUNCH, running.token):
                 for pid in left:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
                 return None
             ended = Ended(what.job_id, what.attempt, None, "lost")
-        for path in (files.launch, files.pid, files.stop, files.reserve):  # the result may be asked for again
+        for path in (files.launch, files.pid, files.stop, files.reserve):  # the result may be read again
             io.remove(path)
         if self._running.pop(what.job_id, None) is not None:
             self._slots.release(what)
@@ -195,7 +193,7 @@ class LocalBackend:
 
 
 def _result(what: Launch, files: AttemptFiles) -> Ended | None:
-    """Read how an attempt ended; None if its supervisor has not written it down, or somebody has spoilt it."""
+    """Read how an attempt ended; None if its supervisor has not written that, or the file is invalid."""
     match io.read(files.result):
         case {"exit_code": int() | None as exit_code, "reason": str(reason)} if reason in get_args(Reason):
             return Ended(what.job_id, what.attempt, exit_code, cast("Reason", reason))
@@ -203,7 +201,7 @@ def _result(what: Launch, files: AttemptFiles) -> Ended | None:
 
 
 def _supervisor(files: AttemptFiles) -> tuple[Process, str] | None:
-    """Read who supervises an attempt, and its token; None if nobody took it on."""
+    """Read the supervisor of an attempt, and its token; None if none claimed it."""
     match io.read(files.pid):
         case {"pid": int(pid), "started": str(started), "token": str(token)}:
             return Process(pid, started), token
@@ -211,12 +209,12 @@ def _supervisor(files: AttemptFiles) -> tuple[Process, str] | None:
 
 
 def _absolute(folder: Path) -> Path:
-    """Return a folder as seen from anywhere, links as they are."""
+    """Return an absolute path, without resolving links."""
     return Path.cwd() / folder
 
 
 def _spawn(log_dir: Path, attempt: int, files: AttemptFiles, base: dict[str, str]) -> int:
-    """Start a supervisor in a session of its own, with signals held back until it is ready for them."""
+    """Start a supervisor in a session of its own, with signals blocked until it has its handlers."""
     # Without `site`: the supervisor needs the standard library and this package only.
     argv = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervisor", str(log_dir), str(attempt)]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -243,7 +241,7 @@ def _check_command(what: Launch, path: str) -> None:
 
 
 def _private_folder(folder: Path) -> None:
-    """Make a folder, and those above it, for the owner's eyes only."""
+    """Create a folder and its parents, readable by the owner only."""
     if folder.is_dir():
         return
     _private_folder(folder.parent)

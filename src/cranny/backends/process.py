@@ -1,7 +1,7 @@
-"""Processes of this machine, told apart even when the system gives an old number to a new process.
+"""Processes of this machine, identified by pid and start time, since the system reuses pids.
 
-Where the system cannot say how things are, as when no more files may be opened, `OSError` is raised: what is not
-seen is not gone.
+If the state of a process cannot be read, as when no more files may be opened, `OSError` is raised: it may still
+run.
 """
 
 import os
@@ -10,23 +10,23 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-PROC = Path("/proc")  # Linux; elsewhere `ps` and process groups must do
-GONE = (FileNotFoundError, ProcessLookupError)  # what Linux says of a process that is no more
+PROC = Path("/proc")  # Linux; elsewhere `ps` and process groups are used
+GONE = (FileNotFoundError, ProcessLookupError)  # the process has exited
 
 
 class Process(NamedTuple):
-    """A process, by its number and the moment it started."""
+    """A process, by its pid and start time."""
 
     pid: int
     started: str
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        """Look up a process that runs, such as a child or oneself."""
+        """Look up a running process."""
         return cls(pid, started(pid))
 
     def alive(self) -> bool:
-        """Tell whether the process still runs; take leave of it if it was our child."""
+        """Return whether the process still runs; reap it if it was our child."""
         if started(self.pid) != self.started:
             return False
         try:
@@ -38,7 +38,7 @@ class Process(NamedTuple):
     def send(self, number: int) -> None:
         """Send a signal, if the process still runs."""
         try:
-            handle = os.pidfd_open(self.pid)  # stays with this process even if its number is given away
+            handle = os.pidfd_open(self.pid)  # refers to this process even if its pid is reused
         except ProcessLookupError:
             return
         except (AttributeError, OSError):  # not Linux, or an old one
@@ -55,7 +55,7 @@ class Process(NamedTuple):
 
 
 def started(pid: int) -> str:
-    """Return when a process started, in words that no other process since has; empty if it does not run.
+    """Return the start time of a process as unique text; empty if it does not run.
 
     A child that ended and waits to be reaped counts as running only while we can reap it ourselves.
     """
@@ -68,7 +68,7 @@ def started(pid: int) -> str:
 
 
 def descendants(root: int) -> dict[int, int]:
-    """Return the processes below one that have not ended, each with its process group; Linux only."""
+    """Return the running descendants of a process, each with its process group; Linux only."""
     parents: dict[int, int] = {}
     groups: dict[int, int] = {}
     ended = set()
@@ -104,7 +104,7 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Read state, parent, group and the rest of what Linux knows of a process; empty if there is none."""
+    """Read state, parent, group and the other fields of /proc/PID/stat; empty if the process has exited."""
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except GONE:
@@ -114,7 +114,7 @@ def _stat(pid: int) -> list[str]:
 
 @cache
 def _boot() -> str:
-    """Name the current run of the system, since the clock of processes starts anew with it."""
+    """Return the boot id, since start times count from boot."""
     return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 

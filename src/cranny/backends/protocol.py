@@ -1,4 +1,4 @@
-"""What every backend can do, and the values that go in and out."""
+"""The protocol of backends, and the values that they exchange with the service."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ GRACE_S = 10.0  # between SIGTERM and SIGKILL
 
 
 class BackendError(CrannyError):
-    """A backend cannot do what it was asked to do; nothing was started."""
+    """A backend cannot start an attempt; nothing was started."""
 
 
 class Rank(NamedTuple):
-    """Where one rank of a job runs."""
+    """The machine and GPU slot of one rank."""
 
     rank: int
     machine: int
@@ -31,9 +31,9 @@ class Launch:
 
     job_id: str
     attempt: int
-    argv: tuple[str, ...]  # of every rank; never given to a shell
+    argv: tuple[str, ...]  # of every rank; never interpreted by a shell
     ranks: tuple[Rank, ...]
-    env: Mapping[str, str] = field(repr=False)  # it may hold secrets, which must not get into a log
+    env: Mapping[str, str] = field(repr=False)  # may hold secrets, which must not be logged
     cwd: Path | None
     log_dir: Path  # of this attempt
     time_limit_s: float | None
@@ -44,8 +44,8 @@ class Launch:
 class Ended(NamedTuple):
     """How an attempt ended.
 
-    The exit code is that of the first rank that failed, or 0; minus the signal if a signal killed it; None if
-    nobody knows, or if no process was started.
+    The exit code is that of the first rank that failed, or 0; minus the signal if a signal killed it; None if it
+    is unknown, or if no process was started.
     """
 
     job_id: str
@@ -55,13 +55,13 @@ class Ended(NamedTuple):
 
 
 class Backend(Protocol):
-    """What runs jobs.
+    """Runs jobs.
 
     Every attempt that was launched is reported as ended once, by `poll` or `adopt`, and none of its processes is
     left then. A backend is used by one thread.
 
     `stop`, `poll` and `adopt` raise `OSError` while the system cannot say what runs, as when no more files may be
-    opened. Nothing is lost by that: call them again later, with the same arguments.
+    opened. Nothing is lost then: call them again later, with the same arguments.
     """
 
     def nodes(self) -> Cluster:
@@ -73,24 +73,24 @@ class Backend(Protocol):
         ...
 
     def stop(self, job_id: str, grace_s: float | None = None) -> None:
-        """Ask all processes of a job to end, kill what is left after the grace; return at once.
+        """Send SIGTERM to all processes of a job, and SIGKILL after the grace period; return at once.
 
-        Without `grace_s` the grace is the backend's own, as for jobs that reach their time limit.
-        The attempt is reported as cancelled, unless it had ended before. A job that does not run is left alone.
+        The default of `grace_s` is the backend's own, as for jobs that reach their time limit. The attempt is
+        reported as cancelled, unless it had ended before. A job that does not run is ignored.
         """
         ...
 
     def poll(self) -> Sequence[Ended]:
-        """Return what ended since the last poll, without waiting for anything."""
+        """Return the attempts that ended since the last poll, without waiting."""
         ...
 
     def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
-        """Take over attempts of an earlier service: return those that ended or are lost; the others go on.
+        """Take over attempts of an earlier service; return those that ended or are lost, the others keep running.
 
-        An attempt that was never launched counts as lost, and will not start any more.
+        An attempt that was never launched counts as lost, and can no longer start.
         """
         ...
 
     def close(self) -> None:
-        """Let go of everything; jobs go on, and `adopt` of another backend finds them."""
+        """Release all resources; jobs keep running, and `adopt` of another backend finds them."""
         ...

@@ -1,4 +1,4 @@
-"""The processes of an attempt on one machine: what to start, in which environment, with which log."""
+"""The processes of an attempt: command, environment and log of every rank."""
 
 import shutil
 import sys
@@ -10,7 +10,7 @@ from cranny.backends import torchrun_rank
 from cranny.backends.protocol import BackendError, Launch, Rank
 
 ADDRESS = "127.0.0.1"
-LAUNCH = "CRANNY_LAUNCH"  # the variable by which processes of an attempt are known, wherever they went
+LAUNCH = "CRANNY_LAUNCH"  # the variable that identifies processes of an attempt, wherever they moved
 
 
 class RankCommand(NamedTuple):
@@ -26,8 +26,8 @@ def commands(
 ) -> list[RankCommand]:
     """Return the processes of an attempt: its ranks, or the torchrun agents of its machines.
 
-    `devices` are the GPUs that ranks see as CUDA names them; empty where a rank has none. The variables of a job
-    count more than those of `base`, and ours more than those of the job.
+    `devices` are the CUDA devices of ranks; empty where a rank has none. The variables of a job override `base`,
+    and ours override those of the job.
     """
     machines: dict[int, list[Rank]] = {}  # in the order of their first ranks
     for rank in what.ranks:
@@ -79,12 +79,12 @@ def _agent(
 ) -> RankCommand:
     """Return the torchrun agent of a machine.
 
-    torchrun numbers ranks machine by machine, whatever their order in the placement. It restarts nothing: to try
-    again is the service's business.
+    torchrun numbers ranks machine by machine, whatever their order in the placement. It restarts nothing: retries
+    are left to the service.
     """
     torchrun = shutil.which("torchrun", path=shared["PATH"])
     if torchrun is None:
-        raise BackendError(f"job {what.job_id!r}: there is no torchrun; PyTorch brings it")
+        raise BackendError(f"job {what.job_id!r}: torchrun not found; install PyTorch")
     argv = [
         torchrun,
         f"--nnodes={nodes}",
@@ -97,7 +97,7 @@ def _agent(
         "--no-python",
         # Gives every rank its log file and CRANNY_GPU, which torchrun does not know.
         *(sys.executable, "-I", "-S", torchrun_rank.__file__, str(log_dir)),
-        # As people write it: `torchrun train.py`, with the Python that belongs to torchrun.
+        # `torchrun train.py` runs with the Python that belongs to torchrun.
         *([str(Path(torchrun).with_name("python3"))] if what.argv[0].endswith(".py") else []),
         *what.argv,
     ]

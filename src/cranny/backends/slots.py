@@ -1,4 +1,4 @@
-"""Which GPU slots the running attempts hold, and whether one more attempt makes sense."""
+"""The GPU slots that running attempts hold, and checks of a launch."""
 
 import math
 
@@ -14,7 +14,7 @@ class Slots:
         self._holder: dict[tuple[int, int], str] = {}
 
     def take(self, what: Launch) -> None:
-        """Give an attempt its slots, all or none; raise `BackendError` if it does not fit."""
+        """Reserve all slots of an attempt, or raise `BackendError`."""
         check(what, self._cluster)
         for rank, machine, gpu in what.ranks:
             holder = self._holder.get((machine, gpu))
@@ -26,32 +26,32 @@ class Slots:
         self.hold(what)
 
     def hold(self, what: Launch) -> None:
-        """Note the slots of an attempt that runs, even if the cluster has changed since it was launched."""
+        """Record the slots of a running attempt, even if the cluster has changed since it was launched."""
         self._holder.update(((rank.machine, rank.gpu), what.job_id) for rank in what.ranks)
 
     def release(self, what: Launch) -> None:
-        """Take back the slots of an attempt."""
+        """Release the slots of an attempt."""
         for rank in what.ranks:
             self._holder.pop((rank.machine, rank.gpu), None)
 
 
 def check(what: Launch, cluster: Cluster) -> None:
-    """Raise `BackendError` if an attempt cannot run on any day."""
-    who = f"job {what.job_id!r}"
+    """Raise `BackendError` if a launch is invalid."""
+    job = f"job {what.job_id!r}"
     if not what.argv or not what.argv[0]:
-        raise BackendError(f"{who}: the command is empty")
+        raise BackendError(f"{job}: the command is empty")
     if [rank.rank for rank in what.ranks] != list(range(len(what.ranks))) or not what.ranks:
-        raise BackendError(f"{who}: ranks must be 0, 1, 2, ... in this order")
+        raise BackendError(f"{job}: ranks must be 0, 1, 2, ... in this order")
     if len({(rank.machine, rank.gpu) for rank in what.ranks}) != len(what.ranks):
-        raise BackendError(f"{who}: two ranks are on the same GPU")
+        raise BackendError(f"{job}: two ranks are on the same GPU")
     for rank, machine, gpu in what.ranks:
         if not 0 <= machine < len(cluster.machines) or not 0 <= gpu < cluster.machines[machine].gpus:
-            raise BackendError(f"{who}: rank {rank} is on GPU {gpu} of machine {machine}, which does not exist")
+            raise BackendError(f"{job}: rank {rank} is on GPU {gpu} of machine {machine}, which does not exist")
     for name, value in what.env.items():
         if not name or "=" in name or "\0" in name + value:
-            raise BackendError(f"{who}: {name!r} cannot be an environment variable, or cannot have its value")
+            raise BackendError(f"{job}: {name!r} cannot be an environment variable, or cannot have its value")
     if any("\0" in text for text in what.argv):
-        raise BackendError(f"{who}: the command holds a zero byte")
+        raise BackendError(f"{job}: the command holds a zero byte")
     limit = what.time_limit_s
     if limit is not None and not (0 < limit < math.inf):
-        raise BackendError(f"{who}: the time limit must be a positive number of seconds, not {limit}")
+        raise BackendError(f"{job}: the time limit must be a positive number of seconds, not {limit}")

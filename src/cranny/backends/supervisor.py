@@ -1,14 +1,14 @@
-"""The supervisor of one attempt: starts its ranks, watches them, and writes down how they ended.
+"""The supervisor of one attempt: starts its ranks, watches them, and writes how they ended.
 
     python -m cranny.backends.supervisor LOG_DIR ATTEMPT
 
-It runs in its own session, so that the end of the service does not touch it; the next service finds it by its pid
-file, and the result if it has ended. SIGTERM means that the job is to end: cancelled by the service, or lost if
-the service knows nothing of it, as when the system shuts down.
+It runs in its own session, so that it survives the service; the next service finds it by its pid file, and the
+result if it has ended. SIGTERM means that the job is to end: cancelled by the service, or lost if the service did
+not request it, as when the system shuts down.
 
-Nothing of a job outlives it. Ranks get sessions of their own, to be signalled with all their children. The
-supervisor is their subreaper (Linux): a child that leaves its session, and then loses its parent, becomes a child
-of the supervisor and is found. Should the supervisor itself be killed, the ranks die with it.
+No process of a job outlives its supervisor. Ranks get sessions of their own, to be signalled with all their
+children. The supervisor is their subreaper (Linux): a child that leaves its session, and then loses its parent,
+becomes a child of the supervisor. If the supervisor itself is killed, the ranks die with it.
 
 It imports little, to start quickly.
 """
@@ -28,9 +28,9 @@ from typing import Any
 from cranny.backends.attempt_files import RESERVED, AttemptFiles, keep_result, read, remove, write
 from cranny.backends.process import Process, descendants
 
-TICK_S = 0.1  # between two looks at processes that are to end
+TICK_S = 0.1  # between two polls of processes that are to end
 CANCEL = (signal.SIGTERM, signal.SIGINT)
-CANNOT_START = 127  # exit code, as shells have it
+CANNOT_START = 127  # exit code, as in shells
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -48,19 +48,19 @@ class Signals:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in CANCEL:
             signal.signal(number, self._cancel)
-        # The service starts us with signals blocked, so that none comes too early.
+        # The service starts the supervisor with signals blocked, so that none arrives before the handlers.
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
     def _cancel(self, _number: int, _frame: FrameType | None) -> None:
         self.cancelled = True
 
     def take_cancel(self) -> bool:
-        """Tell whether we were asked to end since the last call."""
+        """Return whether a request to end has arrived since the last call."""
         cancelled, self.cancelled = self.cancelled, False
         return cancelled
 
     def wait(self, seconds: float) -> None:
-        """Sleep until a signal comes, or for some seconds."""
+        """Sleep until a signal arrives, or for some seconds."""
         timeout = None if math.isinf(seconds) else max(0.0, seconds)
         if select.select([self._read], [], [], timeout)[0]:
             os.read(self._read, 65536)
@@ -74,7 +74,7 @@ class SupervisedAttempt:
         self._ranks: set[int] = set()  # those that have not ended
         self._groups: list[int] = []
         self._prctl = _prctl()
-        # Elsewhere than on Linux a child that starts its own session escapes.
+        # On systems other than Linux a child that starts its own session escapes.
         self._subreaper = self._prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
         self._exit_code: int | None = None
         self._reason = ""
@@ -100,11 +100,11 @@ class SupervisedAttempt:
         return None if self._reason == "lost" else self._exit_code, self._reason or "finished"
 
     def _why(self) -> str:
-        """Return why we were asked to end: the service says so in a file, a system that shuts down does not."""
+        """Return the reason of a SIGTERM: the service writes a stop file first, a system shutdown does not."""
         return "cancelled" if self._files.stop.exists() else "lost"
 
     def _start(self) -> None:
-        # Blocked: a signal to a copy of ourselves must wait until that has become a rank.
+        # Blocked: a signal to a forked child must wait until it has become a rank.
         signal.pthread_sigmask(signal.SIG_BLOCK, CANCEL)
         try:
             for rank in self._what["ranks"]:
@@ -120,7 +120,7 @@ class SupervisedAttempt:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, CANCEL)
 
     def _become(self, rank: dict[str, Any]) -> None:
-        """Turn this process, a fresh copy of the supervisor, into a rank."""
+        """Turn this process, a forked child of the supervisor, into a rank."""
         parent = os.getppid()
         cwd, command = self._what["cwd"], rank["argv"][0]
         trying = f"start {command}"
@@ -137,7 +137,7 @@ class SupervisedAttempt:
                 trying = f"enter {cwd}"
                 os.chdir(cwd)
                 trying = f"start {command}"
-            for number in (*CANCEL, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):  # caught or ignored by us
+            for number in (*CANCEL, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):  # we changed them
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             os.execvpe(command, rank["argv"], rank["env"])  # noqa: S606 - what the job asked for
@@ -147,7 +147,7 @@ class SupervisedAttempt:
             os._exit(CANNOT_START)
 
     def _all_exited(self) -> bool:
-        """Take leave of processes that have ended; tell whether that was all."""
+        """Reap exited processes; return whether none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -165,7 +165,7 @@ class SupervisedAttempt:
             self._end("failed")
 
     def _end(self, reason: str, grace_s: float | None = None) -> None:
-        """Ask all that is left to end, and set when it is killed; first reason and shortest grace count."""
+        """Send SIGTERM, and set when SIGKILL follows; the first reason and the shortest grace period win."""
         if not self._reason:
             self._reason = reason
             self._signal_all(signal.SIGTERM)
@@ -173,11 +173,11 @@ class SupervisedAttempt:
         self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
 
     def _signal_all(self, number: int) -> None:
-        """Signal every process of the attempt, whole groups at once so that none slips through by forking."""
+        """Signal every process of the attempt, whole groups at once so that none escapes by forking."""
         try:
             below = descendants(os.getpid())
-        except OSError as error:  # no more files may be opened: the sessions of the ranks must do for now
-            log_error(f"cannot look for processes: {error.strerror}")
+        except OSError as error:  # no more files may be opened: signal the sessions of the ranks for now
+            log_error(f"cannot list processes: {error.strerror}")
             below = {rank: rank for rank in self._ranks}
         groups = set(below.values()) if self._subreaper else set(self._groups)
         for group in groups - {os.getpgrp()}:
@@ -203,7 +203,7 @@ def _exists(group: int) -> bool:
 
 
 def _prctl() -> Any:
-    """Return Linux's call that sets properties of a process, or one that fails."""
+    """Return Linux's prctl, or a function that fails."""
     if not sys.platform.startswith("linux"):
         return lambda *_: -1
     return ctypes.CDLL(None).prctl
@@ -215,7 +215,7 @@ def log_error(text: str) -> None:
 
 
 def claim(files: AttemptFiles) -> Any:
-    """Make an attempt ours and return what is to be run; None if the service has called it off."""
+    """Claim an attempt and return what is to be run; None if the service has withdrawn it."""
     what = read(files.launch)
     if what is None:
         return None
@@ -230,8 +230,8 @@ def claim(files: AttemptFiles) -> Any:
 
 
 def main(log_dir: Path, attempt: int) -> None:
-    """Run an attempt, unless the service has called it off, and write down its result."""
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever the service left open: no rank shall have it
+    """Run an attempt, unless the service has withdrawn it, and write its result."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # ranks must not inherit files of the service
     files = AttemptFiles.of(log_dir, attempt)
     signals = Signals()
     what = claim(files)

@@ -1,4 +1,4 @@
-"""Become a rank that torchrun has started, with a log file of its own.
+"""Executed by torchrun as a rank: redirects output to the log of the rank, then runs its command.
 
     python torchrun_rank.py LOG_DIR COMMAND...
 
@@ -10,7 +10,7 @@ import sys
 
 
 def main(log_dir: str, argv: list[str]) -> None:
-    """Write to the log of this rank from now on, and become its command."""
+    """Redirect output to the log of this rank, and execute its command."""
     path = os.path.join(log_dir, f"rank-{os.environ['RANK']}.log")  # noqa: PTH118 - pathlib is slow to import
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     os.dup2(log, 1)

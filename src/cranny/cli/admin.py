@@ -1,4 +1,4 @@
-"""`cranny policy` and `cranny token`: which policy decides at a server, and who may use it."""
+"""`cranny policy` and `cranny token`: the policy of a server, and the tokens of its users."""
 
 from typing import Annotated, Any
 
@@ -11,19 +11,19 @@ from cranny.cli.serve import DatabaseOption, needs_service
 from cranny.cli.typer_errors import Commands
 from cranny.model.errors import InputError
 
-policy = Commands(help="Show or choose the policy of a server.")
-token = Commands(help="Make, list and revoke tokens.")
+policy = Commands(help="Show or set the policy of a server.")
+token = Commands(help="Create, list and revoke tokens.")
 
 
 @policy.command("show")
 def policy_show(
     server: ServerOption = None, token_file: TokenOption = None, as_json: options.JsonOption = False
 ) -> None:
-    """Show which policy decides.
+    """Show the policy of a server.
 
     Example: cranny policy show
     """
-    _tell(ServiceClient(server, token_file).get("/api/v1/policy"), as_json=as_json)
+    _print_setting(ServiceClient(server, token_file).get("/api/v1/policy"), as_json=as_json)
 
 
 @policy.command("set")
@@ -36,16 +36,16 @@ def policy_set(
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Let another policy decide from now on; jobs that run go on.
+    """Switch to another policy; running jobs keep running.
 
     Example: cranny policy set titan --order backfill
     """
     options.split_policies(name)
     body = {"name": name, "order": order, "period_s": period, "options": options.read_settings(policy_options)}
-    _tell(ServiceClient(server, token_file).send("PUT", "/api/v1/policy", body), as_json=as_json)
+    _print_setting(ServiceClient(server, token_file).send("PUT", "/api/v1/policy", body), as_json=as_json)
 
 
-def _tell(setting: Any, *, as_json: bool) -> None:
+def _print_setting(setting: Any, *, as_json: bool) -> None:
     if as_json:
         print_json(setting)
         return
@@ -55,14 +55,14 @@ def _tell(setting: Any, *, as_json: bool) -> None:
 
 @token.command("create")
 def token_create(
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who gets it.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user of the token.")],
     role: Annotated[str, typer.Option("--role", help="viewer, user or admin.")] = "user",
     database: DatabaseOption = None,
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Make a token and print it, this once; with --database also before a server was ever started.
+    """Create a token and print it; with --database this works before the first start of a server.
 
     Example: cranny token create ann --role user
     """
@@ -76,23 +76,25 @@ def token_create(
         with options.named("role"):
             row, made = create(store, user, role, wall_clock())
         store.close()
-        told: Any = {"id": row.id, "user": row.user, "role": row.role, "token": made}
+        created: Any = {"id": row.id, "user": row.user, "role": row.role, "token": made}
     else:
         remote = ServiceClient(server, token_file)
         with options.named("role"):
-            told = remote.send("POST", "/api/v1/tokens", {"user": user, "role": role})
+            created = remote.send("POST", "/api/v1/tokens", {"user": user, "role": role})
     if as_json:
-        print_json(told)
+        print_json(created)
         return
-    err.print(f"token {told['id']} for {told['user']} as {told['role']}; it is shown only now", markup=False)
-    out.print(told["token"], soft_wrap=True, markup=False)
+    err.print(
+        f"token {created['id']} for {created['user']} as {created['role']}; it cannot be shown again", markup=False
+    )
+    out.print(created["token"], soft_wrap=True, markup=False)
 
 
 @token.command("list")
 def token_list(
     server: ServerOption = None, token_file: TokenOption = None, as_json: options.JsonOption = False
 ) -> None:
-    """List tokens; what they look like is not kept.
+    """List tokens; their text is not stored.
 
     Example: cranny token list
     """
@@ -101,9 +103,9 @@ def token_list(
         print_json(found)
         return
     if not found["tokens"]:
-        out.print("there are no tokens; make one with `cranny token create USER`", markup=False)
+        out.print("no tokens; create one with `cranny token create USER`", markup=False)
     for each in found["tokens"]:
-        state = "revoked" if each["revoked_s"] is not None else "counts"
+        state = "revoked" if each["revoked_s"] is not None else "valid"
         out.print(f"{each['id']}  {each['role']:6}  {state:7}  {each['user']}", markup=False)
 
 
@@ -115,7 +117,7 @@ def token_revoke(
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Let a token no longer count.
+    """Revoke a token.
 
     Example: cranny token revoke 3f9c2a7b1d04
     """
@@ -128,7 +130,7 @@ def token_revoke(
         found = store.revoke_token(token_id, wall_clock())
         store.close()
         if not found:
-            raise InputError(f"there is no token {token_id!r} that counts")
+            raise InputError(f"no valid token {token_id!r}")
     else:
         from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""How commands talk to a server, and wait for one that goes away for a while."""
+"""The HTTP client of the commands: requests to a server, and waiting for one that restarts."""
 
 import json
 import os
@@ -23,46 +23,46 @@ ServerOption = Annotated[
 TokenOption = Annotated[
     Path | None, typer.Option("--token-file", help="File with your token (default: CRANNY_TOKEN).")
 ]
-WRONG = frozenset({400, 404, 422})  # what the user wrote cannot be used
-AWAY = frozenset({502, 503, 504})  # nobody is there to answer, or not yet
-AWAY_S = 60.0  # how long a server may be away while somebody waits for what it says next
-BUSY_S = 600.0  # how long it may ask for patience, such as while it compiles a policy for the first time
+WRONG = frozenset({400, 404, 422})  # the user's input is wrong
+AWAY = frozenset({502, 503, 504})  # the server is unavailable
+AWAY_S = 60.0  # how long to wait for a server that is unreachable
+BUSY_S = 600.0  # how long to retry a busy server, such as one that compiles a policy for the first time
 PAUSE_S = 0.5
 
 
 class UnreachableError(CrannyError):
-    """The server does not answer now, but may again."""
+    """The server is unreachable now; a retry may succeed."""
 
 
 class RetryLaterError(UnreachableError):
-    """The server asks to be asked again; it has done nothing."""
+    """The server is busy and asks for a retry; the request had no effect."""
 
 
 class ServiceClient:
-    """A server, asked over HTTP."""
+    """A client of the REST interface."""
 
     def __init__(self, server: str | None, token_file: Path | None) -> None:
         from cranny.cli.serve import needs_service
 
         needs_service()
-        self._told = server, token_file
+        self._given = server, token_file
         self._find()
 
     def _find(self) -> None:
-        """Learn where the server is and who we are to it; both may be others after a restart."""
+        """Find URL and token of the server; both may change with a restart."""
         from cranny.service.server_file import find_server
 
-        known = find_server(*self._told)
+        known = find_server(*self._given)
         self.url = known.url
-        token = _checked(known.token, self._told[1])
+        token = _checked(known.token, self._given[1])
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str, **query: Any) -> Any:
-        """Ask for something."""
+        """Send a GET request."""
         return self._answer("GET", path, params=_given(query))
 
     def get_in_time(self, path: str, **query: Any) -> Any:
-        """Ask for something, and if the server is away ask again for a while."""
+        """Send a GET request, and retry for a while if the server is unreachable."""
         patience = _RetryBudget(AWAY_S)
         while True:
             try:
@@ -74,7 +74,7 @@ class ServiceClient:
                 return answer
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        """Have something done, as soon as the server can."""
+        """Send a request, and retry while the server is busy."""
         patience = _RetryBudget(BUSY_S)
         while True:
             try:
@@ -83,9 +83,9 @@ class ServiceClient:
                 patience.wait(error)
 
     def changes(self, after: int) -> Iterator[tuple[str, Any]]:
-        """Yield the events after a number as they come: their kind and data.
+        """Yield kind and data of the events after a number, as they happen.
 
-        If the server goes away, it is asked again for a while, for what came after the last event we know.
+        If the connection is lost, it is resumed after the last event received.
         """
         patience = _RetryBudget(AWAY_S)
         while True:
@@ -102,11 +102,11 @@ class ServiceClient:
         patience.wait(error)
         try:
             self._find()
-        except InputError:  # nobody has written down an address yet
+        except InputError:  # the server has not written its address yet
             return
 
     def _stream(self, path: str, after: int) -> Iterator[tuple[int | None, str, Any]]:
-        """Yield server-sent events with their numbers, and nothing but a sign of life when there are none."""
+        """Yield server-sent events with their numbers; keep-alives have none."""
         import httpx
 
         headers = {"Last-Event-ID": str(after)}
@@ -125,7 +125,7 @@ class ServiceClient:
                         yield number, kind, json.loads(line.removeprefix("data: "))
                     elif line == ": still here":
                         yield None, "", None
-                raise UnreachableError(f"{self.url}: the server has gone")  # it ends a stream only when it ends
+                raise UnreachableError(f"{self.url}: the server closed the connection")  # only when it shuts down
         except httpx.TransportError as error:
             raise UnreachableError(f"{self.url}: {error or type(error).__name__}") from None
 
@@ -154,16 +154,16 @@ class ServiceClient:
         try:
             return response.json() if response.content else None
         except ValueError:
-            raise CrannyError(f"{self.url}: the answer cannot be read; is this `cranny serve`?") from None
+            raise CrannyError(f"{self.url}: invalid response; is this `cranny serve`?") from None
 
     def _error(self, response: "httpx.Response") -> CrannyError:
-        """Turn an answer into the error it stands for."""
+        """Return the error that a response stands for."""
         status = response.status_code
         try:
             detail = str(response.json()["detail"])
         except (ValueError, KeyError, TypeError):
             detail = f"{self.url}: the server answered {status}"
-        if status == HTTPStatus.UNAUTHORIZED and self._told[1] is None and not os.environ.get("CRANNY_TOKEN"):
+        if status == HTTPStatus.UNAUTHORIZED and self._given[1] is None and not os.environ.get("CRANNY_TOKEN"):
             return UnreachableError(
                 detail
             )  # the token that a server writes down for its owner ends with the server
@@ -173,28 +173,28 @@ class ServiceClient:
 
 
 class _RetryBudget:
-    """Waits for a server that is away, up to a point, and says so."""
+    """Retries for a limited time, and reports that on standard error."""
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
         self._until_s: float | None = None
 
     def wait(self, error: UnreachableError) -> None:
-        """Wait a little, or raise if the server was away for too long."""
+        """Wait before the next retry, or raise if the time is over."""
         now_s = time.monotonic()
         if self._until_s is None:
             self._until_s = now_s + self._most_s
             err.print(f"cranny: {error}", markup=False, soft_wrap=True)
-            err.print(f"cranny: trying again for {self._most_s:g} s", markup=False)
+            err.print(f"cranny: retrying for {self._most_s:g} s", markup=False)
         elif now_s >= self._until_s:
-            raise CrannyError(f"gave up after {self._most_s:g} s: {error}") from None
+            raise CrannyError(f"no success after {self._most_s:g} s: {error}") from None
         time.sleep(PAUSE_S)
 
     def back(self) -> None:
-        """Note that the server answers."""
+        """Reset after a response."""
         if self._until_s is not None:
             self._until_s = None
-            err.print("cranny: the server is back", markup=False)
+            err.print("cranny: reconnected to the server", markup=False)
 
 
 def _given(query: dict[str, Any]) -> dict[str, Any]:
@@ -202,11 +202,11 @@ def _given(query: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(token: str | None, token_file: Path | None) -> str | None:
-    """Refuse what cannot be a token before it is sent anywhere; it is never shown."""
+    """Refuse text that cannot be a token before it is sent anywhere; it is never printed."""
     token = None if token is None else token.strip()
     where = f"--token-file: {token_file}" if token_file is not None else "CRANNY_TOKEN"
     if token == "" and token_file is not None:
         raise InputError(f"{where}: is empty")
     if token and not (token.isascii() and token.isprintable() and " " not in token):
-        raise InputError(f"{where}: is not a token: it must be one line of letters, digits, - and _")
+        raise InputError(f"{where}: not a token: must be one line of letters, digits, - and _")
     return token

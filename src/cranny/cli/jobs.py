@@ -27,9 +27,11 @@ def submit(
         Path, typer.Argument(metavar="FILE", help="A job file (YAML or JSON); see docs/use/service.md.")
     ],
     key: Annotated[
-        str | None, typer.Option("--key", help="The same key and file again give the same job, not another.")
+        str | None, typer.Option("--key", help="Idempotency key: the same key and file submit one job only.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 unless it is done.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the job ends; exit code 1 unless it is done.")
+    ] = False,
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
@@ -42,11 +44,11 @@ def submit(
 
     spec = read(file)
     if key is not None and not (1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
-        raise InputError(f"--key: must be 1 to {MAX_KEY} printable characters of ASCII, not {key[:MAX_KEY]!r}")
+        raise InputError(f"--key: must be 1 to {MAX_KEY} printable ASCII characters, not {key[:MAX_KEY]!r}")
     remote = ServiceClient(server, token_file)
     with about(file):
         job = remote.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
-    if wait:  # the job is named first, should the wait be broken off
+    if wait:  # print the job id first, in case the wait is interrupted
         err.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
         job = until_over(remote, job["id"])
     if as_json:
@@ -63,13 +65,13 @@ def jobs(
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only jobs of this user.")] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many, latest first.")
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many, latest first.")
     ] = 50,
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """List jobs, the latest first; those that wait in the order of the queue if only they are asked for.
+    """List jobs, the latest first; with --status waiting only, in queue order.
 
     Example: cranny jobs --status waiting --status running
     """
@@ -85,9 +87,9 @@ def jobs(
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    """Print a table of jobs, in 80 columns: when each was submitted and started, where it is or why it is not.
+    """Print a table of jobs in the width of the terminal: submission, start, and machines or reason to wait.
 
-    Names of people's own are cut short, so that what the last column says is not broken within a word.
+    Names are truncated so that the last column is not broken within a word.
     """
     from rich.table import Table
     from rich.text import Text
@@ -112,7 +114,7 @@ def _show(found: list[dict[str, Any]]) -> None:
 def _row(job: dict[str, Any], now_s: float) -> tuple[str, ...]:
     """Return a job as a row of the table."""
     start = relative_time.ago(job["started_s"], now_s)
-    if job["status"] == "waiting":  # also one that ran before
+    if job["status"] == "waiting":  # possibly after an earlier attempt
         start = relative_time.soon(job["predicted_start_s"], now_s) if job["predicted_start_s"] is not None else ""
     first, more = job["machines"][:1], len(job["machines"]) - 1
     where = " and ".join([*first, f"{more} more"] if more > 0 else first)
@@ -124,13 +126,13 @@ def _row(job: dict[str, Any], now_s: float) -> tuple[str, ...]:
 def watch(
     job_id: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help="Only this job, until it is over; how it ended if it is."),
+        typer.Argument(metavar="[JOB]", help="Only this job, until it ends."),
     ] = None,
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Print what changes as it happens.
+    """Print events as they happen.
 
     Example: cranny watch job-17
     """
@@ -140,26 +142,26 @@ def watch(
             _write(json.dumps(event) + "\n")
             continue
         rest = {k: v for k, v in event.items() if k not in {"seq", "at_s", "kind", "job"} and v not in (None, "")}
-        told = " ".join(
+        fields = " ".join(
             f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
             for name, value in rest.items()
         )
-        line = f"{relative_time.stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {told}"
+        line = f"{relative_time.stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {fields}"
         out.print(line.rstrip(), soft_wrap=True, markup=False)
 
 
 def logs(
     job_id: JobArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job is over, however often it is tried.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends, through retries.")
     ] = False,
-    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Whose log.")] = 0,
-    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Default: the last.")] = None,
+    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="The rank whose log is printed.")] = 0,
+    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Default: the latest.")] = None,
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Print what a rank of a job wrote; with --json and --follow one line for each part.
+    """Print the log of a rank; with --json and --follow one JSON line for each part.
 
     Example: cranny logs job-17 --rank 3 -f
     """
@@ -188,18 +190,18 @@ def cancel(
     Example: cranny cancel job-17 job-18
     """
     remote = ServiceClient(server, token_file)
-    told = []
+    cancelled = []
     code = 0
     for job_id in job_ids:
         try:
-            told.append(remote.send("POST", f"{path_of(job_id)}/cancel"))
+            cancelled.append(remote.send("POST", f"{path_of(job_id)}/cancel"))
         except CrannyError as error:
             err.print(f"cranny: {error}", markup=False, soft_wrap=True)
             code = max(code, 2 if isinstance(error, InputError) else 1)
     if as_json:
-        print_json(told)
+        print_json(cancelled)
     else:
-        for job in told:
+        for job in cancelled:
             out.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
     if code:
         raise typer.Exit(code)
@@ -211,7 +213,7 @@ def plan(
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Say what would happen if a job were submitted now; nothing is started.
+    """Show what would happen if a job were submitted now; nothing is started.
 
     Example: cranny plan -f job.yaml
     """
@@ -220,48 +222,50 @@ def plan(
     spec = read(file)
     remote = ServiceClient(server, token_file)
     with about(file):
-        told = remote.send("POST", "/api/v1/plan", spec)
+        planned = remote.send("POST", "/api/v1/plan", spec)
     if as_json:
-        print_json(told)
+        print_json(planned)
         return
-    out.print("it would start now" if told["starts"] else "it would wait")
-    if told["would_stop"]:
-        out.print(f"jobs that would give way: {', '.join(told['would_stop'])}", soft_wrap=True, markup=False)
-    tell(told["explanation"])
+    out.print("it would start now" if planned["starts"] else "it would wait")
+    if planned["would_stop"]:
+        out.print(
+            f"jobs that would be preempted: {', '.join(planned['would_stop'])}", soft_wrap=True, markup=False
+        )
+    print_explanation(planned["explanation"])
 
 
 @contextmanager
 def about(file: Path) -> Iterator[None]:
-    """Name the job file before what the server finds wrong with it."""
+    """Prefix errors of the server about a job file with its path."""
     try:
         yield
     except InputError as error:
-        if str(error).startswith("--"):  # an option of ours is wrong, not the file
+        if str(error).startswith("--"):  # about an option, not about the file
             raise
         raise InputError(f"{file}: {error}") from None
 
 
 def explain_live(job_id: str, server: str | None, token_file: Path | None, *, as_json: bool) -> None:
-    """Say why a job of a server is where it is, or why it waits."""
-    told = ServiceClient(server, token_file).get(f"{path_of(job_id)}/explain")
+    """Explain why a job of a server was placed where it is, or why it waits."""
+    why = ServiceClient(server, token_file).get(f"{path_of(job_id)}/explain")
     if as_json:
-        print_json(told)
+        print_json(why)
     else:
-        out.print(f"{told['job']} {told['status']}", markup=False)
-        tell(told)
+        out.print(f"{why['job']} {why['status']}", markup=False)
+        print_explanation(why)
 
 
-def tell(told: dict[str, Any]) -> None:
+def print_explanation(why: dict[str, Any]) -> None:
     """Print an explanation."""
-    out.print(told["reason"], soft_wrap=True, markup=False)
-    for line in told["evidence"]:
+    out.print(why["reason"], soft_wrap=True, markup=False)
+    for line in why["evidence"]:
         out.print(f"  {line}", soft_wrap=True, markup=False)
-    start_s = told["predicted_start_s"]
-    if told["status"] == "waiting" and told["kind"] != "placed" and start_s is not None:
+    start_s = why["predicted_start_s"]
+    if why["status"] == "waiting" and why["kind"] != "placed" and start_s is not None:
         soon = relative_time.soon(start_s, relative_time.now_s())
         out.print(f"predicted start: {soon}, at {relative_time.stamp(start_s)}", markup=False)
-    if told["next_step"]:
-        out.print(f"what would help: {told['next_step']}", soft_wrap=True, markup=False)
+    if why["next_step"]:
+        out.print(f"what would help: {why['next_step']}", soft_wrap=True, markup=False)
 
 
 def _write(text: str) -> None:

@@ -14,7 +14,7 @@ MachineArgument = Annotated[str, typer.Argument(metavar="MACHINE", help="The nam
 def nodes(
     server: ServerOption = None, token_file: TokenOption = None, as_json: options.JsonOption = False
 ) -> None:
-    """List machines, their free GPUs and who holds the others.
+    """List machines, their free GPUs and the jobs that hold the others.
 
     Example: cranny nodes
     """
@@ -48,11 +48,11 @@ def drain(
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Give a machine no more jobs; those on it go on.
+    """Drain a machine: place no more jobs on it; those on it keep running.
 
     Example: cranny drain rack0-machine1
     """
-    _turn(machine, "drain", ServiceClient(server, token_file), as_json=as_json)
+    _set_up(machine, "drain", ServiceClient(server, token_file), as_json=as_json)
 
 
 def resume(
@@ -61,14 +61,14 @@ def resume(
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Give a machine jobs again.
+    """Resume a drained machine: place jobs on it again.
 
     Example: cranny resume rack0-machine1
     """
-    _turn(machine, "resume", ServiceClient(server, token_file), as_json=as_json)
+    _set_up(machine, "resume", ServiceClient(server, token_file), as_json=as_json)
 
 
-def _turn(machine: str, how: str, remote: ServiceClient, *, as_json: bool) -> None:
+def _set_up(machine: str, how: str, remote: ServiceClient, *, as_json: bool) -> None:
     from urllib.parse import quote
 
     node = remote.send("POST", f"/api/v1/nodes/{quote(machine, safe='')}/{how}")

@@ -1,4 +1,4 @@
-"""`cranny serve`: take jobs, place them and run them."""
+"""`cranny serve`: the service that accepts jobs, places them and runs them."""
 
 import contextlib
 import logging
@@ -11,7 +11,6 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import err, out, print_json
 from cranny.cli.tls import check_pair
-from cranny.cli.written import published
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from cranny.service.server import ListenAddress
     from cranny.service.service import Service
 
-DEFAULT_PORT = 8265
+DEFAULT_PORT = 8741  # unassigned, and not used by a well-known tool of the field (8265 is Ray's dashboard)
 
 DatabaseOption = Annotated[
     str | None,
@@ -28,7 +27,7 @@ DatabaseOption = Annotated[
 ]
 FolderOption = Annotated[
     Path | None,
-    typer.Option("--folder", help="Where logs of jobs and the database go (default: ~/.local/state/cranny)."),
+    typer.Option("--folder", help="Folder of job logs and the database (default: ~/.local/state/cranny)."),
 ]
 
 
@@ -38,31 +37,34 @@ def serve(
         typer.Option(
             "--cluster",
             "-c",
-            help="A cluster file, or RACKSxMACHINESxGPUS, whose machines all stand for this one "
-            "(default: just this machine).",
+            help="A cluster file, or RACKSxMACHINESxGPUS; all its machines are simulated on this one "
+            "(default: this machine).",
         ),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", "-p", help="See `cranny policies` (default: as before, else titan).")
+        str | None,
+        typer.Option("--policy", "-p", help="See `cranny policies` (default: the last one used, else titan)."),
     ] = None,
     order: options.OrderOption = None,
     period: options.PeriodOption = 0.0,
     policy_options: options.SettingsOption = None,
     recommend_only: Annotated[
-        bool, typer.Option("--recommend-only", help="Decide and note what would be done, but start nothing.")
+        bool, typer.Option("--recommend-only", help="Decide and log recommendations, but start no jobs.")
     ] = False,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any free port.")] = DEFAULT_PORT,
     database: DatabaseOption = None,
     folder: FolderOption = None,
-    certificate: Annotated[Path | None, typer.Option("--tls-certificate", help="Serve https with this.")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--tls-certificate", help="Certificate (PEM) to serve https with.")
+    ] = None,
     key: Annotated[Path | None, typer.Option("--tls-key", help="Private key of the certificate.")] = None,
     jobs_per_user: Annotated[
-        int, typer.Option("--jobs-per-user", min=1, help="Jobs of a user that may be under way.")
+        int, typer.Option("--jobs-per-user", min=1, help="Limit of unfinished jobs per user.")
     ] = 10_000,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Take jobs, let a policy place them, run them on this machine, and explain what happens.
+    """Accept jobs, let a policy place them, run them on this machine, and explain decisions.
 
     Example: cranny serve --cluster 1x4x8 --policy titan
     """
@@ -75,9 +77,9 @@ def serve(
         given = options.read_settings(policy_options)
         setting = {"name": policy, "order": order, "period_s": period, "options": given}
     elif order is not None or period or policy_options:
-        raise InputError("--order, --period and --set go with --policy")
+        raise InputError("--order, --period and --set need --policy")
     if (certificate is None) != (key is None):
-        raise InputError("--tls-certificate and --tls-key go together")
+        raise InputError("--tls-certificate and --tls-key must be given together")
     if certificate is not None and key is not None:
         check_pair(certificate, key)
     limits = Limits(jobs_per_user=jobs_per_user)
@@ -95,7 +97,7 @@ def _build(
     *,
     recommend_only: bool,
 ) -> "tuple[Service, Authenticator]":
-    """Put a service together, with who may use it."""
+    """Return the service and its authenticator."""
     from cranny.backends.local import LocalBackend
     from cranny.service.auth import Authenticator, is_loopback
     from cranny.service.server_file import state_folder
@@ -114,9 +116,9 @@ def _build(
 
 
 def _run(parts: "tuple[Service, Authenticator]", address: "ListenAddress", *, as_json: bool) -> None:
-    """Serve until somebody ends the process, and leave nothing behind but the jobs."""
+    """Serve until the process is ended; jobs keep running."""
     from cranny.service.server import serve as run
-    from cranny.service.server_file import ServerAddress, state_folder
+    from cranny.service.server_file import ServerAddress, published, state_folder
 
     logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
     service, authenticator = parts
@@ -128,13 +130,13 @@ def _run(parts: "tuple[Service, Authenticator]", address: "ListenAddress", *, as
             token = authenticator.process_token(_user()) if authenticator.loopback else None
             for folder in {state_folder(), service.folder}:
                 last.enter_context(published(folder, ServerAddress(url, token)))
-            _tell(url, authenticator, service.scheduler.cluster.describe(), as_json=as_json)
+            _announce(url, authenticator, service.scheduler.cluster.describe(), as_json=as_json)
 
         run(service, authenticator, address, started)
 
 
-def _tell(url: str, authenticator: "Authenticator", about: str, *, as_json: bool) -> None:
-    """Say where the service is, and how to get in."""
+def _announce(url: str, authenticator: "Authenticator", about: str, *, as_json: bool) -> None:
+    """Print the URL of the service, and how to log in."""
     from cranny.service.auth import Caller
 
     link = url
@@ -146,10 +148,10 @@ def _tell(url: str, authenticator: "Authenticator", about: str, *, as_json: bool
     out.print(f"cranny serves {about}", soft_wrap=True, markup=False)
     out.print(f"open  {link}", soft_wrap=True, markup=False)
     if link != url:
-        note = "      (this link works once, for you as admin; others need a token: cranny token create)"
+        note = "      (login link as admin, valid once; other users need a token: cranny token create)"
         out.print(note, soft_wrap=True, markup=False)
     if not authenticator.loopback and url.startswith("http:"):
-        err.print("cranny: tokens travel in the clear without --tls-certificate", markup=False)
+        err.print("cranny: tokens are sent unencrypted without --tls-certificate", markup=False)
 
 
 def _user() -> str:
@@ -157,7 +159,7 @@ def _user() -> str:
 
 
 def needs_service() -> None:
-    """Say what to install if the service's libraries are missing."""
+    """Raise with what to install if the libraries of the service are missing."""
     from importlib.util import find_spec
 
     missing = [

@@ -1,6 +1,6 @@
 """The executor: one thread that drives the backend, launching and stopping attempts, and reports what happened.
 
-A launch is deferred until the processes that held its GPUs before have exited, whatever the engine has decided since.
+A launch is deferred until the processes that held its GPUs before have exited.
 """
 
 import errno
@@ -16,7 +16,9 @@ from cranny.model.errors import CrannyError
 
 POLL_S = 0.05
 NOT_STARTED = "not started"  # outcome of an attempt that was withdrawn because the service ended
-TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})  # resource shortage, not the job's fault
+TRANSIENT = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+)  # resource shortage, not the job's fault
 
 _log = logging.getLogger("cranny.service")
 
@@ -106,7 +108,7 @@ class Executor:
             self._died(error)
 
     def _receive(self) -> bool:
-        """Take the tasks that have arrived, blocking if there is nothing else to do; return whether to continue."""
+        """Take the tasks that have arrived, waiting if there is nothing else to do; return whether to continue."""
         busy = self._live or self._deferred or self._pending
         try:
             task = self._inbox.get(timeout=POLL_S if busy else None)

@@ -1,32 +1,39 @@
-"""Why a job is where it is, or why it waits: one reason, the evidence, and what would help."""
+"""Why a job was placed where it is, or why it waits: one reason, the evidence, and a next step that would help.
+
+A next step is tried on a fork of the state before it is suggested.
+"""
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
 from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.protocol import PlacerPolicy, Policy
-from cranny.core.snapshot import Snapshot
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.errors import CrannyError
 from cranny.model.job import Job
+from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
 from cranny.service.fork import Fork
 from cranny.service.job_records import JobRecord, placement_of
 from cranny.service.predict import EligibleMachines, end_s, predict_starts
-from cranny.service.suggestions import Suggestions
 
 Kind = Literal[
     "too-few-gpus", "behind-others", "scattered", "constraints", "period", "recommended", "placed", "over"
 ]
 WAITING: tuple[Kind, ...] = ("too-few-gpus", "behind-others", "scattered", "constraints", "period", "recommended")
+MAX_QUEUE = 2_000  # steps are not tried with a longer queue, which takes too long to copy
+MAX_TRIES = 8  # numbers of GPUs that are tried
+MAX_PRIORITY = 1_000
 _JOB = re.compile(r"\bjob '([^']+)'")  # as policies name jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer to why."""
+    """Why a job waits, runs where it does, or ended."""
 
     kind: Kind
     reason: str
@@ -37,21 +44,21 @@ class Explanation:
 
 
 def minutes(seconds: float) -> str:
-    """Say how long something takes, as people do."""
+    """Write a duration in its natural unit."""
     if seconds < 90:
         return f"{max(0.0, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def plain_job_ids(text: str) -> str:
-    """Name jobs as everybody does here, where ids say that they are jobs: job-2, not job 'job-2'."""
+    """Write job ids without quotes: job-2, not job 'job-2'."""
     return _JOB.sub(r"\1", text)
 
 
 class WaitContext:
-    """Knows how many free GPUs jobs may have; counted once for those that ask for the same.
+    """The view that reasons for waiting refer to; counts the free GPUs once for each kind of job.
 
-    `recommended` says what a service that starts nothing would do with jobs.
+    `recommended` are the recommendations of a service in recommend-only mode.
     """
 
     def __init__(self, view: Snapshot, recommended: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -61,7 +68,7 @@ class WaitContext:
         self._known: dict[int, int] = {}
 
     def free(self, record: JobRecord) -> int:
-        """Count the free GPUs that a job may have."""
+        """Count the free GPUs on machines that are eligible for a job."""
         kind = self.eligible.kind(record.job, record.constraints)
         if kind not in self._known:
             self._known[kind] = self.view.machines.only(self.eligible.kinds[kind]).gpus
@@ -69,7 +76,7 @@ class WaitContext:
 
 
 def quick_reason(record: JobRecord, context: WaitContext, first: str | None, period_s: float) -> tuple[Kind, str]:
-    """Say roughly why a job waits, without asking the policy: for long lists."""
+    """Return roughly why a job waits, without consulting the policy: for long lists."""
     free = context.free(record)
     least = record.job.least_gpus or record.job.gpus
     if free < least:
@@ -77,35 +84,35 @@ def quick_reason(record: JobRecord, context: WaitContext, first: str | None, per
     if record.id in context.recommended:
         return "recommended", _recommended_line(record, context)
     if first is not None and first != record.id:
-        meant = f"the free GPUs are meant for {first} and others before it"
+        reserved = f"the free GPUs are recommended for {first} and others before it"
         behind = f"behind {first}, which is first in the queue"
-        return "behind-others", meant if first in context.recommended else behind
+        return "behind-others", reserved if first in context.recommended else behind
     if period_s:
         return "period", f"the policy decides every {minutes(period_s)}"
     if record.constraints is not None:
         return "constraints", "no machines that satisfy its constraints are free together"
-    return "scattered", "enough GPUs are free, but not where the policy would take them"
+    return "scattered", "enough GPUs are free, but not where the policy would place it"
 
 
 def _recommended_line(record: JobRecord, context: WaitContext) -> str:
-    """Say where a job should go that others have not started yet."""
+    """Describe the recommended placement of a job that has not been started yet."""
     machines = context.view.cluster.machines
     counts = placement_of(context.recommended[record.id]["placement"]).counts
     some = [f"{gpus} on {machines[machine].name}" for machine, gpus in list(counts.items())[:3]]
     more = f" and {len(counts) - 3} more machines" if len(counts) > 3 else ""
-    return f"has a recommended place and is yet to be started there: {', '.join(some)}{more}"
+    return f"has a recommended placement, and is not started yet: {', '.join(some)}{more}"
 
 
 def explain_placement(record: JobRecord) -> Explanation:
-    """Explain a job that has a placement, or had one."""
+    """Explain a job that is placed, or was."""
     attempt, where = record.attempt, record.observed
     if where is not None and not record.over:
         ranks, machines = counted(len(where.machines), "rank"), counted(len(where.counts), "machine")
-        return Explanation("placed", f"somebody else runs it, with {ranks} on {machines}")
+        return Explanation("placed", f"run by another scheduler, with {ranks} on {machines}")
     if record.over or attempt is None:
         text = {"done": "it has finished", "failed": "it has failed", "cancelled": "it was cancelled"}
         reason = text.get(record.status, "")
-        more = record.reason.removeprefix(record.status)  # "failed with exit code 1" says it once more
+        more = record.reason.removeprefix(record.status)  # "failed with exit code 1" repeats the status
         reason += more if more != record.reason else f": {more}" if more else ""
         facts = attempt.facts if attempt is not None else {}
         step = f"read its log: cranny logs {record.id}" if record.status == "failed" and attempt else ""
@@ -115,9 +122,9 @@ def explain_placement(record: JobRecord) -> Explanation:
 
 
 def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -> Explanation:
-    """Explain why a job waits, on a copy of how things stand."""
+    """Explain why a job waits, on a fork of the state."""
     place = next((number for number, each in enumerate(fork.queue, 1) if each.job.id == record.id), None)
-    if place is None:  # it was started since
+    if place is None:  # it was started meanwhile
         return explain_placement(record)
     policy = fork.policy(record)
     view = fork.state.snapshot(now_s, fork.queue)
@@ -147,37 +154,37 @@ def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -
 
 
 def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s: float) -> tuple[Kind, str]:
-    """Find the one reason that matters most."""
+    """Return the dominant reason for waiting."""
     job, view = record.job, context.view
     kind, text = quick_reason(record, context, None, 0.0)
     if kind in {"too-few-gpus", "recommended"}:
         return kind, text
-    told = plain_job_ids(policy.why_wait(job, view))
+    reason = plain_job_ids(policy.why_wait(job, view))
     if not isinstance(policy, PlacerPolicy):
-        return "behind-others" if told.startswith("behind ") else "scattered", told
+        return "behind-others" if reason.startswith("behind ") else "scattered", reason
     placer = policy.placer
     if placer.place(job, view) is not None:
         first = view.waiting[0].job.id if view.waiting else record.id
         if first in context.recommended:
             return quick_reason(record, context, first, 0.0)
         if first != record.id:
-            return "behind-others", f"could start now, but stands behind {first}, which is first in the queue"
-        return "period", f"starts when the policy decides next, which it does every {minutes(period_s)}"
+            return "behind-others", f"can start now, but is behind {first}, which is first in the queue"
+        return "period", f"starts when the policy decides next; it decides every {minutes(period_s)}"
     inner = placer.placer if isinstance(placer, ConstrainedPlacer) else placer
     if record.constraints is not None and inner.place(job, view) is not None:
-        return "constraints", told
-    return "scattered", told
+        return "constraints", reason
+    return "scattered", reason
 
 
 def _place_line(place: int, waiting: int) -> str:
-    """Say where in the queue a job stands."""
+    """Describe the position of a job in the queue."""
     if waiting == 1:
         return "no other job waits"
     return f"{'first' if place == 1 else f'number {place:,}'} of {waiting:,} waiting jobs"
 
 
 def _free_line(view: Snapshot) -> str:
-    """Say where GPUs are free."""
+    """Describe where GPUs are free."""
     free = view.free
     some = [int(machine) for machine in (-free).argsort(kind="stable")[:3] if free[machine]]
     if not some:
@@ -192,41 +199,39 @@ def _free_line(view: Snapshot) -> str:
 
 
 def _soonest(record: JobRecord, context: WaitContext, fork: Fork) -> str:
-    """Say which running job ends first that frees what is missing, or most of it."""
+    """Describe the next end of a running job that frees the missing GPUs, or else the next end at all."""
     view, records = context.view, fork.records.jobs
     missing = record.job.gpus - context.free(record)
     machines = context.eligible.machines(record.job, record.constraints)
-    coming = [
-        (end_s(each, records[job_id]), each.gpus_on(machines), job_id) for job_id, each in view.running.items()
-    ]
-    coming = [each for each in coming if each[1]]
-    known = sorted(each for each in coming if not math.isinf(each[0]))
+    frees = {job_id: gpus for job_id, each in view.running.items() if (gpus := each.gpus_on(machines))}
+    ends = {job_id: end_s(view.running[job_id], records[job_id]) for job_id in frees}
+    known = sorted((end, frees[job_id], job_id) for job_id, end in ends.items() if not math.isinf(end))
     if not known:
-        return "no running job says when it ends" if coming else ""
-    end, gives, job_id = next((each for each in known if each[1] >= missing), known[0])
+        return "the ends of the running jobs are unknown" if frees else ""
+    end, gpus, job_id = next((each for each in known if each[1] >= missing), known[0])
     if end < view.now_s:
-        return f"{job_id} should have ended {minutes(view.now_s - end)} ago and frees {gives}"
-    return f"{job_id} ends in about {minutes(end - view.now_s)} and frees {gives}"
+        return f"{job_id} was expected to end {minutes(view.now_s - end)} ago and frees {gpus}"
+    return f"{job_id} ends in about {minutes(end - view.now_s)} and frees {gpus}"
 
 
 def _late(record: JobRecord, start_s: float | None, now_s: float) -> str:
-    """Say whether a deadline is in danger."""
+    """Describe whether the deadline of a job can be met."""
     if record.spec.deadline_s is None:
         return ""
     due_s = record.submitted_s + record.spec.deadline_s
     if due_s <= now_s:
         return f"its deadline passed {minutes(now_s - due_s)} ago"
     end = max(start_s or now_s, now_s) + (record.spec.duration_s or 0.0)
-    word = "will be missed" if end > due_s else "can still be kept"
+    word = "will be missed" if end > due_s else "can still be met"
     return f"its deadline is in {minutes(due_s - now_s)} and {word}"
 
 
 def _next_step(kind: Kind, record: JobRecord, fork: Fork, context: WaitContext) -> str:
-    """Say what would help."""
+    """Return what would help."""
     if kind == "recommended":
-        return "start it where it is recommended, and tell the service so"
+        return "start it as recommended, and report that to the service"
     if kind == "period":
-        return "wait; it is next"
+        return "wait for the next decision"
     suggestions = Suggestions(record, fork, context.view, context.free(record))
     if kind == "too-few-gpus":
         return suggestions.too_few_gpus()
@@ -235,22 +240,178 @@ def _next_step(kind: Kind, record: JobRecord, fork: Fork, context: WaitContext) 
     return suggestions.constraints() if kind == "constraints" else suggestions.scattered()
 
 
-def largest_startable(fork: Fork, now_s: float) -> int:
-    """Return the GPUs of the largest job that the policy would start if nobody else waited."""
-    policy = fork.policy()
-    view = fork.state.snapshot(now_s)
-    free = view.machines.gpus
-    if not isinstance(policy, PlacerPolicy) or not free:
-        return free
-    placer = policy.placer
+class Suggestions:
+    """Next steps for one waiting job."""
 
-    def starts(gpus: int) -> bool:
-        return placer.place(Job(id="what-if", gpus=gpus), view) is not None
+    def __init__(self, record: JobRecord, fork: Fork, view: Snapshot, free: int) -> None:
+        """Prepare suggestions; `free` is the number of free GPUs that are eligible for the job."""
+        self._record = record
+        self._fork = fork
+        self._view = view
+        self._free = free
+        self._first = fork.queue[0].job.id
+        self._long = len(fork.queue) > MAX_QUEUE
 
-    if starts(free):
-        return free
-    low, high = 0, free
-    while high - low > 1:  # a policy that takes a job takes smaller ones too, or nearly so
-        middle = (low + high) // 2
-        low, high = (middle, high) if starts(middle) else (low, middle)
-    return low
+    def too_few_gpus(self) -> str:
+        """Return what helps a job with too few eligible free GPUs."""
+        wait = self._wait("wait for running jobs to end, or cancel one")
+        return self._resume() or self._relax() or self._fewer() or wait
+
+    def behind_others(self) -> str:
+        """Return what helps a job that only waits behind others."""
+        steps = []
+        spec, before = self._record.spec, self._fork.records.jobs.get(self._first)
+        ahead = before.spec.priority if before is not None else 0  # the highest in the queue
+        first = replace(self._record, spec=spec.model_copy(update={"priority": ahead + 1}))
+        if ahead < MAX_PRIORITY and (self._long or self._starts(record=first)):
+            steps.append(f"submit it with a priority above {ahead}")
+        if self._fork.setting["order"] != "backfill" and self._starts(policy={"order": "backfill"}):
+            steps.append(f"enable backfill: {self._command('backfill')}")
+        return ", or ".join(steps) or self._wait("wait")
+
+    def constraints(self) -> str:
+        """Return which constraint to drop."""
+        return self._relax() or self._wait("wait until machines that satisfy its constraints come free")
+
+    def scattered(self) -> str:
+        """Return what helps a job that the policy will not spread over the free GPUs."""
+        return self._fewer() or self._wait("wait until whole machines come free")
+
+    def _wait(self, otherwise: str) -> str:
+        """Return what to wait for."""
+        if self._first != self._record.id:
+            return f"wait until {self._first}, which is first in the queue, has started"
+        return otherwise
+
+    def _resume(self) -> str:
+        """Name the drained machines that would have to be resumed."""
+        view, job = self._view, self._record.job
+        machines, least = view.cluster.machines, job.least_gpus or job.gpus
+        mine = [number for number in range(len(machines)) if self._eligible(number)]
+        down = [number for number in mine if not view.is_up(number)]
+        if not down:
+            return ""
+        state = self._fork.state.copy()
+        for number in down:
+            state.repair(number)
+        back = state.snapshot()
+        chosen = _fewest(((back.free_on(number), number) for number in down), least - self._free)
+        if chosen and self._starts(repaired=chosen):
+            return _resume([machines[number].name for number in chosen])
+        ever = sum(machines[number].gpus for number in mine) - sum(machines[number].gpus for number in down)
+        if ever >= least:
+            return ""
+        chosen = _fewest(((machines[number].gpus, number) for number in down), least - ever)
+        left = f"the others have {counted(ever, 'GPU')}" if ever else "no other machine is eligible"
+        return f"{_resume([machines[number].name for number in chosen])}; {left}"
+
+    def _eligible(self, machine: int) -> bool:
+        constraints = self._record.constraints
+        fits = bool(self._view.eligible(self._record.job) >> machine & 1)
+        return fits and (constraints is None or not constraints.excluded >> machine & 1)
+
+    def _relax(self) -> str:
+        """Name the constraints without which the job would start."""
+        record, constraints = self._record, self._record.constraints
+        without: dict[str, JobRecord] = {}
+        if constraints is not None and constraints.same_rack == "required":
+            without["constraints.same_rack"] = replace(record, constraints=constraints._replace(same_rack=None))
+        if constraints is not None and constraints.excluded:
+            without["constraints.exclude"] = replace(record, constraints=constraints._replace(excluded=0))
+        if record.job.gpu_type is not None:
+            without["constraints.gpu_type"] = replace(record, job=replace(record.job, gpu_type=None))
+        binding = [name for name, other in without.items() if self._starts(record=other)]
+        return f"drop {' or '.join(binding)}: it would start now" if binding else ""
+
+    def _fewer(self) -> str:
+        """Name the largest number of GPUs with which the job would start now."""
+        job = self._record.job
+        group = job.tp * job.pp
+        most = min(self._free, job.gpus - 1) // group
+        if not most or not self._starts(job=_sized(group)):
+            return ""
+        best, tried, too_many = 1, most, most + 1
+        for _ in range(MAX_TRIES):  # bisection: a policy that can place a job can nearly always place smaller ones
+            if not best < tried < too_many:
+                break
+            if self._starts(job=_sized(tried * group)):
+                best = tried
+            else:
+                too_many = tried
+            tried = (best + too_many) // 2
+        gpus = best * group
+        step = f"request {counted(gpus, 'GPU')}{' or fewer' if gpus > group else ''}: it would start now"
+        if job.least_gpus is None and self._starts(job={"least_gpus": gpus}):
+            step += "; or set least_gpus, if it can run with fewer"
+        return step
+
+    def _starts(
+        self,
+        *,
+        record: JobRecord | None = None,
+        job: dict[str, Any] | None = None,
+        policy: dict[str, Any] | None = None,
+        repaired: Iterable[int] = (),
+    ) -> bool:
+        """Return whether the job would start on a fork with these changes."""
+        fork, tried = self._fork, record or self._record
+        if self._long:
+            return False
+        try:
+            if job is not None:
+                tried = replace(tried, job=replace(tried.job, **job))
+            fork = fork._replace(
+                setting={**fork.setting, **(policy or {})},
+                queue=[_with(each, tried.job) for each in fork.queue],
+            )
+            engine = fork.engine(tried)
+            for machine in repaired:
+                engine.state.repair(machine)
+            actions = engine.tick(self._view.now_s)
+        except CrannyError:  # an invalid job, or an order that the policy does not support
+            return False
+        started = False
+        for action in actions:
+            if isinstance(action, Start) and action.job.id == tried.id:
+                started = True
+            elif isinstance(action, Stop) and action.job_id == tried.id:
+                started = False
+        return started
+
+    def _command(self, order: str) -> str:
+        """Return the command that keeps the policy and changes its queue order."""
+        setting = self._fork.setting
+        words = ["cranny policy set", setting["name"], "--order", order]
+        if setting["period_s"]:
+            words += ["--period", f"{setting['period_s']:g}"]
+        for name, value in setting["options"].items():
+            words += ["--set", f"{name}={value}"]
+        return " ".join(words)
+
+
+def _sized(gpus: int) -> dict[str, Any]:
+    """Return the fields of a job with a fixed number of GPUs."""
+    return {"gpus": gpus, "least_gpus": None, "most_gpus": None}
+
+
+def _with(waiting: Waiting, job: Job) -> Waiting:
+    """Return a waiting job, replaced if it is the one that is tried."""
+    return waiting._replace(job=job) if waiting.job.id == job.id else waiting
+
+
+def _fewest(available: Iterable[tuple[int, int]], wanted: int) -> list[int]:
+    """Return the fewest machines with enough GPUs, those with most first; none if all together have too few."""
+    chosen = []
+    for gpus, machine in sorted(available, key=lambda each: (-each[0], each[1])):
+        if wanted <= 0:
+            break
+        chosen.append(machine)
+        wanted -= gpus
+    return chosen if wanted <= 0 else []
+
+
+def _resume(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"resume {names[0]}, which is drained: cranny resume {names[0]}"
+    named = " and ".join(names) if len(names) == 2 else f"{len(names)} machines from {names[0]} to {names[-1]}"
+    return f"resume {named}, which are drained: cranny resume {names[0]}, and so on"

@@ -220,7 +220,9 @@ class JobRecords:
                 f"the event log belongs to another cluster{was}: serve that cluster, or choose another --database"
             )
         if self.mode and self.mode != row.body["mode"]:
-            raise InputError(f"the event log belongs to a service in {self.mode!r} mode; choose another --database")
+            raise InputError(
+                f"the event log belongs to a service in {self.mode!r} mode; choose another --database"
+            )
         self.mode = row.body["mode"]
         self.cluster_digest = row.body["cluster"]
         self.about = row.body.get("about", "")

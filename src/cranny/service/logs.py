@@ -1,4 +1,4 @@
-"""What the ranks of a job wrote, with its secrets covered."""
+"""The logs of ranks, with secrets redacted."""
 
 import os
 import stat
@@ -28,17 +28,17 @@ class LogReader:
             has = f"ranks 0 to {ranks - 1}" if ranks > 1 else "only rank 0"
             raise NotFoundError(f"{job_id} has {has}, not {rank}")
         self._rank = rank
-        # Built from numbers and an id that we gave ourselves: nothing in a request can lead elsewhere.
+        # Built from numbers and an id of our own: no request can point it elsewhere.
         self._path = service.log_folder(record.id, number) / f"rank-{rank}.log"
         self._secrets = secrets_of(record.spec.model_dump())
 
     def read(self, offset: int, limit: int = MAX_BYTES) -> dict[str, Any]:
         """Return a part of the log; a negative offset counts from the end."""
-        ended = self._ended()  # asked before reading: what comes later is read next time
+        ended = self._ended()  # before reading, so that later output is read next time
         data, start = self._bytes(offset, limit, whole=ended)
         end = start + len(data)
         if not ended or len(data) == limit:
-            # Half a character at the end is left for the next time.
+            # An incomplete character at the end is left for the next read.
             whole = data.decode("utf-8", errors="ignore").encode()
             if data[: len(whole)] == whole and len(data) - len(whole) < 4:
                 end = start + len(whole)
@@ -53,21 +53,21 @@ class LogReader:
         }
 
     def _ended(self) -> bool:
-        """Say whether nothing more is written; an attempt that the policy stopped may still write."""
-        record = self._service.scheduler.records.jobs.get(self._job_id)  # another one when the log was read again
+        """Return whether the log is complete; an attempt that the policy stopped may still write."""
+        record = self._service.scheduler.records.jobs.get(self._job_id)  # a new object after a restore
         if record is None or len(record.attempts) < self._number:
             return False
         attempt = record.attempts[self._number - 1]
         return attempt.ended_s is not None and attempt not in record.leaving
 
     def _bytes(self, offset: int, limit: int, *, whole: bool) -> tuple[bytes, int]:
-        """Read some bytes and cover secrets, also those that reach over the edges.
+        """Read bytes and redact secrets, also those that cross the boundaries of the range.
 
-        Unless the log is whole, a secret may be half written: what could be its beginning is left for later.
+        Unless the log is complete, trailing bytes that could begin a secret are left for the next read.
         """
         reach = max((len(secret) for secret in self._secrets), default=0)
         try:
-            # A job may put a link or a pipe in the place of its log; neither is followed.
+            # A job may replace its log by a link or a pipe; neither is followed.
             number = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return b"", max(0, offset)

@@ -1,4 +1,4 @@
-"""Measures of the service in the form that Prometheus reads."""
+"""Metrics of the service for Prometheus."""
 
 import threading
 import time
@@ -11,33 +11,40 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from cranny.core.protocol import PlacerPolicy
 from cranny.core.snapshot import Snapshot
-from cranny.service.explain import WAITING, WaitContext, largest_startable, quick_reason
+from cranny.model.job import Job
+from cranny.service.explain import WAITING, WaitContext, quick_reason
+from cranny.service.fork import Fork
 from cranny.service.job_records import STATUSES
 from cranny.service.serialize import tier_of
 from cranny.service.service import Service
 
-FRESH_S = 2.0  # how long what is dear to work out is kept
+CACHE_S = 2.0  # how long the largest startable job is cached
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class MetricsCollector(Collector):
-    """Reads the measures off a service when somebody asks."""
+    """Collects the metrics of a service when Prometheus scrapes it."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._lock = threading.Lock()
-        self._largest = (-1, 0.0, 0)  # version of the state, when it was worked out, GPUs
+        self._largest = (-1, 0.0, 0)  # version of the state, time of computation, GPUs
         self._registry = CollectorRegistry()
         registry = self._registry
-        self._decide = Histogram("cranny_decision_seconds", "Time to decide.", buckets=SECONDS, registry=registry)
-        self._store = Histogram("cranny_store_seconds", "Time to store.", buckets=SECONDS, registry=registry)
+        self._decide = Histogram(
+            "cranny_decision_seconds", "Time to decide in a round.", buckets=SECONDS, registry=registry
+        )
+        self._store = Histogram(
+            "cranny_store_seconds", "Time to store the events of a round.", buckets=SECONDS, registry=registry
+        )
         self._round = Histogram("cranny_round_seconds", "Time of a round.", buckets=SECONDS, registry=registry)
         registry.register(self)
-        service.rounds.append(self._note)
+        service.on_round.append(self._observe_round)
 
     def page(self) -> tuple[bytes, str]:
-        """Return all measures, and their content type."""
+        """Return all metrics as text, and their content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def largest(self) -> int:
@@ -46,18 +53,18 @@ class MetricsCollector(Collector):
         with self._lock:
             version, at_s, gpus = self._largest
             now = service.scheduler.engine.state.version
-            if version != now and time.monotonic() - at_s > FRESH_S:
+            if version != now and time.monotonic() - at_s > CACHE_S:
                 gpus = largest_startable(service.fork(), service.now_s())
                 self._largest = (now, time.monotonic(), gpus)
             return gpus
 
-    def _note(self, decide_s: float, store_s: float, round_s: float) -> None:
+    def _observe_round(self, decide_s: float, store_s: float, round_s: float) -> None:
         self._decide.observe(decide_s)
         self._store.observe(store_s)
         self._round.observe(round_s)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is measured at this moment."""
+        """Yield the current metrics."""
         service = self._service
         with service.lock:
             scheduler = service.scheduler
@@ -73,23 +80,23 @@ class MetricsCollector(Collector):
         first, context = waiting[0].id if waiting else None, WaitContext(view, records.recommended)
         reasons = Counter(quick_reason(record, context, first, period_s)[0] for record in waiting)
         yield _labelled(
-            "cranny_pending_jobs", "Jobs that wait, by reason.", "reason", {k: reasons[k] for k in WAITING}
+            "cranny_pending_jobs", "Waiting jobs by reason.", "reason", {k: reasons[k] for k in WAITING}
         )
         yield _labelled("cranny_jobs", "Jobs by status.", "status", {s: counts.get(s, 0) for s in STATUSES})
         yield GaugeMetricFamily("cranny_gpus", "GPUs of the cluster.", scheduler.cluster.gpus)
-        yield GaugeMetricFamily("cranny_free_gpus", "GPUs that can be given out.", view.machines.gpus)
+        yield GaugeMetricFamily("cranny_free_gpus", "GPUs that are free.", view.machines.gpus)
         yield GaugeMetricFamily("cranny_held_gpus", "GPUs that are held.", held)
-        yield GaugeMetricFamily("cranny_used_machines", "Machines of which some GPU is held.", used)
-        yield GaugeMetricFamily("cranny_drained_machines", "Machines that take no jobs.", drained)
+        yield GaugeMetricFamily("cranny_used_machines", "Machines with a held GPU.", used)
+        yield GaugeMetricFamily("cranny_drained_machines", "Machines that are drained.", drained)
         yield GaugeMetricFamily(
             "cranny_fragmentation_ratio", "GPUs without a rank on used machines.", fragmentation
         )
         about = "GPUs of the largest job that would start now."
         yield GaugeMetricFamily("cranny_largest_startable_job_gpus", about, self.largest())
         loads = link_loads(view)
-        yield _labelled("cranny_link_load_ratio", "Load of the fullest link of a tier.", "tier", loads)
-        yield CounterMetricFamily("cranny_events", "Events of the log.", service.stored)
-        yield GaugeMetricFamily("cranny_ready", "Whether jobs are taken.", float(service.ready))
+        yield _labelled("cranny_link_load_ratio", "Highest link load of a tier.", "tier", loads)
+        yield CounterMetricFamily("cranny_events", "Events in the log.", service.stored)
+        yield GaugeMetricFamily("cranny_ready", "Whether jobs are accepted.", float(service.ready))
 
 
 def _labelled(name: str, about: str, label: str, values: Mapping[Any, float]) -> Metric:
@@ -100,7 +107,7 @@ def _labelled(name: str, about: str, label: str, values: Mapping[Any, float]) ->
 
 
 def link_loads(view: Snapshot) -> dict[str, float]:
-    """Return the load of the fullest link of each tier, as a share of its capacity."""
+    """Return the highest link load of each tier, as a share of the capacity."""
     cluster = view.cluster
     names = {0: "machine", 1: "rack"}
     loads: dict[str, float] = {}
@@ -108,3 +115,24 @@ def link_loads(view: Snapshot) -> dict[str, float]:
         name = names.get(tier, f"tier{tier}")
         loads[name] = max(loads.get(name, 0.0), view.link_use_gbps(link) / cluster.uplink_gbps[link])
     return loads
+
+
+def largest_startable(fork: Fork, now_s: float) -> int:
+    """Return the GPUs of the largest job that the policy would start now, were the queue empty."""
+    policy = fork.policy()
+    view = fork.state.snapshot(now_s)
+    free = view.machines.gpus
+    if not isinstance(policy, PlacerPolicy) or not free:
+        return free
+    placer = policy.placer
+
+    def starts(gpus: int) -> bool:
+        return placer.place(Job(id="what-if", gpus=gpus), view) is not None
+
+    if starts(free):
+        return free
+    low, high = 0, free
+    while high - low > 1:  # a policy that can place a job can nearly always place smaller ones
+        middle = (low + high) // 2
+        low, high = (middle, high) if starts(middle) else (low, middle)
+    return low

@@ -1,4 +1,4 @@
-"""What is expected: when running jobs end, and when those that wait start."""
+"""Predictions: when running jobs end, and when waiting jobs start."""
 
 import math
 from functools import reduce
@@ -20,17 +20,17 @@ KINDS = 50  # of jobs among them, by the machines that they may have
 
 
 def end_s(running: Running, record: JobRecord) -> float:
-    """Return when a running job is expected to end, at its time limit at the latest; inf if nobody knows."""
+    """Return when a running job is expected to end, at its time limit at the latest; inf if unknown."""
     slowdown = isolated(running.job, running.communication) * running.stretch
     end = running.started_s + remaining_s(running.job, running.attained_gpu_s, slowdown)
     attempt, limit_s = record.attempt, record.spec.time_limit_s
-    if attempt is None or limit_s is None:  # nobody else keeps to our time limits
+    if attempt is None or limit_s is None:  # another scheduler does not enforce our time limits
         return end
     return min(end, (attempt.started_s or attempt.placed_s) + limit_s)
 
 
 def expected_end_s(record: JobRecord, view: Snapshot) -> float | None:
-    """Return when a job is expected to end; None if it does not run, is being stopped, or nobody knows."""
+    """Return when a job is expected to end; None if it does not run, is being stopped, or that is unknown."""
     running = view.running.get(record.id)
     if running is None or record.status not in {"starting", "running"}:
         return None
@@ -39,11 +39,11 @@ def expected_end_s(record: JobRecord, view: Snapshot) -> float | None:
 
 
 class EligibleMachines:
-    """Knows which machines jobs may have; worked out once for each kind of jobs, which ask for the same."""
+    """The machines that jobs may use, computed once for each kind of jobs, which have the same requirements."""
 
     def __init__(self, view: Snapshot) -> None:
         self._view = view
-        self.kinds = [_all(view.machines)]  # sets of machines; the first is for jobs that ask for nothing
+        self.kinds = [_all(view.machines)]  # sets of machines; the first is for jobs without requirements
         self._known: dict[object, int] = {}
 
     def kind(self, job: Job, constraints: Constraints | None) -> int:
@@ -60,25 +60,25 @@ class EligibleMachines:
         return self._known[key]
 
     def machines(self, job: Job, constraints: Constraints | None) -> int:
-        """Return the machines that take jobs and that a job may have, as a set."""
+        """Return the machines that are up and that a job may use, as a set."""
         return self.kinds[self.kind(job, constraints)]
 
 
 def _all(machines: FreeMachines) -> int:
-    """Return all machines that take jobs, also those without a free GPU, as a set."""
+    """Return all machines that are up, also those without a free GPU, as a set."""
     return reduce(or_, (*machines.in_use, *machines.idle), 0)
 
 
 class _ExpectedFree:
-    """The free GPUs as they are expected to be.
+    """The numbers of free GPUs as they are expected to become.
 
-    Machines are counted together as long as jobs of every kind may have either all of them or none. Most often
-    there is one kind, which may have any.
+    Machines form a group if every kind of jobs may use either all of them or none. Mostly there is one kind, which
+    may use any machine.
     """
 
     def __init__(self, view: Snapshot, kinds: list[int]) -> None:
         self._up = up = kinds[0]
-        self._group_of: dict[int, int] = {}  # of machines that some may not have; the others are group 0
+        self._group_of: dict[int, int] = {}  # of machines that some kinds may not use; the others are group 0
         count = 1
         for kind in kinds:
             parted: dict[int, int] = {}
@@ -90,7 +90,7 @@ class _ExpectedFree:
         for machine, group in self._group_of.items():
             self._free[group] += view.free_on(machine)
         self._free[0] = view.machines.gpus - sum(self._free)
-        self.groups = list(map(self._within, kinds))  # that each kind may have
+        self.groups = list(map(self._within, kinds))  # that each kind may use
 
     def _within(self, kind: int) -> list[int]:
         others = {self._group_of[machine] for machine in members(self._up & ~kind)}
@@ -101,7 +101,7 @@ class _ExpectedFree:
         return sum([self._free[group] for group in groups])
 
     def held(self, running: Running) -> dict[int, int]:
-        """Count the GPUs of a job by groups; those of machines that take no jobs do not come back."""
+        """Count the GPUs of a job by groups, without those on machines that are down."""
         counts: dict[int, int] = {}
         for machine, gpus in running.held.items():
             if self._up >> machine & 1:
@@ -110,12 +110,12 @@ class _ExpectedFree:
         return counts
 
     def give(self, counts: dict[int, int]) -> None:
-        """Let GPUs be free."""
+        """Free GPUs."""
         for group, gpus in counts.items():
             self._free[group] += gpus
 
     def take(self, groups: list[int], gpus: int) -> dict[int, int]:
-        """Take free GPUs of groups, first where most are; return how many of which."""
+        """Take free GPUs from groups, the one with most first; return how many of each."""
         counts: dict[int, int] = {}
         for group in sorted(groups, key=self._free.__getitem__, reverse=True):
             counts[group] = some = min(gpus, self._free[group])
@@ -127,9 +127,9 @@ class _ExpectedFree:
 
 
 def predict_starts(fork: Fork, view: Snapshot, extra: JobRecord | None = None) -> dict[str, float]:
-    """Foresee when jobs of the queue start, in order and by the GPUs that each can use; leave out those unknown.
+    """Predict when waiting jobs start, in queue order and by eligible GPUs; unpredictable ones are skipped.
 
-    `extra` is a job that nobody else knows.
+    `extra` is a hypothetical job that is not in the records.
     """
     records, eligible = fork.records.jobs, EligibleMachines(view)
     queue: list[tuple[Waiting, JobRecord | None, int]] = []
@@ -141,7 +141,7 @@ def predict_starts(fork: Fork, view: Snapshot, extra: JobRecord | None = None) -
             break
         queue.append((waiting, record, kind))
     context = _ExpectedFree(view, eligible.kinds)
-    # When GPUs come back, and which; the number in between tells those apart that come at the same time.
+    # When GPUs are freed, and which; the number in between breaks ties.
     ends = [
         (end_s(running, records[job_id]), number, context.held(running))
         for number, (job_id, running) in enumerate(view.running.items())

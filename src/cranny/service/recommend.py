@@ -1,4 +1,4 @@
-"""Recommend-only mode: what the policy would do, and what that would have saved, while another scheduler decides."""
+"""Recommend-only mode: what the policy would do, and what that would save, while another scheduler decides."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -23,7 +23,7 @@ Recommendation = tuple[str, dict[str, Any]]  # the job, and the body of its even
 class Recommender:
     """Keeps the cluster as it would be if every recommendation were followed, from one event to the next.
 
-    Recommendations that still hold are not recomputed: a job at the end of the queue is placed beside the others, a
+    Recommendations that still hold are kept: a job at the end of the queue is placed beside the others, a
     job started as recommended changes nothing, a finished job frees its GPUs. After any other event everything is
     replanned from the actual state.
     """

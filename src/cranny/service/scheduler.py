@@ -108,7 +108,7 @@ class Scheduler:
             return self.records.jobs[before[0]], False
         if self.records.open_jobs[user] >= self.limits.jobs_per_user:
             raise QuotaExceededError(
-                f"{user} has {counted(self.limits.jobs_per_user, 'unfinished job')}, the limit; wait or cancel some"
+                f"{user} has {counted(self.limits.jobs_per_user, 'unfinished job')}, the limit; cancel some"
             )
         spec = parse(value)
         job_id = f"job-{len(self.records.jobs) + 1}"
@@ -117,7 +117,9 @@ class Scheduler:
         record = self.records.jobs[job_id]
         if self.mode == "recommend":
             self.engine.queue.add(Waiting(record.job))
-            self._recommend(lambda: self._recommender.submitted(record.job, self.engine, self.records, now_s), now_s)
+            self._recommend(
+                lambda: self._recommender.submitted(record.job, self.engine, self.records, now_s), now_s
+            )
         else:
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
         return record, True
@@ -173,7 +175,9 @@ class Scheduler:
         elif record.attempt is not None:
             if record.status != "stopping":
                 self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)
-            self.instructions.append(Instruction("stop", record, record.attempt))  # repeated requests repeat the stop
+            self.instructions.append(
+                Instruction("stop", record, record.attempt)
+            )  # repeated requests repeat the stop
         return record
 
     def drain(self, machine: int, by: str, now_s: float) -> None:
@@ -237,9 +241,7 @@ class Scheduler:
             return index[name]
         if name.isdecimal() and len(name) < 10 and int(name) < len(index):
             return int(name)
-        raise NotFoundError(
-            str(unknown("machine", name, index) if len(index) <= 100 else f"no machine {name!r}")
-        )
+        raise NotFoundError(str(unknown("machine", name, index) if len(index) <= 100 else f"no machine {name!r}"))
 
     # -- reports of the executor, and of another scheduler ----------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the service shows: jobs, machines and the whole, as plain values. Secrets are hidden."""
+"""Jobs, machines, links and traffic as JSON values of the API, with secrets redacted."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,15 +10,21 @@ from cranny.model.cluster import Cluster
 from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.network.interleave.affinity import SharedLink, shared_links
+from cranny.network.interleave.demand import circles
+from cranny.network.interleave.demand_curve import curve
+from cranny.network.interleave.unified_circle import unify
 from cranny.service.explain import Explanation, plain_job_ids
 from cranny.service.job_records import Attempt, JobRecord
 from cranny.service.redact import redact_spec
+
+MAX_LINKS = 8  # shared links shown for a job
 
 
 def job(
     record: JobRecord, view: Snapshot, waits: tuple[str, str], start_s: float | None, end_s: float | None
 ) -> Any:
-    """Show a job in a line of a list, with the start or the end that is expected."""
+    """Return a job as an entry of a list, with its predicted start or expected end."""
     cluster, spec, attempt = view.cluster, record.spec, latest(record)
     placement = record.observed or (attempt.placement if attempt is not None else None)
     return {
@@ -51,7 +57,7 @@ def job(
 
 
 def latest(record: JobRecord) -> Attempt | None:
-    """Return the attempt that a job runs in or ended with; one that waits, or was cancelled then, has none."""
+    """Return the attempt that a job runs in or ended with; None if it waits or was cancelled while waiting."""
     attempt = record.attempt
     if attempt is None or record.status == "waiting":
         return None
@@ -59,7 +65,7 @@ def latest(record: JobRecord) -> Attempt | None:
 
 
 def detail(record: JobRecord, cluster: Cluster, line: Any) -> Any:
-    """Show all of a job."""
+    """Return all fields of a job."""
     held = record.status in {"starting", "running", "stopping"}
     attempt, where = record.attempt, None
     if held and record.observed is not None:
@@ -76,7 +82,7 @@ def detail(record: JobRecord, cluster: Cluster, line: Any) -> Any:
 
 
 def placement(where: Placement, cluster: Cluster, gpus: Iterable[int] = ()) -> Any:
-    """Show a placement."""
+    """Return a placement, with the names of its machines."""
     return {
         "machines": list(where.machines),
         "names": [cluster.machines[machine].name for machine in where.machines],
@@ -87,7 +93,7 @@ def placement(where: Placement, cluster: Cluster, gpus: Iterable[int] = ()) -> A
 
 
 def explanation(record: JobRecord, why: Explanation) -> Any:
-    """Show why."""
+    """Return the explanation of a job."""
     return {
         "job": record.id,
         "status": record.status,
@@ -101,7 +107,7 @@ def explanation(record: JobRecord, why: Explanation) -> Any:
 
 
 def node(machine: int, view: Snapshot, *, drained: bool, slots: list[str | None]) -> Any:
-    """Show a machine."""
+    """Return a machine."""
     cluster = view.cluster
     described = cluster.machines[machine]
     up = "up" if view.is_up(machine) else "drained" if drained else "failed"
@@ -121,7 +127,7 @@ def node(machine: int, view: Snapshot, *, drained: bool, slots: list[str | None]
 
 
 def nodes(view: Snapshot, drained: set[int], first: int, past: int) -> list[Any]:
-    """Show some machines."""
+    """Return a range of machines, with the jobs that hold their GPUs."""
     slots: dict[int, list[str | None]] = {m: [None] * view.cluster.machines[m].gpus for m in range(first, past)}
     for running in view.running.values():
         for machine, gpus in running.held.items():
@@ -132,7 +138,7 @@ def nodes(view: Snapshot, drained: set[int], first: int, past: int) -> list[Any]
 
 
 def tier_of(cluster: Cluster) -> list[int]:
-    """Return how far above the machines each node stands, (nodes,): 0 for machines, 1 for racks."""
+    """Return the tier of each node, (nodes,): 0 for machines, 1 for racks."""
     tier = [0] * len(cluster.parent)
     for at in range(len(cluster.parent) - 1):  # children come before their parents
         above = cluster.parent[at]
@@ -141,7 +147,7 @@ def tier_of(cluster: Cluster) -> list[int]:
 
 
 def links(view: Snapshot) -> list[Any]:
-    """Show what links carry."""
+    """Return the load of all links."""
     cluster = view.cluster
     tier = tier_of(cluster)
     return [
@@ -159,7 +165,7 @@ def links(view: Snapshot) -> list[Any]:
 
 
 def job_traffic(record: JobRecord, view: Snapshot) -> Any:
-    """Show who talks to whom in one iteration of a job."""
+    """Return the traffic between ranks, and between machines, in one iteration of a job."""
     cluster = view.cluster
     running = view.running[record.id]
     where = running.placement.machines
@@ -188,7 +194,7 @@ def job_traffic(record: JobRecord, view: Snapshot) -> Any:
 def exchanged(job: Job, where: Sequence[int]) -> Iterator[tuple[int, int, float]]:
     """Yield two ranks and the bytes that they exchange in one iteration."""
     if job.collective in PLACED:
-        return  # its workers talk to a server or to switches, not to each other
+        return  # its workers exchange data with a server or with switches, not with each other
     for pattern, unit_bytes in parts(job, renumber(where)):
         pairs, shares = pattern.edges()
         for (a, b), share in zip(pairs.tolist(), shares.tolist(), strict=True):
@@ -209,3 +215,39 @@ def _attempt(attempt: Attempt, cluster: Cluster) -> Any:
 
 def _names(machines: Iterable[int], cluster: Cluster) -> list[str]:
     return [cluster.machines[machine].name for machine in machines]
+
+
+def shared_circles(job_id: str, view: Snapshot) -> list[Any]:
+    """Return the links that a job shares, the most loaded first: circle and shift of every job, and the score."""
+    mine = view.running[job_id].communication.link_gbps.keys()
+    met = {
+        each: running for each, running in view.running.items() if mine & running.communication.link_gbps.keys()
+    }
+    found = {
+        each: circles(
+            *(view.cluster, running.job, running.placement.machines, running.placement.server),
+            aggregate=running.placement.aggregate,
+        )
+        for each, running in met.items()
+    }
+    links = shared_links(found, view.cluster.uplink_gbps, view.cluster.node_names)
+    shared = sorted((link for link in links if job_id in link.circles), key=lambda link: -link.load)
+    return [_circles(link, {each: met[each].shift_s for each in link.circles}) for link in shared[:MAX_LINKS]]
+
+
+def _circles(link: SharedLink, shifts_s: dict[str, float]) -> Any:
+    """Return one link with its unified circle."""
+    drawn = tuple(link.circles.values())
+    unified = unify(tuple(circle.iteration_s for circle in drawn))
+    whole = curve(drawn, list(shifts_s.values()), unified)
+    rings = [
+        {
+            "job": job,
+            "iteration_s": period_s,
+            "shift_s": shifts_s[job],
+            "arcs": [list(arc) for arc in circle.stretched(period_s).arcs],
+        }
+        for (job, circle), period_s in zip(link.circles.items(), unified.periods_s, strict=True)
+    ]
+    named = {"name": f"uplink of {link.name}", "gbps": link.gbps}
+    return {**named, "perimeter_s": unified.perimeter_s, "score": whole.score(link.gbps), "jobs": rings}

@@ -1,32 +1,37 @@
-"""Where the service keeps its things, and how commands on this machine find it."""
+"""The folder of the service, and the file in it by which commands on this machine find the server."""
 
 import json
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from cranny.model.errors import InputError
 
-ADDRESS_FILE = "server.json"
+SERVER_FILE = "server.json"
+CONNECT_S = 1.0  # how long to wait when checking whether another server still listens
 
 
 class ServerAddress(NamedTuple):
-    """A server, and a token for it."""
+    """The URL of a server, and a token for it."""
 
     url: str
     token: str | None
 
 
 def state_folder() -> Path:
-    """Return the user's folder for what programs keep."""
+    """Return cranny's folder under the user's XDG state folder."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "cranny"
 
 
 def write_server_file(folder: Path, known: ServerAddress) -> Path:
-    """Write down where the server is, for the owner's eyes only."""
+    """Write the server file, readable by its owner only."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path, fresh = folder / ADDRESS_FILE, folder / f"{ADDRESS_FILE}.new"
+    path, fresh = folder / SERVER_FILE, folder / f"{SERVER_FILE}.new"
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(known._asdict(), file)
@@ -34,20 +39,45 @@ def write_server_file(folder: Path, known: ServerAddress) -> Path:
     return path
 
 
+@contextmanager
+def published(folder: Path, own: ServerAddress) -> Iterator[None]:
+    """Keep the address of a server in its file while it serves.
+
+    If the file held the address of another server that still listens then, it is restored; if a later server has
+    replaced the file, it is left alone.
+    """
+    path = folder / SERVER_FILE
+    before = _read_if_valid(path)
+    write_server_file(folder, own)
+    try:
+        yield
+    finally:
+        if _read_if_valid(path) == own:
+            if before is not None and before.url != own.url and _listens(before):
+                write_server_file(folder, before)
+            else:
+                path.unlink(missing_ok=True)
+
+
 def find_server(server: str | None, token_file: Path | None) -> ServerAddress:
-    """Find the server: as told, in the environment, or as `cranny serve` wrote it down."""
+    """Find the server: as given, in the environment, or in the file that `cranny serve` wrote."""
     token = _token(token_file)
     url = server or os.environ.get("CRANNY_SERVER")
+    path = state_folder() / SERVER_FILE
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise InputError(f"--server: must begin with http:// or https://, not {url!r}")
+    try:
+        known = _read(path)
+    except FileNotFoundError:
+        known = None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
     if url is not None:
-        if not url.startswith(("http://", "https://")):
-            raise InputError(f"--server: must begin with http:// or https://, not {url!r}")
-        known = _written()
         if token is None and known is not None and known.url == url.rstrip("/"):
             token = known.token
         return ServerAddress(url.rstrip("/"), token)
-    known = _written()
     if known is None:
-        raise InputError("no server is known: start one with `cranny serve`, or give --server or CRANNY_SERVER")
+        raise InputError("no server known: start one with `cranny serve`, or give --server or CRANNY_SERVER")
     return ServerAddress(known.url, token or known.token)
 
 
@@ -62,12 +92,23 @@ def _token(token_file: Path | None) -> str | None:
         raise InputError(f"--token-file: {token_file}: cannot be read: {error}") from None
 
 
-def _written() -> ServerAddress | None:
-    path = state_folder() / ADDRESS_FILE
+def _read(path: Path) -> ServerAddress:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    return ServerAddress(str(value["url"]), value["token"])
+
+
+def _read_if_valid(path: Path) -> ServerAddress | None:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        return ServerAddress(value["url"], value["token"])
-    except FileNotFoundError:
+        return _read(path)
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def _listens(known: ServerAddress) -> bool:
+    """Return whether a server accepts connections at an address."""
+    try:
+        parts = urlsplit(known.url)
+        with socket.create_connection((parts.hostname, parts.port), CONNECT_S):
+            return True
+    except (OSError, ValueError, TypeError):
+        return False

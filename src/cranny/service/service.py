@@ -79,7 +79,9 @@ class Service:
         self.history = UtilizationHistory()
         self.scheduler = Scheduler(built, mode, limits or Limits(), self._record_utilization)
         self.limits = self.scheduler.limits
-        self.on_round: list[Callable[[float, float, float], None]] = []  # get the seconds to decide, to store, in all
+        self.on_round: list[
+            Callable[[float, float, float], None]
+        ] = []  # get the seconds to decide, to store, in all
         self.on_stored: list[Callable[[], None]] = []
         self.on_ended: list[Callable[[], None]] = []
         self.recent: deque[EventRow] = deque(maxlen=RECENT)  # the last stored events
@@ -114,9 +116,7 @@ class Service:
         """Restore the scheduler from the log, and log that the service was started."""
         with self.lock:
             self.scheduler.restore(self.store)
-            self._tick_s = self.scheduler.engine.next_tick_s(
-                self.scheduler.records.last_s
-            )  # may be in the past
+            self._tick_s = self.scheduler.engine.next_tick_s(self.scheduler.records.last_s)  # may be in the past
             now_s = self.now_s()
             self.scheduler.open(now_s)
             if self._policy is not None or not self.scheduler.records.policy:

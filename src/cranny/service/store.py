@@ -2,7 +2,7 @@
 
 Tokens and sessions are stored beside it, as hashes.
 
-SQLite in WAL mode by default, PostgreSQL by URL. One process writes: it holds a lock, and since it numbers the events
+SQLite in WAL mode by default, PostgreSQL by URL. One process writes: it holds a lock, and since it numbers events
 itself, a second writer would collide with its numbers.
 """
 

@@ -48,8 +48,8 @@ def _prepare(chosen: Mapping[str, Any], cluster: Cluster, ready: "Future[None]")
 def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
     """Let a policy decide about trial jobs, so that it runs through all its code once.
 
-    On this cluster: a job on one machine, one on two, and one that must wait. On a small cluster jobs start and end
-    until they are scattered and share links. Errors are only logged: the policy will report them for real jobs.
+    On this cluster: a job on one machine, one on two, one that must wait. On a small cluster jobs start and end
+    until they are scattered and share links. Errors are only logged: real jobs will show them.
     """
     largest = max(machine.gpus for machine in cluster.machines)
     _try(chosen, cluster, [{"gpus": gpus} for gpus in (1, min(largest + 1, cluster.gpus), cluster.gpus)])

@@ -1,7 +1,7 @@
 """The writer lock: keeps a service the only writer of its event log, and detects the loss of that lock.
 
-SQLite: a lock on a file beside the log, lost when that file is deleted. PostgreSQL: an advisory lock that belongs to
-a session and is lost with it, so all events are written in that session.
+SQLite: a lock on a file beside the log, lost when that file is deleted. PostgreSQL: an advisory lock, belonging to
+a session and lost with it, so all events are written in that session.
 """
 
 import fcntl

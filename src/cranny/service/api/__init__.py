@@ -1,1 +1,4 @@
-"""The REST interface: routes, their dependencies, errors as answers, and server-sent events. Decides nothing."""
+"""The REST interface: routes, their dependencies, errors as problem+json, and server-sent events.
+
+It must not decide or write anything: it passes calls to the service and reads snapshots.
+"""

@@ -1,4 +1,4 @@
-"""The REST interface, put together."""
+"""The web application: REST routes, dashboard and middleware put together."""
 
 from fastapi import FastAPI
 
@@ -13,12 +13,12 @@ from cranny.version import VERSION
 
 
 def build(service: Service, authenticator: Authenticator) -> FastAPI:
-    """Return the application that serves a service."""
+    """Return the web application of a service."""
     app = FastAPI(title="cranny", version=VERSION, docs_url=None, redoc_url=None)
     notifier = EventNotifier()
     app.state.service, app.state.authenticator, app.state.notifier = service, authenticator, notifier
-    app.state.gauges = MetricsCollector(service)
-    service.listeners.append(notifier.ring)
+    app.state.metrics = MetricsCollector(service)
+    service.on_stored.append(notifier.notify)
     add_handlers(app)
     app.include_router(routes_jobs.router)
     app.include_router(routes_cluster.router)

@@ -1,7 +1,9 @@
-"""What every route needs: the service, and who asks."""
+"""Dependencies of routes: the service, the authenticated caller, and waiting for results of the service loop."""
 
+import asyncio
 from collections.abc import Callable
-from typing import Annotated
+from concurrent.futures import Future
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -10,49 +12,51 @@ from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import ROLES, Authenticator, Caller, Role, UnauthenticatedError
 from cranny.service.job_records import JobRecord
-from cranny.service.limits import ForbiddenError
+from cranny.service.limits import BusyError, ForbiddenError
 from cranny.service.service import Service
 
+BEGIN_S = 10.0  # within which the service loop must have begun a call
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
+T = TypeVar("T")
 _bearer = HTTPBearer(auto_error=False, description="A token of `cranny token create`.")
 
 
 def service_of(request: Request) -> Service:
-    """Return the service that a request goes to."""
+    """Return the service of the application."""
     found: Service = request.app.state.service
     return found
 
 
 def authenticator_of(request: Request) -> Authenticator:
-    """Return who knows the tokens."""
+    """Return the authenticator of the application."""
     found: Authenticator = request.app.state.authenticator
     return found
 
 
 def cookie_of(request: Request) -> str:
-    """Return the name of a session's cookie; it has our port, since browsers give all ports of a host one jar."""
+    """Return the name of the session cookie; it contains the port, since browsers share cookies between ports."""
     server = request.scope.get("server")
     return f"cranny_session_{server[1]}" if server else "cranny_session"
 
 
 def caller_of(request: Request, _documented: Annotated[object, Depends(_bearer)]) -> Caller:
-    """Return who asks, or refuse to answer a stranger."""
+    """Return the authenticated caller, or refuse the request."""
     authenticator = authenticator_of(request)
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and token:
         return authenticator.by_token(token.strip())
     session = request.cookies.get(cookie_of(request))
     if session is None:
-        raise UnauthenticatedError("a token is needed: Authorization: Bearer TOKEN")
+        raise UnauthenticatedError("token required: Authorization: Bearer TOKEN")
     caller = authenticator.by_session(session)
     if request.method not in SAFE and not _same_origin(request):
-        raise ForbiddenError("a page of another site may not ask for this")
+        raise ForbiddenError("cross-origin request refused")
     return caller
 
 
 async def still_known(request: Request) -> Caller:
-    """Return who asks, again and again while a stream goes on; a thread is needed only to ask the database."""
+    """Authenticate the caller of an event stream again; a thread is used only if the database must be read."""
     if authenticator_of(request).fresh:
         return caller_of(request, None)
     return await run_in_threadpool(caller_of, request, None)
@@ -64,21 +68,37 @@ def _same_origin(request: Request) -> bool:
 
 
 def at_least(role: Role) -> Callable[[Caller], Caller]:
-    """Return what refuses those who may do less than a role."""
+    """Return a dependency that requires a role."""
 
     def check(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
         if caller.rank < ROLES.index(role):
-            raise ForbiddenError(f"this needs the role {role}; yours is {caller.role}")
+            raise ForbiddenError(f"role {role} required; this caller has {caller.role}")
         return caller
 
     return check
 
 
 def may_see(caller: Caller, record: JobRecord) -> JobRecord:
-    """Refuse a user who asks for a job of somebody else."""
+    """Refuse a user access to the job of another user."""
     if caller.role == "user" and caller.user != record.user:
-        raise ForbiddenError(f"{record.id} is a job of somebody else")
+        raise ForbiddenError(f"{record.id} belongs to another user")
     return record
+
+
+async def answered(service: Service, asked: "Future[T]") -> T:
+    """Wait for the result of a call; one that the service loop has not begun in time is withdrawn."""
+    answer = asyncio.wrap_future(asked)
+    await asyncio.wait({answer}, timeout=BEGIN_S)
+    if not answer.done() and asked.cancel():
+        raise BusyError(f"{service.why_not_ready or 'server busy'}; the request was not accepted, retry")
+    return await answer
+
+
+async def prepared(name: str, ready: "Future[None]") -> None:
+    """Wait for the warm-up of a policy, which continues after a timeout."""
+    _, late = await asyncio.wait({asyncio.wrap_future(ready)}, timeout=BEGIN_S)
+    if late:
+        raise BusyError(f"policy {name} is warming up; the policy was not changed yet, retry")
 
 
 ServiceDep = Annotated[Service, Depends(service_of)]

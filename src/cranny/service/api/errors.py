@@ -1,4 +1,4 @@
-"""Errors as answers: problem+json, with one clear line, and never a traceback."""
+"""Errors as responses: problem+json (RFC 9457) with one clear line, and never a traceback."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
 )
 
-BODY_S = 60.0  # in which a body must be there
+BODY_S = 60.0  # within which the request body must have arrived
 
 _log = logging.getLogger("cranny.service")
 
@@ -34,7 +34,7 @@ def problem(
     errors: list[dict[str, str]] | None = None,
     headers: dict[str, str] | None = None,
 ) -> JSONResponse:
-    """Make the answer that says what is wrong."""
+    """Return a problem+json response."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -49,7 +49,7 @@ def problem(
 
 
 def status_of(error: CrannyError) -> int:
-    """Return the status that fits an error."""
+    """Return the HTTP status of an error."""
     if isinstance(error, RequestError):
         return error.status
     if isinstance(error, StoreError | PolicyError):
@@ -60,10 +60,10 @@ def status_of(error: CrannyError) -> int:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let every error be answered as a problem."""
+    """Answer every error with a problem."""
 
     async def refused(_request: Request, error: Exception) -> JSONResponse:
-        known = error if isinstance(error, CrannyError) else CrannyError("cannot be done")
+        known = error if isinstance(error, CrannyError) else CrannyError("internal error")
         headers = {"Retry-After": "1"} if isinstance(known, BusyError) else None
         return problem(status_of(known), str(known), headers=headers)
 
@@ -76,20 +76,20 @@ def add_handlers(app: FastAPI) -> None:
     async def http(_request: Request, error: Exception) -> JSONResponse:
         if isinstance(error, HTTPException):
             return problem(error.status_code, str(error.detail))
-        return problem(500, "cannot be done")
+        return problem(500, "internal error")
 
-    async def unforeseen(request: Request, error: Exception) -> JSONResponse:
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s", request.method, request.url.path, exc_info=error)
-        return problem(500, "something went wrong in cranny; its log says more")
+        return problem(500, "internal error; see the server log")
 
     app.add_exception_handler(CrannyError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, unforeseen)
+    app.add_exception_handler(Exception, unexpected)
 
 
 def _without_place(error: Any) -> Any:
-    """Leave out whether a field stood in the path, the query or a header."""
+    """Remove from the location of an error whether the field is in the path, the query or a header."""
     place = error["loc"][0] if error["loc"] else ""
     if error["type"] == "json_invalid":
         return {**error, "loc": (), "type": "value_error", "ctx": {"error": "the body is not JSON"}}
@@ -97,7 +97,7 @@ def _without_place(error: Any) -> Any:
 
 
 class RequestGuard:
-    """Refuses bodies that are too large before anybody reads them whole, and tells browsers to be careful."""
+    """Refuses oversized and slow bodies before a route reads them, adds security headers, and answers HEAD."""
 
     def __init__(self, app: ASGIApp, most_bytes: int) -> None:
         self._app = app
@@ -116,31 +116,31 @@ class RequestGuard:
             await send(message)
 
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        told = int(length) if length.isdigit() and len(length) < 20 else self._most + 1
+        declared = int(length) if length.isdigit() and len(length) < 20 else self._most + 1
         chunks: list[Message] = []
         size = 0
         try:
             async with asyncio.timeout(BODY_S):
-                while told <= self._most:
+                while declared <= self._most:
                     chunk = await receive()
                     chunks.append(chunk)
                     size += len(chunk.get("body", b""))
                     if size > self._most or not chunk.get("more_body", False):
                         break
         except TimeoutError:
-            await problem(408, f"the body did not come within {BODY_S:.0f} s")(scope, receive, careful)
+            await problem(408, f"request body not received within {BODY_S:.0f} s")(scope, receive, careful)
             return
-        if told > self._most or size > self._most:
-            await problem(413, f"the body is larger than {self._most // 1024} KiB")(scope, receive, careful)
+        if declared > self._most or size > self._most:
+            await problem(413, f"request body larger than {self._most // 1024} KiB")(scope, receive, careful)
             return
 
-        head = scope["method"] == "HEAD"  # is answered as GET is, without a body
+        head = scope["method"] == "HEAD"  # answered as GET, without a body
         answered = False
 
         async def replay() -> Message:
             if chunks or not (head and answered):
                 return chunks.pop(0) if chunks else await receive()
-            return {"type": "http.disconnect"}  # lets a stream end
+            return {"type": "http.disconnect"}  # ends a stream
 
         async def only_head(message: Message) -> None:
             nonlocal answered

@@ -15,28 +15,28 @@ router = APIRouter(tags=["access"])
 
 
 class TokenRequest(Fields):
-    """Who gets a token."""
+    """User and role of a new token."""
 
     user: Name
     role: Role = "user"
 
 
 class SessionRequest(Fields):
-    """A token, to begin a session with."""
+    """The token to open a session with."""
 
     token: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 @router.get("/api/v1/tokens")
 def tokens(service: ServiceDep, _caller: AdminCaller) -> Any:
-    """List tokens; what they look like is not known."""
+    """List tokens, without their text."""
     rows = service.store.tokens()
     return {"tokens": [{k: v for k, v in row._asdict().items() if k != "hash"} for row in rows]}
 
 
 @router.post("/api/v1/tokens", status_code=201)
 def create_token(body: TokenRequest, service: ServiceDep, authenticator: AuthDep, _caller: AdminCaller) -> Any:
-    """Make a token; it is shown this once."""
+    """Create a token; its text is returned only now."""
     row, token = create(service.store, body.user, body.role, service.now_s())
     authenticator.invalidate()
     return {"id": row.id, "user": row.user, "role": row.role, "created_s": row.created_s, "token": token}
@@ -44,16 +44,16 @@ def create_token(body: TokenRequest, service: ServiceDep, authenticator: AuthDep
 
 @router.delete("/api/v1/tokens/{token_id}", status_code=204)
 def revoke_token(token_id: str, service: ServiceDep, authenticator: AuthDep, _caller: AdminCaller) -> Response:
-    """Let a token no longer count."""
+    """Revoke a token."""
     if not service.store.revoke_token(token_id, service.now_s()):
-        raise NotFoundError(f"there is no token {token_id!r} that counts")
+        raise NotFoundError(f"no valid token {token_id!r}")
     authenticator.invalidate()
     return Response(status_code=204)
 
 
 @router.post("/api/v1/session", status_code=204)
 def begin(body: SessionRequest, request: Request, authenticator: AuthDep) -> Response:
-    """Begin a session of a browser with a token."""
+    """Open a browser session with a token."""
     return _with_cookie(Response(status_code=204), authenticator.log_in(body.token), request)
 
 
@@ -69,7 +69,7 @@ def end(request: Request, authenticator: AuthDep, _caller: AnyCaller) -> Respons
 
 @router.get("/login", include_in_schema=False)
 def login(request: Request, authenticator: AuthDep, code: str = "") -> Response:
-    """Begin a session with the code of a one-time link; with one that was used, the first page says what to do."""
+    """Open a session with the code of a one-time link; for a used code the page explains what to do."""
     try:
         session = authenticator.redeem(code)
     except UnauthenticatedError:
@@ -91,13 +91,13 @@ def _with_cookie(response: Response, session: str, request: Request) -> Response
 
 @router.get("/healthz")
 def healthz() -> Any:
-    """Say that the process answers."""
+    """Report that the process answers."""
     return {"ok": True}
 
 
 @router.get("/readyz")
 def readyz(service: ServiceDep) -> Any:
-    """Say whether the service takes jobs."""
+    """Report whether jobs are accepted, and if not, why."""
     why_not = service.why_not_ready
     if not why_not:
         return {"ready": True}
@@ -106,8 +106,8 @@ def readyz(service: ServiceDep) -> Any:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(request: Request, authenticator: AuthDep) -> Response:
-    """Show measures in the form that Prometheus reads; off loopback this needs a token."""
+    """Return metrics for Prometheus; off loopback this needs a token."""
     if not authenticator.loopback:
         caller_of(request, None)
-    text, kind = request.app.state.gauges.page()
+    text, kind = request.app.state.metrics.page()
     return Response(text, media_type=kind)

@@ -1,4 +1,4 @@
-"""The routes about machines, links, the policy and what changes."""
+"""The routes of the cluster: machines, links, policy, recommendations and events."""
 
 import asyncio
 from functools import partial
@@ -14,8 +14,7 @@ from cranny.model.fields import Fields, Name
 from cranny.model.profile import library
 from cranny.policies import TABLE
 from cranny.service import serialize
-from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, still_known
-from cranny.service.api.request_timeout import answered, prepared
+from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, answered, prepared, still_known
 from cranny.service.api.sse import EventNotifier, changes
 from cranny.service.job_records import STATUSES, placement_of
 from cranny.service.service import Service
@@ -27,7 +26,7 @@ MAX_NODES = 10_000
 
 
 class PolicyRequest(Fields):
-    """A choice of policy."""
+    """A policy setting."""
 
     name: Name
     order: Name | None = None
@@ -37,17 +36,17 @@ class PolicyRequest(Fields):
 
 @router.get("/me")
 def me(caller: AnyCaller) -> Any:
-    """Say who you are."""
+    """Return user and role of the caller."""
     return {"user": caller.user, "role": caller.role}
 
 
 @router.get("/cluster")
 def cluster(request: Request, service: ServiceDep, _caller: AnyCaller) -> Any:
-    """Show the whole at a glance."""
+    """Return a summary of the cluster."""
     with service.lock:
         scheduler = service.scheduler
         state, records = scheduler.engine.state, scheduler.records
-        told = {
+        summary = {
             "name": scheduler.cluster.name,
             "description": scheduler.cluster.describe(),
             "machines": len(scheduler.cluster.machines),
@@ -62,14 +61,14 @@ def cluster(request: Request, service: ServiceDep, _caller: AnyCaller) -> Any:
             "seq": service.stored,
             "now_s": service.now_s(),
         }
-    return {**told, "largest_startable_gpus": request.app.state.gauges.largest()}
+    return {**summary, "largest_startable_gpus": request.app.state.metrics.largest()}
 
 
 @router.get("/history")
 def history(
     service: ServiceDep, _caller: AnyCaller, minutes: Annotated[float, Query(gt=0, le=100_000)] = 60.0
 ) -> Any:
-    """Show how full the cluster was."""
+    """Return the utilization of the cluster over time."""
     with service.lock:
         now_s = service.now_s()
         points = service.history.since(now_s - minutes * 60, MAX_POINTS)
@@ -78,7 +77,7 @@ def history(
 
 @router.get("/links")
 def links(service: ServiceDep, _caller: AnyCaller) -> Any:
-    """Show what links carry."""
+    """Return the load of all links."""
     with service.lock:
         view = service.scheduler.engine.state.snapshot()
     return {"links": serialize.links(view)}
@@ -91,7 +90,7 @@ def nodes(
     limit: Annotated[int, Query(ge=1, le=MAX_NODES)] = 1_000,
     after: Annotated[int | None, Query(ge=0, le=2**31)] = None,
 ) -> Any:
-    """List machines and who holds their GPUs, a page at a time."""
+    """List machines and the jobs that hold their GPUs, a page at a time."""
     with service.lock:
         view, drained = service.scheduler.engine.state.snapshot(), set(service.scheduler.records.drained)
     total = len(view.cluster.machines)
@@ -106,17 +105,17 @@ def nodes(
 
 @router.post("/nodes/{name}/drain")
 async def drain(name: str, service: ServiceDep, caller: AdminCaller) -> Any:
-    """Give a machine no more jobs; those on it go on."""
-    return await _turn(service, name, caller.user, up=False)
+    """Place no more jobs on a machine; those on it keep running."""
+    return await _set_up(service, name, caller.user, up=False)
 
 
 @router.post("/nodes/{name}/resume")
 async def resume(name: str, service: ServiceDep, caller: AdminCaller) -> Any:
-    """Give a machine jobs again."""
-    return await _turn(service, name, caller.user, up=True)
+    """Place jobs on a machine again."""
+    return await _set_up(service, name, caller.user, up=True)
 
 
-async def _turn(service: Service, name: str, by: str, *, up: bool) -> Any:
+async def _set_up(service: Service, name: str, by: str, *, up: bool) -> Any:
     machine = service.scheduler.machine(name)
     change = service.scheduler.resume if up else service.scheduler.drain
     await answered(service, service.call(lambda now_s: change(machine, by, now_s)))
@@ -131,7 +130,7 @@ def _node(service: Service, machine: int) -> Any:
 
 @router.get("/policy")
 def policy(service: ServiceDep, _caller: AnyCaller) -> Any:
-    """Show which policy decides."""
+    """Return the policy setting."""
     with service.lock:
         return _policy(service)
 
@@ -145,7 +144,7 @@ def _policy(service: Service) -> Any:
 
 @router.put("/policy")
 async def set_policy(body: PolicyRequest, service: ServiceDep, caller: AdminCaller) -> Any:
-    """Let another policy decide from now on."""
+    """Switch to another policy."""
     setting = body.model_dump()
     await prepared(setting["name"], await asyncio.to_thread(service.prepare, setting))
     await answered(service, service.set_policy(setting, caller.user))
@@ -169,7 +168,7 @@ def models(_caller: AnyCaller) -> Any:
 def recommendations(
     service: ServiceDep, _caller: AnyCaller, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
 ) -> Any:
-    """Show what a service that only recommends would do, latest last, and what that would have saved."""
+    """Return the recommendations of a recommend-only service, latest last, and what they would have saved."""
     with service.lock:
         records = service.scheduler.records
         known = [each for job, each in records.recommended.items() if records.jobs[job].status != "cancelled"]
@@ -191,7 +190,7 @@ async def events(
     *,
     follow: bool = True,
 ) -> StreamingResponse:
-    """Follow all changes as server-sent events, from now on or after an event."""
+    """Stream the event log as server-sent events, from now on or after an event."""
     start = service.stored
     if last is not None and last.isdecimal():
         start = int(last)

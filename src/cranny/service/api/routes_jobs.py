@@ -1,4 +1,4 @@
-"""The routes about jobs."""
+"""The routes of jobs."""
 
 import asyncio
 import threading
@@ -11,14 +11,12 @@ from cranny.model.errors import CrannyError, InputError
 from cranny.model.fields import Fields
 from cranny.model.plan import Start, Stop
 from cranny.service import serialize
-from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, may_see
-from cranny.service.api.request_timeout import answered
+from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered, may_see
 from cranny.service.auth import Caller
 from cranny.service.explain import Explanation, WaitContext, explain_placement, explain_wait, quick_reason
 from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
 from cranny.service.job_spec import JobSpec
 from cranny.service.limits import BusyError, ConflictError
-from cranny.service.link_circles import shared_circles
 from cranny.service.logs import MAX_BYTES, LogReader
 from cranny.service.predict import expected_end_s, predict_starts
 from cranny.service.scheduler import PolicyError
@@ -27,15 +25,15 @@ from cranny.service.service import Service
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
 MAX_PAGE = 1_000
-QUESTIONS = 4  # what-if questions at a time, since each may take as long as a decision
+MAX_PLANS = 4  # concurrent what-if requests, each of which may take as long as a decision
 
-_questions = threading.BoundedSemaphore(QUESTIONS)
+_plans = threading.BoundedSemaphore(MAX_PLANS)
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
 
 class Observation(Fields):
-    """What somebody else did with a job."""
+    """What another scheduler did with a job."""
 
     machines: list[str | int] | None = None
     ended: bool = False
@@ -45,7 +43,7 @@ class Observation(Fields):
 async def submit(
     spec: JobSpec, service: ServiceDep, caller: UserCaller, response: Response, key: Key = None
 ) -> Any:
-    """Submit a job; with the same key and body again, the job of the first time is returned."""
+    """Submit a job; repeated with the same key and body, it returns the same job."""
     value = spec.model_dump(mode="json", exclude_unset=True)
     record, new = await answered(service, service.submit(caller.user, value, key))
     if not new:
@@ -64,7 +62,7 @@ def jobs(
     *,
     newest: bool = False,
 ) -> Any:
-    """List jobs, a page at a time; those that wait in the order of the queue, if only they are asked for."""
+    """List jobs, a page at a time; with status=waiting only, in queue order."""
     owner = caller.user if caller.role == "user" else user
     wanted = frozenset(status or STATUSES)
     with service.lock:
@@ -85,10 +83,10 @@ def jobs(
 
 
 def _in_order(service: Service, after: str | None, *, queue: bool, newest: bool) -> Iterator[JobRecord]:
-    """Yield the jobs that come after one, in the order that is wanted."""
+    """Yield the jobs after one, in queue order or by number."""
     records = service.scheduler.records.jobs
     if after is not None and after not in records:
-        raise InputError(f"after: there is no job {after!r}")
+        raise InputError(f"after: no job {after!r}")
     if queue:
         started = after is None or records[after].status != "waiting"
         for waiting in service.scheduler.engine.queue:
@@ -104,7 +102,7 @@ def _in_order(service: Service, after: str | None, *, queue: bool, newest: bool)
 
 
 def _lines(service: Service, records: list[JobRecord]) -> list[Any]:
-    """Show jobs, with the reason why they wait and when they may start. The lock is held."""
+    """Return jobs with their reason to wait and predicted start; the caller holds the lock."""
     scheduler = service.scheduler
     starts: dict[str, float] = {}
     view = scheduler.engine.state.snapshot(service.now_s())
@@ -134,7 +132,7 @@ def _find(service: Service, caller: Caller, job_id: str) -> JobRecord:
 
 @router.get("/jobs/{job_id}")
 def job(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
-    """Show all of a job; secrets in its environment are hidden."""
+    """Return all fields of a job; secrets in its environment are redacted."""
     with service.lock:
         record = _find(service, caller, job_id)
         return serialize.detail(record, service.scheduler.cluster, _line(service, record))
@@ -142,7 +140,7 @@ def job(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel(job_id: str, service: ServiceDep, caller: UserCaller) -> Any:
-    """Cancel a job; one that runs is over when its processes are."""
+    """Cancel a job; a running one is over when its processes have exited."""
     await asyncio.to_thread(_find, service, caller, job_id)
     asked = service.call(lambda now_s: service.scheduler.cancel(job_id, caller.user, now_s))
     record: JobRecord = await answered(service, asked)
@@ -151,7 +149,7 @@ async def cancel(job_id: str, service: ServiceDep, caller: UserCaller) -> Any:
 
 @router.get("/jobs/{job_id}/explain")
 def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
-    """Say why a job is where it is, or why it waits, and what would help."""
+    """Explain why a job was placed where it is, or why it waits, and what would help."""
     record = _find(service, caller, job_id)
     return serialize.explanation(record, _why(service, record))
 
@@ -166,15 +164,15 @@ def _why(service: Service, record: JobRecord) -> Explanation:
 
 @router.get("/jobs/{job_id}/traffic")
 def traffic(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
-    """Show who talks to whom in one iteration of a job that runs."""
+    """Return the traffic between ranks in one iteration of a running job."""
     record = _find(service, caller, job_id)
     with service.lock:
         view = service.scheduler.engine.state.snapshot()
     if job_id not in view.running:
-        raise ConflictError(f"{job_id} has no GPUs now")
+        raise ConflictError(f"{job_id} is not running")
     told = serialize.job_traffic(record, view)
     if service.scheduler.records.policy["name"].endswith("+cassini"):
-        told["circles"] = shared_circles(job_id, view)
+        told["circles"] = serialize.shared_circles(job_id, view)
     return told
 
 
@@ -188,14 +186,14 @@ def logs(
     offset: Annotated[int, Query(ge=-(2**62), le=2**62)] = 0,
     limit: Annotated[int, Query(ge=4, le=MAX_BYTES)] = 65_536,
 ) -> Any:
-    """Read a part of what a rank wrote; a negative offset counts from the end."""
+    """Return a part of the log of a rank; a negative offset counts from the end."""
     _find(service, caller, job_id)
     return LogReader(service, job_id, rank, attempt).read(offset, limit)
 
 
 @router.post("/jobs/{job_id}/observed")
 async def observed(job_id: str, body: Observation, service: ServiceDep, caller: AdminCaller) -> Any:
-    """Tell a service that only recommends where a job was started, or that it ended."""
+    """Report to a recommend-only service where a job was started, or that it ended."""
     await asyncio.to_thread(_find, service, caller, job_id)
     told = body.model_dump(exclude_none=True)
     asked = service.call(lambda now_s: service.scheduler.observe(job_id, told, now_s))
@@ -205,16 +203,16 @@ async def observed(job_id: str, body: Observation, service: ServiceDep, caller: 
 
 @router.post("/plan")
 def plan(spec: JobSpec, service: ServiceDep, caller: AnyCaller) -> Any:
-    """Say what would happen to a job if it were submitted now; nothing is started or noted."""
-    if not _questions.acquire(blocking=False):
-        raise BusyError(f"{QUESTIONS} such questions are being answered; ask again in a moment")
+    """Return what would happen to a job if it were submitted now; nothing is started or stored."""
+    if not _plans.acquire(blocking=False):
+        raise BusyError(f"limit of {MAX_PLANS} concurrent plans reached; retry")
     try:
-        return _foretold(spec, service, caller)
+        return _try_submit(spec, service, caller)
     finally:
-        _questions.release()
+        _plans.release()
 
 
-def _foretold(spec: JobSpec, service: Service, caller: Caller) -> Any:
+def _try_submit(spec: JobSpec, service: Service, caller: Caller) -> Any:
     with service.lock:
         fork, now_s = service.fork(), service.now_s()
         cluster, period_s = service.scheduler.cluster, service.scheduler.engine.period_s

@@ -1,4 +1,4 @@
-"""Server-sent events: what changed, from the log."""
+"""Server-sent events: the event log as a stream."""
 
 import asyncio
 import json
@@ -15,21 +15,21 @@ from cranny.service.service import Service
 from cranny.service.store import EventRow, StoreError
 
 KEEP_ALIVE_S = 15.0
-AT_ONCE = 500  # events read together
+PAGE = 500  # events read at a time
 MAX_SUBSCRIBERS = 500
 
 _log = logging.getLogger("cranny.service")
 
 
 class EventNotifier:
-    """Wakes all who wait for new events; rung by the loop's thread."""
+    """Wakes event streams when events were stored; notified by the thread of the service loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.AbstractEventLoop, set[asyncio.Event]] = {}
         self.closed = False
 
-    def ring(self) -> None:
-        """Wake everybody."""
+    def notify(self) -> None:
+        """Wake all streams."""
         for loop in list(self._waiting):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._wake, loop)
@@ -39,18 +39,18 @@ class EventNotifier:
             event.set()
 
     def close(self) -> None:
-        """Let everybody go."""
+        """End all streams."""
         self.closed = True
-        self.ring()
+        self.notify()
 
     def check_capacity(self) -> None:
-        """Refuse one more listener if there are too many; to be asked before a stream begins."""
+        """Refuse one more stream if there are too many; to be called before a stream begins."""
         if sum(map(len, self._waiting.values())) >= MAX_SUBSCRIBERS:
-            raise BusyError(f"{MAX_SUBSCRIBERS} already follow the changes; try again later")
+            raise BusyError(f"limit of {MAX_SUBSCRIBERS} event streams reached; retry later")
 
     @contextmanager
-    def listening(self) -> Iterator[asyncio.Event]:
-        """Listen for a while."""
+    def subscribe(self) -> Iterator[asyncio.Event]:
+        """Yield an event that is set when new events were stored."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         self._waiting.setdefault(loop, set()).add(event)
         try:
@@ -62,11 +62,11 @@ class EventNotifier:
 
 
 def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
-    """Return what a caller may see of an event; commands and environments are never part of it."""
-    told: dict[str, Any] = {"seq": row.seq, "at_s": row.at_s, "kind": row.kind, "job": row.job}
+    """Return the fields of an event that a caller may see; commands and environments are never among them."""
+    public: dict[str, Any] = {"seq": row.seq, "at_s": row.at_s, "kind": row.kind, "job": row.job}
     record = service.scheduler.records.jobs.get(row.job) if row.job is not None else None
     if record is not None and caller.role == "user" and caller.user != record.user:
-        return told
+        return public
     body = {name: value for name, value in row.body.items() if name in _SHOWN}
     if row.kind == "submitted" and record is not None:
         body |= {"gpus": record.job.gpus, "name": record.spec.name, "user": record.user}
@@ -76,7 +76,7 @@ def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
     if "placement" in row.body:
         where = dict.fromkeys(row.body["placement"]["machines"])
         body["machines"] = [machines[machine].name for machine in where]
-    return told | body
+    return public | body
 
 
 _SHOWN = frozenset(
@@ -85,13 +85,13 @@ _SHOWN = frozenset(
 
 
 def frame(data: object, event: str, number: int | None = None) -> str:
-    """Write one server-sent event."""
+    """Return one server-sent event as text."""
     head = f"id: {number}\n" if number is not None else ""
     return f"{head}event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
-def at_hand(service: Service, after: int, most: int) -> list[EventRow] | None:
-    """Return the events after one if all of them are still in memory; None if the database must be asked."""
+def in_memory(service: Service, after: int, most: int) -> list[EventRow] | None:
+    """Return the events after one if all are still in memory; None if the database must be read."""
     recent = list(service.recent)
     if after >= service.stored:
         return []
@@ -113,20 +113,20 @@ async def changes(
     follow: bool,
     limit: int,
 ) -> AsyncIterator[str]:
-    """Yield what happened after an event, and then what happens, as long as the one who asked is known."""
-    with notifier.listening() as event:
+    """Yield the events after one, and then new ones as long as the caller stays authenticated."""
+    with notifier.subscribe() as event:
         yield ": cranny\n\n"
         while not notifier.closed:
             event.clear()
-            most = min(limit, AT_ONCE)
+            most = min(limit, PAGE)
             try:
                 caller = await known()
-                rows = at_hand(service, after, most)
+                rows = in_memory(service, after, most)
                 if rows is None:
                     rows = await run_in_threadpool(_read, service, after, most)
             except UnauthenticatedError:  # logged out, or the token was revoked
                 return
-            except StoreError as error:  # a browser asks again, from where it was
+            except StoreError as error:  # clients reconnect from the last event they have
                 _log.error("%s", error)
                 return
             for row in rows:

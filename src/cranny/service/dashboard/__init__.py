@@ -1,1 +1,1 @@
-"""The dashboard: one page and its files, served from the package. It reads the REST interface and nothing else."""
+"""The dashboard: one page and its static files. It must not read anything but the REST interface."""
