@@ -10,11 +10,11 @@ worker does. If one worker waits and another does not, the other waits for it in
 An agent must never be the reason that a job stops: it calls no collective, waits for little more than a period at
 most, and raises no error once it runs.
 
-Departure: the paper measures when communication starts; we measure when the iteration starts, when it is not too late
-to wait. Departure: an iteration that would start early waits for its slot. `phases.md` says why for both.
+Departure: the paper measures when communication starts; we measure when the iteration starts, when it is not too
+late to wait. Departure: an iteration that would start early waits for its slot. `phases.md` says why for both.
 
-Departure: the paper does not say what becomes of a job that cannot keep its schedule. Ours suspends pacing if the job
-waits too much.
+Departure: the paper does not say what becomes of a job that cannot keep its schedule. Ours suspends pacing if the
+job waits too much.
 """
 
 import json
@@ -89,7 +89,7 @@ class PacingSchedule:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
-        """Return the schedule in `CRANNY_PERIOD_S`, `CRANNY_SHIFT_S` and `CRANNY_EPOCH_S`; 0 where one is not set."""
+        """Return the schedule in `CRANNY_PERIOD_S`, `CRANNY_SHIFT_S` and `CRANNY_EPOCH_S`; 0 where not set."""
         found = {}
         for name in SCHEDULE_FIELDS:
             variable = f"CRANNY_{name.upper()}"
@@ -144,8 +144,8 @@ class PacingReport:
 class Pacer:
     """Keeps a training loop to its schedule: call `step` at the start of every iteration, in every worker.
 
-    `watch` names a file with a schedule, written by `PacingSchedule.write`; when it changes, the new one applies. `patience` is
-    the share of the time that may be spent waiting for slots; with 1 pacing is never suspended.
+    `watch` names a file with a schedule, written by `PacingSchedule.write`; when it changes, the new one applies.
+    `patience` is the share of the time that may be spent waiting for slots; with 1 pacing is never suspended.
     """
 
     def __init__(
@@ -188,6 +188,7 @@ class Pacer:
         Without such variables it lets iterations start as they come, and only measures them.
         """
         schedule = PacingSchedule.from_env(env)
+        file = env.get("CRANNY_SCHEDULE_FILE", env.get("CRANNY_BEAT_FILE"))  # the latter was its name before 0.2
         return cls(schedule.period_s, schedule.shift_s, epoch_s=schedule.epoch_s, watch=file)
 
     def update(self, period_s: float, shift_s: float, epoch_s: float | None = None) -> None:

@@ -29,7 +29,7 @@ CommHook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 
 
 class TorchPacer(pacing.Pacer):
-    """Keeps a PyTorch training loop to its schedule: call `step` at the start of every iteration, in every worker."""
+    """Keeps a PyTorch training loop to its schedule: call `step` as every iteration starts, in every worker."""
 
     _bucket_times: list[tuple[Mark, Mark]] | None = (
         None  # start and end of the exchange of each bucket of gradients
