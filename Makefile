@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # As many test processes as there are cores.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
-.PHONY: demo test fuzz coverage check bench release lock format clean
+.PHONY: demo test fuzz coverage check docs bench release lock format clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/run.done  ## compare Titan with its rivals and write out/demo.html
@@ -40,6 +40,10 @@ check: .venv/dev.done  ## format, lint, types, import contracts, unused dependen
 	$(BIN)/deptry src
 	$(BIN)/codespell
 
+docs: .venv/dev.done  ## build the site of the documents into out/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo open out/site/index.html
+
 bench: .venv/dev.done  ## measure the budgets of the design
 	$(BIN)/cranny bench --check
 
@@ -51,7 +55,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emi
 lock: .venv/dev.done  ## write down versions of new dependencies; with UPGRADE=--upgrade the newest of all
 	$(PIP) uv
 	$(LOCK) pyproject.toml -o requirements/run.lock
-	$(LOCK) pyproject.toml --extra exact --extra ray --extra repro --extra service --group dev -o requirements/dev.lock
+	$(LOCK) pyproject.toml --extra exact --extra ray --extra repro --extra service --group dev --group docs -o requirements/dev.lock
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
