@@ -93,7 +93,7 @@ def overlaps(page: Any, which: str) -> int:
 
 
 def policies(visit: Visit) -> list[str]:
-    return [name.strip() for name in visit.page.locator("table.summary tbody .who").all_inner_texts()]
+    return [name.strip() for name in visit.page.locator("table.summary tbody .name-cell").all_inner_texts()]
 
 
 def test_a_click_sorts_and_a_second_click_turns_round(visit: Visit, results: Sequence[FakeResult]) -> None:
