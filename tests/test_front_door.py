@@ -22,15 +22,18 @@ PUBLIC = {
     "PlacementError",
     "Plan",
     "Result",
+    "Scenario",
     "StalePlanError",
     "Trace",
     "__version__",
+    "compare",
     "generate_trace",
     "policies",
     "policy",
     "read_trace",
     "simulate",
     "traffic",
+    "what_if",
 }
 HEAVY = (
     "polars",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cranny import version as _version
 
 if TYPE_CHECKING:
+    from cranny.analysis.whatif.what_if import what_if
     from cranny.core.state import ClusterState
     from cranny.core.traffic import traffic
     from cranny.model.cluster import Cluster
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from cranny.model.profile import ModelProfile
     from cranny.policies import listing as policies
     from cranny.policies import policy
-    from cranny.run import Result, simulate
+    from cranny.run import Result, compare, simulate
+    from cranny.scenario import Scenario
     from cranny.traces.generate import generate_trace
     from cranny.traces.read import read_trace
     from cranny.traces.trace import Trace
@@ -44,14 +46,17 @@ _HOME = {
     "PlacementError": "model.errors",
     "Plan": "model.plan",
     "Result": "run",
+    "Scenario": "scenario",
     "StalePlanError": "model.errors",
     "Trace": "traces.trace",
+    "compare": "run",
     "generate_trace": "traces.generate",
     "policies": "policies",  # the module itself, which can be called
     "policy": "policies",
     "read_trace": "traces.read",
     "simulate": "run",
     "traffic": "core.traffic",
+    "what_if": "analysis.whatif.what_if",
 }
 
 __all__ = [
@@ -65,15 +70,18 @@ __all__ = [
     "PlacementError",
     "Plan",
     "Result",
+    "Scenario",
     "StalePlanError",
     "Trace",
     "__version__",
+    "compare",
     "generate_trace",
     "policies",
     "policy",
     "read_trace",
     "simulate",
     "traffic",
+    "what_if",
 ]
 
 

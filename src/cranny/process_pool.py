@@ -1,23 +1,139 @@
-"""Calls side by side in processes of this machine."""
+"""Calls at the same time in processes of this machine: the only place that starts any for a simulation."""
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, current_process, get_context, parent_process
-from multiprocessing.connection import wait
+from multiprocessing import active_children, connection, current_process, get_context, parent_process
 from threading import Thread
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from cranny.model.errors import CrannyError
 
 T = TypeVar("T")
+Call = tuple[int, tuple[Any, ...]]  # its number, and its arguments
+_shared: list[Any] = []  # in a worker process: arguments of all its calls, which it got once
 
 
 class DiedError(CrannyError):
     """A process ended before its work did."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a process died: perhaps for lack of memory, or because the script that calls cranny"
+            " has no `if __name__ == '__main__':`"
+        )
+
+
+class WorkerPool:
+    """Processes that run calls until the pool is left; with one process, calls run in this one.
+
+    Every call gets the arguments `shared` after its own; they are sent to each process once. A process ends after
+    `calls_per_process` calls, for those that leave much memory behind. When the pool is left by an error, as by
+    Ctrl-C, its processes are terminated.
+    """
+
+    def __init__(
+        self, processes: int | None = None, *, shared: Sequence[Any] = (), calls_per_process: int | None = None
+    ) -> None:
+        self._processes = processes or os.cpu_count() or 1
+        self._shared = tuple(shared)
+        self._calls_per_process = calls_per_process
+        self._executor: ProcessPoolExecutor | None = None
+        self._others = set(active_children())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._executor is not None:
+            if error is not None:  # interrupted, or the rest is not needed
+                for child in set(active_children()) - self._others:
+                    child.terminate()
+            self._executor.shutdown(cancel_futures=True)
+
+    def run(
+        self,
+        work: Callable[..., T],
+        calls: Sequence[tuple[Any, ...]],
+        progress: Callable[[int], None] | None = None,
+    ) -> list[T]:
+        """Call `work` with each of the arguments; return the results in their order.
+
+        `progress` is called with the number of calls that have ended. What a call raises is raised at once.
+        """
+        results: dict[int, T] = {}
+        for done, (number, result) in enumerate(self.ended(work, calls), 1):
+            if isinstance(result, DiedError):
+                raise result
+            results[number] = result
+            if progress is not None:
+                progress(done)
+        return [results[number] for number in range(len(calls))]
+
+    def ended(
+        self, work: Callable[..., T], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, T | DiedError]]:
+        """Call `work` with each of the arguments; yield the number of a call and its result as they end.
+
+        When a process dies, the calls that were under way in others are lost with it, and which one was to blame
+        is unknown; so they run again, one at a time, and the result of one that ends its process is a `DiedError`.
+        """
+        if min(len(calls), self._processes) <= 1:
+            for number, arguments in enumerate(calls):
+                yield number, work(*arguments, *self._shared)
+            return
+        waiting: deque[Call] = deque(enumerate(calls))
+        while waiting:
+            for suspect in (yield from self._until_one_dies(work, waiting, self._processes)):
+                if (yield from self._until_one_dies(work, deque([suspect]), 1)):
+                    yield suspect[0], DiedError()
+
+    def _until_one_dies(
+        self, work: Callable[..., T], waiting: deque[Call], at_once: int
+    ) -> Generator[tuple[int, T], None, list[Call]]:
+        """Run waiting calls until none is left or a process dies; return those that were under way then."""
+        under_way: dict[Future[T], Call] = {}
+        executor = self._ready()  # made before Ctrl-C is held back: making it lets Ctrl-C through again
+        try:
+            while waiting or under_way:
+                # No more at once than there are processes, so that few run again if one dies.
+                with _interrupts_held():
+                    while waiting and len(under_way) < at_once:
+                        submitted = executor.submit(_call, work, waiting[0][1])
+                        under_way[submitted] = waiting.popleft()
+                ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    result = future.result()  # raises at once what the call raised
+                    yield under_way.pop(future)[0], result
+        except BrokenProcessPool:
+            executor.shutdown()
+            self._executor = None
+            return list(under_way.values())
+        return []
+
+    def _ready(self) -> ProcessPoolExecutor:
+        """Return what starts processes, made anew after one has died."""
+        if self._executor is None:
+            if getattr(
+                current_process(), "_inheriting", False
+            ):  # run by a process that a script without guard made
+                raise SystemExit(1)
+            # Spawned, not forked: polars runs threads, which do not survive a fork.
+            self._executor = ProcessPoolExecutor(
+                self._processes,
+                get_context("spawn"),
+                _begin,
+                self._shared,
+                max_tasks_per_child=self._calls_per_process,
+            )
+        return self._executor
 
 
 def run_each(
@@ -28,79 +144,34 @@ def run_each(
     *,
     calls_per_process: int | None = None,
 ) -> list[T]:
-    """Call `work` with each of the arguments; return the results in their order.
-
-    `progress` is told how many calls have ended. A process ends after `calls_per_process` calls, for those that
-    leave much memory behind. When one call fails, the others are dropped.
-    """
-    workers = min(len(calls), processes)
-    if workers <= 1:
-        results = []
-        for done, arguments in enumerate(calls, 1):
-            results.append(work(*arguments))
-            if progress is not None:
-                progress(done)
-        return results
-    try:
-        with pool(workers, calls_per_process=calls_per_process) as ready:
-            with starting():
-                futures = [ready.submit(work, *arguments) for arguments in calls]
-            for done, future in enumerate(as_completed(futures), 1):
-                future.result()  # raises at once what the call raised
-                if progress is not None:
-                    progress(done)
-            return [future.result() for future in futures]
-    except BrokenProcessPool:
-        raise DiedError(
-            "a process died: perhaps for lack of memory, or because the script that calls cranny"
-            " has no `if __name__ == '__main__':`"
-        ) from None
+    """Call `work` with each of the arguments in a pool of its own; return the results in their order."""
+    with WorkerPool(min(len(calls), processes) or 1, calls_per_process=calls_per_process) as pool:
+        return pool.run(work, calls, progress)
 
 
-@contextmanager
-def pool(
-    processes: int,
-    begin: Callable[..., None] | None = None,
-    arguments: tuple[Any, ...] = (),
-    *,
-    calls_per_process: int | None = None,
-) -> Iterator[ProcessPoolExecutor]:
-    """Make processes, each of which calls `begin` first; on any error they end with what they were at."""
-    if getattr(current_process(), "_inheriting", False):  # run again by a process that a script without guard made
-        raise SystemExit(1)
-    others = set(active_children())
-    # Spawned, not forked: polars runs threads, which do not survive a fork.
-    with ProcessPoolExecutor(
-        processes, get_context("spawn"), _begin, (begin, arguments), max_tasks_per_child=calls_per_process
-    ) as made:
-        try:
-            yield made
-        except BaseException:  # interrupted, or nobody wants the rest
-            for child in set(active_children()) - others:
-                child.terminate()
-            raise
+def _call(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    return work(*arguments, *_shared)
 
 
-def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
-    """Make a process ready: Ctrl-C ends it without a word, since the one that started it tells the user."""
+def _begin(*shared: Any) -> None:
+    """Prepare a process: Ctrl-C ends it silently, since the process that started it reports to the user."""
+    _shared[:] = shared
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     Thread(target=_end_with_parent, daemon=True).start()
-    if begin is not None:
-        begin(*arguments)
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, however that ended: nobody else would."""
+    """End this process when the one that started it is gone, however that ended: it would be an orphan."""
     parent = parent_process()
     if parent is not None:
-        wait([parent.sentinel])
+        connection.wait([parent.sentinel])
         os._exit(1)
 
 
 @contextmanager
-def starting() -> Iterator[None]:
-    """Hold Ctrl-C back from processes of a pool that start here, until they are ready for it."""
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back from processes of a pool that start here, until they are prepared for it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

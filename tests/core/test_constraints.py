@@ -11,14 +11,14 @@ from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
-from cranny.run import with_seed
+from cranny.scenario import seeded_policy
 
 STREAMS = ModelProfile("streams", grad_bytes=1e9, iteration_ms=80.0)  # takes all of a link
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 
 
 def wishful(wish: Constraints, policy: str = "titan") -> ConstrainedPlacer:
-    return ConstrainedPlacer(with_seed(policy, 0), lambda _: wish)
+    return ConstrainedPlacer(seeded_policy(policy, 0), lambda _: wish)
 
 
 def with_held(*held: int) -> ClusterState:
@@ -120,7 +120,7 @@ def test_a_copy_of_a_state_goes_its_own_way(policy: str) -> None:
     state = with_held(1, 0, 0, 0)
     state.drain(3)
     other = state.copy()
-    placement = with_seed(policy, 0).place(Job(id="a", gpus=3), other.snapshot())
+    placement = seeded_policy(policy, 0).place(Job(id="a", gpus=3), other.snapshot())
     assert placement is not None
     other.place(Job(id="a", gpus=3), placement)
     assert "a" in other

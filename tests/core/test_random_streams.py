@@ -26,7 +26,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action
 from cranny.network.networks import NETWORKS
 from cranny.policies import TABLE, policy
-from cranny.run import choose, period_of
+from cranny.scenario import decision_period_s, resolve_policy
 from cranny.sim.record import DONE
 from cranny.sim.replay import Replay
 
@@ -252,9 +252,9 @@ def test_no_replay_ends_with_an_error_or_loses_a_job(name: str, cluster: str) ->
     @given(stories(SLOW_LARGEST if name == "exact" else LARGEST, len(tree.machines)))
     def run(story: Story) -> None:
         model = NETWORKS[story.network]
-        _, chosen, _ = choose(name, None, None, 0, model.alone)
+        _, chosen, _ = resolve_policy(name, None, None, 0, model.alone)
         replay = Watched(
-            tree, chosen, network=model.on(tree), machine_events=story.faults, period_s=period_of(name)
+            tree, chosen, network=model.on(tree), machine_events=story.faults, period_s=decision_period_s(name)
         )
         record = replay.run(story.jobs)
         check(replay.state)

@@ -6,7 +6,7 @@ import pytest
 
 from cranny.model.errors import InputError
 from cranny.policies import TABLE, options_of, policy
-from cranny.run import with_seed
+from cranny.scenario import seeded_policy
 
 WRONG: tuple[object, ...] = ("a word", float("nan"), -1, [1], True, {}, None, "", 1e400)
 OPTIONS = [(name, option) for name in TABLE for option in sorted(options_of(name) - {"rng"})]
@@ -19,7 +19,7 @@ PYTHON = re.compile(
 def refusal(name: str, option: str, value: object) -> str:
     """Return what is said about a value; nothing if it is taken."""
     try:
-        with_seed(name, 0, {option: value})
+        seeded_policy(name, 0, {option: value})
     except InputError as error:
         return str(error)
     return ""

@@ -16,7 +16,8 @@ from cranny.model.job import Job
 from cranny.model.plan import Action, Stop
 from cranny.model.plan import Start as Started
 from cranny.network.networks import network
-from cranny.run import choose, simulate
+from cranny.run import simulate
+from cranny.scenario import resolve_policy
 from cranny.service.clock import Clock
 from cranny.service.job_records import JobRecords
 from cranny.service.store import EventRow
@@ -47,7 +48,7 @@ def told(action: Action) -> Any:
 
 def replayed(rows: list[EventRow], name: str, order: str) -> list[Any]:
     """Drive an engine of the simulator's with what came in from outside."""
-    _, policy, _ = choose(name, order, None, 0, network("isolated").alone)
+    _, policy, _ = resolve_policy(name, order, None, 0, network("isolated").alone)
     engine = Engine(ClusterState(CLUSTER), policy)
     records = JobRecords(CLUSTER)
     decided: list[Any] = []

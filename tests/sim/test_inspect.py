@@ -15,7 +15,8 @@ from cranny.model.plan import Move, Plan, Start
 from cranny.network.networks import network
 from cranny.network.steady.link_load import Load, talkers
 from cranny.network.steady.stream_log import STREAMS, Streams
-from cranny.run import choose, simulate
+from cranny.run import simulate
+from cranny.scenario import resolve_policy
 from cranny.sim.inspect import view_at
 from cranny.traces.generate import generate_trace
 
@@ -23,7 +24,7 @@ CLUSTER = Cluster.fat_tree(4, 4, 4, link_gbps=25.0, oversubscription=2.0, pat_gb
 
 
 def spread() -> Policy:
-    return choose(Spread(), None, None, 0, network("steady").alone)[1]
+    return resolve_policy(Spread(), None, None, 0, network("steady").alone)[1]
 
 
 def test_a_view_shows_the_jobs_that_run_then() -> None:
@@ -55,7 +56,7 @@ def test_jobs_that_wait_are_in_the_view() -> None:
     trace = generate_trace("itp", jobs=200, seed=3, load=2.0, gpus=CLUSTER.gpus)
 
     def policy() -> Policy:
-        return choose("best-fit", None, None, 0, network("steady").alone)[1]
+        return resolve_policy("best-fit", None, None, 0, network("steady").alone)[1]
 
     assert view_at(CLUSTER, policy, trace.jobs(0), network("steady")).view.waiting
 
@@ -67,7 +68,7 @@ def test_a_result_tells_the_load_that_the_replay_had(name: str, collective: str)
     result = simulate(CLUSTER, trace, name, network="steady", collective=collective)
 
     def policy() -> Policy:
-        return choose(name, None, None, 0, network("steady").alone)[1]
+        return resolve_policy(name, None, None, 0, network("steady").alone)[1]
 
     times = result.timeline["time_s"]
     for at_s in (times[20], times[75], times[149] + 0.5):

@@ -25,6 +25,7 @@ from cranny.model.profile import ModelProfile
 from cranny.policies import TABLE
 from cranny.policies.best_fit import BestFit
 from cranny.run import Result, compare, simulate
+from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
 from cranny.traces.trace import Trace
 
@@ -306,7 +307,7 @@ def test_explaining_a_job_does_not_change_its_run() -> None:
     )
     result = simulate(cluster, trace, "random", seed=5)
     for job_id, (start_s, _) in spans(result).items():
-        assert explain(cluster, trace, job_id, "random", seed=5).start_s == start_s
+        assert explain(Scenario(cluster, trace, "random", seed=5), job_id).start_s == start_s
 
 
 @pytest.mark.parametrize(
@@ -683,7 +684,7 @@ def story_trace() -> Trace:
 
 
 def test_tells_why_a_job_waited_and_why_it_was_placed_there() -> None:
-    story = explain(TWO, story_trace(), "b", "best-fit")
+    story = explain(Scenario(TWO, story_trace(), "best-fit"), "b")
     assert story.submit_s == 10.0
     assert story.waits == [(10.0, "needs 4 GPUs, 2 free")]
     assert story.start_s is not None
@@ -698,14 +699,14 @@ def test_tells_why_a_job_waited_and_why_it_was_placed_there() -> None:
 
 
 def test_tells_that_a_job_stood_behind_another() -> None:
-    story = explain(TWO, story_trace(), "c", "best-fit")
+    story = explain(Scenario(TWO, story_trace(), "best-fit"), "c")
     assert story.waits[0] == (20.0, "behind job 'b', which is first in the queue")
     assert story.facts()["waits"][0]["since_s"] == 20.0
     assert story.facts()["placement"]["machines_used"] == 1
 
 
 def test_tells_that_a_job_was_skipped() -> None:
-    story = explain(TWO, story_trace(), "huge", "titan")
+    story = explain(Scenario(TWO, story_trace(), "titan"), "huge")
     assert story.start_s is None
     assert story.text().endswith("it was skipped: needs 99 GPUs, the cluster has 8")
 
@@ -714,11 +715,11 @@ def test_tells_what_the_simulation_does() -> None:
     jobs = trace(100)
     result = spans(simulate(FOUR, jobs, "titan", seed=2))
     for job_id in list(result)[::17]:
-        story = explain(FOUR, jobs, job_id, "titan", seed=2)
+        story = explain(Scenario(FOUR, jobs, "titan", seed=2), job_id)
         assert story.start_s == result[job_id][0]
         assert bool(story.waits) == (story.start_s > story.submit_s)
 
 
 def test_a_job_that_is_not_in_the_trace_has_no_story() -> None:
     with pytest.raises(InputError, match="there is no job 'zzz' in trace"):
-        explain(TWO, story_trace(), "zzz")
+        explain(Scenario(TWO, story_trace()), "zzz")

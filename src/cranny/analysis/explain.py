@@ -1,26 +1,21 @@
 """Why a job of a trace waited, and why it was placed where it was."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from cranny.core.protocol import Placer, PlacerPolicy, Policy
 from cranny.core.snapshot import Snapshot
-from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
-from cranny.model.profile import ModelProfile
-from cranny.network.networks import network as network_model
-from cranny.run import choose, period_of, with_types_of
-from cranny.sim.replay import Replay
-from cranny.traces.trace import Trace
+from cranny.scenario import Scenario
 
 
 @dataclass(slots=True)
-class Story:
+class JobStory:
     """Why a job waited and why it was placed where it was."""
 
     job_id: str
@@ -54,12 +49,12 @@ class Story:
         return "\n".join(lines)
 
 
-class _Watch:
+class _Observer:
     """A policy that also notes what becomes of one job."""
 
     placer: Placer  # of a policy that has one: only then is this a `PlacerPolicy` too
 
-    def __init__(self, policy: Policy, story: Story) -> None:
+    def __init__(self, policy: Policy, story: JobStory) -> None:
         self._policy = policy
         self._story = story
         self.key = policy.key
@@ -84,40 +79,22 @@ class _Watch:
         return plan
 
 
-def explain(
-    cluster: Cluster,
-    trace: Trace,
-    job_id: str,
-    policy: str = "titan",
-    network: str = "isolated",
-    seed: int = 0,
-    *,
-    order: str | None = None,
-    collective: str | None = None,
-    period_s: float = 0.0,
-    options: Mapping[str, Any] | None = None,
-    profiles: Mapping[str, ModelProfile] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Story:
-    """Replay a trace until one job starts, and tell why it waited and why it was placed where it was."""
-    story = Story(job_id, policy)
-    trace = with_types_of(cluster, trace)
-    model = network_model(network)
-    _, chosen, _ = choose(policy, order, options, seed, model.alone)
-    replay = Replay(
-        cluster, _Watch(chosen, story), network=model.on(cluster), period_s=period_of(policy, period_s)
-    )
+def explain(scenario: Scenario, job_id: str, progress: Callable[[int], None] | None = None) -> JobStory:
+    """Replay a scenario until one job starts; report why it waited and why it was placed where it was."""
+    name, policy, _ = scenario.resolve_policy()
+    story = JobStory(job_id, name)
+    replay = scenario.replay(_Observer(policy, story))
 
     def until_placed() -> Iterator[Job]:
         found = False
-        for job in trace.jobs(seed, collective, profiles=profiles):
+        for job in scenario.jobs():
             if story.placement is not None:
                 return
             if job.id == job_id:
                 found, story.submit_s = True, job.submit_s
             yield job
         if not found:
-            raise InputError(f"there is no job {job_id!r} in {trace.name}")
+            raise InputError(f"there is no job {job_id!r} in {scenario.trace_name}")
 
     replay.run(until_placed(), progress)
     story.skipped = next((reason for job, reason in replay.log.skipped if job.id == job_id), "")

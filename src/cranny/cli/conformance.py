@@ -10,7 +10,7 @@ def conformance(
     network: options.NetworkOption = "steady",
     as_json: options.JsonOption = False,
 ) -> None:
-    """Check a network model on small cases whose answer can be worked out by hand.
+    """Check a network model on small cases whose answer can be computed by hand.
 
     Example: cranny conformance --network steady
     """
@@ -23,8 +23,10 @@ def conformance(
     checks = run(network)
     hold = all(check.ok for check in checks)
     if as_json:
-        told = [{"about": check.about, "known": check.known, "got": check.got, "ok": check.ok} for check in checks]
-        print_json({"network": network, "ok": hold, "checks": told})
+        cases = [
+            {"about": check.about, "known": check.known, "got": check.got, "ok": check.ok} for check in checks
+        ]
+        print_json({"network": network, "ok": hold, "checks": cases})
     else:
         table = Table("case", "known", "ours", "", box=None, header_style="bold")
         for check in checks:

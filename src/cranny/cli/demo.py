@@ -8,7 +8,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import err, out, progress
-from cranny.cli.simulate import command_line, show
+from cranny.cli.simulate import show
 
 
 def demo(
@@ -36,7 +36,7 @@ def demo(
     trace = options.read_or_generate("itp", built, jobs, load, seed)
     if not as_json:
         err.print(f"{len(trace):,} jobs that look like Microsoft's ITP trace on {built.describe()}", style="dim")
-    command = command_line()
+    command = options.command_line()
     with progress("comparing", len(names)) as tick:
         results = compare(built, trace, names, seed=seed, progress=tick, command=command)
     folder.mkdir(parents=True, exist_ok=True)

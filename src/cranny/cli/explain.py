@@ -16,31 +16,18 @@ if TYPE_CHECKING:
 JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)]
 
 
+@options.scenario_options("price")
 def explain(
     trace: Annotated[
         str,
         typer.Argument(
             metavar="[TRACE]",
-            help="A trace file, or a preset to generate from: philly, itp, acme. Left out: JOB is of a server.",
+            help="A trace file, or a preset to generate from: philly, itp, acme. Omitted: JOB is of a server.",
         ),
     ],
+    shared: options.ScenarioOptions,
     job_id: JobArgument = None,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
-    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
-    link_gbps: options.LinkOption = 100.0,
-    oversubscription: options.OversubscriptionOption = 1.0,
-    pat_gbps: options.PatOption = None,
-    jobs: options.JobsOption = 5000,
-    load: options.LoadOption = 0.8,
-    trace_format: options.FormatOption = "auto",
-    strict: options.StrictOption = None,
-    order: options.OrderOption = None,
-    period: options.PeriodOption = 0.0,
-    network: options.NetworkOption = "isolated",
-    collective: options.CollectiveOption = None,
-    seed: options.SeedOption = 0,
-    profiles: options.ProfilesOption = None,
-    policy_options: options.SettingsOption = None,
+    policy: options.PolicyOption = "titan",
     server: ServerOption = None,
     token_file: TokenOption = None,
     as_json: options.JsonOption = False,
@@ -48,7 +35,7 @@ def explain(
     """Say why a job waits or waited, and why it was placed where it was.
 
     With a trace, it is replayed up to the job. With a job alone, the server that runs it is asked; the options
-    about clusters and policies then say nothing.
+    about clusters and policies then have no effect.
 
     Example: cranny explain philly philly-000042 --policy titan --cluster 64x8x8
 
@@ -59,28 +46,11 @@ def explain(
         return
     from cranny.analysis.explain import explain as run
 
-    options.check_period(period, options.split_policies(policy))
-    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
-    models = options.read_profiles(profiles)
-    jobs_in = options.read_or_generate(
-        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
-    )
-    _check_job(job_id, jobs_in)
-    with progress(policy, len(jobs_in)) as tick:
-        story = run(
-            built,
-            jobs_in,
-            job_id,
-            policy,
-            network,
-            seed,
-            order=order,
-            collective=collective,
-            period_s=period,
-            options=options.read_settings(policy_options),
-            profiles=models,
-            progress=tick,
-        )
+    options.split_policies(policy)
+    scenario = shared.scenario(trace, [policy])
+    _check_job(job_id, scenario.whole_trace)
+    with progress(policy, len(scenario.whole_trace)) as tick:
+        story = run(scenario, job_id, tick)
     if as_json:
         print_json(story.facts())
     else:

@@ -9,7 +9,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json
-from cranny.cli.simulate import command_line
+from cranny.cli.options import command_line
 from cranny.model.errors import InputError
 from cranny.model.validate import positive
 

@@ -1,17 +1,19 @@
-"""`cranny network`: links and switch memory of a cluster at one stopped, as a heat map."""
+"""`cranny network`: links and switch memory of a cluster at one moment, as a heat map."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
-from cranny.cli.simulate import command_line
 from cranny.model.validate import counted, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cranny.core.protocol import Policy
+    from cranny.model.job import Job
     from cranny.network.steady.link_load import Load
     from cranny.sim.inspect import StoppedReplay
 
@@ -27,58 +29,47 @@ TopOption = Annotated[int, typer.Option("--top", min=0, help="Bottlenecks to lis
 OutOption = Annotated[Path | None, typer.Option("--out", help="Write a self-contained HTML page to this file.")]
 
 
+@options.scenario_options("price", network="steady")
 def network(
     trace: options.TraceArgument,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
+    shared: options.ScenarioOptions,
+    policy: options.PolicyOption = "titan",
     at: AtOption = None,
-    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
-    link_gbps: options.LinkOption = 100.0,
-    oversubscription: options.OversubscriptionOption = 1.0,
-    pat_gbps: options.PatOption = None,
-    jobs: options.JobsOption = 5000,
-    load: options.LoadOption = 0.8,
-    trace_format: options.FormatOption = "auto",
-    strict: options.StrictOption = None,
-    order: options.OrderOption = None,
-    period: options.PeriodOption = 0.0,
-    network: options.NetworkOption = "steady",
-    collective: options.CollectiveOption = None,
-    seed: options.SeedOption = 0,
-    profiles: options.ProfilesOption = None,
-    policy_options: options.SettingsOption = None,
     top: TopOption = 5,
     page: OutOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Replay a trace up to a stopped and show how full links and switch memory are, and whom that holds back.
+    """Replay a trace up to a moment and show how full links and switch memory are, and which jobs that slows.
 
     Example: cranny network philly --policy netpack --cluster 16x16x4 --pat-gbps 1000 --collective ina --at 86400
     """
-    from cranny.network.networks import network as network_model
     from cranny.network.steady.link_load import Load, talkers
-    from cranny.run import choose, period_of, with_types_of
+    from cranny.scenario import decision_period_s
     from cranny.sim.inspect import view_at
 
-    options.check_period(period, options.split_policies(policy))
+    options.split_policies(policy)
     options.check_file(page, "--out")
-    period_s = period_of(policy, period)
-    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
-    models = options.read_profiles(profiles)
-    read = options.read_or_generate(
-        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
-    )
-    model = network_model(network)
-    settings = options.read_settings(policy_options)
-    jobs_in = with_types_of(built, read).jobs(seed, collective, profiles=models)
+    scenario = shared.scenario(trace, [policy])
+    built, name = scenario.cluster, scenario.trace_name
+    period_s = decision_period_s(policy, scenario.period_s)
 
     def made() -> "Policy":
-        return choose(policy, order, settings, seed, model.alone)[1]
+        return scenario.resolve_policy()[1]
 
-    with progress(policy, len(jobs_in)) as tick:
-        stopped = view_at(built, made, jobs_in, model, at, period_s=period_s, name=read.name, progress=tick)
+    with progress(policy, len(scenario.whole_trace)) as tick:
+        stopped = view_at(
+            built,
+            made,
+            cast("Sequence[Job]", scenario.jobs()),
+            scenario.model,
+            at,
+            period_s=period_s,
+            name=name,
+            progress=tick,
+        )
     now_s = stopped.view.now_s
     found = Load.of(built, talkers(built, stopped.view.running.values()))
-    about = f"{policy} on {read.name}"
+    about = f"{policy} on {name}"
     if page is not None:
         from cranny.report.network_page import write_page
 
@@ -86,12 +77,12 @@ def network(
             found,
             page,
             title=f"The network at {now_s:,.0f} s",
-            kicker=f"{about} · {built.describe()} · {built.describe_links()} · {network} network",
-            command=command_line(),
+            kicker=f"{about} · {built.describe()} · {built.describe_links()} · {scenario.network} network",
+            command=scenario.command,
         )
     if as_json:
-        told = {"at_s": now_s, "policy": policy, "network": network, "cluster": built.describe()}
-        print_json({**told, **_counts(stopped), **found.facts()})
+        facts = {"at_s": now_s, "policy": policy, "network": scenario.network, "cluster": built.describe()}
+        print_json({**facts, **_counts(stopped), **found.facts()})
         return
     show(found, stopped, about, top)
     if page is not None:

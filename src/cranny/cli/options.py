@@ -1,10 +1,15 @@
 """Options that several commands share, and how their values are read."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,12 +22,14 @@ from cranny.policies import TABLE, policy_class
 
 if TYPE_CHECKING:
     from cranny.model.profile import ProfileLibrary
+    from cranny.scenario import Scenario
     from cranny.traces.trace import Trace
 
 DEFAULT_POLICIES = "titan,best-fit,consolidate-idle,fragments-first,tiresias"
 DEFAULT_CLUSTER = "64x8x8"
 CLUSTER_FILES = frozenset({".yaml", ".yml", ".json"})
 MAX_SEED = 2**63 - 1
+REQUIRED = object()  # in place of a default
 
 
 def checked(check: Callable[..., Any], option: str, **bounds: int) -> Callable[[Any], Any]:
@@ -86,7 +93,7 @@ SeedOption = Annotated[
     typer.Option(
         "--seed",
         callback=checked(whole, "--seed", least=0, most=MAX_SEED),
-        help="For everything that is drawn.",
+        help="Of the random numbers.",
     ),
 ]
 OrderOption = Annotated[
@@ -128,12 +135,10 @@ ProfilesOption = Annotated[
 ]
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of the policy, such as phase_budget_s=0.5."),
-]
-EachSettingsOption = Annotated[
-    list[str] | None,
     typer.Option(
-        "--set", metavar="NAME=VALUE", help="An option of those of the policies that know it, such as elastic=4."
+        "--set",
+        metavar="NAME=VALUE",
+        help="An option of the policy (of those of several that have it), such as elastic=4.",
     ),
 ]
 FormatOption = Annotated[
@@ -148,10 +153,17 @@ StrictOption = Annotated[
     bool | None,
     typer.Option(
         "--strict/--no-strict",
-        help="Refuse a file for a row that cannot be used, or leave such rows out and count them "
+        help="Refuse a file for a row that cannot be used, or skip and count such rows "
         "(default: strict for our own formats only).",
         show_default=False,
     ),
+]
+ProcessesOption = Annotated[
+    int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
+]
+PolicyOption = Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")]
+PoliciesOption = Annotated[
+    str, typer.Option("--policies", "-p", help="Names with commas between; see `cranny policies`.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -182,9 +194,111 @@ def check_period(period_s: float, policies: Iterable[str]) -> None:
             raise InputError(f"--period: must be 0, or at least {least_s:g} s for {name}, not {period_s!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class ScenarioOptions:
+    """The options of a scenario that commands share, as they are typed."""
+
+    cluster: ClusterOption = DEFAULT_CLUSTER
+    link_gbps: LinkOption = 100.0
+    oversubscription: OversubscriptionOption = 1.0
+    pat_gbps: PatOption = None
+    jobs: JobsOption = 5000
+    load: LoadOption = 0.8
+    trace_format: FormatOption = "auto"
+    strict: StrictOption = None
+    order: OrderOption = None
+    period: PeriodOption = 0.0
+    network: NetworkOption = "isolated"
+    collective: CollectiveOption = None
+    seed: SeedOption = 0
+    price: PriceOption = 1.0
+    profiles: ProfilesOption = None
+    policy_options: SettingsOption = None
+
+    def read_cluster(self) -> Cluster:
+        """Read the cluster."""
+        return read_cluster(self.cluster, self.link_gbps, self.oversubscription, self.pat_gbps)
+
+    def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
+        """Check and read all that the options name, for the first of the policies that are to run."""
+        from cranny.scenario import Scenario
+
+        check_period(self.period, policies)
+        cluster, models = self.read_cluster(), read_profiles(self.profiles)
+        read = read_or_generate(
+            trace,
+            cluster,
+            self.jobs,
+            self.load,
+            self.seed,
+            models,
+            trace_format=self.trace_format,
+            strict=self.strict,
+        )
+        return Scenario(
+            cluster,
+            read,
+            policies[0],
+            self.network,
+            self.seed,
+            order=self.order,
+            collective=self.collective,
+            options=read_settings(self.policy_options),
+            profiles=models,
+            period_s=self.period,
+            price_per_gpu_hour=self.price,
+            command=command_line(),
+        )
+
+
+def scenario_options(*without: str, **changed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command that takes `shared: ScenarioOptions` have them on its command line, where `shared` stands.
+
+    Fields named by `without` keep their defaults; `changed` has other defaults, or `REQUIRED`.
+    """
+    hints = get_type_hints(ScenarioOptions, include_extras=True)
+    shared = [
+        Parameter(
+            each.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if default is REQUIRED else default,
+            annotation=hints[each.name],
+        )
+        for each in fields(ScenarioOptions)
+        if each.name not in without
+        for default in (changed.get(each.name, each.default),)
+    ]
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            values = {each.name: given.pop(each.name) for each in shared}
+            command(**given, shared=ScenarioOptions(**values))
+
+        own = signature(command, eval_str=True).parameters.values()
+        parameters = [
+            each
+            for parameter in own
+            for each in (
+                shared if parameter.name == "shared" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+            )
+        ]
+        # Typer reads both.
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return with_options
+
+
+def command_line() -> str:
+    """Return the command line that reproduces this run."""
+    return shlex.join(["cranny", *sys.argv[1:]])
+
+
 @contextmanager
 def named(*fields: str) -> Iterator[None]:
-    """Name fields that others find wrong as the options that they were given by."""
+    """Name fields that are found wrong as the options that set them."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""`cranny place`: one job on a cluster as it stands."""
+"""`cranny place`: one job on a cluster in its present state."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -32,7 +32,9 @@ def place(
         str | None, typer.Option("--free", help="Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
     model: Annotated[str, typer.Option("--model", "-m", help="A model of the profile library.")] = "resnet50",
-    collective: Annotated[str, typer.Option("--collective", help="How the workers talk.")] = "halving-doubling",
+    collective: Annotated[
+        str, typer.Option("--collective", help="How the workers communicate.")
+    ] = "halving-doubling",
     seed: options.SeedOption = 0,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
@@ -43,7 +45,7 @@ def place(
     """
     from cranny.core.protocol import Placer
     from cranny.model.job import Job
-    from cranny.run import with_seed
+    from cranny.scenario import seeded_policy
 
     names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
@@ -51,14 +53,14 @@ def place(
     if gpus > built.gpus:
         raise InputError(f"--gpus: the job needs {gpus} GPUs, the cluster has {built.gpus}")
     state = with_free(built, free)
-    told = []
+    decisions = []
     for name in names:
-        placer = with_seed(name, seed)
+        placer = seeded_policy(name, seed)
         if not isinstance(placer, Placer):
             raise InputError(f"policy {name!r} places many jobs at a time; use `cranny simulate`")
         view = state.snapshot()
         placement = placer.place(job, view)
-        told.append(
+        decisions.append(
             {
                 "policy": name,
                 "machines": list(placement.machines) if placement else None,
@@ -67,10 +69,10 @@ def place(
             }
         )
     if as_json:
-        print_json(told if len(told) > 1 else told[0])
+        print_json(decisions if len(decisions) > 1 else decisions[0])
         return
-    for each in told:
-        if len(told) > 1:
+    for each in decisions:
+        if len(decisions) > 1:
             out.print(str(each["policy"]), style="bold")
         out.print(str(each["text"]), soft_wrap=True, markup=False)
 

@@ -15,8 +15,8 @@ def policies(as_json: options.JsonOption = False) -> None:
     from cranny.core.queue import ORDERS
 
     if as_json:
-        told = {name: {"about": e.about, "paper": e.paper, "order": e.order} for name, e in TABLE.items()}
-        print_json({"policies": told, "orders": ORDERS})
+        known = {name: {"about": e.about, "paper": e.paper, "order": e.order} for name, e in TABLE.items()}
+        print_json({"policies": known, "orders": ORDERS})
         return
     table = Table("policy", "what it does", "paper", "queue", box=None, header_style="bold")
     for name, entry in TABLE.items():

@@ -1,10 +1,8 @@
 """`cranny simulate` and `cranny compare`."""
 
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,26 +14,12 @@ if TYPE_CHECKING:
     from cranny.run import Result
 
 
+@options.scenario_options()
 def simulate(
     trace: options.TraceArgument,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")] = "titan",
-    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
-    link_gbps: options.LinkOption = 100.0,
-    oversubscription: options.OversubscriptionOption = 1.0,
-    pat_gbps: options.PatOption = None,
-    jobs: options.JobsOption = 5000,
-    load: options.LoadOption = 0.8,
-    trace_format: options.FormatOption = "auto",
-    strict: options.StrictOption = None,
-    order: options.OrderOption = None,
-    period: options.PeriodOption = 0.0,
-    network: options.NetworkOption = "isolated",
-    collective: options.CollectiveOption = None,
-    seed: options.SeedOption = 0,
-    price: options.PriceOption = 1.0,
-    profiles: options.ProfilesOption = None,
+    shared: options.ScenarioOptions,
+    policy: options.PolicyOption = "titan",
     save: Annotated[Path | None, typer.Option("--save", help="Save the result to this folder.")] = None,
-    policy_options: options.SettingsOption = None,
     report: options.ReportOption = None,
     map_at: options.MapAtOption = None,
     as_json: options.JsonOption = False,
@@ -44,61 +28,25 @@ def simulate(
 
     Example: cranny simulate philly --policy titan --cluster 64x8x8 --report out.html
     """
-    from cranny.run import simulate as run
+    from cranny.run import run
 
-    options.check_period(period, options.split_policies(policy))
+    options.split_policies(policy)
     options.check_file(report, "--report")
     options.check_folder(save, "--save")
-    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
-    models = options.read_profiles(profiles)
-    jobs_in = options.read_or_generate(
-        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
-    )
-    with progress(policy, len(jobs_in)) as tick:
-        result = run(
-            built,
-            jobs_in,
-            policy,
-            network,
-            seed,
-            order=order,
-            collective=collective,
-            period_s=period,
-            options=options.read_settings(policy_options),
-            profiles=models,
-            price_per_gpu_hour=price,
-            progress=tick,
-            command=command_line(),
-        )
+    scenario = shared.scenario(trace, [policy])
+    with progress(policy, len(scenario.whole_trace)) as tick:
+        result = run(scenario, tick)
     if save is not None:
         result.save(save)
     show([result], report, map_at, as_json=as_json)
 
 
+@options.scenario_options()
 def compare(
     trace: options.TraceArgument,
-    policies: Annotated[
-        str, typer.Option("--policies", "-p", help="Names with commas between; see `cranny policies`.")
-    ] = options.DEFAULT_POLICIES,
-    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
-    link_gbps: options.LinkOption = 100.0,
-    oversubscription: options.OversubscriptionOption = 1.0,
-    pat_gbps: options.PatOption = None,
-    jobs: options.JobsOption = 5000,
-    load: options.LoadOption = 0.8,
-    trace_format: options.FormatOption = "auto",
-    strict: options.StrictOption = None,
-    order: options.OrderOption = None,
-    period: options.PeriodOption = 0.0,
-    network: options.NetworkOption = "isolated",
-    collective: options.CollectiveOption = None,
-    seed: options.SeedOption = 0,
-    price: options.PriceOption = 1.0,
-    profiles: options.ProfilesOption = None,
-    policy_options: options.EachSettingsOption = None,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
-    ] = None,
+    shared: options.ScenarioOptions,
+    policies: options.PoliciesOption = options.DEFAULT_POLICIES,
+    processes: options.ProcessesOption = None,
     report: options.ReportOption = None,
     map_at: options.MapAtOption = None,
     as_json: options.JsonOption = False,
@@ -107,29 +55,13 @@ def compare(
 
     Example: cranny compare philly --policies titan,best-fit,hived --jobs 20000 --report out.html
     """
-    from cranny.run import compare as run
+    from cranny.run import run_many
 
     names = options.split_policies(policies)
-    options.check_period(period, names)
     options.check_file(report, "--report")
-    built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)
-    models = options.read_profiles(profiles)
-    jobs_in = options.read_or_generate(
-        trace, built, jobs, load, seed, models, trace_format=trace_format, strict=strict
-    )
-    settings: dict[str, Any] = {
-        "network": network,
-        "seed": seed,
-        "order": order,
-        "period_s": period,
-        "collective": collective,
-        "profiles": models,
-        "price_per_gpu_hour": price,
-        "options": options.read_settings(policy_options),
-        "command": command_line(),
-    }
+    scenarios = shared.scenario(trace, names).with_policies(names)
     with progress("comparing", len(names)) as tick:
-        results = run(built, jobs_in, names, processes=processes, progress=tick, **settings)
+        results = run_many(scenarios, processes=processes, progress=tick)
     show(results, report, map_at, as_json=as_json)
 
 
@@ -143,8 +75,8 @@ def show(
 
     written = write_report(results, report, map_at_s=map_at_s) if report is not None else None
     if as_json:
-        told = [{"settings": dict(each.settings), "summary": dict(each.summary)} for each in results]
-        print_json(told if len(told) > 1 else told[0])
+        shown = [{"settings": dict(each.settings), "summary": dict(each.summary)} for each in results]
+        print_json(shown if len(shown) > 1 else shown[0])
         return
     out.print(rich_table(results))
     out.print(finding(results), markup=False)
@@ -170,8 +102,3 @@ def _skipped(results: "Sequence[Result]") -> list[str]:
             count = counted(skipped.height, "job")
             lines.append(f"{result.settings['policy']}: {count} skipped, such as {job_id}: {reason}")
     return lines
-
-
-def command_line() -> str:
-    """Return the command line that reproduces this run."""
-    return shlex.join(["cranny", *sys.argv[1:]])

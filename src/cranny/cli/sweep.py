@@ -10,8 +10,8 @@ from cranny.cli.console import err, out, print_json, progress
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
-    from cranny.analysis.sweep.cell import Cell, Outcome
-    from cranny.analysis.sweep.run_sweep import Swept
+    from cranny.analysis.sweep.cell import CellOutcome, SweepCell
+    from cranny.analysis.sweep.run_sweep import SweepResult
     from cranny.analysis.sweep.sweep_file import Sweep
 
 
@@ -49,7 +49,7 @@ def sweep(
     ended = {"done": 0, "failed": 0}
     with progress("cells", len(planned.cells)) as tick:
 
-        def told(cell: "Cell", outcome: "Outcome") -> None:
+        def report(cell: "SweepCell", outcome: "CellOutcome") -> None:
             ended["done"] += 1
             if outcome.reason is not None:
                 ended["failed"] += 1
@@ -57,7 +57,7 @@ def sweep(
             tick(ended["done"], f"cells, {ended['failed']} failed" if ended["failed"] else None)
 
         try:
-            swept = run_sweep(planned, folder, processes=processes, ray=ray, again=again, ended=told)
+            swept = run_sweep(planned, folder, processes=processes, ray=ray, again=again, ended=report)
         except KeyboardInterrupt:
             err.print(f"interrupted; finished cells are kept in {folder}", soft_wrap=True, markup=False)
             raise typer.Exit(130) from None
@@ -68,9 +68,9 @@ def sweep(
 
 def _list(planned: "Sweep", folder: Path, *, as_json: bool) -> None:
     """Print every cell, and whether it is finished."""
-    from cranny.analysis.sweep.cell_store import Store
+    from cranny.analysis.sweep.cell_store import CellStore
 
-    store = Store(folder)
+    store = CellStore(folder)
     finished = [store.load(cell) is not None for cell in planned.cells]
     if as_json:
         print_json(
@@ -85,12 +85,11 @@ def _list(planned: "Sweep", folder: Path, *, as_json: bool) -> None:
     out.print(f"{len(finished):,} cells, {sum(finished):,} finished in {folder}", soft_wrap=True, markup=False)
 
 
-def _show(planned: "Sweep", swept: "Swept", folder: Path, *, as_json: bool) -> None:
+def _show(planned: "Sweep", swept: "SweepResult", folder: Path, *, as_json: bool) -> None:
     """Print the means over the seeds as a table or as JSON."""
     from dataclasses import asdict
 
-    from cranny.analysis.sweep.aggregate import groups
-    from cranny.analysis.sweep.sweep_table import blocks
+    from cranny.analysis.sweep.sweep_table import blocks, groups
 
     gathered = groups(swept.table)
     files = [folder / "table.parquet", folder / "table.csv"]
@@ -127,7 +126,7 @@ def _show(planned: "Sweep", swept: "Swept", folder: Path, *, as_json: bool) -> N
         out.print(f"table: {made}", soft_wrap=True, markup=False)
 
 
-def _name(cell: "Cell") -> str:
+def _name(cell: "SweepCell") -> str:
     """Name a cell as people do."""
     from cranny.analysis.sweep.sweep_table import named
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cranny import run
 from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.engine import period
 from cranny.core.protocol import Policy
@@ -15,7 +14,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.policies import TABLE
-from cranny.run import with_seed
+from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
 from cranny.service.job_records import JobRecords
 
 SEED = 0
@@ -76,8 +75,8 @@ def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
     """Check a policy setting and fill in its defaults."""
     name = setting["name"]
     options = dict(setting.get("options") or {})
-    with_seed(name, SEED, options)  # refuses unknown names and options
-    period_s = period(setting.get("period_s") or run.period_of(name))
+    seeded_policy(name, SEED, options)  # refuses unknown names and options
+    period_s = period(setting.get("period_s") or decision_period_s(name))
     if period_s > MAX_PERIOD_S:
         raise InputError(f"period_s must be at most {MAX_PERIOD_S:.0f}")
     order = setting.get("order") or TABLE[name].order
@@ -88,7 +87,7 @@ def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 def build_policy(setting: Mapping[str, Any], records: JobRecords) -> Policy:
     """Return the policy that a setting describes."""
-    _, policy, order = run.choose(setting["name"], setting["order"], setting["options"], SEED, isolated)
+    _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
     if type(policy) is not QueuePolicy:
         return JointByPriority(policy, records)
     return QueuedByPriority(ConstrainedPlacer(policy.placer, records.constraints_of), order, records)

@@ -10,13 +10,12 @@ import polars as pl
 import pytest
 from tests.analysis.sweep.folders import files_of
 
-from cranny.analysis.sweep.aggregate import groups
-from cranny.analysis.sweep.cell import Cell, Inputs, Outcome, run_cell
-from cranny.analysis.sweep.cell_store import Store, table
-from cranny.analysis.sweep.local_runner import DIED, in_processes
+from cranny.analysis.sweep.cell import CellOutcome, SweepCell, SweepInputs, run_cell
+from cranny.analysis.sweep.cell_store import CellStore, table
 from cranny.analysis.sweep.ray_runner import on_ray
-from cranny.analysis.sweep.run_sweep import run_sweep
+from cranny.analysis.sweep.run_sweep import DIED, in_processes, run_sweep
 from cranny.analysis.sweep.sweep_file import Sweep, read_sweep
+from cranny.analysis.sweep.sweep_table import groups
 from cranny.model.errors import CrannyError
 
 
@@ -44,7 +43,7 @@ def test_one_process_and_two_give_the_same_bytes(sweep: Sweep, tmp_path: Path) -
 
 
 def test_a_cell_that_fails_stops_no_other(sweep: Sweep, tmp_path: Path) -> None:
-    told: list[Outcome] = []
+    told: list[CellOutcome] = []
     swept = run_sweep(sweep, tmp_path / "out", processes=1, ended=lambda _, outcome: told.append(outcome))
     assert (swept.run, swept.taken_over, swept.failed) == (12, 0, 3)
     assert len(told) == 12
@@ -97,7 +96,7 @@ def test_a_taken_over_cell_is_believed(sweep: Sweep, tmp_path: Path) -> None:
 
 
 def test_an_interruption_keeps_what_is_finished(sweep: Sweep, tmp_path: Path) -> None:
-    def interrupt(_cell: Cell, _outcome: Outcome) -> None:
+    def interrupt(_cell: SweepCell, _outcome: CellOutcome) -> None:
         if len(list((folder / "cells").iterdir())) == 2:
             raise KeyboardInterrupt
 
@@ -121,7 +120,7 @@ def test_two_names_for_one_cluster_run_once(tmp_path: Path) -> None:
     assert swept.table["cluster"].to_list() == ["1x2x4", "1x2x4 (link_gbps=100)"]
 
 
-def dies_on_random(cell: Cell, inputs: Inputs) -> Outcome:
+def dies_on_random(cell: SweepCell, inputs: SweepInputs) -> CellOutcome:
     """Stand for a cell that takes more memory than there is."""
     if cell.settings["policy"] == "random":
         os._exit(1)
@@ -137,27 +136,27 @@ def test_a_process_that_dies_takes_no_other_cell_with_it(sweep: Sweep) -> None:
 
 
 def test_a_fault_of_ours_is_told_in_one_line(sweep: Sweep) -> None:
-    missing = run_cell(sweep.cells[0], Inputs({}, {}, sweep.inputs.profiles))
+    missing = run_cell(sweep.cells[0], SweepInputs({}, {}, sweep.inputs.profiles))
     assert missing.reason is not None
     assert missing.reason.startswith("KeyError: ")
     assert "\n" not in missing.reason
 
 
 def test_another_version_of_cranny_refuses_to_run_a_cell(sweep: Sweep) -> None:
-    other = Cell({}, {**sweep.cells[0].settings, "cranny": "0.0.1"})
+    other = SweepCell({}, {**sweep.cells[0].settings, "cranny": "0.0.1"})
     assert "where the sweep was started it is 0.0.1" in str(run_cell(other, sweep.inputs).reason)
 
 
 def test_a_table_of_failures_only_has_no_measures(sweep: Sweep) -> None:
-    made = table((cell, Outcome(reason="no")) for cell in sweep.cells)
+    made = table((cell, CellOutcome(reason="no")) for cell in sweep.cells)
     assert made.columns[-1] == "reason"
     assert [group.failed for group in groups(made)] == [1] * 12
 
 
 def test_saving_leaves_no_draft_behind(sweep: Sweep, tmp_path: Path) -> None:
-    Store(tmp_path).save(sweep.cells[0], {"x": 1.5})
+    CellStore(tmp_path).save(sweep.cells[0], {"x": 1.5})
     assert [file.name for file in (tmp_path / "cells").iterdir()] == [f"{sweep.cells[0].key}.json"]
-    assert Store(tmp_path).load(sweep.cells[0]) == Outcome({"x": 1.5})
+    assert CellStore(tmp_path).load(sweep.cells[0]) == CellOutcome({"x": 1.5})
 
 
 def test_seeds_are_gathered(tmp_path: Path) -> None:

@@ -150,7 +150,10 @@ def test_a_load_needs_time_between_jobs(tmp_path: Path) -> None:
         ({"policies": "[titn]"}, "study.yaml:3: policies[0].name: unknown policy 'titn'; did you mean 'titan'?"),
         ({"policies": "titan"}, "study.yaml:3: policies: must be a list of policies, not 'titan'"),
         ({"policies": "[]"}, "study.yaml:3: policies: must be a list of policies, not an empty list"),
-        ({"policies": "[7]"}, "policies[0]: must be the name of a policy, or its name, order and options, not 7"),
+        (
+            {"policies": "[7]"},
+            "policies[0]: must be the name of a policy, or its name, order, period_s and options, not 7",
+        ),
         ({"policies": "[titan, titan]"}, "study.yaml:3: policies[1]: titan is given twice"),
         ({"policies": "[{name: titan, ordr: las}]"}, "policies[0]: unknown field 'ordr'; did you mean 'order'?"),
         ({"policies": "[{order: las}]"}, "policies[0].name: is missing"),
@@ -160,7 +163,10 @@ def test_a_load_needs_time_between_jobs(tmp_path: Path) -> None:
         ({"policies": "[{name: titan, options: {phase_budget_s: -1}}]"}, "phase_budget_s must be a positive"),
         ({"clusters": "[0x2x4]"}, "study.yaml:2: clusters[0]: racks must be a whole number from 1"),
         ({"clusters": "[none.yaml]"}, "none.yaml: there is no such file"),
-        ({"clusters": "[{cluster: lab.yaml, link_gbps: 5}]"}, "link_gbps and oversubscription are for RACKSx"),
+        (
+            {"clusters": "[{cluster: lab.yaml, link_gbps: 5}]"},
+            "link_gbps, oversubscription and pat_gbps are for RACKSx",
+        ),
         ({"clusters": "[{cluster: 1x1x1, link_gbps: -5}]"}, "clusters[0].link_gbps: must be a positive number"),
         ({"traces": "[phily]"}, "traces[0]: unknown trace file or preset 'phily'; did you mean 'philly'?"),
         ({"traces": "[none.csv]"}, "study.yaml:1: traces[0]: "),

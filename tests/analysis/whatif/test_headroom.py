@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cranny
-from cranny.analysis.whatif.headroom import idle_stretches, room, switched_off
+from cranny.analysis.whatif.headroom import headroom, idle_stretches, switched_off
 from cranny.model.cluster import Machine
 
 WINDOW = (0.0, 7200.0)
@@ -49,7 +49,7 @@ def test_hours_add_up_and_short_stretches_are_not_switched_off() -> None:
 
 
 def test_the_largest_job_grows_and_shrinks_with_the_jobs() -> None:
-    found = room(BUSY, idle_stretches(BUSY, 2, WINDOW), TWO, WINDOW)
+    found = headroom(BUSY, idle_stretches(BUSY, 2, WINDOW), TWO, WINDOW)
     moments = np.array([0.0, 700.0, 1300.0, 1900.0, 2500.0, 5000.0])
     assert found.free_gpus.at(moments).tolist() == [10, 2, 1, 11, 10, 11]
     assert found.idle_gpus is not None
@@ -81,7 +81,7 @@ def replays(draw: st.DrawFn) -> Any:
 def test_the_largest_job_is_what_counting_gpu_by_gpu_gives(result: Any) -> None:
     machines, window = result.cluster.machines, (0.0, 30.0)
     idle = idle_stretches(result.runs, len(machines), window)
-    found = room(result.runs, idle, machines, window)
+    found = headroom(result.runs, idle, machines, window)
     moments = np.linspace(0.5, 29.5, 30)
     anywhere, on_idle = [], []
     for at_s in moments:

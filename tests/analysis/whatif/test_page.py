@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.analysis.whatif.test_what_if import STARTS, asked, log
 
 from cranny.analysis.whatif.findings import findings
-from cranny.analysis.whatif.tables import sheets
+from cranny.analysis.whatif.tables import answer_tables
 from cranny.analysis.whatif.whatif_page import write_page
 
 
@@ -29,7 +29,7 @@ def test_the_page_says_which_time_its_numbers_cover(tmp_path: Path) -> None:
     assert "go on to the last end of a job, unlike the tables above" in hint
     span = "over the 2 h from the first to the last submission"
     assert span in hint
-    machines = next(sheet for sheet in sheets(answer) if sheet.title.startswith("Machines"))
+    machines = next(sheet for sheet in answer_tables(answer) if sheet.title.startswith("Machines"))
     assert machines.note.startswith(f"Of 2 machines {span};")
 
 

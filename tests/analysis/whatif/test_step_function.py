@@ -3,16 +3,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cranny.analysis.whatif.step_function import Steps
+from cranny.analysis.whatif.headroom import StepFunction
 
 STRETCHES = st.lists(
     st.tuples(st.integers(-3, 12), st.integers(0, 6), st.integers(1, 8)).map(lambda s: (s[0], s[0] + s[1], s[2]))
 )
 
 
-def steps(stretches: list[tuple[int, int, int]], window: tuple[int, int] = (0, 10), base: float = 0.0) -> Steps:
+def steps(
+    stretches: list[tuple[int, int, int]], window: tuple[int, int] = (0, 10), base: float = 0.0
+) -> StepFunction:
     table = np.array(stretches, dtype=float).reshape(-1, 3)
-    return Steps.of(table[:, 0], table[:, 1], table[:, 2], window, base)
+    return StepFunction.of(table[:, 0], table[:, 1], table[:, 2], window, base)
 
 
 def test_the_mean_is_over_time() -> None:

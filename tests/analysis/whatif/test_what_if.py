@@ -7,9 +7,9 @@ import pytest
 
 import cranny
 from cranny.analysis.whatif import what_if
-from cranny.analysis.whatif.answer import Answer
+from cranny.analysis.whatif.answer import WhatIfAnswer
 from cranny.analysis.whatif.findings import findings
-from cranny.analysis.whatif.tables import sheets
+from cranny.analysis.whatif.tables import answer_tables
 from cranny.analysis.whatif.what_if import best
 from cranny.model.errors import InputError
 from cranny.traces.trace import Trace
@@ -33,9 +33,9 @@ def log(starts: Sequence[float | None] | None = None, **columns: list[Any]) -> T
     )
 
 
-def asked(trace: Trace, policies: Sequence[str] = ("best-fit",), **settings: Any) -> Answer:
-    given: dict[str, Any] = {"processes": 1, "network": "instant", "look_further": False, **settings}
-    return what_if(CLUSTER, trace, policies, price_per_gpu_hour=2.0, **given)
+def asked(trace: Trace, policies: Sequence[str] = ("best-fit",), **settings: Any) -> WhatIfAnswer:
+    given: dict[str, Any] = {"processes": 1, "network": "instant", "search": False, **settings}
+    return what_if(trace, CLUSTER, policies, price_per_gpu_hour=2.0, **given)
 
 
 def test_the_log_is_measured_by_its_own_starts() -> None:
@@ -46,10 +46,10 @@ def test_the_log_is_measured_by_its_own_starts() -> None:
     assert (was.waits.over_10_min, was.waits.over_1_h) == (2, 0)
     assert was.machines is None
     assert was.fragmentation is None
-    assert was.room is not None
-    assert was.room.idle_gpus is None
+    assert was.headroom is not None
+    assert was.headroom.idle_gpus is None
     # Held: 4 from 0, 6 from 60 to 1860, 4 to 3600, nothing to 5400, 8 to the last submission at 7200.
-    assert was.room.free_gpus.mean == pytest.approx(8 - (4 * 3600 + 2 * 1800 + 8 * 1800) / 7200)
+    assert was.headroom.free_gpus.mean == pytest.approx(8 - (4 * 3600 + 2 * 1800 + 8 * 1800) / 7200)
     assert best_fit.waits is not None
     assert best_fit.waits.wait.mean_s == pytest.approx(1800 / 4)
 
@@ -73,7 +73,7 @@ def test_idle_machines_become_money() -> None:
     assert machines.used_hours == pytest.approx(3.5)
     assert machines.off_gpu_hours == pytest.approx(4 * 0.5)
     assert answer.money_a_day(machines) == pytest.approx(2.0 * 4 * 0.5 * 12)
-    room = answer.policies[0].room
+    room = answer.policies[0].headroom
     assert room is not None
     assert room.idle_gpus is not None
     assert room.free_gpus.mean == pytest.approx((2 * 1800 + 4 * 1800) / 7200)
@@ -85,10 +85,10 @@ def test_idle_machines_become_money() -> None:
 def test_without_starts_the_log_is_unknown() -> None:
     answer = asked(log())
     assert answer.cases[0].waits is None
-    assert answer.cases[0].room is None
+    assert answer.cases[0].headroom is None
     assert any("not in the log" in line for line in findings(answer))
     assert any("not in the log" in line for line in answer.assumptions)
-    assert "not in the log" in sheets(answer)[0].note
+    assert "not in the log" in answer_tables(answer)[0].note
     assert len(answer.results) == 1
 
 
@@ -113,7 +113,7 @@ def test_a_few_starts_are_not_enough_to_compare_with() -> None:
 def test_held_gpus_of_a_log_need_nearly_all_starts() -> None:
     answer = asked(log([0.0, 60.0, 5400.0, None]))
     assert answer.cases[0].waits is not None
-    assert answer.cases[0].room is None
+    assert answer.cases[0].headroom is None
 
 
 def test_nothing_to_compare_is_an_error() -> None:
@@ -136,25 +136,25 @@ def test_a_job_larger_than_the_cluster_is_named() -> None:
 
 
 def test_longer_running_times_than_in_the_log_are_warned_of() -> None:
-    spread = log(STARTS, model=["vgg16"] * 4)
-    assert any("--network instant" in line for line in asked(spread, network="isolated").warnings)
-    assert not asked(spread).warnings
+    spread_log = log(STARTS, model=["vgg16"] * 4)
+    assert any("--network instant" in line for line in asked(spread_log, network="isolated").warnings)
+    assert not asked(spread_log).warnings
 
 
 def test_the_search_tells_how_many_machines_could_go() -> None:
     answer = asked(
-        log(gpus=[1, 1, 1, 1]), look_further=True, policies=["best-fit", "titan"], search_policy="titan", add=1
+        log(gpus=[1, 1, 1, 1]), search=True, policies=["best-fit", "titan"], search_policy="titan", add=1
     )
     assert {search.policy for search in answer.searches} == {"best-fit", "titan"}
     assert all(search.removal.machines == 1 for search in answer.searches)
     assert all(search.addition.after_s == {"1": 0.0} for search in answer.searches)
     told = " ".join(findings(answer))
-    assert "With titan 1 machine could go: the mean wait would be 0 s instead of 0 s ($192 a day)." in told
+    assert "With titan 1 machine could be removed: the mean wait would be 0 s instead of 0 s ($192 a day)." in told
     assert "With titan and 1 more machine no size of job would start clearly sooner." in told
 
 
 def test_several_processes_find_the_same() -> None:
-    settings: dict[str, Any] = {"look_further": True, "policies": ["best-fit", "titan"]}
+    settings: dict[str, Any] = {"search": True, "policies": ["best-fit", "titan"]}
     one, two = (asked(log(STARTS), **settings, processes=count) for count in (1, 2))
     assert one.facts() == two.facts()
 
@@ -171,9 +171,9 @@ def test_a_wrong_number_of_machines_is_refused(settings: dict[str, Any]) -> None
 
 
 def test_facts_are_plain_json() -> None:
-    facts = asked(log(STARTS), look_further=True).facts()
+    facts = asked(log(STARTS), search=True).facts()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-    assert [case["name"] for case in facts["cases"]] == ["as it was", "best-fit"]
+    assert [case["name"] for case in facts["cases"]] == ["as logged", "best-fit"]
     assert facts["cases"][0]["largest_job"]["on_idle_machines"] is None
     assert facts["cases"][1]["money"]["off"] == pytest.approx(4.0)
     assert facts["search"][0]["removal"]["machines"] == 0

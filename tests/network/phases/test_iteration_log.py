@@ -10,7 +10,7 @@ from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
 from cranny.network.phases.iteration_log import Diary
 from cranny.network.phases.phases_network import Phases
-from cranny.run import choose
+from cranny.scenario import resolve_policy
 from cranny.sim.replay import Replay
 
 RACK = Cluster.single_rack(machines=3, gpus_per_machine=2, link_gbps=100.0)
@@ -20,7 +20,7 @@ EVEN = ModelProfile("even", grad_bytes=1e9, iteration_ms=80.0)  # a ring of two 
 def replayed(jobs: list[Job]) -> Diary:
     """Replay jobs, and return the diary."""
     diary = Diary()
-    _, policy, _ = choose("best-fit", None, None, 0, isolated)
+    _, policy, _ = resolve_policy("best-fit", None, None, 0, isolated)
     Replay(RACK, policy, network=Phases(RACK, diary=diary)).run(jobs)
     return diary
 

@@ -11,7 +11,8 @@ import polars as pl
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.profile import ProfileLibrary
-from cranny.run import simulate
+from cranny.run import run
+from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
 from cranny.traces.trace import Trace
 from cranny.version import VERSION
@@ -20,25 +21,37 @@ KEY_CHARACTERS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class SweepCell:
     """One combination of a sweep."""
 
-    axes: Mapping[str, str | float | None]  # trace, cluster, load, policy and seed, as people call them
-    settings: Mapping[str, Any]  # all that decides the result; clusters and files stand there by their digest
+    axes: Mapping[str, str | float | None]  # names of trace, cluster and policy; load and seed
+    settings: Mapping[str, Any]  # all that decides the result; clusters and files by their digest
 
     @property
     def key(self) -> str:
-        """Return a name that changes with whatever decides the result, and with nothing else."""
+        """Return a name that changes with what decides the result, and with nothing else."""
         return digest(json.dumps(self.settings, sort_keys=True).encode())[:KEY_CHARACTERS]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
+class SweepInputs:
     """What cells refer to: clusters and trace files by their digest, and the models that jobs may name."""
 
     clusters: Mapping[str, Cluster]
     traces: Mapping[str, Trace]
     profiles: ProfileLibrary
+
+    def scenario(self, settings: Mapping[str, Any]) -> Scenario:
+        """Return the scenario that the settings of a cell describe."""
+        cluster = self.clusters[settings["cluster"]]
+        same = ("policy", "network", "seed", "order", "collective", "options", "price_per_gpu_hour")
+        return Scenario(
+            cluster,
+            self.trace(settings, cluster.gpus),
+            profiles=self.profiles,
+            period_s=settings.get("period_s", 0.0),  # sweeps of earlier versions have none
+            **{name: settings[name] for name in same},
+        )
 
     def trace(self, settings: Mapping[str, Any], gpus: int) -> Trace:
         """Return the jobs of a cell: a file's, at the load that is wanted, or generated ones."""
@@ -49,7 +62,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellOutcome:
     """How a cell ended: with the summary of its run, or with the reason why it failed."""
 
     summary: Mapping[str, float] | None = None
@@ -67,34 +80,21 @@ def cluster_digest(cluster: Cluster) -> str:
     return digest(repr((machines, cluster.parent, cluster.uplink_gbps, cluster.pat_gbps)).encode())
 
 
-def run_cell(cell: Cell, inputs: Inputs) -> Outcome:
-    """Run a cell; whatever goes wrong in it becomes its reason, in one line."""
+def run_cell(cell: SweepCell, inputs: SweepInputs) -> CellOutcome:
+    """Run a cell; an error becomes its reason, in one line."""
     try:
-        return Outcome(_summary(cell.settings, inputs))
+        return CellOutcome(_summary(cell.settings, inputs))
     except CrannyError as error:
-        return Outcome(reason=str(error))
+        return CellOutcome(reason=str(error))
     except Exception as error:  # noqa: BLE001 - a fault in one cell must not stop the others
-        return Outcome(reason=" ".join(f"{type(error).__name__}: {error}".split()))
+        return CellOutcome(reason=" ".join(f"{type(error).__name__}: {error}".split()))
 
 
-def _summary(settings: Mapping[str, Any], inputs: Inputs) -> Mapping[str, float]:
+def _summary(settings: Mapping[str, Any], inputs: SweepInputs) -> Mapping[str, float]:
     """Simulate what the settings say."""
     if settings["cranny"] != VERSION:
         raise CrannyError(f"cranny here is {VERSION}, where the sweep was started it is {settings['cranny']}")
-    cluster = inputs.clusters[settings["cluster"]]
-    result = simulate(
-        cluster,
-        inputs.trace(settings, cluster.gpus),
-        settings["policy"],
-        settings["network"],
-        settings["seed"],
-        order=settings["order"],
-        collective=settings["collective"],
-        options=settings["options"],
-        profiles=inputs.profiles,
-        price_per_gpu_hour=settings["price_per_gpu_hour"],
-    )
-    return dict(result.summary)
+    return dict(run(inputs.scenario(settings)).summary)
 
 
 def at_load(trace: Trace, load: float, gpus: int) -> Trace:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from cranny.analysis.sweep.cell import Cell, Outcome
+from cranny.analysis.sweep.cell import CellOutcome, SweepCell
 
-# Columns of the table before the measures; those of a cell's settings keep their names.
+# Columns of the table before the measures; those of a cell's settings keep their names. A period of 0 is not among
+# the settings, so that the keys of cells are those of earlier versions.
 AXES = {"trace": pl.String, "cluster": pl.String, "load": pl.Float64, "policy": pl.String, "seed": pl.Int64}
 SETTINGS = {
     "order": pl.String,
@@ -17,26 +18,27 @@ SETTINGS = {
     "collective": pl.String,
     "jobs": pl.Int64,
     "price_per_gpu_hour": pl.Float64,
+    "period_s": pl.Float64,
     "cranny": pl.String,
 }
 ENDED = {"key": pl.String, "status": pl.String, "reason": pl.String}
 
 
-class Store:
-    """Keeps what finished cells found, so that a sweep can be stopped and taken up again."""
+class CellStore:
+    """Keeps what finished cells found, so that a sweep can be stopped and resumed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def load(self, cell: Cell) -> Outcome | None:
+    def load(self, cell: SweepCell) -> CellOutcome | None:
         """Return what a cell found if it is finished; a damaged file counts as none."""
         try:
-            told = json.loads(self._file(cell).read_bytes())
-            return Outcome(dict(told["summary"]))
+            saved = json.loads(self._file(cell).read_bytes())
+            return CellOutcome(dict(saved["summary"]))
         except (OSError, KeyError, TypeError, ValueError):
             return None
 
-    def save(self, cell: Cell, summary: Mapping[str, float]) -> None:
+    def save(self, cell: SweepCell, summary: Mapping[str, float]) -> None:
         """Note what a finished cell found."""
         text = json.dumps({"settings": cell.settings, "summary": summary}, indent=1, allow_nan=False) + "\n"
         _replace(self._file(cell), lambda file: file.write_text(text, encoding="utf-8"))
@@ -46,12 +48,12 @@ class Store:
         _replace(self.folder / "table.parquet", table.write_parquet)
         _replace(self.folder / "table.csv", table.write_csv)
 
-    def _file(self, cell: Cell) -> Path:
+    def _file(self, cell: SweepCell) -> Path:
         return self.folder / "cells" / f"{cell.key}.json"
 
 
 def _replace(file: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all: whoever reads it never sees half of it."""
+    """Write a file whole or not at all, so that a reader never sees half of it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -61,12 +63,12 @@ def _replace(file: Path, write: Callable[[Path], object]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def table(ended: Iterable[tuple[Cell, Outcome]]) -> pl.DataFrame:
+def table(ended: Iterable[tuple[SweepCell, CellOutcome]]) -> pl.DataFrame:
     """Return a row a cell, in the given order: what it was, how it ended, and its measures."""
     rows = [
         {
             **cell.axes,
-            **{name: cell.settings[name] for name in SETTINGS},
+            **{name: cell.settings.get(name, 0.0) for name in SETTINGS},
             "key": cell.key,
             "status": "done" if outcome.summary is not None else "failed",
             "reason": outcome.reason,

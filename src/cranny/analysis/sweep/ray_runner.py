@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 
-from cranny.analysis.sweep.cell import Cell, Inputs, Outcome
+from cranny.analysis.sweep.cell import CellOutcome, SweepCell, SweepInputs
 from cranny.model.errors import CrannyError
 
 # How often Ray runs a cell again whose machine or process has died.
@@ -16,8 +16,11 @@ CONNECT_S = 10.0
 
 
 def on_ray(
-    work: Callable[[Cell, Inputs], Outcome], cells: Iterable[Cell], inputs: Inputs, address: str
-) -> Iterator[tuple[Cell, Outcome]]:
+    work: Callable[[SweepCell, SweepInputs], CellOutcome],
+    cells: Iterable[SweepCell],
+    inputs: SweepInputs,
+    address: str,
+) -> Iterator[tuple[SweepCell, CellOutcome]]:
     """Run cells as tasks of the Ray cluster at an address, and yield them as they end.
 
     What cells need and what they find travels through Ray, so the machines need no common folder; each needs the
@@ -27,8 +30,8 @@ def on_ray(
         import ray
     except ModuleNotFoundError:
         raise CrannyError("a sweep on Ray needs 'ray': install cranny with its extra 'ray'") from None
-    _knock(address)
-    with redirect_stdout(sys.stderr):  # Ray tells there of machines that died; our output is for results
+    _check_reachable(address)
+    with redirect_stdout(sys.stderr):  # Ray reports there machines that died; our output is for results
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # noqa: BLE001 - Ray raises many kinds where it cannot be used
@@ -43,14 +46,14 @@ def on_ray(
                 try:
                     outcome = ray.get(ended)
                 except ray.exceptions.RayError as error:
-                    outcome = Outcome(reason=f"Ray: {_line(error)}")
+                    outcome = CellOutcome(reason=f"Ray: {_line(error)}")
                 yield cell, outcome
         finally:
             ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """See whether anybody answers at HOST:PORT: Ray itself would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Refuse an address HOST:PORT that does not answer: Ray itself would try for minutes."""
     found = re.fullmatch(r"(?:ray://)?(.+):(\d{1,5})", address)
     if found is None:
         return

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from cranny.analysis.sweep.cell import Cell, Inputs, cluster_digest
+from cranny.analysis.sweep.cell import SweepCell, SweepInputs, cluster_digest
+from cranny.core.engine import period
 from cranny.core.queue import ORDERS
 from cranny.model.cluster import Cluster, shape
 from cranny.model.collective import COLLECTIVES
@@ -21,7 +22,7 @@ from cranny.model.profile import ProfileLibrary, library
 from cranny.model.yaml_file import Document, Step
 from cranny.network.networks import network as network_model
 from cranny.policies import TABLE
-from cranny.run import MAX_SEED, with_seed
+from cranny.scenario import MAX_SEED, decision_period_s, seeded_policy
 from cranny.traces.generate import MAX_JOBS, presets
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
@@ -29,7 +30,7 @@ from cranny.version import VERSION
 
 MAX_CELLS = 1_000_000
 MAX_SEEDS = 10_000
-DEFAULT_LOAD = 0.8  # of generated traces; a file is replayed as it is
+DEFAULT_LOAD = 0.8  # of generated traces; a file is replayed unchanged
 
 
 def _counted(value: Any) -> Any:
@@ -39,14 +40,15 @@ def _counted(value: Any) -> Any:
 
 Text = Annotated[str, Field(min_length=1)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
-Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class PolicyFields(Fields):
-    """A policy, by its name alone or with an order and options of its own."""
+    """A policy, by its name alone or with an order, a period and options of its own."""
 
     name: Text
     order: Text | None = None
+    period_s: NotNegative | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -56,11 +58,12 @@ class PolicyFields(Fields):
 
 
 class ClusterFields(Fields):
-    """A cluster file, or RACKSxMACHINESxGPUS with what `Cluster.fat_tree` may be told besides."""
+    """A cluster file, or RACKSxMACHINESxGPUS with other arguments of `Cluster.fat_tree`."""
 
     cluster: Text
     link_gbps: Positive | None = None
     oversubscription: Positive | None = None
+    pat_gbps: Positive | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -80,8 +83,9 @@ class SweepFields(Fields):
     jobs: Annotated[int, Field(ge=1, le=MAX_JOBS)] = 5000
     network: Text = "isolated"
     order: Text | None = None
+    period_s: NotNegative = 0.0
     collective: Text | None = None
-    price_per_gpu_hour: Price = 1.0
+    price_per_gpu_hour: NotNegative = 1.0
     profiles: Text | None = None
 
 
@@ -91,7 +95,7 @@ _BELOW: dict[str, type[Fields]] = {"policies": PolicyFields, "clusters": Cluster
 _MUST_BE = {
     "name": "a name: letters, digits, '.', '_' and '-', not '.' or '-' first",
     "policies": "a list of policies",
-    "policies[]": "the name of a policy, or its name, order and options",
+    "policies[]": "the name of a policy, or its name, order, period_s and options",
     "options": "a mapping of options to values",
     "clusters": "a list of clusters",
     "clusters[]": "RACKSxMACHINESxGPUS or a file",
@@ -107,6 +111,8 @@ _MUST_BE = {
     "order": "the name of a queue order",
     "collective": "the name of a collective",
     "price_per_gpu_hour": "a number, zero or more",
+    "period_s": "seconds, zero or more",
+    "pat_gbps": "a positive number",
     "profiles": "a file with models",
 }
 
@@ -116,8 +122,8 @@ class Sweep:
     """All cells, in the order of the table, and what they refer to."""
 
     name: str
-    cells: tuple[Cell, ...]
-    inputs: Inputs
+    cells: tuple[SweepCell, ...]
+    inputs: SweepInputs
 
 
 def read_sweep(path: str | Path) -> Sweep:
@@ -159,7 +165,7 @@ class _Builder:
         if count > MAX_CELLS:
             raise self._document.error((), f"has {count:,} cells, more than {MAX_CELLS:,}")
         cells = [
-            Cell(
+            SweepCell(
                 {"trace": trace, "cluster": cluster, "load": load, "policy": policy, "seed": seed},
                 {**shared, **of_trace, **of_cluster, **of_policy, "load": load, "seed": seed},
             )
@@ -167,7 +173,7 @@ class _Builder:
             for load in fields.loads or (None if of_trace["jobs"] is None else DEFAULT_LOAD,)
             for (policy, of_policy), seed in product(axes[2], fields.seeds)
         ]
-        inputs = Inputs(self._clusters, self._traces, profiles)
+        inputs = SweepInputs(self._clusters, self._traces, profiles)
         return Sweep(fields.name or self._document.path.stem, tuple(cells), inputs)
 
     def _policy_axis(self) -> list[tuple[str, dict[str, Any]]]:
@@ -180,32 +186,45 @@ class _Builder:
             self._check_order(entry.order, *steps, "order")
             self._check_options(entry, *steps, "options")
             order = entry.order or self._fields.order or TABLE[entry.name].order
-            told = {"order": entry.order, **entry.options}
-            axis.append(
-                (_label(entry.name, told), {"policy": entry.name, "order": order, "options": entry.options})
-            )
+            given = {"order": entry.order, "period_s": entry.period_s, **entry.options}
+            settings: dict[str, Any] = {"policy": entry.name, "order": order, "options": entry.options}
+            if period_s := self._period_s(entry, *steps):
+                settings["period_s"] = period_s
+            axis.append((_label(entry.name, given), settings))
         self._distinct("policies", [label for label, _ in axis])
         return axis
+
+    def _period_s(self, entry: PolicyFields, *steps: Step) -> float:
+        """Return the period that the file sets for a policy; 0 if it sets none."""
+        own = entry.period_s is not None
+        asked_s = entry.period_s if entry.period_s is not None else self._fields.period_s
+        with self._at(*((*steps, "period_s") if own else ("period_s",))):
+            decision_period_s(entry.name, period(asked_s))
+        return asked_s
 
     def _cluster_axis(self) -> list[tuple[str, dict[str, Any]]]:
         """Return what each cluster is called, and its digest."""
         axis = []
         for index, entry in enumerate(self._fields.clusters):
-            told = {"link_gbps": entry.link_gbps, "oversubscription": entry.oversubscription}
+            given = entry.model_dump(exclude={"cluster"})
             with self._at("clusters", index):
                 cluster = self._cluster(entry)
             key = cluster_digest(cluster)
             self._clusters[key] = cluster
-            axis.append((_label(entry.cluster, told), {"cluster": key}))
+            axis.append((_label(entry.cluster, given), {"cluster": key}))
         self._distinct("clusters", [label for label, _ in axis])
         return axis
 
     def _cluster(self, entry: ClusterFields) -> Cluster:
         sizes = shape(entry.cluster)
         if sizes is not None:
-            return Cluster.fat_tree(*sizes, entry.link_gbps or 100.0, entry.oversubscription or 1.0)
-        if entry.link_gbps or entry.oversubscription:
-            raise InputError("link_gbps and oversubscription are for RACKSxMACHINESxGPUS; a file has its own")
+            return Cluster.fat_tree(
+                *sizes, entry.link_gbps or 100.0, entry.oversubscription or 1.0, pat_gbps=entry.pat_gbps
+            )
+        if entry.link_gbps or entry.oversubscription or entry.pat_gbps:
+            raise InputError(
+                "link_gbps, oversubscription and pat_gbps are for RACKSxMACHINESxGPUS; a file has its own"
+            )
         return Cluster.from_file(self._folder / entry.cluster)
 
     def _trace_axis(self, profiles: ProfileLibrary) -> list[tuple[str, dict[str, Any]]]:
@@ -243,14 +262,14 @@ class _Builder:
     def _check_options(self, entry: PolicyFields, *steps: Step) -> None:
         """Make the policy once, so that a wrong option is found before anything runs."""
         try:
-            with_seed(entry.name, 0, entry.options)
+            seeded_policy(entry.name, 0, entry.options)
         except InputError as error:
             raise self._document.error(steps, str(error)) from None
         except CrannyError:
             pass  # it needs an extra, which may be there where the cell runs
 
     def _distinct(self, field: str, values: Sequence[object]) -> None:
-        """Refuse a value that comes twice: the same cell would be in the table twice."""
+        """Refuse a value that occurs twice: the same cell would be in the table twice."""
         seen = set()
         for index, value in enumerate(values):
             if value in seen:
@@ -259,18 +278,18 @@ class _Builder:
 
     @contextmanager
     def _at(self, *steps: Step) -> Iterator[None]:
-        """Say where in the sweep's file the trouble began."""
+        """Say where in the sweep's file the error is."""
         try:
             yield
         except InputError as error:
             raise self._document.error(steps, str(error)) from None
 
 
-def _label(name: str, told: Mapping[str, object]) -> str:
-    """Name something with what is told about it besides."""
+def _label(name: str, given: Mapping[str, object]) -> str:
+    """Name something with what is set besides."""
     parts = [
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={_plain(value)}"
-        for key, value in told.items()
+        for key, value in given.items()
         if value is not None
     ]
     return f"{name} ({', '.join(parts)})" if parts else name

@@ -1,10 +1,14 @@
-"""A sweep on a terminal: a row a policy with means over the seeds, in a block for each trace, cluster and load."""
+"""Means of a sweep over its seeds, and on a terminal a row a policy, a block for each trace, cluster and load."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cranny.analysis.sweep.aggregate import Group
+import polars as pl
+
+from cranny.analysis.sweep.cell_store import AXES, ENDED, SETTINGS
+from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import BREAKS, MISSING, Metric, ValueScale, column, format_value, scale_for
 
 if TYPE_CHECKING:
@@ -15,7 +19,31 @@ CHIEF = ("mean_used_machines", "mean_fragmentation", "machine_hours", "mean_jct_
 HEAD = "policy"
 
 
-def blocks(groups: Sequence[Group]) -> "list[RenderableType]":
+@dataclass(frozen=True, slots=True)
+class SeedGroup:
+    """The cells that differ in nothing but the seed."""
+
+    axes: dict[str, Any]
+    done: int
+    failed: int
+    measures: dict[str, Estimate]
+
+
+def groups(table: pl.DataFrame) -> list[SeedGroup]:
+    """Gather the rows of a sweep's table over their seeds; cells that failed are only counted."""
+    axes = [name for name in AXES if name != "seed"]
+    measured = [name for name in table.columns if name not in {**AXES, **SETTINGS, **ENDED}]
+    gathered = []
+    for part in table.partition_by(axes, maintain_order=True):
+        done = part.filter(pl.col("status") == "done")
+        measures = {name: estimate(done[name].to_list()) for name in measured} if done.height else {}
+        gathered.append(
+            SeedGroup(dict(part.select(axes).row(0, named=True)), done.height, part.height - done.height, measures)
+        )
+    return gathered
+
+
+def blocks(groups: Sequence[SeedGroup]) -> "list[RenderableType]":
     """Return a table for each block, with the same columns in all of them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -40,7 +68,7 @@ def blocks(groups: Sequence[Group]) -> "list[RenderableType]":
     return shown
 
 
-def _row(group: Group, columns: Sequence[Metric], scales: Sequence[ValueScale]) -> list[str]:
+def _row(group: SeedGroup, columns: Sequence[Metric], scales: Sequence[ValueScale]) -> list[str]:
     """Write the means of a group, each with what it may be off by."""
     failed = f", {group.failed} of {group.done + group.failed} failed" if group.failed else ""
     cells = [group.axes["policy"] + failed]
@@ -52,7 +80,7 @@ def _row(group: Group, columns: Sequence[Metric], scales: Sequence[ValueScale]) 
     return cells
 
 
-def _means(groups: Sequence[Group], key: str) -> list[float]:
+def _means(groups: Sequence[SeedGroup], key: str) -> list[float]:
     return [group.measures[key].mean for group in groups if group.measures]
 
 
@@ -61,11 +89,11 @@ def _head(about: Metric, scale: ValueScale) -> list[str]:
     return [word for word in [*BREAKS.get(about.key, about.label).split(), scale.unit] if word]
 
 
-def _block(group: Group) -> str:
+def _block(group: SeedGroup) -> str:
     """Name the block that a group is in."""
     return ", ".join(f"{name} {named(value)}" for name, value in group.axes.items() if name != "policy")
 
 
 def named(value: object) -> str:
-    """Write the value of an axis; a file without a load is replayed as it is."""
+    """Write the value of an axis; a file without a load is replayed unchanged."""
     return "as logged" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

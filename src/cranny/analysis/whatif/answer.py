@@ -1,13 +1,12 @@
-"""What a what-if found: one case for the log as it was and one for each policy, and what was searched."""
+"""What a what-if found: one case for the log itself and one for each policy, and what was searched."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cranny.analysis.whatif.headroom import HOUR_S, Machines, Room
-from cranny.analysis.whatif.machine_search import Search
-from cranny.analysis.whatif.step_function import Window
+from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours, Window
+from cranny.analysis.whatif.machine_search import MachineSearch
 from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
 from cranny.report.sampling import arrival_span_s
@@ -19,25 +18,25 @@ DAY_H = 24.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
-    """One way it could have gone; None is for what the log does not say."""
+class WhatIfCase:
+    """The log itself, or its replay under one policy; None is for what the log does not say."""
 
     name: str
     waits: Waits | None
-    room: Room | None
-    machines: Machines | None = None
+    headroom: Headroom | None
+    machines: MachineHours | None = None
     fragmentation: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class WhatIfAnswer:
     """All that was found; `results` are the runs behind it, the log's own last if its starts are known."""
 
     cluster: Cluster
     window: Window
     price_per_gpu_hour: float
-    cases: Sequence[Case]  # the log as it was, then the policies
-    searches: Sequence[Search]
+    cases: Sequence[WhatIfCase]  # the log itself, then the policies
+    searches: Sequence[MachineSearch]
     warnings: Sequence[str]
     assumptions: Sequence[str]
     results: Sequence[Result]
@@ -55,7 +54,7 @@ class Answer:
         return f"the {duration_text(self.window[1] - self.window[0])} from the {ends}"
 
     @property
-    def policies(self) -> Sequence[Case]:
+    def policies(self) -> Sequence[WhatIfCase]:
         """The cases that were replayed."""
         return self.cases[1:]
 
@@ -64,7 +63,7 @@ class Answer:
         """Sizes of jobs that the cluster could hold at all."""
         return tuple(size for size in JOBS_TO_START if size <= self.cluster.gpus)
 
-    def money_a_day(self, machines: Machines) -> float:
+    def money_a_day(self, machines: MachineHours) -> float:
         """Return what the machines that could have been off cost a day."""
         return machines.off_gpu_hours * self.price_per_gpu_hour / self.days
 
@@ -81,7 +80,7 @@ class Answer:
             "assumptions": list(self.assumptions),
         }
 
-    def _case(self, case: Case) -> dict[str, Any]:
+    def _case(self, case: WhatIfCase) -> dict[str, Any]:
         money = None
         if case.machines is not None:
             money = {
@@ -94,11 +93,11 @@ class Answer:
             "machines": asdict(case.machines) if case.machines is not None else None,
             "money": money,
             "mean_fragmentation": case.fragmentation,
-            "largest_job": self._room(case.room) if case.room is not None else None,
+            "largest_job": self._largest(case.headroom) if case.headroom is not None else None,
         }
 
-    def _room(self, room: Room) -> dict[str, Any]:
-        steps = {"anywhere": room.free_gpus, "on_idle_machines": room.idle_gpus}
+    def _largest(self, headroom: Headroom) -> dict[str, Any]:
+        steps = {"anywhere": headroom.free_gpus, "on_idle_machines": headroom.idle_gpus}
         return {
             where: {
                 "mean_gpus": each.mean,

@@ -1,13 +1,12 @@
-"""What a what-if takes for granted, and where its input is doubtful, in sentences."""
+"""What a what-if assumes, and where its input is doubtful, in sentences."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
-from cranny.analysis.whatif.baseline import UNKNOWN, Logged
-from cranny.analysis.whatif.headroom import HOLD_S
-from cranny.analysis.whatif.step_function import Window
+from cranny.analysis.whatif.baseline import UNKNOWN, LoggedJobs
+from cranny.analysis.whatif.headroom import HOLD_S, Window
 from cranny.model.cluster import Cluster
 from cranny.model.validate import counted
 from cranny.report.scales import duration_text
@@ -19,7 +18,7 @@ ENDED_EARLY = "(?i)cancel|kill|fail|timeout|preempt|not_pass"
 
 
 def warnings(
-    cluster: Cluster, trace: Trace, results: Sequence[Result], logged: Logged | None, window: Window
+    cluster: Cluster, trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, window: Window
 ) -> list[str]:
     """Say where the log asks for more than the cluster has, and where it cannot be compared with."""
     found = []
@@ -37,7 +36,7 @@ def warnings(
         )
     large = int((trace.frame["gpus"] > cluster.gpus).sum())
     if large:
-        found.append(f"Left out because they are larger than the cluster: {counted(large, 'job')}.")
+        found.append(f"Skipped because they are larger than the cluster: {counted(large, 'job')}.")
     longer = max(map(_stretch, results))
     if logged is not None and longer > LONGER:
         found.append(
@@ -54,7 +53,7 @@ def _stretch(result: Result) -> float:
     return float(np.average(done["slowdown"].to_numpy(), weights=gpu_s)) if gpu_s.sum() else 1.0
 
 
-def assumptions(trace: Trace, results: Sequence[Result], logged: Logged | None, compared: int) -> list[str]:
+def assumptions(trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, compared: int) -> list[str]:
     """List what was assumed, from the log to the replay."""
     return [
         *_of_the_log(trace, logged, compared),
@@ -63,15 +62,15 @@ def assumptions(trace: Trace, results: Sequence[Result], logged: Logged | None, 
     ]
 
 
-def _of_the_log(trace: Trace, logged: Logged | None, compared: int) -> Iterator[str]:
-    """Say what the log lacks, and who is left out of the comparison."""
+def _of_the_log(trace: Trace, logged: LoggedJobs | None, compared: int) -> Iterator[str]:
+    """Say what the log lacks, and which jobs are not compared."""
     if logged is None:
         known = trace.frame["start_s"].count() if "start_s" in trace.frame.columns else 0
         few = f" of {len(trace) - known:,} of {counted(len(trace), 'job')}" if known else ""
         yield f"The start{few} is {UNKNOWN}: policies can only be compared with each other."
     else:
         yield (
-            "The row 'as it was' is from the log alone: jobs start as logged and end one duration later. On which "
+            "The row 'as logged' is from the log alone: jobs start as logged and end one duration later. On which "
             "machines they ran is not used, so fragmentation and idle machines of that time are unknown."
         )
         if logged.without_start:

@@ -5,21 +5,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from cranny.analysis.whatif.headroom import Room
-from cranny.analysis.whatif.step_function import Steps, Window
-from cranny.analysis.whatif.waits import spread
+from cranny.analysis.whatif.headroom import Headroom, StepFunction, Window
+from cranny.analysis.whatif.waits import time_stats
 from cranny.model.cluster import Cluster
 from cranny.sim.result import Result
 from cranny.traces.trace import Trace
 
-AS_IT_WAS = "as it was"
+AS_LOGGED = "as logged"
 UNKNOWN = "not in the log"
 ENOUGH = 0.5  # share of the jobs whose start must be known, to compare with the log at all
 NEARLY_ALL = 0.95  # share that must be known to say how many GPUs were held
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Logged:
+class LoggedJobs:
     """The jobs of a log whose start is known and makes sense."""
 
     jobs: pl.DataFrame  # job_id, gpus, submit_s, start_s, finish_s, wait_s, jct_s
@@ -37,20 +36,20 @@ class Logged:
         start_s, finish_s = self.jobs["start_s"].to_numpy(), self.jobs["finish_s"].to_numpy()
         return int(self.held((float(start_s.min()), float(finish_s.max()))).value.max())
 
-    def held(self, window: Window) -> Steps:
+    def held(self, window: Window) -> StepFunction:
         """Return the GPUs that jobs held over time."""
         gpus = self.jobs["gpus"].cast(pl.Float64).to_numpy()
-        return Steps.of(self.jobs["start_s"].to_numpy(), self.jobs["finish_s"].to_numpy(), gpus, window)
+        return StepFunction.of(self.jobs["start_s"].to_numpy(), self.jobs["finish_s"].to_numpy(), gpus, window)
 
-    def room(self, gpus: int, window: Window) -> Room | None:
+    def headroom(self, gpus: int, window: Window) -> Headroom | None:
         """Return what was free of so many GPUs, on machines that are not known; None if that is not known."""
         if self.share < NEARLY_ALL:
             return None
         held = self.held(window)
-        return Room(replace(held, value=np.maximum(gpus - held.value, 0.0)), None)
+        return Headroom(replace(held, value=np.maximum(gpus - held.value, 0.0)), None)
 
 
-def as_it_was(trace: Trace) -> Logged | None:
+def logged_jobs(trace: Trace) -> LoggedJobs | None:
     """Take the real starts from a log; None if it has none, or too few."""
     if "start_s" not in trace.frame.columns:
         return None
@@ -63,12 +62,12 @@ def as_it_was(trace: Trace) -> Logged | None:
         (pl.col("start_s") - pl.col("submit_s")).alias("wait_s"),
         (pl.col("finish_s") - pl.col("submit_s")).alias("jct_s"),
     )
-    return Logged(jobs, len(trace) - known.height, known.height - sound.height)
+    return LoggedJobs(jobs, len(trace) - known.height, known.height - sound.height)
 
 
-def as_result(logged: Logged, cluster: Cluster, like: Result, arrivals_s: pl.Series) -> Result:
-    """Dress the log as a result with what is known of it, so that the report shows it beside the others."""
-    wait, jct = spread(logged.jobs["wait_s"]), spread(logged.jobs["jct_s"])
+def baseline_result(logged: LoggedJobs, cluster: Cluster, like: Result, arrivals_s: pl.Series) -> Result:
+    """Return the log as a result, as far as it is known, so that the report shows it beside the others."""
+    wait, jct = time_stats(logged.jobs["wait_s"]), time_stats(logged.jobs["jct_s"])
     jobs = logged.jobs.with_columns(
         pl.lit(None, dtype=pl.String).alias("model"),
         pl.lit("done").alias("status"),
@@ -76,7 +75,7 @@ def as_result(logged: Logged, cluster: Cluster, like: Result, arrivals_s: pl.Ser
     )
     return Result(
         cluster,
-        {**like.settings, "policy": AS_IT_WAS, "order": UNKNOWN, "period_s": 0.0},
+        {**like.settings, "policy": AS_LOGGED, "order": UNKNOWN, "period_s": 0.0},
         {
             "jobs_done": jobs.height,
             "mean_jct_s": jct.mean_s,

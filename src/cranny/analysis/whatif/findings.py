@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cranny.analysis.whatif.answer import Answer, Case
+from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.headroom import HOLD_S
 from cranny.analysis.whatif.machine_search import Addition, Removal
 from cranny.analysis.whatif.waits import Waits
@@ -13,12 +13,12 @@ EQUAL_S = 1.0  # waits closer than this are the same to a person
 SOONER = 0.05  # a wait that is shorter by less than this is called the same
 
 
-def findings(answer: Answer) -> list[str]:
+def findings(answer: WhatIfAnswer) -> list[str]:
     """Return the sentences, in the order in which people ask."""
     return [*_waiting(answer), *_machines(answer), *_largest(answer), *_search(answer)]
 
 
-def _waiting(answer: Answer) -> Iterator[str]:
+def _waiting(answer: WhatIfAnswer) -> Iterator[str]:
     """Compare the shortest mean wait with the log's, or with the longest where the log has none."""
     replayed = [(case, case.waits) for case in answer.policies if case.waits is not None]
     best, short = min(replayed, key=lambda each: each[1].wait.mean_s)
@@ -47,7 +47,7 @@ def _less(now_s: float, then_s: float) -> str:
     return f", {percent(abs(1 - now_s / then_s))} {'less' if now_s < then_s else 'more'}"
 
 
-def _machines(answer: Answer) -> Iterator[str]:
+def _machines(answer: WhatIfAnswer) -> Iterator[str]:
     """Name the policy that leaves most to switch off, and the one that leaves least."""
     known = sorted(
         ((answer.money_a_day(case.machines), case, case.machines) for case in answer.policies if case.machines),
@@ -65,16 +65,16 @@ def _machines(answer: Answer) -> Iterator[str]:
         yield f"With {last.name} it would have been {_mean(fewer.off)} machines, ${money - least:,.0f} a day less."
 
 
-def _largest(answer: Answer) -> Iterator[str]:
+def _largest(answer: WhatIfAnswer) -> Iterator[str]:
     """Say how often the largest of the usual jobs could have started without sharing a machine."""
     if not answer.sizes_to_start:
         return
     size = answer.sizes_to_start[-1]
     shares = sorted(
         (
-            (case.room.idle_gpus.share_from(size), case)
+            (case.headroom.idle_gpus.share_from(size), case)
             for case in answer.policies
-            if case.room is not None and case.room.idle_gpus is not None
+            if case.headroom is not None and case.headroom.idle_gpus is not None
         ),
         key=lambda each: -each[0],
     )
@@ -86,30 +86,32 @@ def _largest(answer: Answer) -> Iterator[str]:
     )
 
 
-def _anywhere(was: Case, best: Case, size: int) -> str:
+def _anywhere(was: WhatIfCase, best: WhatIfCase, size: int) -> str:
     """Add how often so many GPUs were free at all."""
-    if best.room is None:
+    if best.headroom is None:
         return ""
-    told = f"; so many GPUs were free somewhere {percent(best.room.free_gpus.share_from(size))} of it"
-    return told if was.room is None else f"{told} (in the log {percent(was.room.free_gpus.share_from(size))})"
+    free = f"; so many GPUs were free somewhere {percent(best.headroom.free_gpus.share_from(size))} of it"
+    return (
+        free if was.headroom is None else f"{free} (in the log {percent(was.headroom.free_gpus.share_from(size))})"
+    )
 
 
-def _search(answer: Answer) -> Iterator[str]:
-    """Tell what fewer and more machines would do."""
+def _search(answer: WhatIfAnswer) -> Iterator[str]:
+    """Say what fewer and more machines would do."""
     for search in answer.searches:
         yield from _removal(answer, search.policy, search.removal)
         yield _addition(search.policy, search.addition)
 
 
-def _removal(answer: Answer, policy: str, removal: Removal) -> Iterator[str]:
+def _removal(answer: WhatIfAnswer, policy: str, removal: Removal) -> Iterator[str]:
     now, then = removal.tried[0], removal.tried[removal.machines]
     if not removal.machines:
         limit = duration_text(removal.limit_s)
-        yield f"With {policy} no machine could go without jobs waiting longer than {limit} on average."
+        yield f"With {policy} no machine could be removed without jobs waiting longer than {limit} on average."
     else:
         saved = removal_money(answer, removal.machines)
         yield (
-            f"With {policy} {counted(removal.machines, 'machine')} could go: the mean wait would be "
+            f"With {policy} {counted(removal.machines, 'machine')} could be removed: the mean wait would be "
             f"{duration_text(then)} instead of {duration_text(now)} (${saved:,.0f} a day)."
         )
     if removal.again:
@@ -119,10 +121,10 @@ def _removal(answer: Answer, policy: str, removal: Removal) -> Iterator[str]:
             "Of the numbers tried, the one given is the largest with no failure below it."
         )
     else:
-        yield "The numbers next to it were tried too and agree; those further away are taken on trust."
+        yield "The numbers next to it were tried too and agree; those further away were not tried."
 
 
-def removal_money(answer: Answer, machines: int) -> float:
+def removal_money(answer: WhatIfAnswer, machines: int) -> float:
     """Return what so many machines of mean size cost a day."""
     gpus = answer.cluster.gpus / len(answer.cluster.machines)
     return machines * gpus * 24 * answer.price_per_gpu_hour
@@ -138,11 +140,11 @@ def _addition(policy: str, addition: Addition) -> str:
     more = f"With {policy} and {counted(addition.machines, 'more machine')}"
     if not gains:
         return f"{more} no size of job would start clearly sooner."
-    told = ", ".join(
+    sooner = ", ".join(
         f"{size} GPU{'s' * (size != '1')} {duration_text(gain_s)}"
         for size, gain_s in sorted(gains.items(), key=lambda each: -each[1])
     )
-    return f"{more} jobs would start sooner, on average: {told}."
+    return f"{more} jobs would start sooner, on average: {sooner}."
 
 
 def _mean(machines: float) -> str:

@@ -1,28 +1,71 @@
-"""What a cluster had left: free GPUs, idle machines, and those that could have been switched off."""
+"""What a cluster had left over time: free GPUs, idle machines, and those that could have been switched off."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from cranny.analysis.whatif.step_function import Column, Steps, Window
 from cranny.model.cluster import Machine
+
+Column = npt.NDArray[np.float64]
+Window = tuple[float, float]  # seconds, from and to
 
 HOUR_S = 3600.0
 HOLD_S = 900.0  # a machine is worth switching off for this long or longer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
-    """How large a job could have started at each moment; None where nobody knows which machines were idle."""
+class StepFunction:
+    """The value from each moment to the next, the last one up to the end of the window."""
 
-    free_gpus: Steps  # spread over whatever machines have some
-    idle_gpus: Steps | None  # on idle machines alone
+    at_s: Column  # (steps,) ascending; the first is the start of the window
+    value: Column  # (steps,)
+    end_s: float
+
+    @classmethod
+    def of(cls, start_s: Column, end_s: Column, weight: Column, window: Window, base: float = 0.0) -> Self:
+        """Add to `base` the weights of all stretches, each from its start to before its end."""
+        first_s, last_s = window
+        start_s, end_s = np.clip(start_s, first_s, last_s), np.clip(end_s, first_s, last_s)
+        at_s, place = np.unique(np.concatenate([[first_s], start_s, end_s]), return_inverse=True)
+        change = np.bincount(place[1:], weights=np.concatenate([weight, -weight]), minlength=at_s.size)
+        inside = at_s < last_s
+        inside[0] = True
+        return cls(at_s[inside], np.asarray(base + np.cumsum(change)[inside], dtype=np.float64), last_s)
+
+    @property
+    def _lengths_s(self) -> Column:
+        lengths_s = np.diff(self.at_s, append=self.end_s)
+        return lengths_s if lengths_s.sum() > 0 else np.ones_like(lengths_s)
+
+    @property
+    def mean(self) -> float:
+        """Mean over time."""
+        return float(np.average(self.value, weights=self._lengths_s))
+
+    def share_from(self, least: float) -> float:
+        """Return the share of time in which the value is `least` or more."""
+        return float(np.average(self.value >= least, weights=self._lengths_s))
+
+    def at(self, times_s: Column) -> Column:
+        """Return the value at some times; outside the window that of its nearer end."""
+        place = np.searchsorted(self.at_s, times_s, side="right") - 1
+        return self.value[np.maximum(place, 0)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Headroom:
+    """How large a job could have started at each moment; None where it is unknown which machines were idle."""
+
+    free_gpus: StepFunction  # spread over all machines that have some
+    idle_gpus: StepFunction | None  # on idle machines alone
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
+class MachineHours:
     """Machine-hours in the window, and those of machines that could have been switched off."""
 
     used: float  # machines, mean over time
@@ -33,13 +76,15 @@ class Machines:
     off: float  # machines, mean over time
 
 
-def room(runs: pl.DataFrame, idle: pl.DataFrame, machines: Sequence[Machine], window: Window) -> Room:
-    """Return the room under a policy, from who held which GPU when and the stretches of idle machines."""
+def headroom(runs: pl.DataFrame, idle: pl.DataFrame, machines: Sequence[Machine], window: Window) -> Headroom:
+    """Return the headroom under a policy, from the GPUs that jobs held and the stretches of idle machines."""
     gpus = _gpus(machines)
     held = runs["gpus"].bitwise_count_ones().cast(pl.Float64).to_numpy()
-    return Room(
-        Steps.of(runs["start_s"].to_numpy(), runs["end_s"].to_numpy(), -held, window, float(gpus.sum())),
-        Steps.of(idle["start_s"].to_numpy(), idle["end_s"].to_numpy(), gpus[idle["machine"].to_numpy()], window),
+    return Headroom(
+        StepFunction.of(runs["start_s"].to_numpy(), runs["end_s"].to_numpy(), -held, window, float(gpus.sum())),
+        StepFunction.of(
+            idle["start_s"].to_numpy(), idle["end_s"].to_numpy(), gpus[idle["machine"].to_numpy()], window
+        ),
     )
 
 
@@ -63,7 +108,7 @@ def idle_stretches(runs: pl.DataFrame, machines: int, window: Window) -> pl.Data
 
 def switched_off(
     idle: pl.DataFrame, machines: Sequence[Machine], window: Window, hold_s: float = HOLD_S
-) -> Machines:
+) -> MachineHours:
     """Add up the idle stretches, all of them and those long enough to switch a machine off."""
     hours = (idle["end_s"] - idle["start_s"]).to_numpy() / HOUR_S  # (stretches,)
     gpus = _gpus(machines)[idle["machine"].to_numpy()]
@@ -71,7 +116,7 @@ def switched_off(
     span = (window[1] - window[0]) / HOUR_S
     idle_hours, off_hours = float(hours.sum()), float(hours[long].sum())
     used_hours = max(0.0, len(machines) * span - idle_hours)
-    return Machines(
+    return MachineHours(
         used=used_hours / span,
         used_hours=used_hours,
         idle_hours=idle_hours,

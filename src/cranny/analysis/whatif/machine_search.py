@@ -1,14 +1,47 @@
-"""How many machines could go, and who would start sooner with more: a small search by replaying again."""
+"""How many machines could be removed, and which jobs would start sooner with more: a search by replays."""
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
-from cranny.analysis.whatif.replays import Cell, Cells, Outcome
+import polars as pl
+
+from cranny.analysis.whatif.waits import mean_by_size
+from cranny.report.sampling import numbers
+from cranny.sim.result import Result
 
 TOLERANCE = 0.05  # of the mean wait
 TOLERANCE_S = 60.0  # or this, if it is more
 BEYOND = (-1, 2, 3)  # neighbours of the answer that are tried as well; the next one was tried on the way
+
+
+class ResizedReplay(NamedTuple):
+    """One replay: a policy, and how many machines more (or fewer, if negative) it has."""
+
+    policy: str
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOutcome:
+    """What a replay did to the waiting; without a result no job could run, and the wait is infinite."""
+
+    jobs_done: int = 0
+    peak_used: int = 0  # machines
+    mean_wait_s: float = math.inf
+    mean_s_by_size: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """Keep of a result what the search needs."""
+        done = result.jobs.filter(pl.col("status") == "done")
+        peak = int(numbers(result.timeline, "used_machines").max(initial=0.0))
+        return cls(done.height, peak, result.summary["mean_wait_s"], mean_by_size(done))
+
+
+# Runs replays at the same time; outcomes are in the order of the replays.
+Runner = Callable[[Sequence[ResizedReplay]], Sequence[WaitOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +64,7 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class MachineSearch:
     """Both answers for one policy."""
 
     policy: str
@@ -45,33 +78,35 @@ def allowed_s(mean_wait_s: float) -> float:
 
 
 def search(
-    cells: Cells,
+    run: Runner,
     machines: int,
     add: int,
-    base: Mapping[str, Outcome],
+    base: Mapping[str, WaitOutcome],
     progress: Callable[[int], None] | None = None,
-) -> list[Search]:
-    """Ask both questions for each policy of `base`, which holds its outcome on the cluster as it is."""
-    added = dict(zip(base, cells.run([Cell(policy, add) for policy in base]), strict=True))
+) -> list[MachineSearch]:
+    """Ask both questions for each policy of `base`, which holds its outcome on the unchanged cluster."""
+    added = dict(zip(base, run([ResizedReplay(policy, add) for policy in base]), strict=True))
     done = len(base)
-    hunts = {policy: _hunt(machines, outcome) for policy, outcome in base.items()}
-    told: dict[str, Sequence[Outcome] | None] = dict.fromkeys(base)
+    removals = {policy: _remove(machines, outcome) for policy, outcome in base.items()}
+    sent: dict[str, Sequence[WaitOutcome] | None] = dict.fromkeys(base)
     found: dict[str, Removal] = {}
-    while told:
+    while sent:
         wanted = {}
-        for policy, outcomes in told.items():
+        for policy, outcomes in sent.items():
             try:
-                wanted[policy] = next(hunts[policy]) if outcomes is None else hunts[policy].send(outcomes)
+                wanted[policy] = next(removals[policy]) if outcomes is None else removals[policy].send(outcomes)
             except StopIteration as end:
                 found[policy] = end.value
         if progress is not None:
             progress(done)
-        # The policies go in step, so that their replays can run side by side.
-        ran = iter(cells.run([Cell(policy, -count) for policy, counts in wanted.items() for count in counts]))
-        told = {policy: [next(ran) for _ in counts] for policy, counts in wanted.items()}
+        # The policies go in step, so that their replays can run at the same time.
+        ran = iter(run([ResizedReplay(policy, -count) for policy, counts in wanted.items() for count in counts]))
+        sent = {policy: [next(ran) for _ in counts] for policy, counts in wanted.items()}
         done += sum(map(len, wanted.values()))
     return [
-        Search(policy, found[policy], Addition(add, base[policy].mean_s_by_size, added[policy].mean_s_by_size))
+        MachineSearch(
+            policy, found[policy], Addition(add, base[policy].mean_s_by_size, added[policy].mean_s_by_size)
+        )
         for policy in base
     ]
 
@@ -81,13 +116,13 @@ def most_replays(machines: int, policies: int) -> int:
     return policies * (2 + 2 * math.ceil(math.log2(max(machines, 2))) + len(BEYOND))
 
 
-def _hunt(machines: int, base: Outcome) -> Generator[Sequence[int], Sequence[Outcome], Removal]:
-    """Find by halving how many machines may go; yield numbers to try and be sent their outcomes.
+def _remove(machines: int, base: WaitOutcome) -> Generator[Sequence[int], Sequence[WaitOutcome], Removal]:
+    """Find by halving how many machines can be removed; yield numbers to try and be sent their outcomes.
 
     It begins with the machines that were never used at once and goes up from there in growing strides until one
-    number fails, since clusters far too small for the log take long to replay. Halving takes for granted that
-    fewer machines never shorten the wait. That holds nearly always but not by law, since placements fall out
-    differently; so the neighbours of the answer are tried as well.
+    number fails, since clusters far too small for the log take long to replay. Halving assumes that
+    fewer machines never shorten the wait. That holds nearly always but not by necessity, since placements
+    differ; so the neighbours of the answer are tried as well.
     """
     most = machines - 1
     limit_s = allowed_s(base.mean_wait_s)

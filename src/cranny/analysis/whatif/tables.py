@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cranny.analysis.whatif.answer import Answer, Case
+from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.baseline import UNKNOWN
-from cranny.analysis.whatif.headroom import HOLD_S
-from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, Search
-from cranny.analysis.whatif.step_function import Steps
+from cranny.analysis.whatif.headroom import HOLD_S, StepFunction
+from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, MachineSearch
 from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
 from cranny.report.scales import duration_text
@@ -15,7 +14,7 @@ from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 
 
-def sheets(answer: Answer) -> list[TextTable]:
+def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     """Return the tables in the order in which people ask."""
     made = [_waiting(answer), _by_size(answer), _machines(answer), _largest(answer)]
     if answer.searches:
@@ -29,7 +28,7 @@ def _explained(sheet: TextTable) -> TextTable:
     return replace(sheet, note=f"{sheet.note} {MISSING} {UNKNOWN}.") if missing else sheet
 
 
-def _waiting(answer: Answer) -> TextTable:
+def _waiting(answer: WhatIfAnswer) -> TextTable:
     rows = []
     for case in answer.cases:
         waits = case.waits
@@ -49,7 +48,7 @@ def _waiting(answer: Answer) -> TextTable:
     )
 
 
-def _by_size(answer: Answer) -> TextTable:
+def _by_size(answer: WhatIfAnswer) -> TextTable:
     sizes = [
         size for size in SIZES if any(size in case.waits.mean_s_by_size for case in answer.cases if case.waits)
     ]
@@ -62,7 +61,7 @@ def _by_size(answer: Answer) -> TextTable:
     return TextTable("Mean wait by size of job", "GPUs of the job.", ("", *sizes), rows)
 
 
-def _machines(answer: Answer) -> TextTable:
+def _machines(answer: WhatIfAnswer) -> TextTable:
     rows = []
     for case in answer.cases:
         machines = case.machines
@@ -101,25 +100,25 @@ def _machines(answer: Answer) -> TextTable:
     )
 
 
-def _largest(answer: Answer) -> TextTable:
+def _largest(answer: WhatIfAnswer) -> TextTable:
     sizes = answer.sizes_to_start
     rows = []
     for case in answer.cases:
-        if case.room is None:
+        if case.headroom is None:
             rows.append(_unknown(case, 2 * len(sizes) + 2))
             continue
-        rows.append([case.name, *_steps(case.room.free_gpus, sizes), *_steps(case.room.idle_gpus, sizes)])
+        rows.append([case.name, *_steps(case.headroom.free_gpus, sizes), *_steps(case.headroom.idle_gpus, sizes)])
     shares = [f"{size}" for size in sizes]
     return TextTable(
         "Largest job that could have started",
         "GPUs free, mean over time, and the share of time in which a job of so many GPUs could have started: on "
-        "whatever machines have some (anywhere), and on idle machines alone, where it shares none.",
+        "any machines that have some (anywhere), and on idle machines alone, where it shares none.",
         ("", "anywhere", *shares, "on idle", *shares),
         rows,
     )
 
 
-def _removal(answer: Answer) -> TextTable:
+def _removal(answer: WhatIfAnswer) -> TextTable:
     rows = []
     for search in answer.searches:
         removal = search.removal
@@ -134,7 +133,7 @@ def _removal(answer: Answer) -> TextTable:
             ]
         )
     return TextTable(
-        "How many machines could go",
+        "How many machines could be removed",
         "Taken evenly from the racks; every job still runs and the mean wait grows by no more than "
         f"{percent(TOLERANCE)} or {duration_text(TOLERANCE_S)}.",
         ("", "machines", "wait now", "wait then", "at most", "tried"),
@@ -142,7 +141,7 @@ def _removal(answer: Answer) -> TextTable:
     )
 
 
-def _addition(searches: Sequence[Search]) -> TextTable:
+def _addition(searches: Sequence[MachineSearch]) -> TextTable:
     sizes = list(dict.fromkeys(size for search in searches for size in search.addition.before_s))
     rows = []
     for search in searches:
@@ -158,13 +157,13 @@ def _addition(searches: Sequence[Search]) -> TextTable:
     )
 
 
-def _steps(steps: Steps | None, sizes: Sequence[int]) -> list[str]:
+def _steps(steps: StepFunction | None, sizes: Sequence[int]) -> list[str]:
     if steps is None:
         return [MISSING] * (1 + len(sizes))
     return [f"{steps.mean:,.0f}", *(_percent(steps.share_from(size)) for size in sizes)]
 
 
-def _unknown(case: Case, cells: int) -> list[str]:
+def _unknown(case: WhatIfCase, cells: int) -> list[str]:
     return [case.name, *[MISSING] * cells]
 
 

@@ -19,7 +19,7 @@ SIZES: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class TimeStats:
     """Some times in four numbers, in seconds; percentiles lie linearly between jobs."""
 
     mean_s: float
@@ -33,8 +33,8 @@ class Waits:
     """What became of the waiting jobs."""
 
     jobs: int
-    wait: Spread
-    jct: Spread
+    wait: TimeStats
+    jct: TimeStats
     over_10_min: int
     over_1_h: int
     mean_s_by_size: Mapping[str, float]  # only of sizes that occur
@@ -45,18 +45,18 @@ def waits(jobs: pl.DataFrame) -> Waits:
     wait_s = jobs["wait_s"]
     return Waits(
         jobs=jobs.height,
-        wait=spread(wait_s),
-        jct=spread(jobs["jct_s"]),
+        wait=time_stats(wait_s),
+        jct=time_stats(jobs["jct_s"]),
         over_10_min=int((wait_s > 10 * MINUTE_S).sum()),
         over_1_h=int((wait_s > 60 * MINUTE_S).sum()),
         mean_s_by_size=mean_by_size(jobs),
     )
 
 
-def spread(values_s: pl.Series) -> Spread:
+def time_stats(values_s: pl.Series) -> TimeStats:
     """Return mean, median, p95 and p99."""
     quantiles = [values_s.quantile(share, "linear") for share in (0.5, 0.95, 0.99)]
-    return Spread(*(float(value or 0.0) for value in (values_s.mean(), *quantiles)))  # type: ignore[arg-type]
+    return TimeStats(*(float(value or 0.0) for value in (values_s.mean(), *quantiles)))  # type: ignore[arg-type]
 
 
 def mean_by_size(jobs: pl.DataFrame) -> dict[str, float]:
@@ -65,5 +65,5 @@ def mean_by_size(jobs: pl.DataFrame) -> dict[str, float]:
     for name, (least, most) in SIZES.items():
         these = jobs.filter(pl.col("gpus").is_between(least, most))
         if these.height:
-            found[name] = spread(these["wait_s"]).mean_s
+            found[name] = time_stats(these["wait_s"]).mean_s
     return found

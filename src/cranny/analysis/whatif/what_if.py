@@ -3,97 +3,121 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from cranny.analysis.whatif.answer import Answer, Case
+from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.assumptions import assumptions, warnings
-from cranny.analysis.whatif.baseline import AS_IT_WAS, Logged, as_it_was, as_result
-from cranny.analysis.whatif.headroom import Room, idle_stretches, room, switched_off
-from cranny.analysis.whatif.machine_search import Search, most_replays, search
-from cranny.analysis.whatif.replays import Cells, Outcome
+from cranny.analysis.whatif.baseline import AS_LOGGED, LoggedJobs, baseline_result, logged_jobs
+from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
+from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays
+from cranny.analysis.whatif.machine_search import search as search_machines
+from cranny.analysis.whatif.resize_cluster import resized
 from cranny.analysis.whatif.waits import waits
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
 from cranny.model.topology_spec import MAX_MACHINES
-from cranny.model.validate import not_negative, whole
+from cranny.model.validate import whole
+from cranny.process_pool import WorkerPool
 from cranny.report.occupancy import map_span_s
 from cranny.report.sampling import numbers
-from cranny.run import compare
+from cranny.run import run_many
+from cranny.scenario import Scenario
 from cranny.sim.result import Result
+from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
 
-ADD_SHARE = 0.05  # of the machines, when nobody says how many more
+DEFAULT_POLICIES = ("titan", "best-fit", "consolidate-idle")
+ADD_SHARE = 0.05  # of the machines, if the caller does not say how many more
 DECIMALS = 6  # of seconds and hours: what is smaller is rounding
-# Shows how far some work is: told what is done and in how many parts, it yields what to call after each.
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+# Shows the progress of some work: given its name and number of parts, it yields what to call after each.
+ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def what_if(
+    log: str | Path | Trace,
     cluster: Cluster,
-    trace: Trace,
-    policies: Sequence[str],
+    policies: Sequence[str] = DEFAULT_POLICIES,
     *,
-    price_per_gpu_hour: float = 1.0,
-    look_further: bool = True,
+    network: str = "instant",
+    search: bool = True,
     search_policy: str | None = None,
     add: int | None = None,
     processes: int | None = None,
-    bar: Bar | None = None,
     **settings: Any,
-) -> Answer:
-    """Replay a log under each policy and measure what an operator asks; `settings` go to every replay.
+) -> WhatIfAnswer:
+    """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
 
-    With `look_further` it is also searched how many machines could go and what `add` more would change, for the
-    policy with the shortest mean wait and for `search_policy`, the first one if not given.
+    A log is read as `read_trace` does. With `search` it is also searched how many machines could be removed and
+    what `add` more would change, for the policy with the shortest mean wait and for `search_policy`, the first one
+    if not given.
     """
-    not_negative(price_per_gpu_hour, "price_per_gpu_hour")
+    if not policies:
+        raise InputError("no policy was given")
+    trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
+    scenario = Scenario(cluster, trace, policies[0], network, **settings)
+    return answer(scenario, policies, search=search, search_policy=search_policy, add=add, processes=processes)
+
+
+def answer(
+    scenario: Scenario,
+    policies: Sequence[str],
+    *,
+    search: bool = True,
+    search_policy: str | None = None,
+    add: int | None = None,
+    processes: int | None = None,
+    bar: ProgressBar | None = None,
+) -> WhatIfAnswer:
+    """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
+    cluster, trace = scenario.cluster, scenario.whole_trace
     named = search_policy if search_policy is not None else policies[0]
     if named not in policies:
         raise unknown("policy to search with", named, policies)
     more = max(1, round(ADD_SHARE * len(cluster.machines))) if add is None else add
     whole(more, "machines to add", most=MAX_MACHINES - len(cluster.machines))
     bar = bar if bar is not None else _no_bar
-    settings["price_per_gpu_hour"] = price_per_gpu_hour
+    scenarios = scenario.with_policies(policies)
     with bar("replaying", len(policies)) as tick:
-        results = compare(cluster, trace, policies, processes=processes, progress=tick, **settings)
-    logged = as_it_was(trace)
+        results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
+    logged = logged_jobs(trace)
     window = map_span_s(results)
     jobs = _compared(results, logged)
-    rooms: dict[str, Room | None] = {}
+    headrooms: dict[str, Headroom | None] = {}
     cases = []
     for result in results:
         name = str(result.settings["policy"])
         idle = idle_stretches(result.runs, len(cluster.machines), window)
-        rooms[name] = room(result.runs, idle, cluster.machines, window)
+        headrooms[name] = headroom(result.runs, idle, cluster.machines, window)
         off = switched_off(idle, cluster.machines, window)
-        cases.append(Case(name, waits(jobs[name]), rooms[name], off, result.summary["mean_fragmentation"]))
-    was = Case(AS_IT_WAS, None, None)
+        cases.append(
+            WhatIfCase(name, waits(jobs[name]), headrooms[name], off, result.summary["mean_fragmentation"])
+        )
+    was = WhatIfCase(AS_LOGGED, None, None)
     views: list[Result] = list(results)
     if logged is not None:
-        rooms[AS_IT_WAS] = logged.room(cluster.gpus, window)
-        was = Case(AS_IT_WAS, waits(jobs[AS_IT_WAS]), rooms[AS_IT_WAS])
-        views.append(as_result(logged, cluster, results[0], trace.frame["submit_s"]))
-    return Answer(
+        headrooms[AS_LOGGED] = logged.headroom(cluster.gpus, window)
+        was = WhatIfCase(AS_LOGGED, waits(jobs[AS_LOGGED]), headrooms[AS_LOGGED])
+        views.append(baseline_result(logged, cluster, results[0], trace.frame["submit_s"]))
+    return WhatIfAnswer(
         cluster=cluster,
         window=window,
-        price_per_gpu_hour=price_per_gpu_hour,
+        price_per_gpu_hour=scenario.price_per_gpu_hour,
         cases=(was, *cases),
-        searches=_searched(Cells(cluster, trace, settings, processes), results, named, more, bar)
-        if look_further
-        else (),
+        searches=_searched(scenarios, results, named, more, processes, bar) if search else (),
         warnings=warnings(cluster, trace, results, logged, window),
         assumptions=assumptions(trace, results, logged, jobs[cases[0].name].height),
-        results=[_with_room(view, rooms[str(view.settings["policy"])]) for view in views],
+        results=[_with_headroom(view, headrooms[str(view.settings["policy"])]) for view in views],
     )
 
 
-def _compared(results: Sequence[Result], logged: Logged | None) -> dict[str, pl.DataFrame]:
+def _compared(results: Sequence[Result], logged: LoggedJobs | None) -> dict[str, pl.DataFrame]:
     """Return for each case the jobs that ran in all of them: means over other jobs could not be compared."""
     jobs = {str(each.settings["policy"]): each.jobs.filter(pl.col("status") == "done") for each in results}
     if logged is not None:
-        jobs[AS_IT_WAS] = logged.jobs
+        jobs[AS_LOGGED] = logged.jobs
     common = next(iter(jobs.values())).select("job_id")
     for each in jobs.values():
         common = common.join(each.select("job_id"), on="job_id", how="semi")
@@ -105,14 +129,29 @@ def _compared(results: Sequence[Result], logged: Logged | None) -> dict[str, pl.
     return {name: each.join(common, on="job_id", how="semi") for name, each in jobs.items()}
 
 
-def _searched(cells: Cells, results: Sequence[Result], named: str, more: int, bar: Bar) -> Sequence[Search]:
+def _searched(
+    scenarios: Sequence[Scenario],
+    results: Sequence[Result],
+    named: str,
+    more: int,
+    processes: int | None,
+    bar: ProgressBar,
+) -> Sequence[MachineSearch]:
     """Search with the best policy and the named one."""
     by_name = {str(each.settings["policy"]): each for each in results}
+    scenario_of = {str(each.policy): each for each in scenarios}
     first = best({name: each.summary for name, each in by_name.items()})
-    base = {name: Outcome.of(by_name[name]) for name in dict.fromkeys([first, named])}
-    machines = len(results[0].cluster.machines)
-    with cells, bar("searching", most_replays(machines, len(base))) as tick:
-        return search(cells, machines, more, base, tick)
+    base = {name: WaitOutcome.of(by_name[name]) for name in dict.fromkeys([first, named])}
+    cluster = results[0].cluster
+    machines = len(cluster.machines)
+    # The processes stay until the search is over: it replays a few times at once, again and again.
+    with WorkerPool(processes) as pool, bar("searching", most_replays(machines, len(base))) as tick:
+
+        def run(replays: Sequence[ResizedReplay]) -> Sequence[WaitOutcome]:
+            tried = [replace(scenario_of[policy], cluster=resized(cluster, change)) for policy, change in replays]
+            return run_many(tried, keep=WaitOutcome.of, impossible=WaitOutcome(), pool=pool)
+
+        return search_machines(run, machines, more, base, tick)
 
 
 def best(summaries: Mapping[str, Mapping[str, Any]]) -> str:
@@ -124,14 +163,14 @@ def best(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     return min(summaries, key=rank)
 
 
-def _with_room(result: Result, room: Room | None) -> Result:
+def _with_headroom(result: Result, left: Headroom | None) -> Result:
     """Add to the timeline how large a job could have started, for the report's charts."""
-    if room is None:
+    if left is None:
         return result
     at_s = numbers(result.timeline, "time_s")
-    columns = [pl.Series("free_gpus", room.free_gpus.at(at_s))]
-    if room.idle_gpus is not None:
-        columns.append(pl.Series("idle_gpus", room.idle_gpus.at(at_s)))
+    columns = [pl.Series("free_gpus", left.free_gpus.at(at_s))]
+    if left.idle_gpus is not None:
+        columns.append(pl.Series("idle_gpus", left.idle_gpus.at(at_s)))
     return replace(result, timeline=result.timeline.with_columns(columns))
 
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cranny.analysis.whatif.answer import Answer
+from cranny.analysis.whatif.answer import WhatIfAnswer
 from cranny.analysis.whatif.findings import findings
-from cranny.analysis.whatif.tables import sheets
+from cranny.analysis.whatif.tables import answer_tables
 from cranny.report.page import write_report
 from cranny.report.shell import escape
 from cranny.report.text_table import text_table_html
 
 
-def write_page(answer: Answer, path: str | Path) -> Path:
+def write_page(answer: WhatIfAnswer, path: str | Path) -> Path:
     """Write the self-contained page, with the first finding, which is about waiting, as its headline."""
     trace = answer.results[0].settings["trace"]
     headline, *others = findings(answer)
@@ -25,14 +25,14 @@ def write_page(answer: Answer, path: str | Path) -> Path:
     )
 
 
-def _lead(answer: Answer, others: Sequence[str]) -> str:
+def _lead(answer: WhatIfAnswer, others: Sequence[str]) -> str:
     """Make the section with the other findings, tables and assumptions."""
-    told = [*(f"<strong>{escape(line)}</strong>" for line in answer.warnings), *map(escape, others)]
-    tables = "".join(map(text_table_html, sheets(answer)))
+    lines = [*(f"<strong>{escape(line)}</strong>" for line in answer.warnings), *map(escape, others)]
+    tables = "".join(map(text_table_html, answer_tables(answer)))
     return (
         '<section id="what-if" aria-labelledby="what-if-head"><h2 id="what-if-head">What if</h2>'
-        f'<div class="card prose">{_items(told)}<div class="grid">{tables}</div>'
-        f"<h3>What this takes for granted</h3>{_items(map(escape, answer.assumptions))}</div></section>"
+        f'<div class="card prose">{_items(lines)}<div class="grid">{tables}</div>'
+        f"<h3>Assumptions</h3>{_items(map(escape, answer.assumptions))}</div></section>"
     )
 
 

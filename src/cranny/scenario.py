@@ -1,0 +1,236 @@
+"""A scenario: the cluster, the jobs, the policy and the settings of one simulation, as one frozen value."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from cranny.core.protocol import (
+    Placer,
+    Policy,
+    Reorderable,
+    Slowdown,
+    default_order,
+    default_period_s,
+    least_period_s,
+)
+from cranny.core.queue import QueuePolicy
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.event import Event
+from cranny.model.job import Job, whole
+from cranny.model.profile import ModelProfile, library
+from cranny.model.validate import not_negative
+from cranny.network.networks import Model
+from cranny.network.networks import network as network_model
+from cranny.policies import TABLE, options_of, policy_class
+from cranny.policies import policy as make_policy
+from cranny.sim.replay import Replay
+from cranny.traces.trace import Trace
+from cranny.version import VERSION
+
+MAX_SEED = 2**63 - 1
+# What a call of `cranny.simulate` that repeats a scenario names.
+_PLAIN = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s", "period_s")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scenario:
+    """All that decides the result of a simulation.
+
+    `trace` is a trace, or jobs in the order of their submission; an iterator serves one run. `policy` is a name,
+    with `options` for its constructor, or an object. `order` is the queue order (that of the policy's paper if
+    None), and `collective` is for jobs that name none. `profiles` are the models that the trace may name.
+    `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job that a failure stops goes on
+    from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy decides once in a period about
+    all jobs that came since, and not at every event; a policy of rounds has a period of its own.
+    """
+
+    cluster: Cluster
+    trace: Trace | Iterable[Job]
+    policy: str | Placer | Policy = "titan"
+    network: str = "isolated"
+    seed: int = 0
+    order: str | None = None
+    collective: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    profiles: Mapping[str, ModelProfile] | None = None
+    checkpoint_s: float = 1800.0
+    period_s: float = 0.0
+    machine_events: Iterable[tuple[float, Event]] = ()
+    price_per_gpu_hour: float = 1.0
+    command: str = ""  # that repeats it; a call of `simulate` if empty
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without making the policy or reading jobs."""
+        whole(self.seed, "seed", least=0, most=MAX_SEED)
+        not_negative(self.price_per_gpu_hour, "price_per_gpu_hour")
+        not_negative(self.checkpoint_s, "checkpoint_s")
+        network_model(self.network)
+        decision_period_s(self.policy, self.period_s)
+        if isinstance(self.trace, Trace):
+            object.__setattr__(self, "trace", _without_unknown_types(self.cluster, self.trace))
+        object.__setattr__(self, "options", dict(self.options or {}))
+        object.__setattr__(self, "machine_events", tuple(self.machine_events))
+
+    @property
+    def whole_trace(self) -> Trace:
+        """Return the trace, for what needs a whole one; jobs alone are refused."""
+        if not isinstance(self.trace, Trace):
+            raise InputError("a trace is needed here, not only jobs")
+        return self.trace
+
+    @property
+    def trace_name(self) -> str:
+        """Return how messages call the jobs."""
+        return self.trace.name if isinstance(self.trace, Trace) else "jobs given in Python"
+
+    @property
+    def model(self) -> Model:
+        """Return the network model."""
+        return network_model(self.network)
+
+    def jobs(self) -> Iterable[Job]:
+        """Return the jobs, in the order of their submission."""
+        if isinstance(self.trace, Trace):
+            return self.trace.jobs(self.seed, self.collective, profiles=self.profiles)
+        return _distinct(self.trace)
+
+    def resolve_policy(self) -> tuple[str, Policy, str]:
+        """Make the policy anew; return its name, the policy and its queue order."""
+        return resolve_policy(self.policy, self.order, self.options, self.seed, self.model.alone)
+
+    def replay(self, policy: Policy) -> Replay:
+        """Return a replay that has not begun, under this scenario's policy or one that wraps it."""
+        return Replay(
+            self.cluster,
+            policy,
+            network=self.model.on(self.cluster),
+            machine_events=self.machine_events,
+            checkpoint_s=self.checkpoint_s,
+            period_s=decision_period_s(self.policy, self.period_s),
+        )
+
+    def with_policies(self, names: Sequence[str]) -> list[Self]:
+        """Return the scenario under each policy of a list, with those of the options that the policy has.
+
+        An option that none of them has is an error, as are wrong values.
+        """
+        known = [options_of(name) - {"rng"} for name in names]
+        every = set().union(*known)
+        for option in self.options:
+            if option not in every:
+                there = f"known: {', '.join(sorted(every))}" if every else "they have none"
+                raise InputError(f"none of the policies has an option {option!r}; {there}")
+        scenarios = []
+        for name, own in zip(names, known, strict=True):
+            options = {option: value for option, value in self.options.items() if option in own}
+            if options:
+                seeded_policy(name, self.seed, options)
+            scenarios.append(replace(self, policy=name, options=options))
+        return scenarios
+
+    def settings(self, name: str, order: str) -> dict[str, Any]:
+        """Return what a result records of the scenario, as plain values; `name` and `order` are resolved."""
+        trace = self.trace if isinstance(self.trace, Trace) else None
+        made: dict[str, Any] = {
+            "policy": name,
+            "order": order,
+            "network": self.network,
+            "collective": self.collective or "as the jobs say, else halving-doubling",
+            "seed": self.seed,
+            "options": dict(self.options),
+            "price_per_gpu_hour": self.price_per_gpu_hour,
+            "trace": self.trace_name,
+            "trace_notes": list(trace.notes) if trace else [],
+            "trace_skipped": dict(trace.skipped) if trace else {},
+            "checkpoint_s": self.checkpoint_s,
+            "period_s": decision_period_s(self.policy, self.period_s),
+            "own_profiles": sorted(set(self.profiles) - set(library())) if self.profiles is not None else [],
+            "machine_events": [[at_s, str(event)] for at_s, event in self.machine_events],
+            "cluster": self.cluster.describe(),
+            "links": self.cluster.describe_links(),
+            "version": VERSION,
+        }
+        call = f"cranny.simulate(cluster, trace, {', '.join(f'{name}={made[name]!r}' for name in _PLAIN)})"
+        return {**made, "command": self.command or call}
+
+
+def resolve_policy(
+    policy: str | Placer | Policy,
+    order: str | None,
+    options: Mapping[str, Any] | None,
+    seed: int,
+    slowdown: Slowdown,
+) -> tuple[str, Policy, str]:
+    """Return the name of a policy, the policy itself, and the order of its queue."""
+    if isinstance(policy, str):
+        placer = seeded_policy(policy, seed, options)
+        order = order or TABLE[policy].order
+        return policy, _in_order(placer, order, slowdown), order
+    if options:
+        raise InputError("options are for a policy that is given by name; this one is made already")
+    policy = _unused(policy)
+    if not isinstance(policy, QueuePolicy):
+        order = order or default_order(policy)
+        return type(policy).__name__, _in_order(policy, order, slowdown), order
+    if order not in (None, policy.order):
+        raise InputError(f"the policy has its own order, {policy.order!r}; order={order!r} cannot be kept")
+    return type(policy.placer).__name__, policy, policy.order
+
+
+def seeded_policy(name: str, seed: int, options: Mapping[str, Any] | None = None) -> Placer:
+    """Make a policy by name; one that draws gets a generator of the run's seed."""
+    whole(seed, "seed", least=0, most=MAX_SEED)
+    given = dict(options or {})
+    if "rng" in given:
+        raise InputError(f"policy {name!r}: rng is set by the run's seed")
+    if "rng" in options_of(name):
+        given["rng"] = np.random.default_rng(seed)
+    return make_policy(name, **given)
+
+
+def decision_period_s(policy: str | Placer | Policy, asked_s: float = 0.0) -> float:
+    """Return how often a policy decides: as asked for, or as in its paper; 0 for at every event."""
+    not_negative(asked_s, "period_s")
+    name, kind = (policy, policy_class(policy)) if isinstance(policy, str) else (type(policy).__name__, policy)
+    if 0 < asked_s < least_period_s(kind):
+        raise InputError(f"{name}: period_s must be at least {least_period_s(kind):g}, not {asked_s!r}")
+    return asked_s or default_period_s(kind)
+
+
+def _unused(policy: Placer | Policy) -> Placer | Policy:
+    """Return a copy of a policy of ours, so that one object serves several runs alike; others see to that."""
+    core = policy.placer if isinstance(policy, QueuePolicy) else policy
+    return deepcopy(policy) if type(core).__module__.startswith("cranny.policies.") else policy
+
+
+def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
+    """Turn a placer and a queue order into a policy; leave a policy as it is, unless it can have another order."""
+    if isinstance(chosen, Reorderable):  # it works on top of another, whose queue it is
+        return chosen.in_order(order, slowdown)
+    if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == default_order(chosen)):
+        return chosen
+    return QueuePolicy(chosen, order, slowdown)
+
+
+def _without_unknown_types(cluster: Cluster, trace: Trace) -> Trace:
+    """Forget which types of GPU jobs ask for if the cluster does not say which it has."""
+    columns = [name for name in ("gpu_type", "speeds") if name in trace.frame.columns]
+    asked = any(trace.frame[name].count() > 0 for name in columns)
+    if not asked or any(cluster.machines_with):  # a machine's type may be empty
+        return trace
+    note = "the cluster names no types of GPU: those that jobs ask for are ignored"
+    return replace(trace, frame=trace.frame.drop(columns), notes=(*trace.notes, note))
+
+
+def _distinct(jobs: Iterable[Job]) -> Iterator[Job]:
+    """Yield jobs; refuse an id that occurs twice."""
+    seen = set()
+    for job in jobs:
+        if job.id in seen:
+            raise InputError(f"job id {job.id!r} occurs twice")
+        seen.add(job.id)
+        yield job
