@@ -25,7 +25,7 @@ from cranny.repro.cassini.setups import (
     two_gpus,
 )
 from cranny.repro.experiment import Progress, paired_ratio, run_cells, select
-from cranny.run import choose
+from cranny.scenario import resolve_policy
 from cranny.sim.record import DONE, ReplayRecord
 from cranny.sim.replay import Replay, no_garbage_collection
 
@@ -299,7 +299,7 @@ def recorded(
     period_s: float = 0.0,
 ) -> RecordedReplay:
     """Replay jobs under a policy, with links shared in phases, and return their iterations."""
-    _, chosen, _ = choose(policy, None, options, seed, isolated)
+    _, chosen, _ = resolve_policy(policy, None, options, seed, isolated)
     diary = Diary()
     rng = np.random.default_rng([seed, 2]) if jitter else None
     replay = Replay(
