@@ -1,0 +1,50 @@
+"""One frozen value for all that decides a simulation, and many of them at once."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+import cranny
+from cranny.model.errors import InputError
+from cranny.run import run, run_many
+from cranny.scenario import Scenario
+
+CLUSTER = cranny.Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+TRACE = cranny.generate_trace("philly", jobs=40, seed=1)
+
+
+def test_a_scenario_runs_as_simulate_does() -> None:
+    scenario = Scenario(CLUSTER, TRACE, "netpack", "steady", 3, period_s=60.0)
+    found = cranny.simulate(CLUSTER, TRACE, "netpack", "steady", 3, period_s=60.0)
+    assert run(scenario).jobs.equals(found.jobs)
+    assert run(scenario).settings == found.settings
+
+
+def test_a_scenario_is_frozen_and_checked_when_made() -> None:
+    scenario = Scenario(CLUSTER, TRACE)
+    with pytest.raises(FrozenInstanceError):
+        scenario.seed = 1  # type: ignore[misc]
+    for wrong in ({"network": "tin cans"}, {"seed": -1}, {"price_per_gpu_hour": -1.0}, {"policy": "titen"}):
+        with pytest.raises(InputError):
+            replace(scenario, **wrong)
+
+
+def test_options_go_to_the_policies_that_have_them() -> None:
+    scenario = Scenario(CLUSTER, TRACE, options={"skew_limit": 2.0})
+    assert [each.options for each in scenario.with_policies(["titan", "tiresias"])] == [{}, {"skew_limit": 2.0}]
+    with pytest.raises(InputError, match="none of the policies has an option 'skew_limit'"):
+        scenario.with_policies(["best-fit"])
+
+
+def test_many_are_in_the_order_given_and_one_that_cannot_run_can_have_a_stand_in() -> None:
+    tiny = cranny.Cluster.single_rack(1, 1)
+    wide = replace(TRACE, frame=TRACE.frame.with_columns(gpus=TRACE.frame["gpus"] * 0 + 2))
+    scenarios = [Scenario(CLUSTER, TRACE, "titan"), Scenario(tiny, wide), Scenario(CLUSTER, TRACE, "best-fit")]
+    kept = run_many(scenarios, keep=policy_of, impossible="none", processes=1)
+    assert kept == ["titan", "none", "best-fit"]
+    with pytest.raises(InputError):
+        run_many(scenarios, processes=1)
+
+
+def policy_of(result: cranny.Result) -> str:
+    return str(result.settings["policy"])
