@@ -14,7 +14,7 @@ def harness(tmp_path: Path) -> Iterator[LocalHarness]:
     made = LocalHarness(tmp_path)
     yield made
     assert isinstance(made.backend, LocalBackend)
-    until = time.monotonic() + 10.0
+    until = time.monotonic() + 60.0
     names = list(made.backend._running)
     for job_id in names:
         made.backend.stop(job_id, 0.0)

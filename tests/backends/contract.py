@@ -12,8 +12,8 @@ from cranny.backends.protocol import Backend, BackendError, Ended, Launch, Rank
 from cranny.model.cluster import Cluster
 
 CLUSTER = Cluster.single_rack(machines=4, gpus_per_machine=8)
-LONG_S = 60.0
-PATIENCE_S = 20.0
+LONG_S = 600.0
+PATIENCE_S = 60.0
 
 
 class Harness(ABC):

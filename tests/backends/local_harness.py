@@ -70,7 +70,7 @@ def zombies() -> set[int]:
     return found
 
 
-def appears(path: Path, seconds: float = 10.0) -> str:
+def appears(path: Path, seconds: float = 60.0) -> str:
     """Wait until a file has text, and return it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

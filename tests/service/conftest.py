@@ -33,7 +33,7 @@ CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 COMPILE_S = 180.0  # a policy may have to be compiled first, while other tests keep the machine busy
 
 
-def until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+def until(holds: Callable[[], Any], seconds: float = 120.0) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not holds():
@@ -116,7 +116,7 @@ class Site:
 
     def client(self, who: str | None = "root") -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who is not None else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=20.0)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60.0)
 
 
 Serve = Callable[..., Site]
@@ -146,7 +146,7 @@ def serve(start: Start) -> Iterator[Serve]:
     for server, thread, app in servers:
         app.state.notifier.close()
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.fixture

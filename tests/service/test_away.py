@@ -43,7 +43,7 @@ class House:
     def shut(self) -> None:
         self._app.state.notifier.close()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
         if self.running.service._alive:
             self.running.service.close()
 
@@ -158,7 +158,7 @@ def test_a_job_that_ends_while_we_begin_to_watch_is_not_waited_for(
         answer = asked(self, path, **query)
         if path.endswith(job_id):
             service = opened.running.service
-            service.call(lambda now_s: service.scheduler.cancel(job_id, "ann", now_s)).result(10)
+            service.call(lambda now_s: service.scheduler.cancel(job_id, "ann", now_s)).result(60)
             opened.running.until(job_id, "cancelled")
         return answer
 

@@ -62,7 +62,7 @@ def test_jobs_are_listed_with_their_times_in_100_columns(
     site.running.submit(gpus=16)
     site.running.until("job-1", "running")
     service = site.running.service
-    service.call(lambda now_s: service.scheduler.cancel("job-3", "ann", now_s)).result(10)
+    service.call(lambda now_s: service.scheduler.cancel("job-3", "ann", now_s)).result(60)
     monkeypatch.setattr(out, "width", 100)
     lines = run("jobs").out.splitlines()
     assert max(map(len, lines)) <= 100

@@ -80,7 +80,7 @@ def test_what_ran_when_the_service_ended_is_adopted(outcome: str, tmp_path: Path
     first = Service(EventStore(str(tmp_path / "log.db")), LocalBackend(CLUSTER, ()), tmp_path)
     first.start()
     spec = reporting(tmp_path / "reports", 2, 0.0 if outcome == "finished" else 1.0)
-    job_id = first.submit("ann", spec).result(10)[0].id
+    job_id = first.submit("ann", spec).result(60)[0].id
     until(lambda: lines(tmp_path / "reports" / "started"))
     first.close()
     if outcome == "finished":

@@ -119,7 +119,7 @@ def test_a_link_that_was_used_leads_to_a_page_that_says_how_to_get_in(serve: Ser
     page.goto(link)  # the same browser is in already
     page.wait_for_selector(READY)
     other.goto(link)
-    other.get_by_text("This link was used before").wait_for()
+    other.get_by_text("This login link was used before").wait_for()
     other.get_by_text("cranny token create me --role admin").wait_for()
     other.get_by_label("Token").fill(site.tokens["ann"])
     other.get_by_role("button", name="Use this token").click()

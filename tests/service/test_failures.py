@@ -58,7 +58,7 @@ def test_a_full_disk_refuses_jobs_and_what_runs_is_not_forgotten(start: Start) -
     big = {"command": ["true", "x" * 30_000], "gpus": 1}
     asked = [service.submit("ann", big) for _ in range(3)]
     with pytest.raises(StoreError, match="disk is full"):
-        [future.result(10) for future in asked]
+        [future.result(60) for future in asked]
     kept = len(service.scheduler.records.jobs)
     same_as_the_log(running)
     full = False
@@ -88,7 +88,7 @@ def test_a_policy_that_errs_takes_nothing_down(start: Start, monkeypatch: pytest
         running.submit()
     same_as_the_log(running)
     service = running.service
-    service.call(lambda now_s: service.scheduler.set_policy({"name": "titan"}, "root", now_s)).result(10)
+    service.call(lambda now_s: service.scheduler.set_policy({"name": "titan"}, "root", now_s)).result(60)
     assert running.submit() == "job-2"
     until(lambda: running.status(first) == "running")
 

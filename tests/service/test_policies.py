@@ -49,10 +49,10 @@ def test_a_policy_that_plans_for_all_takes_no_wishes(start: Start) -> None:
     running.submit(gpus=16)
     constrained = running.submit(gpus=2, constraints={"same_rack": "required"})
     with pytest.raises(ConflictError, match=f"does not support constraints; {constrained} has some"):
-        service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(10)
+        service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(60)
     assert service.scheduler.records.policy["name"] == "titan"
-    service.call(lambda now_s: service.scheduler.cancel(constrained, "root", now_s)).result(10)
-    service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(10)
+    service.call(lambda now_s: service.scheduler.cancel(constrained, "root", now_s)).result(60)
+    service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(60)
     with pytest.raises(
         InputError, match="constraints: not supported by policy 'pollux', which plans for all jobs jointly"
     ):

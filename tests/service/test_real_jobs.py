@@ -26,10 +26,10 @@ def test_200_jobs_end_in_the_right_state_and_no_gpu_is_used_twice(start: Start, 
         gpus = 12 if number % 50 == 1 else 1 + number % 3
         spec = reporting(reports, gpus, sleep_s, 3 * kind.startswith("fails"), max_retries=retries)
         asked.append(service.submit("ann", spec))
-    ids = [future.result(30)[0].id for future in asked]
+    ids = [future.result(60)[0].id for future in asked]
     for number, job_id in enumerate(ids):
         if kind_of(number) == "is cancelled":
-            service.call(lambda now_s, it=job_id: service.scheduler.cancel(it, "ann", now_s)).result(30)  # type: ignore[misc]
+            service.call(lambda now_s, it=job_id: service.scheduler.cancel(it, "ann", now_s)).result(60)  # type: ignore[misc]
     until(lambda: all(record.over for record in service.scheduler.records.jobs.values()), 120)
 
     wanted = {"fails": "failed", "fails once more": "failed", "is cancelled": "cancelled", "ends well": "done"}

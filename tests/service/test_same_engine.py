@@ -79,9 +79,9 @@ def test_a_recorded_log_gives_the_same_placements_in_the_simulators_engine(
                 if machine in service.scheduler.records.drained
                 else service.scheduler.drain
             )
-            service.call(partial(change, machine, "root")).result(10)
+            service.call(partial(change, machine, "root")).result(60)
     for machine in range(8):
-        service.call(partial(service.scheduler.resume, machine, "root")).result(10)
+        service.call(partial(service.scheduler.resume, machine, "root")).result(60)
     until(lambda: all(record.over for record in service.scheduler.records.jobs.values()))
     rows = list(service.store.read())
     assert len(logged(rows)) >= 60
@@ -173,10 +173,10 @@ def live_through(running: Running, now: list[float], jobs: list[Job], result: Re
     def change(event: Event) -> None:
         assert isinstance(event, MachineDrained | MachineRepaired)
         do = service.scheduler.drain if isinstance(event, MachineDrained) else service.scheduler.resume
-        service.call(partial(do, event.machine, "root")).result(10)
+        service.call(partial(do, event.machine, "root")).result(60)
 
     def look() -> None:
-        service.call(lambda _: None).result(10)  # the loop finds that it is time to ask the policy
+        service.call(lambda _: None).result(60)  # the loop finds that it is time to ask the policy
 
     ends = result.jobs.select("finish_s", "job_id").rows()
     last_s = max(at_s for at_s, _ in ends)

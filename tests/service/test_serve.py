@@ -46,7 +46,7 @@ def begin(env: dict[str, str]) -> Iterator[Begin]:
     yield make
     for process in started:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -70,7 +70,7 @@ def test_it_serves_its_owner_and_ends_in_good_order(begin: Begin, env: dict[str,
     with httpx.stream("GET", f"{told['url']}/api/v1/events", headers=_token(written)) as answer:
         assert answer.is_success  # somebody still listens
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert not written.exists()
     begin("--cluster", "1x2x4", "--port", str(httpx.URL(told["url"]).port))
     jobs = httpx.get(f"{told['url']}/api/v1/jobs", cookies=dict(entered.cookies)).json()["jobs"]

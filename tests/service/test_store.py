@@ -252,7 +252,7 @@ def another(path: Path) -> Iterator[None]:
         if said != "taken\n":
             raise StoreError(process.stderr.read())
         yield
-        process.communicate("\n", timeout=20)
+        process.communicate("\n", timeout=60)
 
 
 def test_a_sqlite_writer_whose_lock_file_was_deleted_takes_it_again(tmp_path: Path) -> None:

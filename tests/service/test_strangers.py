@@ -39,7 +39,7 @@ def served(running: Any) -> Iterator[str]:
     yield urls[0]
     for told in service.on_ended:
         told()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
@@ -71,7 +71,7 @@ def test_strangers_who_connect_and_say_nothing_keep_nobody_out(
 def _connected(url: str, count: int) -> list[socket.socket]:
     """Connect so many times, and say nothing."""
     address = httpx.URL(url)
-    return [socket.create_connection((address.host, address.port or 0), timeout=20) for _ in range(count)]
+    return [socket.create_connection((address.host, address.port or 0), timeout=60) for _ in range(count)]
 
 
 def _has_to_go(stranger: socket.socket) -> bool:

@@ -1,4 +1,4 @@
-// What a visitor without access sees, and how to get in.
+// The page shown without access, and how to log in.
 
 import { ask } from "./api.js";
 import { el, fill } from "./dom.js";
@@ -27,12 +27,12 @@ export function accessPage(scope, main, said = "") {
       ),
       el("pre", { tabindex: "0" }, `${location.origin}/login?code=…`),
       el(
-        "p", {}, "If it was used already, make yourself a token in a shell on that machine, and paste it below. ",
-        "Or start the service again: jobs go on meanwhile, and it prints a new link.",
+        "p", {}, "If it was used already, create a token in a shell on that machine, and paste it below. ",
+        "Or start the service again: jobs keep running, and it prints a new link.",
       ),
       el("pre", { tabindex: "0" }, "cranny token create me --role admin"),
       el("h2", {}, "On a shared service"),
-      el("p", {}, "Ask whoever runs it for a token."),
+      el("p", {}, "Ask its administrator for a token."),
       form, el("p", { class: "hint" }, "The page keeps a cookie, not the token."), bad,
     ),
   );

@@ -1,5 +1,5 @@
-// Questions to the service. Whatever it refuses comes back as a Problem with the service's own words.
-// Who asks is in a cookie that no script can read: the one-time link sets it, or a token given by hand.
+// Requests to the service. Refusals are thrown as a Problem with the text of the service.
+// The session is in a cookie that no script can read, set by the one-time link or by logging in with a token.
 
 const BASE = "/api/v1/";
 

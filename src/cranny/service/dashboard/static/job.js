@@ -27,7 +27,7 @@ function ranksCard(placement) {
     machines.get(name).ranks.push(rank);
     machines.get(name).gpus.push(placement.gpus[rank]);
   });
-  const known = placement.gpus.length > 0; // which GPUs those have that somebody else runs, nobody says
+  const known = placement.gpus.length > 0; // unknown for jobs of another scheduler
   const heads = [{ text: "Machine" }, { text: "Ranks" }, { text: "GPUs" }];
   const listing = table("Ranks on each machine", known ? heads : heads.slice(0, 2));
   rows(
@@ -83,7 +83,7 @@ function about(job) {
       "Expected end",
       job.expected_end_s === null ? null : `${until(job.expected_end_s)}, at ${clock(job.expected_end_s)}`,
     ],
-    ["Said to take", job.duration_s === null ? null : duration(job.duration_s)],
+    ["Estimated duration", job.duration_s === null ? null : duration(job.duration_s)],
     ["Deadline", job.deadline_s === null || job.deadline_s === undefined ? null : clock(job.deadline_s)],
     ["Retries left", job.retries_left || null], ["Exit code", job.exit_code],
   ]);
@@ -96,7 +96,7 @@ function why(said) {
   const title = said.kind === "placed" ? "Why here" : said.kind === "over" ? "How it ended" : "Why it waits";
   return card(
     title, "",
-    el("p", { class: "finding" }, said.reason.replace(WHERE, "") || "Nothing is known yet."),
+    el("p", { class: "finding" }, said.reason.replace(WHERE, "") || "No explanation yet."),
     said.evidence?.length ? el("ul", { class: "evidence" }, said.evidence.map((line) => el("li", {}, line))) : null,
     said.status === "waiting" && said.predicted_start_s ? el(
       "p", { class: "predicted" },
@@ -115,7 +115,7 @@ export function jobPage(scope, main, [id]) {
   const reason = el("div");
   const ranks = el("div");
   const tries = el("div");
-  const talk = el("div");
+  const trafficPlace = el("div");
   const rings = el("div");
   const written = el("div");
   const logs = logsCard(scope, id), traffic = trafficCard();
@@ -125,28 +125,28 @@ export function jobPage(scope, main, [id]) {
   const detail = new store.Resource(() => ask(`jobs/${segment(id)}`), { cares: (event) => event.job === id });
   const explained = new store.Resource(() => ask(`jobs/${segment(id)}/explain`), { gap: 1000, cares });
   logs.node.hidden = true;
-  let talking = "", role = null, now = null, mode = null;
+  let shownPlacement = "", role = null, now = null, mode = null;
   const showTraffic = async (job) => {
     const print = JSON.stringify(HELD.includes(job.status) ? job.placement : null);
-    if (print === talking) return;
-    talking = print;
-    fill(talk);
+    if (print === shownPlacement) return;
+    shownPlacement = print;
+    fill(trafficPlace);
     fill(rings);
     if (print === "null") return;
     try {
       const said = await ask(`jobs/${segment(id)}/traffic`);
       if (!scope.open) return;
-      fill(talk, traffic.node);
+      fill(trafficPlace, traffic.node);
       traffic.show(said);
       if (said.circles?.length) fill(rings, circlesCard(said.circles));
     } catch (error) {
-      fill(talk, card("Traffic of one iteration", error.message));
+      fill(trafficPlace, card("Traffic of one iteration", error.message));
     }
   };
   const showButtons = () => {
     if (!now || !role || !mode) return;
     const may = role.role === "admin" || (role.role === "user" && role.user === now.user);
-    const ours = mode === "run" || now.status === "waiting"; // what somebody else runs is cancelled there
+    const ours = mode === "run" || now.status === "waiting"; // jobs of another scheduler are cancelled there
     const shown = may && ours && !OVER.includes(now.status);
     if (shown && !buttons.firstChild) fill(
       buttons,
@@ -177,7 +177,7 @@ export function jobPage(scope, main, [id]) {
     );
     if (!written.firstChild) fill(
       written,
-      card("As it was submitted", "", el("pre", { tabindex: "0" }, JSON.stringify(job.spec, null, 2))),
+      card("Job file as submitted", "", el("pre", { tabindex: "0" }, JSON.stringify(job.spec, null, 2))),
     );
     logs.node.hidden = job.attempts.length === 0;
     if (job.attempts.length) logs.show(job);
@@ -190,7 +190,7 @@ export function jobPage(scope, main, [id]) {
     el("div", { class: "title" }, el("div", {}, title, under), buttons), bad,
     el(
       "div", { class: "split even" }, el("div", { class: "stack" }, reason, known, ranks, tries),
-      el("div", { class: "stack" }, logs.node, talk, rings, written),
+      el("div", { class: "stack" }, logs.node, trafficPlace, rings, written),
     ),
   );
   return id;

@@ -1,4 +1,4 @@
-// Shortcuts, and the list of them. Single keys can be turned off, for those who dictate or type by accident.
+// Shortcuts, and the list of them. Single keys can be turned off, against accidental input.
 
 import { el, fill } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// What a rank of a job has written, followed while it runs.
+// The log of a rank, followed while it runs.
 
 import { ask, segment } from "./api.js";
 import { el, fill, say } from "./dom.js";
@@ -70,7 +70,7 @@ export function logsCard(scope, id) {
   );
   return {
     node,
-    // Offer the attempts and ranks of a job; whoever reads an older attempt goes on reading it.
+    // List the attempts and ranks of a job; an older attempt that is shown stays shown.
     show(job) {
       const numbers = job.attempts.map((each) => each.attempt), newest = numbers.at(-1);
       running = job.ended_s === null;

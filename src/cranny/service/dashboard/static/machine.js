@@ -1,4 +1,4 @@
-// The page of one machine: who holds its GPUs, its uplink, and what ran there.
+// The page of one machine: the jobs that hold its GPUs, its uplink, and what ran there.
 
 import { segment } from "./api.js";
 import { heat } from "./colours.js";
@@ -8,7 +8,7 @@ import * as store from "./store.js";
 import { timelineCard } from "./timeline_card.js";
 import { gbps, percent } from "./words.js";
 
-const WORDS = { up: "takes jobs", drained: "drained: takes no new jobs", failed: "failed: takes no jobs" };
+const WORDS = { up: "up", drained: "drained: no new jobs are placed", failed: "failed: no jobs are placed" };
 
 function meter(share) {
   const bar = el(
@@ -29,7 +29,7 @@ export function machinePage(scope, main, [name]) {
     fill(
       buttons,
       action(
-        verb === "drain" ? "Drain this machine" : "Let it take jobs again", bad, `nodes/${segment(name)}/${verb}`,
+        verb === "drain" ? "Drain this machine" : "Resume this machine", bad, `nodes/${segment(name)}/${verb}`,
         { done: () => store.nodes.touch(0) },
       ),
     );
@@ -56,7 +56,7 @@ export function machinePage(scope, main, [name]) {
         ]),
       ),
     );
-    const listing = table("Who holds each GPU", [{ text: "GPU" }, { text: "Job" }]);
+    const listing = table("The job on each GPU", [{ text: "GPU" }, { text: "Job" }]);
     rows(
       listing.body, node.slots.map((job, slot) => ({ job, slot })), (each) => each.slot, (each) => each,
       ({ job, slot }) => el(

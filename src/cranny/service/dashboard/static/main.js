@@ -31,7 +31,7 @@ const said = document.getElementById("said");
 const leave = document.getElementById("leave");
 const who = document.getElementById("who");
 const ENDED = "Your session has ended: 12 hours have passed, you logged out elsewhere, or its token was revoked.";
-const USED = "This link was used before, or is of an earlier start of the service.";
+const USED = "This login link was used before, or issued before the last restart of the service.";
 const RECENT = 20; // changes that a page shows which came before it was opened
 let scope = new store.Scope(), denied = false, welcome = false, first = true;
 
@@ -73,7 +73,7 @@ function show() {
   first = false;
 }
 
-// Whoever is refused first says it: an answer to a question, or the line of changes.
+// Called by the first refused request, or by the event stream.
 function deny(text) {
   if (denied) return;
   denied = welcome || text.includes("session") ? ENDED : true;

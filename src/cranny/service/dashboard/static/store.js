@@ -13,7 +13,7 @@ export function whenTrouble(trouble, well) {
   onWell = well;
 }
 
-// One answer of the service, with those who show it. Nobody watches: nothing is asked.
+// One resource of the service with its watchers; it is fetched only while it has some.
 export class Resource {
   constructor(load, { gap = 400, cares = () => true } = {}) {
     Object.assign(

@@ -1,4 +1,4 @@
-// Who of a job talks to whom, in bytes of one iteration: a square a pair, and the machines' sums as a table.
+// Traffic between the ranks of a job in one iteration: a matrix of bytes, and the sums between machines as a table.
 
 import { el, fill, rows, svg } from "./dom.js";
 import { machineLink, table } from "./parts.js";
@@ -61,7 +61,7 @@ function matrix(traffic) {
     "svg",
     {
       viewBox: `0 0 ${SIDE + 2} ${SIDE + 2}`, class: "matrix", role: "img",
-      "aria-label": `${word} by ${word.toLowerCase()}: ${counted(pairs.length, "pair")} talk; ` +
+      "aria-label": `${word} by ${word.toLowerCase()}: ${counted(pairs.length, "pair")} exchange data; ` +
         "the table has the bytes between machines",
     },
     svg("rect", { class: "frame", x: EDGE, y: EDGE, width: SIDE - EDGE, height: SIDE - EDGE }),

@@ -73,21 +73,21 @@ export function few(names, most = 3) {
 }
 
 const KINDS = {
-  submitted: ({ user, job, gpus }) => `${user ?? "someone"} submitted ${job}${gpus ? ` (${counted(gpus, "GPU")})` : ""}`,
+  submitted: ({ user, job, gpus }) => `${user ?? "another user"} submitted ${job}${gpus ? ` (${counted(gpus, "GPU")})` : ""}`,
   placed: (event) => `${event.job} was placed${event.machines?.length ? ` on ${few(event.machines, 2)}` : ""}`,
   launched: (event) => `${event.job} runs`,
   ended: (event) => `${event.job} ended${event.status ? `: ${event.status}` : ""}`,
   stopping: (event) => `${event.job} is being stopped${event.reason ? `: ${event.reason}` : ""}`,
   stopped: (event) => `${event.job} was stopped by the policy and waits again`,
-  retried: (event) => `${event.job} is tried again`, vacated: (event) => `${event.job} gave its GPUs back`,
+  retried: (event) => `${event.job} is retried`, vacated: (event) => `${event.job} released its GPUs`,
   moved: (event) => `${event.job} was moved`, shifted: (event) => `${event.job} was shifted`,
   cancelled: (event) => `${event.job} was cancelled${event.by ? ` by ${event.by}` : ""}`,
   drained: (event) => `machine ${event.name ?? event.machine} was drained`,
-  resumed: (event) => `machine ${event.name ?? event.machine} takes jobs again`,
+  resumed: (event) => `machine ${event.name ?? event.machine} was resumed`,
   "failed-machine": (event) => `machine ${event.name ?? event.machine} failed`,
   policy: (event) => `the policy is now ${event.name}`,
-  recommended: (event) => `a place for ${event.job} was recommended`,
-  observed: (event) => `${event.job} was seen running`, opened: () => "the service was started",
+  recommended: (event) => `a placement for ${event.job} was recommended`,
+  observed: (event) => `${event.job} was observed running`, opened: () => "the service was started",
 };
 
 export function change(event) {
