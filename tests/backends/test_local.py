@@ -274,12 +274,12 @@ def test_a_job_whose_files_are_spoilt_is_lost(harness: LocalHarness, tmp_path: P
 SERVICE = """
 import os, sys, time
 from pathlib import Path
-from cranny.backends.local import Local
+from cranny.backends.local import LocalBackend
 from cranny.backends.protocol import Launch, Rank
 from cranny.model.cluster import Cluster
 folder, delay_s, mark = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 argv = ("/bin/sh", "-c", "echo ran >> ../ran; sleep 0.5; exit 9")
-backend = Local(Cluster.single_rack(4, 8), devices=())
+backend = LocalBackend(Cluster.single_rack(4, 8), devices=())
 backend.launch(Launch("a", 1, argv, (Rank(0, 0, 0),), {"TEST_OF_CRANNY": mark}, folder, folder / "1", None))
 time.sleep(delay_s)
 os.kill(os.getpid(), 9)
