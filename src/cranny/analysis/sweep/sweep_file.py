@@ -57,7 +57,7 @@ class PolicyFields(Fields):
         return {"name": value} if isinstance(value, str) else value
 
 
-class ClusterFields(Fields):
+class SweepClusterFields(Fields):
     """A cluster file, or RACKSxMACHINESxGPUS with other arguments of `Cluster.fat_tree`."""
 
     cluster: Text
@@ -76,7 +76,7 @@ class SweepFields(Fields):
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]{0,99}$")] | None = None
     policies: Annotated[list[PolicyFields], Field(min_length=1)]
-    clusters: Annotated[list[ClusterFields], Field(min_length=1)]
+    clusters: Annotated[list[SweepClusterFields], Field(min_length=1)]
     traces: Annotated[list[Text], Field(min_length=1)]
     loads: Annotated[list[Positive], Field(min_length=1)] | None = None
     seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted)] = Field(default=[0])
@@ -89,7 +89,7 @@ class SweepFields(Fields):
     profiles: Text | None = None
 
 
-_BELOW: dict[str, type[Fields]] = {"policies": PolicyFields, "clusters": ClusterFields}
+_BELOW: dict[str, type[Fields]] = {"policies": PolicyFields, "clusters": SweepClusterFields}
 
 # What the value of a field must be, in words.
 _MUST_BE = {
@@ -215,7 +215,7 @@ class _Builder:
         self._distinct("clusters", [label for label, _ in axis])
         return axis
 
-    def _cluster(self, entry: ClusterFields) -> Cluster:
+    def _cluster(self, entry: SweepClusterFields) -> Cluster:
         sizes = shape(entry.cluster)
         if sizes is not None:
             return Cluster.fat_tree(
