@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cranny.network.phases.contention import Meeting
+from cranny.network.phases.contention import Contention
 from cranny.network.steady.link_load import Load
 
 Free = NDArray[np.int64]
@@ -40,7 +40,7 @@ class FakeResult:
     runs: pl.DataFrame
     cluster: FakeCluster
     load: Load | None = None
-    meetings: tuple[Meeting, ...] = ()
+    contentions: tuple[Contention, ...] = ()
 
     def load_at(self, at_s: float) -> Load | None:  # noqa: ARG002 - the same at all times
         return self.load

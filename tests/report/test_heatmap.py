@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cranny.core.flows import fixed, parameter_server
 from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.network.steady.link_load import FULL, Load, Talker
+from cranny.network.steady.link_load import FULL, JobStream, Load
 from cranny.report.heatmap import LEVELS, blocks, gbps, heat_table, level, line, percent, summary, worst
 from cranny.report.heatmap_svg import HEIGHT, WIDTH, heat_svg, layout
 from cranny.report.network_page import section, write_page
@@ -21,14 +21,14 @@ EVIL = "<script>alert(1)</script>"
 SMALL = Cluster.fat_tree(2, 2, 4, link_gbps=100.0, oversubscription=4.0, pat_gbps=30.0)
 
 
-def talker(name: str, *links: int, alone_gbps: float = 100.0) -> Talker:
-    return Talker(name, fixed(dict.fromkeys(links, 1.0)), alone_gbps)
+def job_stream(name: str, *links: int, alone_gbps: float = 100.0) -> JobStream:
+    return JobStream(name, fixed(dict.fromkeys(links, 1.0)), alone_gbps)
 
 
 @pytest.fixture
 def load() -> Load:
-    crossing = [Talker(name, parameter_server(SMALL, [0, 2], server=2), 50.0) for name in ("b", "c")]
-    return Load.of(SMALL, [talker("a", 0, 1), *crossing])
+    crossing = [JobStream(name, parameter_server(SMALL, [0, 2], server=2), 50.0) for name in ("b", "c")]
+    return Load.of(SMALL, [job_stream("a", 0, 1), *crossing])
 
 
 def shown(load: Load, width: int = 80, *, plain: bool = False) -> str:
@@ -59,7 +59,7 @@ def test_a_share_has_a_colour(share: float, name: str) -> None:
 
 
 def test_a_link_that_one_job_fills_looks_calmer_than_one_that_holds_jobs_back(load: Load) -> None:
-    alone = Load.of(SMALL, [talker("a", 0, 1)])
+    alone = Load.of(SMALL, [job_stream("a", 0, 1)])
     assert alone.full.tolist() == [0, 1]
     assert not alone.holds_back.any()
     (filled, _), _ = (block.machines for block in blocks(alone))
@@ -76,8 +76,10 @@ def test_a_link_that_one_job_fills_looks_calmer_than_one_that_holds_jobs_back(lo
 @given(st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=8))
 def test_every_listed_link_is_one_that_holds_jobs_back(links: list[set[int]]) -> None:
     racks = {4, 5}  # whose uplinks have 50 Gbps
-    talkers = [talker(str(name), *used, alone_gbps=50 if used & racks else 100) for name, used in enumerate(links)]
-    load = Load.of(SMALL, talkers)
+    job_streams = [
+        job_stream(str(name), *used, alone_gbps=50 if used & racks else 100) for name, used in enumerate(links)
+    ]
+    load = Load.of(SMALL, job_streams)
     assert all(load.holds_back[each.link] for each in worst(load, 100))
     assert (load.share[load.holds_back > 0] >= FULL).all()
     assert (load.link_jobs[load.holds_back > 0] > 1).all()
@@ -113,7 +115,7 @@ def test_a_block_has_the_links_and_the_memory_of_a_rack(load: Load) -> None:
 
 def test_many_machines_share_cells_and_many_racks_share_blocks() -> None:
     cluster = Cluster.fat_tree(10, 9, 1)
-    made = blocks(Load.of(cluster, [talker("a", 0, 1)]), max_cells=30, max_blocks=5)
+    made = blocks(Load.of(cluster, [job_stream("a", 0, 1)]), max_cells=30, max_blocks=5)
     assert [block.name for block in made] == [f"rack{rack} to rack{rack + 1}" for rack in range(0, 10, 2)]
     assert {len(block.machines) for block in made} == {6}
     assert made[0].machines[0].share == pytest.approx(2 / 3)
@@ -152,7 +154,7 @@ def test_what_a_rack_lacks_leaves_a_gap() -> None:
     ("racks", "machines"), [(1, 1), (1, 8), (2, 4), (16, 16), (64, 8), (625, 16), (1, 2000), (3000, 1), (900, 20)]
 )
 def test_every_size_of_cluster_fits_the_page(racks: int, machines: int) -> None:
-    load = Load.of(Cluster.fat_tree(racks, machines, 1, pat_gbps=10.0), [talker("a", 0)])
+    load = Load.of(Cluster.fat_tree(racks, machines, 1, pat_gbps=10.0), [job_stream("a", 0)])
     made = blocks(load)
     plan = layout(made)
     assert plan.width <= WIDTH
@@ -206,17 +208,17 @@ def test_words_say_who_is_held_back(load: Load) -> None:
     jobs = "b at 25 Gbps (alone 50), c at 25 Gbps (alone 50)"
     told = [line(load, each) for each in first]
     assert told == [f"uplink of switch rack0: 50 of 50 Gbps, 2 flows of 2 jobs; holds {jobs}"]
-    assert summary(Load.of(SMALL, [talker("a", 0, 1)])) == (
+    assert summary(Load.of(SMALL, [job_stream("a", 0, 1)])) == (
         "1 running job uses links; 2 of 6 links are full. Every job is as fast as it would be alone."
     )
     assert summary(Load.of(SMALL, ())) == "No running job uses a link."
-    assert worst(Load.of(SMALL, [talker("a", 0, 1)]), 5) == []
+    assert worst(Load.of(SMALL, [job_stream("a", 0, 1)]), 5) == []
 
 
 def test_names_stay_text_on_the_page(tmp_path: Path) -> None:
     rack = Switch(EVIL, (Machine("a" + EVIL, 1), Machine("b", 1)), (10.0, 10.0))
     cluster = Cluster.of(Switch("top", (rack,), (10.0,)))
-    load = Load.of(cluster, [talker(EVIL, 0, 1, alone_gbps=10.0), talker("b", 0, 1, alone_gbps=10.0)])
+    load = Load.of(cluster, [job_stream(EVIL, 0, 1, alone_gbps=10.0), job_stream("b", 0, 1, alone_gbps=10.0)])
     page = write_page(load, tmp_path / "new" / "page.html", title=EVIL, kicker=EVIL, command=EVIL)
     text = page.read_text(encoding="utf-8")
     assert "<script" not in text

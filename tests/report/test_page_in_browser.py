@@ -12,7 +12,7 @@ from tests.report.test_table import renamed
 
 from cranny.core.flows import parameter_server
 from cranny.model.cluster import Cluster
-from cranny.network.steady.link_load import Load, Talker
+from cranny.network.steady.link_load import JobStream, Load
 from cranny.report.network_page import write_page as write_network
 from cranny.report.page import write_report
 from cranny.report.text_table import TextTable, text_table_html
@@ -297,7 +297,7 @@ def test_the_network_is_a_heat_map_that_answers(
     machines: int,
 ) -> None:
     cluster = Cluster.fat_tree(racks, machines, 4, pat_gbps=100.0)
-    load = Load.of(cluster, [Talker("job-1", parameter_server(cluster, [0, 1, machines], server=1), 100.0)])
+    load = Load.of(cluster, [JobStream("job-1", parameter_server(cluster, [0, 1, machines], server=1), 100.0)])
     path = write_report([dataclasses.replace(results[0], load=load), results[1]], tmp_path / "report.html")
     visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert visit.page.locator("svg.heat").count() == 1  # the other run noted nothing
@@ -331,7 +331,7 @@ def test_narrow_racks_have_room_for_their_names(browser: "Browser", tmp_path: Pa
 
 def test_a_phone_shows_uplink_and_memory_of_racks_without_scrolling(browser: "Browser", tmp_path: Path) -> None:
     cluster = Cluster.fat_tree(4, 16, 4, oversubscription=4, pat_gbps=100.0)
-    load = Load.of(cluster, [Talker("job-1", parameter_server(cluster, [0, 1, 16], server=1), 50.0)])
+    load = Load.of(cluster, [JobStream("job-1", parameter_server(cluster, [0, 1, 16], server=1), 50.0)])
     path = write_network(load, tmp_path / "network.html", title="title", kicker="kicker", command="command")
     page = browser.new_page(viewport={"width": 400, "height": 900})
     page.goto(path.as_uri())
@@ -348,7 +348,7 @@ def test_a_phone_shows_uplink_and_memory_of_racks_without_scrolling(browser: "Br
 def test_bottlenecks_stand_below_each_other_on_a_phone(browser: "Browser", tmp_path: Path) -> None:
     cluster = Cluster.fat_tree(2, 4, 4, oversubscription=4)
     flows = parameter_server(cluster, [0, 1, 4], server=1)
-    load = Load.of(cluster, [Talker("job-1", flows, 50.0), Talker("job-2", flows, 50.0)])
+    load = Load.of(cluster, [JobStream("job-1", flows, 50.0), JobStream("job-2", flows, 50.0)])
     path = write_network(load, tmp_path / "network.html", title="title", kicker="kicker", command="command")
     for width, stacked in ((390, True), (1400, False)):
         page = browser.new_page(viewport={"width": width, "height": 900})

@@ -81,7 +81,7 @@ def test_paced_jobs_need_no_adjustment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_links_with_score_one_are_never_asked_for_more_than_they_carry() -> None:
     for title, use in snapshot_uses().items():
-        over = np.max(use.asked_gbps) > LINK_GBPS * 1.001
+        over = np.max(use.demand_gbps) > LINK_GBPS * 1.001
         assert over == ("score 1.0" not in title)
 
 

@@ -106,7 +106,7 @@ def test_a_replay_keeps_quantiles_marks_and_courses(scheme: str) -> None:
     assert list(runs.quantiles_s) == sorted(runs.quantiles_s)
     assert runs.p99_s == runs.quantiles_s[98]
     assert runs.iterations == pytest.approx(sum(count for _, count in runs.marks.values()))
-    assert bool(runs.courses) == (scheme in ("themis", "themis+cassini"))
+    assert bool(runs.outcomes) == (scheme in ("themis", "themis+cassini"))
 
 
 def test_the_papers_own_gains_confirm_its_figure() -> None:

@@ -13,7 +13,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Move, Plan, Start
 from cranny.network.networks import network
-from cranny.network.steady.link_load import Load, talkers
+from cranny.network.steady.link_load import Load, job_streams
 from cranny.network.steady.stream_log import STREAMS, Streams
 from cranny.run import simulate
 from cranny.scenario import resolve_policy
@@ -73,7 +73,7 @@ def test_a_result_tells_the_load_that_the_replay_had(name: str, collective: str)
     times = result.timeline["time_s"]
     for at_s in (times[20], times[75], times[149] + 0.5):
         view = view_at(CLUSTER, policy, trace.jobs(0, collective), network("steady"), at_s).view
-        known = Load.of(CLUSTER, talkers(CLUSTER, view.running.values()))
+        known = Load.of(CLUSTER, job_streams(CLUSTER, view.running.values()))
         load = result.load_at(at_s)
         assert load is not None
         assert load.link_gbps.tolist() == pytest.approx(known.link_gbps.tolist(), abs=1e-9)

@@ -43,7 +43,7 @@ def network(
 
     Example: cranny network philly --policy netpack --cluster 16x16x4 --pat-gbps 1000 --collective ina --at 86400
     """
-    from cranny.network.steady.link_load import Load, talkers
+    from cranny.network.steady.link_load import Load, job_streams
     from cranny.scenario import decision_period_s
     from cranny.sim.inspect import view_at
 
@@ -68,7 +68,7 @@ def network(
             progress=tick,
         )
     now_s = stopped.view.now_s
-    found = Load.of(built, talkers(built, stopped.view.running.values()))
+    found = Load.of(built, job_streams(built, stopped.view.running.values()))
     about = f"{policy} on {name}"
     if page is not None:
         from cranny.report.network_page import write_page

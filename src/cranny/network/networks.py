@@ -35,10 +35,10 @@ def _steady(cluster: Cluster) -> Network:
 
 
 def _phases(cluster: Cluster) -> Network:
-    from cranny.network.phases.iteration_log import Diary
+    from cranny.network.phases.iteration_log import IterationLog
     from cranny.network.phases.phases_network import Phases
 
-    return Phases(cluster, diary=Diary(keep=False))
+    return Phases(cluster, iteration_log=IterationLog(keep=False))
 
 
 # `isolated` is Titan's simulation: durations in the log stand for training on one machine, so a job has

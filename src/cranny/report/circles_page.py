@@ -8,7 +8,7 @@ from cranny.model.validate import counted
 from cranny.network.interleave.affinity import SharedLink
 from cranny.network.interleave.shifts import Interleaving, curve_scores
 from cranny.network.interleave.unified_circle import unify
-from cranny.network.phases.contention import MOST, Meeting
+from cranny.network.phases.contention import MOST, Contention
 from cranny.report.charts import Frame
 from cranny.report.circles_svg import (
     ALARM,
@@ -66,16 +66,16 @@ def render(found: Interleaving, title: str, command: str) -> str:
     )
 
 
-def section(meetings: Mapping[str, Sequence[Meeting]]) -> str:
+def section(contentions: Mapping[str, Sequence[Contention]]) -> str:
     """Make the report's section about the costliest links of runs in phases, by their names; nothing without any.
 
     One run shows several links, several runs show one each.
     """
-    met = {name: found[: MOST if len(meetings) == 1 else 1] for name, found in meetings.items() if found}
+    met = {name: found[: MOST if len(contentions) == 1 else 1] for name, found in contentions.items() if found}
     if not met:
         return ""
     cards = "".join(
-        _meeting(each, name if len(meetings) > 1 else "") for name, found in met.items() for each in found
+        _contention(each, name if len(contentions) > 1 else "") for name, found in met.items() for each in found
     )
     hint = f"Links on which demand exceeded capacity the most, with the jobs as their iterations started. {KEY}"
     return (
@@ -84,19 +84,19 @@ def section(meetings: Mapping[str, Sequence[Meeting]]) -> str:
     )
 
 
-def _meeting(meeting: Meeting, run: str) -> str:
+def _contention(contention: Contention, run: str) -> str:
     """Draw the jobs that shared a link."""
     link = SharedLink(
-        f"{run}: {meeting.link}" if run else meeting.link,
-        meeting.gbps,
-        {guest.job_id: guest.circle for guest in meeting.guests},
+        f"{run}: {contention.link}" if run else contention.link,
+        contention.gbps,
+        {job.job_id: job.circle for job in contention.jobs},
     )
     unified = unify(tuple(circle.iteration_s for circle in link.circles.values()))
     about = (
-        f"{counted(len(link.circles), 'job')} for {duration_text(meeting.seconds)}; "
-        f"{meeting.above_gbit / meeting.seconds:,.3g} Gbps demanded above capacity on average"
+        f"{counted(len(link.circles), 'job')} for {duration_text(contention.seconds)}; "
+        f"{contention.above_gbit / contention.seconds:,.3g} Gbps demanded above capacity on average"
     )
-    side = ShiftedLink.of("As they started", link, unified, meeting.shifts_s)
+    side = ShiftedLink.of("As they started", link, unified, contention.shifts_s)
     return card(link, about, [side], {job: number for number, job in enumerate(link.circles)})
 
 

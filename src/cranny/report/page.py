@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from cranny.network.phases.contention import Meeting
+from cranny.network.phases.contention import Contention
 from cranny.report import provenance
 from cranny.report.charts import ChartLine, cdf_chart, line_chart
 from cranny.report.circles_page import ring_colours
@@ -112,7 +112,7 @@ def render(
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
         map_choices=_map_choices(results, drawn),
-        network=_network(results, drawn, packed.shown_s) + circles_section(_meetings(results, drawn)),
+        network=_network(results, drawn, packed.shown_s) + circles_section(_contentions(results, drawn)),
         settings=provenance.settings_html(results),
         commands=_under("Commands", provenance.commands_html(results)),
         notes=_under("Assumptions and notes", provenance.notes_html(results)),
@@ -289,10 +289,10 @@ def _network(results: Sequence[RunView], drawn: Sequence[RunStyle], at_s: float)
     return section(loads, at_s - arrival_span_s(results)[0])
 
 
-def _meetings(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> dict[str, tuple[Meeting, ...]]:
+def _contentions(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> dict[str, tuple[Contention, ...]]:
     """Return the costliest shared links of the runs with the phases network."""
     return {
-        look.label: tuple(result.meetings)
+        look.label: tuple(result.contentions)
         for result, look in zip(results, drawn, strict=True)
         if result.settings.get("network") == "phases"
     }

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cranny.model.errors import InputError
-from cranny.network.phases.contention import Meeting
+from cranny.network.phases.contention import Contention
 from cranny.network.steady.link_load import Load
 
 # Settings that may distinguish two runs of one policy, in the order in which they are tried.
@@ -75,7 +75,7 @@ class RunView(Protocol):
         """Where the jobs ran."""
 
     @property
-    def meetings(self) -> Sequence[Meeting]:
+    def contentions(self) -> Sequence[Contention]:
         """The costliest contention on links, if jobs communicated in phases."""
 
     def load_at(self, at_s: float) -> Load | None:

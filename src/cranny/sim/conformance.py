@@ -144,12 +144,12 @@ def _aggregation() -> Iterator[ConformanceCheck]:
 
 def _phases() -> Iterator[ConformanceCheck]:
     """Slowdowns of iterations of jobs that are interleaved on a link of 100 Gbps, or are not."""
-    from cranny.network.phases.playback import settle
-    from cranny.network.phases.segments import Talker
+    from cranny.network.phases.phased_run import long_run
+    from cranny.network.phases.segments import PhasedJob
 
     def mean(circles: Sequence[Circle], shifts_s: Sequence[float], link_gbps: float = LINK_GBPS) -> float:
-        talkers = [Talker({0: circle}, shift_s) for circle, shift_s in zip(circles, shifts_s, strict=True)]
-        return settle(talkers, [link_gbps]).courses[0].mean_s / circles[0].iteration_s
+        phased_jobs = [PhasedJob({0: circle}, shift_s) for circle, shift_s in zip(circles, shifts_s, strict=True)]
+        return long_run(phased_jobs, [link_gbps]).outcomes[0].mean_s / circles[0].iteration_s
 
     half = Circle.half_up(1.0, LINK_GBPS)
     yield ConformanceCheck("phases: two jobs up for half of the time, together", 1.5, mean([half] * 2, [0.0, 0.0]))

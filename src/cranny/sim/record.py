@@ -15,7 +15,7 @@ import polars as pl
 from cranny.core.traffic import GIGA
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.network.phases.contention import Meeting
+from cranny.network.phases.contention import Contention
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -76,7 +76,7 @@ class ReplayRecord(NamedTuple):
     run_columns: RunColumns
     streams: pl.DataFrame | None = None  # what jobs sent, where they share links; see `network.steady.stream_log`
     iterations: Mapping[str, float] | None = None  # of jobs in phases; see `network.phases.iteration_log`
-    meetings: tuple[Meeting, ...] = ()  # the costliest ones of jobs in phases
+    contentions: tuple[Contention, ...] = ()  # the costliest ones of jobs in phases
 
 
 def refuse_if_all_skipped(record: ReplayRecord, trace_name: str) -> None:

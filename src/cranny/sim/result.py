@@ -10,7 +10,7 @@ import polars as pl
 
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
-from cranny.network.phases.contention import Meeting
+from cranny.network.phases.contention import Contention
 from cranny.network.steady.link_load import Load
 from cranny.network.steady.stream_log import load_at
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
@@ -42,7 +42,7 @@ class Result:
     timeline: pl.DataFrame
     runs: pl.DataFrame
     streams: pl.DataFrame = field(default_factory=pl.DataFrame)  # empty where jobs shared no links
-    meetings: tuple[Meeting, ...] = ()  # the costliest ones on links, if jobs communicated in phases
+    contentions: tuple[Contention, ...] = ()  # the costliest ones on links, if jobs communicated in phases
 
     @classmethod
     def of(
@@ -54,7 +54,9 @@ class Result:
         summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
         summary.update(record.iterations or {})
         streams = pl.DataFrame() if record.streams is None else record.streams
-        return cls(cluster, dict(settings), summary, record.jobs, timeline, record.runs, streams, record.meetings)
+        return cls(
+            cluster, dict(settings), summary, record.jobs, timeline, record.runs, streams, record.contentions
+        )
 
     def load_at(self, at_s: float) -> Load | None:
         """Return what links and switches carried at a time; None if jobs shared no links."""
@@ -70,7 +72,7 @@ class Result:
         told = {
             "settings": dict(self.settings),
             "summary": dict(self.summary),
-            "meetings": [meeting.told() for meeting in self.meetings],
+            "contentions": [contention.to_dict() for contention in self.contentions],
             "cluster": {
                 "name": cluster.name,
                 "machines": [[m.name, m.gpus, m.gpu_type] for m in cluster.machines],
@@ -102,13 +104,13 @@ class Result:
                 spans=tuple((first, past) for first, past in known["spans"]),
                 pat_gbps=tuple(known["pat_gbps"]),
             )
-            meetings = tuple(Meeting.of(each) for each in told.get("meetings", ()))
+            contentions = tuple(Contention.from_dict(each) for each in told.get("contentions", ()))
             # Results saved before version 0.2 have other words for skipped jobs.
             summary = {
                 "jobs_skipped" if key == "jobs_left_out" else key: value for key, value in told["summary"].items()
             }
             frames["jobs"] = frames["jobs"].with_columns(pl.col("status").replace("left out", SKIPPED))
-            return cls(cluster, told["settings"], summary, **frames, meetings=meetings)
+            return cls(cluster, told["settings"], summary, **frames, contentions=contentions)
         except OSError as error:
             raise InputError(f"{at(folder)}: not a saved result: {error.strerror or error}") from None
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:

@@ -18,9 +18,9 @@ from cranny.model.plan import Action, Plan, Shift, Start
 from cranny.model.profile import ModelProfile
 from cranny.network.networks import NETWORKS
 from cranny.network.phases import phases_network
-from cranny.network.phases.outcome import Played
+from cranny.network.phases.outcome import PhasedRun
+from cranny.network.phases.phased_run import long_run
 from cranny.network.phases.phases_network import Phases
-from cranny.network.phases.playback import settle
 from cranny.sim.replay import Replay
 from cranny.traces.generate import generate_trace
 
@@ -131,11 +131,11 @@ def test_agents_let_go_of_jobs_that_cannot_keep_a_beat() -> None:
 def test_a_group_that_comes_again_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
     played = []
 
-    def counted(*args: Any, **settings: Any) -> Played:
+    def counted(*args: Any, **settings: Any) -> PhasedRun:
         played.append(args)
-        return settle(*args, **settings)
+        return long_run(*args, **settings)
 
-    monkeypatch.setattr(phases_network, "settle", counted)
+    monkeypatch.setattr(phases_network, "long_run", counted)
     stage = Stage()
     stage.start("a", (0, 1))
     for name in ("b", "c", "d"):
@@ -150,11 +150,11 @@ def test_courses_tell_more_than_slowdowns() -> None:
     stage = Stage()
     stage.start("a", (0, 1))
     stage.start("b", (0, 1))
-    assert stage.network.courses["a"].mean_s == pytest.approx(0.24)
-    assert stage.network.courses["a"].above_gbit_per_iteration == pytest.approx(8.0)
+    assert stage.network.outcomes["a"].mean_s == pytest.approx(0.24)
+    assert stage.network.outcomes["a"].above_gbit_per_iteration == pytest.approx(8.0)
     stage.end("b")
-    assert set(stage.network.courses) == {"a"}
-    assert stage.network.courses["a"].above_gbit == 0.0
+    assert set(stage.network.outcomes) == {"a"}
+    assert stage.network.outcomes["a"].above_gbit == 0.0
 
 
 @settings(max_examples=25, deadline=None)

@@ -29,14 +29,14 @@ MINIBATCHES = 3  # of a pipeline, as in Fig. 1(b)
 FORWARD_SHARE = 1 / 3
 
 
-class Part(NamedTuple):
+class CommunicationPart(NamedTuple):
     """One kind of a job's communication in an iteration: how long it takes, and what it puts on each link."""
 
     seconds: float
     gigabits: dict[int, float]
 
 
-class Stretch(NamedTuple):
+class DemandInterval(NamedTuple):
     """A stretch of an iteration during which the job's demand of each link stays the same."""
 
     start_s: float
@@ -58,21 +58,23 @@ def circles(
     All of them have the iteration time that the job has with the links to itself. `server` and `aggregate` are
     those of a placement of a job whose collective is `ina`.
     """
-    seats = tuple(machines)
+    ranks_on = tuple(machines)
     if job.tp == job.pp == 1:
-        sent = communication(cluster, job, seats, server, aggregate)
+        sent = communication(cluster, job, ranks_on, server, aggregate)
         if sent is SILENT:
             return {}
         # Mean rates over an iteration in which all communication comes after the computing.
         while_s = job.profile.iteration_s + sent.comm_s
-        gradients = Part(sent.comm_s, {link: gbps * while_s for link, gbps in sent.link_gbps.items()})
+        gradients = CommunicationPart(sent.comm_s, {link: gbps * while_s for link, gbps in sent.link_gbps.items()})
         return _rolled(*_data_parallel(job.profile, gradients))
-    reduced, shards, stages = _parts(cluster, job, seats)
+    reduced, shards, stages = _parts(cluster, job, ranks_on)
     count = whole(minibatches, "minibatches", most=1000)
     return _rolled(*_hybrid(job.profile, reduced, shards, stages, count))
 
 
-def _parts(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> tuple[Part, Part, Part]:
+def _parts(
+    cluster: Cluster, job: Job, machines: tuple[int, ...]
+) -> tuple[CommunicationPart, CommunicationPart, CommunicationPart]:
     """Return what replicas, shards and stages of a hybrid job send."""
     _, links, costs = footprint(cluster, job, machines)
     found = []
@@ -82,7 +84,7 @@ def _parts(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> tuple[Part,
             for link, share in zip(links, cost.link_share, strict=True)
             if share * k_bytes
         }
-        found.append(Part(cost.comm_s * k_bytes, moved))
+        found.append(CommunicationPart(cost.comm_s * k_bytes, moved))
     reduced, shards, stages = found
     return reduced, shards, stages
 
@@ -96,36 +98,40 @@ def passes_s(profile: ModelProfile) -> tuple[float, float, float]:
     return forward, backward, max(profile.iteration_s - forward - backward, 0.0)
 
 
-def _data_parallel(profile: ModelProfile, gradients: Part) -> tuple[float, list[Stretch]]:
+def _data_parallel(profile: ModelProfile, gradients: CommunicationPart) -> tuple[float, list[DemandInterval]]:
     """Reduce buckets one after the other, each once it is ready; then the optimizer steps."""
     forward_s, backward_s, rest_s = passes_s(profile)
     buckets = profile.gradient_buckets or (((forward_s + backward_s) * 1e3, 1),)
     total = sum(size for _, size in buckets)
     rate = _rate(gradients, gradients.seconds)
-    stretches: list[Stretch] = []
+    intervals: list[DemandInterval] = []
     done_s = 0.0
     for ready_ms, size in buckets:
         start_s = max(ready_ms / 1e3, done_s)
         done_s = start_s + gradients.seconds * size / total
-        if stretches and start_s == stretches[-1].end_s:
-            stretches[-1] = stretches[-1]._replace(end_s=done_s)
+        if intervals and start_s == intervals[-1].end_s:
+            intervals[-1] = intervals[-1]._replace(end_s=done_s)
         else:
-            stretches.append(Stretch(start_s, done_s, rate))
-    return max(forward_s + backward_s, done_s) + rest_s, stretches
+            intervals.append(DemandInterval(start_s, done_s, rate))
+    return max(forward_s + backward_s, done_s) + rest_s, intervals
 
 
 def _hybrid(
-    profile: ModelProfile, reduced: Part, shards: Part, stages: Part, minibatches: int
-) -> tuple[float, list[Stretch]]:
+    profile: ModelProfile,
+    reduced: CommunicationPart,
+    shards: CommunicationPart,
+    stages: CommunicationPart,
+    minibatches: int,
+) -> tuple[float, list[DemandInterval]]:
     """Compute minibatch by minibatch, forward and then backward, and hand on after each; then reduce gradients."""
     forward_s, backward_s, rest_s = passes_s(profile)
-    stretches: list[Stretch] = []
+    intervals: list[DemandInterval] = []
     now_s = 0.0
 
     def spend(seconds: float, gbps: dict[int, float]) -> None:
         nonlocal now_s
         if seconds > 0:
-            stretches.append(Stretch(now_s, now_s + seconds, gbps))
+            intervals.append(DemandInterval(now_s, now_s + seconds, gbps))
             now_s += seconds
 
     count = minibatches if stages.seconds else 1  # without stages there is nothing to hand on
@@ -137,18 +143,18 @@ def _hybrid(
             spend(pass_s / count, _rate(shards, 2 * pass_s))
             spend(handed_s, _rate(stages, stages.seconds))
     spend(reduced.seconds, _rate(reduced, reduced.seconds))
-    return now_s + rest_s, stretches
+    return now_s + rest_s, intervals
 
 
-def _rate(part: Part, seconds: float) -> dict[int, float]:
+def _rate(part: CommunicationPart, seconds: float) -> dict[int, float]:
     """Return what each link carries when a part is sent evenly over some seconds."""
     return {link: gigabits / seconds for link, gigabits in part.gigabits.items()} if seconds > 0 else {}
 
 
-def _rolled(iteration_s: float, stretches: Sequence[Stretch]) -> dict[int, Circle]:
-    """Roll the stretches of an iteration into a circle for each link; equal neighbours become one arc."""
+def _rolled(iteration_s: float, intervals: Sequence[DemandInterval]) -> dict[int, Circle]:
+    """Roll the intervals of an iteration into a circle for each link; equal neighbours become one arc."""
     arcs: dict[int, list[Arc]] = {}
-    for start_s, end_s, rates in stretches:
+    for start_s, end_s, rates in intervals:
         for link, gbps in rates.items():
             on = arcs.setdefault(link, [])
             if on and on[-1][1:] == (start_s, gbps):

@@ -1,23 +1,23 @@
-"""What playing jobs phase by phase tells: iteration times, what was asked for in vain, and what links carried."""
+"""The outcome of jobs simulated phase by phase: iteration times, unmet demand, and what links carried."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from cranny.network.phases.phase_arrays import LOGGED, WAITING, Floats, Ints, Scene
+from cranny.network.phases.phase_arrays import LOGGED, WAITING, Floats, Ints, PhaseArrays
 
 MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Course:
-    """How one job got on: how long its iterations took that ended. Means of nothing are NaN."""
+class JobOutcome:
+    """How long the iterations of one job took that ended. Means of nothing are NaN."""
 
     times_s: Floats  # (kinds,) of iterations
     counts: Ints  # (kinds,) how many took so long
     elapsed_s: float
-    above_gbit: float  # offered above capacity: what the job asked for and did not get, summed over time
+    above_gbit: float  # demand above capacity: what the job did not get, summed over time
     adjustments: int
 
     @property
@@ -32,17 +32,17 @@ class Course:
 
     @property
     def above_gbit_per_iteration(self) -> float:
-        """Gigabits offered above capacity in an iteration: a proxy for packets with ECN marks."""
+        """Gigabits demanded above capacity in an iteration: a proxy for packets with ECN marks."""
         return self.above_gbit / self.iterations if self.iterations else math.nan
 
     @property
     def above_gbps(self) -> float:
-        """Gigabits offered above capacity in a second."""
+        """Gigabits demanded above capacity in a second."""
         return self.above_gbit / self.elapsed_s if self.elapsed_s else 0.0
 
     @property
     def adjustments_per_min(self) -> float:
-        """How often the agent brought the job back to its beat."""
+        """How often the agent brought the job back to its period."""
         return self.adjustments * MINUTE_S / self.elapsed_s if self.elapsed_s else math.nan
 
     def quantile_s(self, share: float) -> float:
@@ -56,29 +56,29 @@ class Course:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LinkUse:
-    """What a link was asked for and what it carried: from each moment to the next both stay the same."""
+    """The demand of a link and what it carried: from each moment to the next both stay the same."""
 
     at_s: Floats  # (moments,)
-    asked_gbps: Floats  # (moments,)
+    demand_gbps: Floats  # (moments,)
     carried_gbps: Floats  # (moments,)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Played:
-    """How all jobs got on, in the order in which they were given."""
+class PhasedRun:
+    """The outcomes of all jobs, in the order in which they were given."""
 
-    courses: tuple[Course, ...]
+    outcomes: tuple[JobOutcome, ...]
     cycle_s: float | None  # how long a cycle takes, if one was found
     until_s: float
-    links: tuple[LinkUse, ...] = ()  # if they were asked for
+    links: tuple[LinkUse, ...] = ()  # on request
 
 
-def link_uses(scene: Scene) -> tuple[LinkUse, ...]:
-    """Return what each link was asked for and carried, from the log."""
-    changes: list[list[tuple[float, float, float]]] = [[(0.0, 0.0, 0.0)] for _ in scene.links]
+def link_uses(arrays: PhaseArrays) -> tuple[LinkUse, ...]:
+    """Return the demand of each link and what it carried, from the log."""
+    changes: list[list[tuple[float, float, float]]] = [[(0.0, 0.0, 0.0)] for _ in arrays.links]
     last: dict[int, tuple[int, float]] = {}
-    segments, uses = scene.segments.tolist(), scene.uses.tolist()
-    for at_s, segment, speed in scene.log[: scene.at[LOGGED]].tolist():
+    segments, uses = arrays.segments.tolist(), arrays.uses.tolist()
+    for at_s, segment, speed in arrays.log[: arrays.at[LOGGED]].tolist():
         job = segments[segment][0] if segment >= 0 else -1 - segment
         for number, share, sign in ((*last.get(job, (WAITING, 0.0)), -1.0), (segment, speed, 1.0)):
             if number >= 0:

@@ -8,14 +8,14 @@ import numpy.typing as npt
 
 from cranny.model.errors import InputError
 from cranny.model.validate import positive
-from cranny.network.phases.segments import Talker
+from cranny.network.phases.segments import PhasedJob
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-WAITING = -1  # in the place of a segment: the job waits for its beat
+WAITING = -1  # in the place of a segment: the job waits for the start of its period
 
-# Places in `Scene.at`.
+# Places in `PhaseArrays.at`.
 STAMP = 0  # number of the last sharing
 LOGGED = 1  # lines of the log
 WATCHING = 2  # 1 while a cycle is looked for
@@ -23,7 +23,7 @@ STEPS = 3  # iterations of the longest job since the mark
 LIMIT = 4  # and how many of them until the next mark
 COUNTERS = 5
 
-# Places in `Scene.clock`.
+# Places in `PhaseArrays.clock`.
 NOW = 0
 MARKED = 1  # when the mark was set; less than zero before
 CLOCKS = 2
@@ -43,13 +43,13 @@ USE = np.dtype([("link", np.int64), ("gbps", np.float64), ("share", np.float64)]
 LINK = np.dtype(
     [
         ("gbps", np.float64),  # capacity
-        ("first_on", np.int64),  # place in `Scene.on`
+        ("first_on", np.int64),  # place in `PhaseArrays.on`
         ("past_on", np.int64),
-        ("asked", np.float64),  # Gbps
-        ("crowded", np.int64),  # 1 if more is asked than there is
+        ("demand", np.float64),  # Gbps
+        ("contended", np.int64),  # 1 if the demand is above the capacity
         ("stamp", np.int64),  # of the last sharing that looked at it
-        ("room", np.float64),  # what is left
-        ("weight", np.float64),  # what those take that still rise, for each Gbps of theirs
+        ("unused", np.float64),  # Gbps
+        ("weight", np.float64),  # of the jobs that still rise, for each Gbps of theirs
     ]
 )
 JOB = np.dtype(
@@ -62,7 +62,7 @@ JOB = np.dtype(
         ("segment", np.int64),  # or WAITING
         ("left", np.float64),  # seconds of the segment, alone, at `since`
         ("since", np.float64),
-        ("speed", np.float64),  # share of its wish that it gets; 1 while it computes
+        ("speed", np.float64),  # share of its demand that it gets; 1 while it computes
         ("rate", np.float64),
         ("stamp", np.int64),  # of the last sharing that looked at it
         ("began", np.float64),  # the iteration
@@ -73,7 +73,7 @@ JOB = np.dtype(
         ("adjustments", np.int64),
         # The same at the mark, an earlier start of the longest job's iteration.
         ("marked_position", np.float64),  # in the iteration
-        ("marked_beat", np.float64),  # since the last beat
+        ("marked_offset", np.float64),  # since the start of the period
         ("marked_waits", np.int64),
         ("marked_count", np.int64),
         ("marked_above", np.float64),
@@ -84,8 +84,8 @@ JOB = np.dtype(
 LINE = np.dtype([("time", np.float64), ("segment", np.int64), ("speed", np.float64)])
 
 
-class Scene(NamedTuple):
-    """Jobs in motion."""
+class PhaseArrays(NamedTuple):
+    """The state of running jobs on links."""
 
     segments: Any  # (segments,) of SEGMENT
     uses: Any  # (uses,) of USE
@@ -94,43 +94,43 @@ class Scene(NamedTuple):
     jobs: Any  # (jobs,) of JOB
     end: Floats  # (jobs,) of the segment, at its present speed
     factor: Floats  # (jobs, draws) of the next down phases
-    times: Floats  # (jobs, room) seconds of each iteration
+    times: Floats  # (jobs, space) seconds of each iteration
     log: Any  # (lines,) of LINE
     reached_links: Ints  # (links,) that are shared anew
     reached_jobs: Ints  # (jobs,) that share them
     clock: Floats  # (CLOCKS,)
     at: Ints  # (COUNTERS,)
     longest: int  # the job by whose iterations a cycle is looked for
-    tolerance: float  # of a period, by which an iteration may be off its beat
-    hold: bool  # whether an iteration that would start early waits for its beat
+    tolerance: float  # of a period, by which an iteration may start late or early
+    hold: bool  # whether an iteration that would start early waits
 
 
-def opening(
-    talkers: Sequence[Talker],
+def initial_arrays(
+    phased_jobs: Sequence[PhasedJob],
     link_gbps: Sequence[float],
     tolerance: float,
     *,
     hold: bool,
-    room: int,
+    space: int,
     draws: int,
     lines: int,
-) -> Scene:
+) -> PhaseArrays:
     """Return jobs on links at time 0, when every job waits for its shift to pass."""
-    if not talkers:
+    if not phased_jobs:
         raise InputError("there is no job to simulate")
-    segments, uses = _segments(talkers)
-    jobs = np.zeros(len(talkers), dtype=JOB)
-    jobs["past"] = np.cumsum([len(talker.segments) for talker in talkers])
+    segments, uses = _segments(phased_jobs)
+    jobs = np.zeros(len(phased_jobs), dtype=JOB)
+    jobs["past"] = np.cumsum([len(phased_job.segments) for phased_job in phased_jobs])
     jobs["first"][1:] = jobs["past"][:-1]
-    jobs["whole"] = [talker.iteration_s for talker in talkers]
-    jobs["shift"] = jobs["left"] = jobs["began"] = [talker.shift_s for talker in talkers]
-    jobs["period"] = [talker.period_s for talker in talkers]
+    jobs["whole"] = [phased_job.iteration_s for phased_job in phased_jobs]
+    jobs["shift"] = jobs["left"] = jobs["began"] = [phased_job.shift_s for phased_job in phased_jobs]
+    jobs["period"] = [phased_job.period_s for phased_job in phased_jobs]
     jobs["segment"] = WAITING
     jobs["speed"] = 1.0
     links, on = _links(segments, uses, link_gbps)
     at = np.zeros(COUNTERS, dtype=np.int64)
     at[WATCHING] = draws == 0
-    return Scene(
+    return PhaseArrays(
         segments,
         uses,
         links,
@@ -138,7 +138,7 @@ def opening(
         jobs,
         end=jobs["shift"].copy(),
         factor=np.ones((len(jobs), draws)),
-        times=np.zeros((len(jobs), room)),
+        times=np.zeros((len(jobs), space)),
         log=np.zeros(lines, dtype=LINE),
         reached_links=np.zeros(len(links), dtype=np.int64),
         reached_jobs=np.zeros(len(jobs), dtype=np.int64),
@@ -150,13 +150,13 @@ def opening(
     )
 
 
-def _segments(talkers: Sequence[Talker]) -> tuple[Any, Any]:
+def _segments(phased_jobs: Sequence[PhasedJob]) -> tuple[Any, Any]:
     """Lay out the segments of jobs and what these use."""
     rows: list[tuple[int, float, float, float, int, int]] = []
     uses: list[tuple[int, float, float]] = []
-    for job, talker in enumerate(talkers):
+    for job, phased_job in enumerate(phased_jobs):
         begin_s = 0.0
-        for segment in talker.segments:
+        for segment in phased_job.segments:
             first = len(uses)
             uses += [(link, gbps, gbps / segment.gbps) for link, gbps in segment.uses]
             rows.append((job, segment.seconds, segment.gbps, begin_s, first, len(uses)))

@@ -1,18 +1,17 @@
-"""Jobs that share links only while they talk: iterations are played phase by phase.
+"""Jobs that share links only while they communicate: iterations are simulated phase by phase.
 
-Every job has a circle on each link it crosses (core/circles/shapes.py). Jobs that clash on some link, and those
-that these clash with, are a *group*. Whenever a group changes, it is played until it goes round in a cycle
-(core/phases/play.py); until the next change each job runs at the mean of its iterations there.
+Every job has a circle on each link it crosses (network/interleave/demand.py). Jobs that contend for some link, and
+those that these contend with, are a *group*. Whenever a group changes, it is simulated until its state recurs
+(network/phases/phased_run.py); until the next change each job runs at the mean of its iterations there.
 
 A job's iterations count from its start, or if a plan has shifted it, from its shift. Shifted jobs have agents,
-which keep them to their beat (core/phases/beat.py). Sec. 5.7 of CASSINI (NSDI'24) asks that of compatible jobs
-only: if the agents cannot keep the beat, or the beat is more than 5 % slower than a job alone, they let go, and
-jobs only start with their shifts.
+which keep them to a period (network/phases/pacing.py). Sec. 5.7 of CASSINI (NSDI'24) asks that of compatible jobs
+only: if the agents cannot keep the periods, or one is more than 5 % longer than an iteration alone, they do
+nothing, and jobs only start with their shifts.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
-from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,19 +21,19 @@ from cranny.core.protocol import Slowdowns
 from cranny.model.circle import Arc, Circle
 from cranny.model.cluster import Cluster
 from cranny.network.interleave.demand import circles
-from cranny.network.phases.contention import Guest
-from cranny.network.phases.iteration_log import Diary
-from cranny.network.phases.outcome import Course, Played
-from cranny.network.phases.pacing_period import on_beat
-from cranny.network.phases.playback import TOLERANCE, settle
-from cranny.network.phases.segments import Talker
+from cranny.network.phases.contention import ContendingJob
+from cranny.network.phases.iteration_log import IterationLog
+from cranny.network.phases.outcome import JobOutcome
+from cranny.network.phases.pacing import with_agents
+from cranny.network.phases.phased_run import long_run
+from cranny.network.phases.segments import PhasedJob
 
 STARTS = 72  # times within an iteration at which jobs without a shift may start: 5 degrees, so that groups recur
-REMEMBERED = 4_000_000  # times of iterations, in all groups that were played
+CACHED = 4_000_000  # times of iterations, in all groups that were simulated
 _ROUNDING = 1e-9
 
 
-class _Talking(NamedTuple):
+class _LinkJob(NamedTuple):
     """A running job that uses links."""
 
     circles: Mapping[int, Circle]  # by link
@@ -47,13 +46,13 @@ class _Talking(NamedTuple):
         return next(iter(self.circles.values())).iteration_s
 
 
-# A group as it is played: each job's circles on local links, its start and whether it is shifted; and capacities.
+# A group: each job's circles on local links, its start and whether it is shifted; and capacities.
 _Part = tuple[tuple[tuple[int, Circle], ...], float, bool]
 _Group = tuple[tuple[_Part, ...], tuple[float, ...]]
 
 
 class Phases:
-    """A network whose links are shared by the jobs that talk."""
+    """A network whose links are shared by the jobs that communicate."""
 
     def __init__(
         self,
@@ -61,81 +60,81 @@ class Phases:
         *,
         jitter: float = 0.0,
         rng: np.random.Generator | None = None,
-        diary: Diary | None = None,
+        iteration_log: IterationLog | None = None,
     ) -> None:
         self._cluster = cluster
-        self.diary = diary  # in which the courses of all jobs are written down, if there is one
+        self.iteration_log = iteration_log  # of the outcomes of all jobs, if there is one
         self._jitter, self._rng = jitter, rng
-        self._talking: dict[str, _Talking] = {}
+        self._jobs: dict[str, _LinkJob] = {}
         self._on: dict[int, dict[str, float]] = {}  # link -> the most that each job asks of it
-        self._told: dict[str, float] = {}  # slowdowns
-        self._known: dict[_Group, tuple[Course, ...]] = {}
-        self._kept = 0  # times of iterations in it
-        self.courses: dict[str, Course] = {}  # of the jobs that use links, as they are now
+        self._reported: dict[str, float] = {}  # slowdowns
+        self._cache: dict[_Group, tuple[JobOutcome, ...]] = {}
+        self._cached_times = 0  # times of iterations in it
+        self.outcomes: dict[str, JobOutcome] = {}  # of the jobs that use links, as they are now
 
     def start(self, running: Running) -> Slowdowns:
-        """Let a job share the links that it uses."""
+        """Add a job to the links that it uses."""
         job, placement = running.job, running.placement
         found = circles(self._cluster, job, placement.machines, placement.server, aggregate=placement.aggregate)
         found = {link: circle for link, circle in found.items() if circle.arcs}
         if not found:
-            if self.diary is not None:
-                self.diary.change(job.id, _alone(job.profile.iteration_s), job.profile.iteration_s)
+            if self.iteration_log is not None:
+                self.iteration_log.change(job.id, _alone(job.profile.iteration_s), job.profile.iteration_s)
             return ((job.id, 1.0),)
         # A shift of 0 stands for none here, although the first job of every graph is shifted by 0. It is not lost:
         # a plan's shifts come after its starts at the same moment, and `shift` takes a 0 for a shift.
         shifted = running.shift_s > 0
         since_s = running.shift_s if shifted else running.started_s
-        self._talking[job.id] = _Talking(found, since_s, shifted, job.profile.iteration_s)
+        self._jobs[job.id] = _LinkJob(found, since_s, shifted, job.profile.iteration_s)
         for link, circle in found.items():
             self._on.setdefault(link, {})[job.id] = circle.peak_gbps
         return self._changed([job.id])
 
     def end(self, job_id: str) -> Slowdowns:
-        """Leave the links to the others."""
-        talking = self._talking.pop(job_id, None)
-        if self.diary is not None:
-            self.diary.end(job_id)
-        if talking is None:  # it used none
+        """Remove a job from its links."""
+        own = self._jobs.pop(job_id, None)
+        if self.iteration_log is not None:
+            self.iteration_log.end(job_id)
+        if own is None:  # it used none
             return ()
         others: dict[str, None] = {}
-        for link in talking.circles:
-            if self._clash(link):
+        for link in own.circles:
+            if self._contended(link):
                 others.update(dict.fromkeys(self._on[link]))
-                if self.diary is not None:
-                    self.diary.meetings.part(link)
+                if self.iteration_log is not None:
+                    self.iteration_log.contentions.end(link)
             del self._on[link][job_id]
         others.pop(job_id, None)
-        del self._told[job_id], self.courses[job_id]
+        del self._reported[job_id], self.outcomes[job_id]
         return self._changed(others)
 
     def shift(self, running: Running) -> Slowdowns:
         """Let the iterations of a job start with a shift, and an agent keep them so."""
         job_id = running.job.id
-        talking = self._talking.get(job_id)
-        if talking is None or (talking.shifted and talking.since_s == running.shift_s):
+        own = self._jobs.get(job_id)
+        if own is None or (own.shifted and own.since_s == running.shift_s):
             return ()
-        self._talking[job_id] = talking._replace(since_s=running.shift_s, shifted=True)
+        self._jobs[job_id] = own._replace(since_s=running.shift_s, shifted=True)
         return self._changed([job_id])
 
     def note(self, now_s: float) -> None:
         """Write down what has changed, as of now."""
-        if self.diary is not None:
-            self.diary.note(now_s)
+        if self.iteration_log is not None:
+            self.iteration_log.note(now_s)
 
     def recorded(self) -> Mapping[str, Any]:
         """Return how iterations went and what contention cost, if that was written down."""
-        if self.diary is None:
+        if self.iteration_log is None:
             return {}
-        meetings = self.diary.meetings.costliest(self._cluster)
-        return {"iterations": self.diary.iterations.summary(), "meetings": meetings}
+        contentions = self.iteration_log.contentions.costliest(self._cluster)
+        return {"iterations": self.iteration_log.iterations.summary(), "contentions": contentions}
 
-    def _clash(self, link: int) -> bool:
-        """Say whether the jobs on a link might ask for more than it has."""
+    def _contended(self, link: int) -> bool:
+        """Say whether the jobs on a link might demand more than it has."""
         return sum(self._on[link].values()) > self._cluster.uplink_gbps[link] * (1.0 + _ROUNDING)
 
     def _changed(self, job_ids: Iterable[str]) -> Slowdowns:
-        """Play the groups of some jobs; return the slowdowns that are not what they were."""
+        """Simulate the groups of some jobs; return the slowdowns that changed."""
         seen: set[str] = set()
         slowdowns = []
         for first in job_ids:
@@ -143,114 +142,91 @@ class Phases:
                 continue
             group, links = self._group(first)
             seen.update(group)
-            for job_id, course in self._play(group, links):
-                self.courses[job_id] = course
-                if self.diary is not None:
-                    self.diary.change(job_id, course, self._talking[job_id].iteration_s)
-                slowdown = course.mean_s / self._talking[job_id].computing_s
-                if self._told.get(job_id) != slowdown:
-                    self._told[job_id] = slowdown
+            for job_id, outcome in self._outcomes(group, links):
+                self.outcomes[job_id] = outcome
+                if self.iteration_log is not None:
+                    self.iteration_log.change(job_id, outcome, self._jobs[job_id].iteration_s)
+                slowdown = outcome.mean_s / self._jobs[job_id].computing_s
+                if self._reported.get(job_id) != slowdown:
+                    self._reported[job_id] = slowdown
                     slowdowns.append((job_id, slowdown))
-            if self.diary is not None:
+            if self.iteration_log is not None:
                 for link in links:
-                    self._note_meeting(self.diary, link)
+                    self._record_contention(self.iteration_log, link)
         return slowdowns
 
-    def _note_meeting(self, diary: Diary, link: int) -> None:
-        """Note who meets on a link on which jobs clash, and what they ask for in vain now."""
-        guests = [(job_id, self._talking[job_id]) for job_id in self._on[link]]
-        above_gbps = sum([self.courses[job_id].above_gbps for job_id, _ in guests])
-        diary.meetings.meet(
-            link, tuple([Guest(job_id, each.circles[link], each.since_s) for job_id, each in guests]), above_gbps
+    def _record_contention(self, iteration_log: IterationLog, link: int) -> None:
+        """Record the jobs on a contended link, and their unmet demand."""
+        jobs = [(job_id, self._jobs[job_id]) for job_id in self._on[link]]
+        above_gbps = sum([self.outcomes[job_id].above_gbps for job_id, _ in jobs])
+        iteration_log.contentions.begin(
+            link,
+            tuple([ContendingJob(job_id, each.circles[link], each.since_s) for job_id, each in jobs]),
+            above_gbps,
         )
 
     def _group(self, first: str) -> tuple[list[str], set[int]]:
-        """Return the jobs that a job may feel, however far away, and the links on which they clash."""
+        """Return the jobs that may slow a job, even through others, and the links that they contend for."""
         group, links = {first: None}, set()
         waiting = [first]
         while waiting:
-            for link in self._talking[waiting.pop()].circles:
-                if link not in links and self._clash(link):
+            for link in self._jobs[waiting.pop()].circles:
+                if link not in links and self._contended(link):
                     links.add(link)
                     new = [job_id for job_id in self._on[link] if job_id not in group]
                     group.update(dict.fromkeys(new))
                     waiting += new
         return list(group), links
 
-    def _play(self, group: list[str], links: set[int]) -> Iterable[tuple[str, Course]]:
-        """Return how the jobs of a group get on, from memory if such a group was played before."""
+    def _outcomes(self, group: list[str], links: set[int]) -> Iterable[tuple[str, JobOutcome]]:
+        """Return the outcomes of a group's jobs, from the cache if such a group was simulated before."""
         if len(group) == 1:
-            return [(group[0], _alone(self._talking[group[0]].iteration_s))]
+            return [(group[0], _alone(self._jobs[group[0]].iteration_s))]
         order, key = self._reduced(group, links)
-        courses = self._known.get(key)
-        if courses is None:
-            courses = self._settled(key)
-            self._kept += sum(len(course.times_s) for course in courses)
-            if self._kept > REMEMBERED:
-                self._known.clear()
-                self._kept = 0
-            self._known[key] = courses
-        return zip(order, courses, strict=True)
+        outcomes = self._cache.get(key)
+        if outcomes is None:
+            outcomes = self._settled(key)
+            self._cached_times += sum(len(outcome.times_s) for outcome in outcomes)
+            if self._cached_times > CACHED:
+                self._cache.clear()
+                self._cached_times = 0
+            self._cache[key] = outcomes
+        return zip(order, outcomes, strict=True)
 
     def _reduced(self, group: list[str], links: set[int]) -> tuple[list[str], _Group]:
         """Return the jobs of a group in an order that depends on nothing but what they are, and what that is."""
         number: dict[int, int] = {}
         used = {
-            job_id: [(link, circle) for link, circle in self._talking[job_id].circles.items() if link in links]
+            job_id: [(link, circle) for link, circle in self._jobs[job_id].circles.items() if link in links]
             for job_id in group
         }
 
         def kind(job_id: str) -> tuple[float, list[tuple[Arc, ...]], float]:
-            talking = self._talking[job_id]
-            return talking.iteration_s, [circle.arcs for _, circle in used[job_id]], talking.since_s
+            own = self._jobs[job_id]
+            return own.iteration_s, [circle.arcs for _, circle in used[job_id]], own.since_s
 
         order = sorted(group, key=kind)
-        shifts_s = [self._talking[job_id].since_s for job_id in order if self._talking[job_id].shifted]
-        origin_s = min(shifts_s, default=self._talking[order[0]].since_s)
+        shifts_s = [self._jobs[job_id].since_s for job_id in order if self._jobs[job_id].shifted]
+        origin_s = min(shifts_s, default=self._jobs[order[0]].since_s)
         parts = []
         for job_id in order:
-            talking = self._talking[job_id]
+            own = self._jobs[job_id]
             on = tuple([(number.setdefault(link, len(number)), circle) for link, circle in used[job_id]])
-            start_s = talking.since_s - origin_s
-            if not talking.shifted:
-                start_s = round(start_s / talking.iteration_s * STARTS) % STARTS * talking.iteration_s / STARTS
-            parts.append((on, start_s, talking.shifted))
+            start_s = own.since_s - origin_s
+            if not own.shifted:
+                start_s = round(start_s / own.iteration_s * STARTS) % STARTS * own.iteration_s / STARTS
+            parts.append((on, start_s, own.shifted))
         return order, (tuple(parts), tuple([self._cluster.uplink_gbps[link] for link in number]))
 
-    def _settled(self, group: _Group) -> tuple[Course, ...]:
-        """Play a group until its course is known."""
+    def _settled(self, group: _Group) -> tuple[JobOutcome, ...]:
+        """Simulate a group until its outcome is known."""
         parts, link_gbps = group
-        talkers = [Talker(dict(on), shift_s) for on, shift_s, _ in parts]
+        phased_jobs = [PhasedJob(dict(on), shift_s) for on, shift_s, _ in parts]
         shifted = [is_shifted for _, _, is_shifted in parts]
-        settled = partial(settle, link_gbps=link_gbps, jitter=self._jitter, rng=self._rng)
-        return with_agents(talkers, shifted, self._jitter, settled).courses
+        settled = partial(long_run, link_gbps=link_gbps, jitter=self._jitter, rng=self._rng)
+        return with_agents(phased_jobs, shifted, self._jitter, settled).outcomes
 
 
-def with_agents(
-    talkers: Sequence[Talker], shifted: Sequence[bool], jitter: float, played: Callable[[Sequence[Talker]], Played]
-) -> Played:
-    """Play jobs, the shifted ones on one beat if that can be kept, and otherwise as it comes."""
-    held = _held(talkers, shifted, jitter)
-    if held:
-        found = played(held)
-        beats = [(talker.period_s, course.mean_s) for talker, course in zip(held, found.courses, strict=True)]
-        if all(mean_s <= period_s * (1.0 + TOLERANCE) for period_s, mean_s in beats if period_s):
-            return found
-    return played(talkers)
-
-
-def _held(talkers: Sequence[Talker], shifted: Sequence[bool], jitter: float) -> list[Talker]:
-    """Return the jobs, the shifted ones on a beat; none if that would slow one of them too much."""
-    ones = list(compress(talkers, shifted))
-    if not ones:
-        return []
-    kept = on_beat(ones, jitter)
-    if any(talker.period_s > talker.iteration_s * (1.0 + TOLERANCE) for talker in kept):
-        return []
-    following = iter(kept)
-    return [next(following) if is_shifted else talker for talker, is_shifted in zip(talkers, shifted, strict=True)]
-
-
-def _alone(iteration_s: float) -> Course:
-    """Return the course of a job with nobody in its way."""
-    return Course(np.array([iteration_s]), np.ones(1, np.int64), iteration_s, 0.0, 0)
+def _alone(iteration_s: float) -> JobOutcome:
+    """Return the outcome of a job alone."""
+    return JobOutcome(np.array([iteration_s]), np.ones(1, np.int64), iteration_s, 0.0, 0)

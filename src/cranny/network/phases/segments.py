@@ -1,4 +1,4 @@
-"""The loop of a job: its iteration cut into segments, down phases and up phases, over all its links at once.
+"""The segments of a job: its iteration cut into segments, down phases and up phases, over all its links at once.
 
 A *segment* is a part of the iteration in which the job asks the same of every link. In a down phase it asks for
 nothing and computes. In an up phase it wants to send at so many Gbps over each of its links, in fixed
@@ -27,15 +27,15 @@ class Segment(NamedTuple):
 
     @property
     def gbps(self) -> float:
-        """What the segment asks of its busiest link: the job's rate when nobody is in its way."""
+        """What the segment asks of its busiest link: the job's rate when it is alone."""
         return max((gbps for _, gbps in self.uses), default=0.0)
 
 
 @dataclass(frozen=True)
-class Talker:
+class PhasedJob:
     """A job: its circle on each link that it uses, and when its first iteration starts.
 
-    With a `period_s`, an agent keeps its iterations to the beat `shift_s + k * period_s`.
+    With a `period_s`, an agent starts its iterations at `shift_s + k * period_s`.
     """
 
     circles: Mapping[int, Circle]
@@ -50,7 +50,7 @@ class Talker:
 
     @property
     def iteration_s(self) -> float:
-        """Seconds of an iteration when nobody is in the way."""
+        """Seconds of an iteration alone."""
         return next(iter(self.circles.values())).iteration_s
 
     @property

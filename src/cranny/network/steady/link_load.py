@@ -17,7 +17,7 @@ FULL = 1.0 - 1e-9  # share of its capacity from which a link counts as full, wha
 HELD_BACK = 1.0 - 1e-9  # share of the rate alone below which others hold a job back
 
 
-class Talker(NamedTuple):
+class JobStream(NamedTuple):
     """A running job that uses links: its flows, and the rate it would have alone."""
 
     job_id: str
@@ -77,30 +77,30 @@ class Load:
     switch_jobs: Ints  # (racks,) jobs that aggregate there, or would with more memory
 
     @classmethod
-    def of(cls, cluster: Cluster, talkers: Iterable[Talker]) -> "Load":
+    def of(cls, cluster: Cluster, job_streams: Iterable[JobStream]) -> "Load":
         """Work out what these jobs do to the network of a cluster."""
-        talkers = tuple(talkers)
+        job_streams = tuple(job_streams)
         rates = Rates.of(cluster)
-        numbers = rates.add_all([each.flows for each in talkers], [each.alone_gbps for each in talkers])
+        numbers = rates.add_all([each.flows for each in job_streams], [each.alone_gbps for each in job_streams])
         capacity = np.array(cluster.uplink_gbps)
         count = len(capacity)
         link_gbps = np.subtract(capacity, rates.left_gbps(), out=np.zeros(count), where=np.isfinite(capacity))
-        used = [np.unique(each.flows.resource[each.flows.resource < count]) for each in talkers]
+        used = [np.unique(each.flows.resource[each.flows.resource < count]) for each in job_streams]
         fastest_gbps = np.zeros(count)
         for number, links in zip(numbers, used, strict=True):
             fastest_gbps[links] = np.maximum(fastest_gbps[links], rates.rate_gbps(number))
 
-        def rate(talker: Talker, number: int, links: Ints) -> JobRate:
+        def rate(job_stream: JobStream, number: int, links: Ints) -> JobRate:
             gbps = rates.rate_gbps(number)
             full = link_gbps[links] >= FULL * capacity[links]
             holding = links[full & (gbps >= HELD_BACK * fastest_gbps[links])]
             held_by = () if rates.bottleneck(number) is None else tuple(holding.tolist())
-            return JobRate(talker.job_id, gbps, talker.alone_gbps, tuple(links.tolist()), held_by)
+            return JobRate(job_stream.job_id, gbps, job_stream.alone_gbps, tuple(links.tolist()), held_by)
 
         pat_gbps = np.array([cluster.pat_gbps[rack] or 0.0 for rack in cluster.rack_nodes], dtype=np.float64)
         return cls(
             cluster,
-            tuple(map(rate, talkers, numbers, used)),
+            tuple(map(rate, job_streams, numbers, used)),
             link_gbps=link_gbps,
             link_flows=rates.link_flows(),
             link_jobs=np.bincount(np.concatenate([*used, np.empty(0, np.int64)]), minlength=count),
@@ -195,11 +195,11 @@ class Load:
         }
 
 
-def talkers(cluster: Cluster, running: Iterable[Running]) -> list[Talker]:
+def job_streams(cluster: Cluster, running: Iterable[Running]) -> list[JobStream]:
     """Return what running jobs stream, those that use links."""
     found = []
     for each in running:
         if each.communication.link_gbps:
             flows, gigabits = stream(cluster, each.job, each.placement)
-            found.append(Talker(each.job.id, flows, gigabits / each.communication.comm_s))
+            found.append(JobStream(each.job.id, flows, gigabits / each.communication.comm_s))
     return found

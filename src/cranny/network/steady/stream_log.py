@@ -7,7 +7,7 @@ import polars as pl
 
 from cranny.core.flows import Flows
 from cranny.model.cluster import Cluster
-from cranny.network.steady.link_load import Load, Talker
+from cranny.network.steady.link_load import JobStream, Load
 
 # A row for each use that a job makes of a resource, see `Flows`; rows of a job that starts stand together.
 STREAMS = {
@@ -68,7 +68,7 @@ def load_at(cluster: Cluster, runs: pl.DataFrame, streams: pl.DataFrame, at_s: f
     return Load.of(
         cluster,
         [
-            Talker(ids[first], Flows._make(column[first:past] for column in columns), alone_gbps[first])
+            JobStream(ids[first], Flows._make(column[first:past] for column in columns), alone_gbps[first])
             for first, past in pairwise(firsts)
         ],
     )

@@ -66,7 +66,7 @@ def _use(axis: "Axes", use: LinkUse, gbps: float) -> None:
     axis.fill_between(
         at_ms,
         use.carried_gbps,
-        use.asked_gbps,
+        use.demand_gbps,
         step="post",
         color=RED,
         alpha=0.35,
@@ -118,11 +118,11 @@ def draw_marks(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path
 
 def draw_iterations(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
     """Draw the iteration times of all jobs over time, a panel a scheme."""
-    stretches = {scheme: replays.of(trace, scheme)[0].courses for scheme in SHOWN}
-    models = sorted({model for each in stretches.values() for model, *_ in each})
+    intervals = {scheme: replays.of(trace, scheme)[0].outcomes for scheme in SHOWN}
+    models = sorted({model for each in intervals.values() for model, *_ in each})
     colours = {model: HUES[place % len(HUES)].light for place, model in enumerate(models)}
     figure, axes = canvas(len(SHOWN), panel=(9.2, 2.4), across=1)
-    for axis, (scheme, each) in zip(axes, stretches.items(), strict=True):
+    for axis, (scheme, each) in zip(axes, intervals.items(), strict=True):
         for model, from_s, to_s, mean_s in each:
             stroke = "-" if models.index(model) < len(HUES) else "--"
             axis.plot(

@@ -10,11 +10,10 @@ import numpy.typing as npt
 from cranny.model.circle import DEGREES, Circle
 from cranny.network.interleave.compatibility import Compatibility, compatibility
 from cranny.network.interleave.demand_curve import curve
-from cranny.network.phases.outcome import Course, LinkUse, Played
-from cranny.network.phases.pacing_period import on_beat
-from cranny.network.phases.phases_network import with_agents
-from cranny.network.phases.playback import play
-from cranny.network.phases.segments import Talker
+from cranny.network.phases.outcome import JobOutcome, LinkUse, PhasedRun
+from cranny.network.phases.pacing import with_agents, with_periods
+from cranny.network.phases.phased_run import run_for
+from cranny.network.phases.segments import PhasedJob
 from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.link_shapes import BATCH, GIVEN, H200, SETUPS, pair_circles, snapshot_circles
 from cranny.repro.cassini.paper import FIG5_ITERATIONS_MS, FIG5_ROTATION_DEG, FIG17_SNAPSHOTS, TABLE2
@@ -40,18 +39,18 @@ class LinkRuns:
     quantiles_s: tuple[float, ...]  # at `SHARES`, of the first job with the first seed
 
     @classmethod
-    def of(cls, runs: Sequence[Played]) -> "LinkRuns":
+    def of(cls, runs: Sequence[PhasedRun]) -> "LinkRuns":
         """Gather several runs of the same jobs."""
 
-        def each(measure: Callable[[Course], float]) -> Floats:
-            return np.array([[measure(course) for course in run.courses] for run in runs])
+        def each(measure: Callable[[JobOutcome], float]) -> Floats:
+            return np.array([[measure(outcome) for outcome in run.outcomes] for run in runs])
 
-        first = runs[0].courses[0]
+        first = runs[0].outcomes[0]
         return cls(
-            each(lambda course: course.mean_s),
-            each(lambda course: course.quantile_s(0.9)),
-            each(lambda course: course.above_gbit_per_iteration),
-            each(lambda course: course.adjustments_per_min),
+            each(lambda outcome: outcome.mean_s),
+            each(lambda outcome: outcome.quantile_s(0.9)),
+            each(lambda outcome: outcome.above_gbit_per_iteration),
+            each(lambda outcome: outcome.adjustments_per_min),
             tuple(first.quantile_s(share) for share in SHARES),
         )
 
@@ -115,15 +114,15 @@ def run_jobs(
     return LinkOutcome(setup, circles, fit, float(np.mean(scores)), LinkRuns.of(without), LinkRuns.of(shifted))
 
 
-def _jobs(circles: Sequence[Circle], shifts_s: Sequence[float]) -> list[Talker]:
-    return [Talker({0: circle}, shift_s) for circle, shift_s in zip(circles, shifts_s, strict=True)]
+def _jobs(circles: Sequence[Circle], shifts_s: Sequence[float]) -> list[PhasedJob]:
+    return [PhasedJob({0: circle}, shift_s) for circle, shift_s in zip(circles, shifts_s, strict=True)]
 
 
 def _simulated(
-    jobs: Sequence[Talker], *, gbps: float, seconds: float, jitter: float, seed: int, hold: bool = True
-) -> Played:
+    jobs: Sequence[PhasedJob], *, gbps: float, seconds: float, jitter: float, seed: int, hold: bool = True
+) -> PhasedRun:
     rng = np.random.default_rng([seed, 1])
-    return play(jobs, [gbps], seconds, jitter=jitter, rng=rng, hold=hold)
+    return run_for(jobs, [gbps], seconds, jitter=jitter, rng=rng, hold=hold)
 
 
 def run_pairs(seeds: int, seconds: float) -> list[LinkOutcome]:
@@ -135,7 +134,7 @@ def pair_uses(setup: str = GIVEN) -> tuple[LinkUse, LinkUse]:
     """Return what the link of Fig. 2 carries, without a shift and with it."""
     circles, gbps = pair_circles(setup)
     shifts_s = compatibility(circles, gbps).shifts_s
-    found = [play(_jobs(circles, each), [gbps], SHOWN_S, links=True).links[0] for each in ((0.0, 0.0), shifts_s)]
+    found = [run_for(_jobs(circles, each), [gbps], SHOWN_S, links=True).links[0] for each in ((0.0, 0.0), shifts_s)]
     return found[0], found[1]
 
 
@@ -146,7 +145,7 @@ def snapshot_uses(setup: str = GIVEN) -> dict[str, LinkUse]:
         circles = snapshot_circles(snapshot.number, setup)
         fit = compatibility(circles, LINK_GBPS)
         jobs = _jobs(circles, fit.shifts_s)
-        found[f"snapshot {snapshot.number}, score {fit.score:.1f}"] = play(
+        found[f"snapshot {snapshot.number}, score {fit.score:.1f}"] = run_for(
             jobs, [LINK_GBPS], SHOWN_S, links=True
         ).links[0]
     return found
@@ -185,7 +184,7 @@ def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
         for hold in (False, True):
             for jitter in JITTERS:
                 # The rule alone is about the ideal iteration time; paced jobs need a longer period.
-                jobs = [_stretched(job, load) for job in on_beat(shifted, jitter if hold else 0.0)]
+                jobs = [_stretched(job, load) for job in with_periods(shifted, jitter if hold else 0.0)]
                 runs = [
                     _simulated(jobs, gbps=LINK_GBPS, seconds=seconds, jitter=jitter, seed=seed, hold=hold)
                     for seed in range(seeds)
@@ -203,7 +202,7 @@ def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
     return found
 
 
-def _stretched(job: Talker, by: float) -> Talker:
+def _stretched(job: PhasedJob, by: float) -> PhasedJob:
     """Return a job with a longer pacing period: the best that jobs which do not fit on a link can keep."""
     return replace(job, period_s=job.period_s * by, shift_s=job.shift_s * by)
 

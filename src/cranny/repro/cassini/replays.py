@@ -166,7 +166,7 @@ class CassiniRun:
     quantiles_over_alone: tuple[float, ...]
     marks: Mapping[str, tuple[float, float]]  # by model: gigabits above capacity in all, and iterations
     mean_jct_s: float
-    courses: tuple[tuple[str, float, float, float], ...]  # (model, from_s, to_s, mean_s), if it is plotted
+    outcomes: tuple[tuple[str, float, float, float], ...]  # (model, from_s, to_s, mean_s), if it is plotted
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +254,11 @@ def replay(cell: CassiniCell) -> CassiniRun:
         mine = found.of(job_ids)
         if mine.count:
             marks[model] = mine.above_gbit * mine.count, mine.count
-    courses: tuple[tuple[str, float, float, float], ...] = ()
+    outcomes: tuple[tuple[str, float, float, float], ...] = ()
     if cell.seed == 0 and cell.scheme in SHOWN:
         names = {job.id: job.profile.name for job in jobs}
-        courses = tuple(
-            (names[each.job_id], each.start_s, each.end_s, each.course.mean_s) for each in found.stretches
+        outcomes = tuple(
+            (names[each.job_id], each.start_s, each.end_s, each.outcome.mean_s) for each in found.intervals
         )
     done = found.record.jobs.filter(found.record.jobs["status"] == DONE)
     return CassiniRun(
@@ -271,7 +271,7 @@ def replay(cell: CassiniCell) -> CassiniRun:
         tuple(found.quantiles_over_alone(SHARES)),
         marks,
         float(np.mean(done["jct_s"].to_numpy())),
-        courses,
+        outcomes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Times of iterations, what was asked for in vain, and who met on links: in a diary, a summary and a file."""
+"""Times of iterations, unmet demand and contention on links: in a log, a summary and a file."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from cranny.model.circle import Circle
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
-from cranny.network.phases import iteration_stats
-from cranny.network.phases.contention import Guest, Meeting, Meetings
-from cranny.network.phases.iteration_stats import Iterations, Spread, Stretch
-from cranny.network.phases.outcome import Course
+from cranny.network.phases import iteration_log
+from cranny.network.phases.contention import ContendingJob, Contention, ContentionLog
+from cranny.network.phases.iteration_log import IterationInterval, IterationStats, WeightedValues
+from cranny.network.phases.outcome import JobOutcome
 from cranny.report.circles_page import section
 from cranny.report.page import render
 from cranny.sim.result import Result
@@ -21,9 +21,9 @@ from cranny.sim.result import Result
 RACK = Cluster.single_rack(machines=3, gpus_per_machine=2, link_gbps=100.0)
 EVEN = ModelProfile("even", grad_bytes=1e9, iteration_ms=80.0)  # a ring of two talks for 80 ms, too
 HALF = Circle.half_up(0.2, 50.0)
-ALONE = Course(np.array([0.2]), np.ones(1, np.int64), 0.2, 0.0, 0)
+ALONE = JobOutcome(np.array([0.2]), np.ones(1, np.int64), 0.2, 0.0, 0)
 # Three iterations of 0.2 s and one of 0.4 s; 2 Gbit in vain, and an adjustment.
-TOGETHER = Course(np.array([0.2, 0.4]), np.array([3, 1]), 1.0, 2.0, 1)
+TOGETHER = JobOutcome(np.array([0.2, 0.4]), np.array([3, 1]), 1.0, 2.0, 1)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,9 @@ def result() -> Result:
 
 
 def test_measures_follow_from_stretches_by_hand() -> None:
-    found = Iterations([Stretch("a", 0.0, 30.0, TOGETHER, 0.2), Stretch("b", 0.0, 30.0, ALONE, 0.2)])
+    found = IterationStats(
+        [IterationInterval("a", 0.0, 30.0, TOGETHER, 0.2), IterationInterval("b", 0.0, 30.0, ALONE, 0.2)]
+    )
     assert found.count == pytest.approx(120 + 150)
     assert found.mean_s == pytest.approx(60 / 270)
     assert found.over_alone == pytest.approx(300 / 270)
@@ -45,10 +47,10 @@ def test_measures_follow_from_stretches_by_hand() -> None:
 
 
 def test_many_values_are_taken_together_where_they_are_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iteration_stats, "MOST", 1000)
-    monkeypatch.setattr(iteration_stats, "PARTS", 16)
+    monkeypatch.setattr(iteration_log, "MOST", 1000)
+    monkeypatch.setattr(iteration_log, "PARTS", 16)
     rng = np.random.default_rng(0)
-    spread, values = Spread(), rng.lognormal(0.0, 1.0, 20_000)
+    spread, values = WeightedValues(), rng.lognormal(0.0, 1.0, 20_000)
     for part in np.split(values, 200):
         spread.add(part, np.ones(100))
     shares = [0.01, 0.5, 0.99]
@@ -68,30 +70,30 @@ def test_a_run_in_phases_tells_of_iterations_and_others_do_not(result: Result) -
 
 
 def test_the_costliest_meeting_says_who_met_where_and_for_how_long(result: Result) -> None:
-    (meeting,) = result.meetings
-    assert [guest.job_id for guest in meeting.guests] == ["a", "b"]
-    assert meeting.gbps == 100.0
-    assert meeting.seconds == pytest.approx(result.summary["makespan_s"])
-    assert meeting.above_gbit == pytest.approx(result.summary["mean_above_gbit"] * 2000, rel=1e-6)
+    (contention,) = result.contentions
+    assert [job.job_id for job in contention.jobs] == ["a", "b"]
+    assert contention.gbps == 100.0
+    assert contention.seconds == pytest.approx(result.summary["makespan_s"])
+    assert contention.above_gbit == pytest.approx(result.summary["mean_above_gbit"] * 2000, rel=1e-6)
 
 
 def test_meetings_survive_saving(result: Result, tmp_path: Path) -> None:
     again = Result.load(result.save(tmp_path / "saved"))
-    assert again.meetings == result.meetings
+    assert again.contentions == result.contentions
     assert again.summary == result.summary
 
 
 def test_meetings_of_the_same_jobs_add_up_until_they_part() -> None:
-    guests = (Guest("a", HALF, 0.0), Guest("b", HALF, 1000.05))
-    kept = Meetings()
+    jobs = (ContendingJob("a", HALF, 0.0), ContendingJob("b", HALF, 1000.05))
+    kept = ContentionLog()
     for at_s, above_gbps in ((0.0, 2.0), (10.0, 5.0)):  # others came on another link
-        kept.meet(0, guests, above_gbps)
+        kept.begin(0, jobs, above_gbps)
         kept.note(at_s)
-    kept.part(0)
+    kept.end(0)
     kept.note(14.0)
-    kept.meet(1, guests, 0.0)  # they shift to where nothing is asked for in vain
+    kept.begin(1, jobs, 0.0)  # they shift to where all demand is met
     kept.note(15.0)
-    kept.part(1)
+    kept.end(1)
     kept.note(16.0)
     (found,) = kept.costliest(RACK)
     assert (found.seconds, found.above_gbit) == pytest.approx((14.0, 40.0))
@@ -106,11 +108,13 @@ def test_the_report_of_a_run_in_phases_shows_its_costliest_links(result: Result)
 
 
 def test_several_runs_show_one_link_each_and_runs_without_meetings_none() -> None:
-    meeting = Meeting("x", 50.0, (Guest("<a>", HALF, 0.0), Guest("b", HALF, 0.0)), 3600.0, 7200.0)
-    shown = section({"one": (meeting, meeting), "other": (meeting,), "third": ()})
+    contention = Contention(
+        "x", 50.0, (ContendingJob("<a>", HALF, 0.0), ContendingJob("b", HALF, 0.0)), 3600.0, 7200.0
+    )
+    shown = section({"one": (contention, contention), "other": (contention,), "third": ()})
     assert shown.count("<figure") == 2
     assert "other: x, 50 Gbps" in shown
     assert "2 Gbps demanded above capacity on average" in shown
     assert "<a>" not in shown
     assert section({"one": ()}) == ""
-    assert section({"one": (meeting,) * 4}).count("<figure") == 3
+    assert section({"one": (contention,) * 4}).count("<figure") == 3
