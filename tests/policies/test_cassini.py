@@ -16,8 +16,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Shift, Start
 from cranny.model.profile import ModelProfile
 from cranny.network.interleave.demand import circles
-from cranny.network.interleave.demand_curve import curve
-from cranny.network.interleave.unified_circle import unify
+from cranny.network.interleave.unified_circle import curve, unify
 from cranny.policies import TABLE, policy
 from cranny.policies.cassini import Cassini
 

@@ -22,7 +22,7 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile, library
-from cranny.network.isolated import Alone
+from cranny.network.isolated import Isolated
 from cranny.network.networks import instant
 from cranny.policies import TABLE, policy
 from cranny.policies.best_fit import BestFit
@@ -75,7 +75,7 @@ def both(
     collective: str | None = None,
 ) -> tuple[ReplayRecord, ReplayRecord]:
     fast = CompiledReplay(cluster, first_choices(name), network).run(trace.jobs(seed, collective, profiles=HUGE))
-    replay = Replay(cluster, QueuePolicy(policy(name)), network=Alone(network))
+    replay = Replay(cluster, QueuePolicy(policy(name)), network=Isolated(network))
     return fast, replay.run(trace.jobs(seed, collective, profiles=HUGE))
 
 

@@ -127,4 +127,4 @@ def test_a_network_that_nobody_shares_has_no_load_to_tell(name: str, tmp_path: P
 
 
 def test_streams_of_nobody_are_an_empty_frame() -> None:
-    assert dict(Streams().frame().schema) == STREAMS
+    assert dict(StreamLog().frame().schema) == STREAMS

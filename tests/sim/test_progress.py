@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cranny.model.job import Job
-from cranny.network.isolated import Shared
+from cranny.network.isolated import SharedSlowdowns
 from cranny.sim.progress import FIRST, SharedProgress
 from cranny.sim.record import SimulatedJob
 
@@ -15,8 +15,8 @@ def simulated(name: str, duration_s: float) -> SimulatedJob:
     return SimulatedJob(Job(name, 2, duration_s=duration_s), duration_s)
 
 
-def shared(ids: dict[int, str], slowdown: dict[int, float], started: int | None = None) -> Shared:
-    return Shared(np.array(list(slowdown)), np.array(list(slowdown.values())), ids, started)
+def shared(ids: dict[int, str], slowdown: dict[int, float], started: int | None = None) -> SharedSlowdowns:
+    return SharedSlowdowns(np.array(list(slowdown)), np.array(list(slowdown.values())), ids, started)
 
 
 def test_the_first_to_end_changes_with_the_speeds() -> None:

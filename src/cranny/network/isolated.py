@@ -11,8 +11,8 @@ from cranny.core.protocol import Slowdown, Slowdowns
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """New slowdowns of jobs that share a network, by the numbers under which it knows them."""
+class SharedSlowdowns:
+    """New slowdowns of jobs that share a network, by their numbers in the network."""
 
     numbers: npt.NDArray[np.int64]
     slowdown: npt.NDArray[np.float64]
@@ -24,8 +24,8 @@ class Shared:
         return zip((self.ids[number] for number in self.numbers.tolist()), self.slowdown.tolist(), strict=True)
 
 
-class Alone:
-    """A network in which no job notices another: a slowdown follows from the job's own placement."""
+class Isolated:
+    """A network in which no job slows another: a slowdown follows from the job's own placement."""
 
     def __init__(self, slowdown: Slowdown) -> None:
         self._slowdown = slowdown
@@ -35,10 +35,10 @@ class Alone:
         cost = running.communication
         return ((running.job.id, self._slowdown(running.job, cost) if cost.comm_s else 1.0),)
 
-    def end(self, job_id: str) -> Slowdowns:  # noqa: ARG002 - whoever it was
+    def end(self, job_id: str) -> Slowdowns:  # noqa: ARG002 - the same for all
         """Change nothing."""
         return ()
 
-    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - whichever it is
+    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - the same for all
         """Change nothing."""
         return ()

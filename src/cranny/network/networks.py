@@ -8,11 +8,11 @@ from cranny.core.traffic import Communication, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.errors import unknown
 from cranny.model.job import Job
-from cranny.network.isolated import Alone
+from cranny.network.isolated import Isolated
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class NetworkModel:
     """A kind of network: the slowdown of a job alone, and what several do to each other, if anything."""
 
     alone: Slowdown
@@ -20,7 +20,7 @@ class Model:
 
     def on(self, cluster: Cluster) -> Network:
         """Return the network of a cluster without jobs."""
-        return Alone(self.alone) if self.shared is None else self.shared(cluster)
+        return Isolated(self.alone) if self.shared is None else self.shared(cluster)
 
 
 def instant(job: Job, communication: Communication) -> float:  # noqa: ARG001 - whatever the placement
@@ -44,16 +44,16 @@ def _phases(cluster: Cluster) -> Network:
 # `isolated` is Titan's simulation: durations in the log stand for training on one machine, so a job has
 # duration / iteration time iterations, and each takes the placement's own communication time on top.
 # `steady` is NetPack's estimate: jobs that share a link slow each other.
-# `phases` is CASSINI's world: they do so only while they communicate, and shifts keep them apart.
-NETWORKS: dict[str, Model] = {
-    "isolated": Model(isolated),
-    "instant": Model(instant),
-    "steady": Model(isolated, _steady),
-    "phases": Model(isolated, _phases),
+# `phases` is CASSINI's model: they do so only while they communicate, and shifts keep them apart.
+NETWORKS: dict[str, NetworkModel] = {
+    "isolated": NetworkModel(isolated),
+    "instant": NetworkModel(instant),
+    "steady": NetworkModel(isolated, _steady),
+    "phases": NetworkModel(isolated, _phases),
 }
 
 
-def network(name: str) -> Model:
+def network(name: str) -> NetworkModel:
     """Return a network model by name."""
     if name not in NETWORKS:
         raise unknown("network model", name, NETWORKS)

@@ -14,9 +14,8 @@ from cranny.model.circle import DEGREES
 from cranny.model.validate import percent
 from cranny.network.interleave.affinity import SharedLink
 from cranny.network.interleave.compatibility import Compatibility
-from cranny.network.interleave.demand_curve import Curve, curve
 from cranny.network.interleave.shifts import Interleaving
-from cranny.network.interleave.unified_circle import Unified
+from cranny.network.interleave.unified_circle import DemandCurve, UnifiedCircle, curve
 from cranny.report.charts import ChartLine, Frame, line_chart
 from cranny.report.scales import Axis, count_axis
 from cranny.report.shell import escape, file_text, svg_text, write_file
@@ -61,9 +60,9 @@ class ShiftedLink(NamedTuple):
 
     name: str
     link: SharedLink
-    unified: Unified
+    unified: UnifiedCircle
     shifts_s: tuple[float, ...]
-    whole: Curve
+    whole: DemandCurve
 
     @classmethod
     def of(cls, name: str, link: SharedLink, unified: Unified, shifts_s: Mapping[str, float]) -> "ShiftedLink":
@@ -150,7 +149,9 @@ def demand(side: ShiftedLink, paint: Palette, x_axis: Axis, y_axis: Axis, frame:
     circles, unified, gbps = tuple(side.link.circles.values()), side.unified, side.link.gbps
     areas = []
     for count in range(len(circles), 0, -1):  # the sum of all jobs first; sums of fewer cover it from below
-        part = Unified(unified.perimeter_s, unified.turns[:count], unified.angles, unified.iterations_s[:count])
+        part = UnifiedCircle(
+            unified.perimeter_s, unified.turns[:count], unified.angles, unified.iterations_s[:count]
+        )
         total = curve(circles[:count], side.shifts_s[:count], part)
         outline = _steps(total, x_axis, y_axis, frame)
         areas.append(f'<path class="area" style="fill:{paint.jobs[count - 1]}" d="{outline}"/>')
@@ -160,7 +161,7 @@ def demand(side: ShiftedLink, paint: Palette, x_axis: Axis, y_axis: Axis, frame:
     return line_chart([capacity], x_axis, y_axis, label=label, frame=frame, under="".join([*areas, note]))
 
 
-def _steps(total: Curve, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
+def _steps(total: DemandCurve, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
     """Return the outline of a curve of steps, as far as the axis goes."""
     path = [f"M{frame.x(x_axis, 0.0):.1f} {frame.y(y_axis, 0.0):.1f}"]
     for start, length, gbps in zip(total.at_s, total.lengths_s, total.gbps, strict=True):

@@ -9,7 +9,7 @@ from cranny.core.protocol import Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.network.networks import Model
+from cranny.network.networks import NetworkModel
 from cranny.sim.record import SAMPLE_COLUMNS, ReplayRecord, refuse_if_all_skipped
 from cranny.sim.replay import Replay, no_garbage_collection
 
@@ -25,7 +25,7 @@ def view_at(
     cluster: Cluster,
     policy: Callable[[], Policy],
     jobs: Sequence[Job],
-    model: Model,
+    model: NetworkModel,
     at_s: float | None = None,
     *,
     period_s: float = 0.0,

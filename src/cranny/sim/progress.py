@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from cranny.network.isolated import Shared
+from cranny.network.isolated import SharedSlowdowns
 from cranny.sim.record import SimulatedJob
 
 Floats = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ class SharedProgress:
         """The job that ends first."""
         return self._jobs[int(self._end_s.argmin())]
 
-    def set(self, shared: Shared, simulated_jobs: Mapping[str, SimulatedJob], now_s: float) -> None:
+    def set(self, shared: SharedSlowdowns, simulated_jobs: Mapping[str, SimulatedJob], now_s: float) -> None:
         """Set the speeds of jobs from now on, and predict when they end."""
         if shared.started is not None:
             self._add(shared.started, simulated_jobs[shared.ids[shared.started]])

@@ -21,7 +21,7 @@ from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import not_negative, seconds
-from cranny.network.isolated import Alone, Shared
+from cranny.network.isolated import Isolated, SharedSlowdowns
 from cranny.sim.metrics import Metrics
 from cranny.sim.progress import SharedProgress
 from cranny.sim.record import ReplayLog, ReplayRecord, SimulatedJob
@@ -46,7 +46,7 @@ class Replay:
         self.engine = Engine(self.state, policy, period_s)
         self.metrics = Metrics(self.state)
         self.log = ReplayLog()
-        self._network = Alone(isolated) if network is None else network
+        self._network = Isolated(isolated) if network is None else network
         self._recording = network if isinstance(network, RecordingNetwork) else None
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
@@ -205,7 +205,7 @@ class Replay:
         """Set the speeds of jobs from now on, and predict when they end."""
         if self._recording is not None:
             self._recording.note(now_s)
-        if isinstance(slowdowns, Shared):
+        if isinstance(slowdowns, SharedSlowdowns):
             self._shared.set(slowdowns, self._jobs, now_s)
             return
         for job_id, slowdown in slowdowns:

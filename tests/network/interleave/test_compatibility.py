@@ -12,8 +12,7 @@ from tests.reference import cassini as book
 from cranny.model.circle import Arc, Circle
 from cranny.model.errors import InputError
 from cranny.network.interleave.compatibility import compatibility
-from cranny.network.interleave.demand_curve import curve
-from cranny.network.interleave.unified_circle import Search, Unified, demands, unify
+from cranny.network.interleave.unified_circle import Search, UnifiedCircle, curve, demands, unify
 
 C = 50.0
 COARSE = Search(precision_deg=30.0, angles_per_iteration=4, budget=10**12)
@@ -208,7 +207,7 @@ def test_times_that_are_no_whole_numbers_of_angles_are_searched_as_by_the_book()
 @settings(max_examples=60, deadline=None)
 @given(circle(st.integers(20, 400)), st.integers(1, 9), st.integers(9, 300))
 def test_angles_hold_all_that_a_job_sends(job: Circle, turns: int, angles: int) -> None:
-    unified = Unified(turns * job.iteration_s, (turns,), angles, (job.iteration_s,))
+    unified = UnifiedCircle(turns * job.iteration_s, (turns,), angles, (job.iteration_s,))
     (row,) = demands([job], unified)
     assert row.mean() == pytest.approx(job.mean_gbps, abs=1e-9)
     for angle in range(0, angles, 5):

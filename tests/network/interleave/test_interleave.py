@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
 from cranny.network.interleave.affinity import AffinityGraph, SharedLink, has_loop, shared_links
-from cranny.network.interleave.demand_curve import Curve, curve
 from cranny.network.interleave.shifts import choose, interleave, scores
+from cranny.network.interleave.unified_circle import DemandCurve, curve
 
 C = 50.0
 TIMES_MS = (40, 60, 80, 120)
@@ -60,7 +60,7 @@ def looped(rng: np.random.Generator, jobs: int, links: int) -> list[SharedLink]:
     return made
 
 
-def turned_onto(first: Curve, second: Curve) -> bool:
+def turned_onto(first: DemandCurve, second: DemandCurve) -> bool:
     """Say whether one curve is a rotation of the other."""
     if len(first.at_s) != len(second.at_s):
         return False
@@ -72,11 +72,11 @@ def turned_onto(first: Curve, second: Curve) -> bool:
     return len(first.at_s) == 1
 
 
-def ring_of_pieces(found: Curve) -> Curve:
+def ring_of_pieces(found: DemandCurve) -> DemandCurve:
     """Return a curve whose first and last piece are one if their demand is: time goes round."""
     if len(found.at_s) > 1 and abs(found.gbps[0] - found.gbps[-1]) < 1e-6:
         at_s = found.at_s[1:] - found.at_s[1]
-        return Curve(at_s, found.gbps[1:], found.perimeter_s)
+        return DemandCurve(at_s, found.gbps[1:], found.perimeter_s)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The affinity graph: jobs and the links they share, and one shift for each job that suits all of its links.
+"""The affinity graph: jobs and the links they share, and one shift for each job that fits all of its links.
 
 CASSINI (NSDI'24), section 4.1 and Algorithm 1. Symbols: G = (U, V, E); U the jobs that share a link, V the links
 that carry more than one job, an edge for each job on each such link. The weight of edge (j, l) is t_j^l, the
@@ -50,7 +50,7 @@ def shared_links(
 
 
 def has_loop(links: Iterable[SharedLink]) -> bool:
-    """Say whether some job can be reached in two ways: two links tie together the same jobs."""
+    """Say whether some job can be reached in two ways: two links connect the same jobs."""
     leader: dict[str, str] = {}
     for link in links:
         leaders = {lead(leader, job) for job in link.circles}
@@ -62,7 +62,7 @@ def has_loop(links: Iterable[SharedLink]) -> bool:
 
 
 def lead(leader: dict[str, str], job: str) -> str:
-    """Return the job that stands for all that a job is tied to."""
+    """Return the job that stands for all that a job is connected to."""
     while leader.setdefault(job, job) != job:
         leader[job] = leader[leader[job]]
         job = leader[job]
@@ -111,7 +111,7 @@ class AffinityGraph:
         for number, weights in enumerate(self.weights_s):
             for job in weights:
                 across.setdefault(job, []).append(number)
-        shifts_s: dict[str, float] = {}  # whoever is in here was visited
+        shifts_s: dict[str, float] = {}  # of the jobs visited so far
         for start in across:  # line 3: each connected subgraph
             if start in shifts_s:
                 continue

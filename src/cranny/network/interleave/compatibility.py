@@ -24,8 +24,7 @@ import numpy as np
 from cranny.model.circle import DEGREES, Circle
 from cranny.model.errors import InputError
 from cranny.model.validate import positive
-from cranny.network.interleave.demand_curve import curve
-from cranny.network.interleave.unified_circle import DEFAULT, Floats, Search, Unified, doubled, unify
+from cranny.network.interleave.unified_circle import DEFAULT, Floats, Search, UnifiedCircle, curve, doubled, unify
 
 RESTARTS = 4  # before an exact search
 MORE_RESTARTS = 30  # instead of one
@@ -40,7 +39,7 @@ class Compatibility:
     shifts_s: tuple[float, ...]  # t_j^l (Eq. 5): each in [0, iteration time)
     bound: float
     method: str  # exact or bounded
-    unified: Unified
+    unified: UnifiedCircle
 
     @property
     def rotations_deg(self) -> tuple[float, ...]:
@@ -73,12 +72,12 @@ def compatibility(circles: tuple[Circle, ...], gbps: float, search: Search = DEF
     return Compatibility(score, tuple(shifts_s), max(1.0 - lower / whole, score), method, unified)
 
 
-def _unturned(score: float, unified: Unified) -> Compatibility:
+def _unturned(score: float, unified: UnifiedCircle) -> Compatibility:
     """Answer for jobs that no rotation can help, since they never clash or there is only one."""
     return Compatibility(score, (0.0,) * len(unified.turns), score, "exact", unified)
 
 
-def _order(circles: Sequence[Circle], unified: Unified) -> tuple[list[int], list[int]]:
+def _order(circles: Sequence[Circle], unified: UnifiedCircle) -> tuple[list[int], list[int]]:
     """Return the order in which to rotate jobs, and which of them equal the one before.
 
     The job with the most rotations comes first: only rotations against each other matter, so one stands still.
@@ -96,7 +95,7 @@ def _order(circles: Sequence[Circle], unified: Unified) -> tuple[list[int], list
 
 def _searched(
     rows: Floats,
-    unified: Unified,
+    unified: UnifiedCircle,
     order: Sequence[int],
     twin: Sequence[int],
     capacity: float,
@@ -110,13 +109,13 @@ def _searched(
     close = _CLOSE * angles * capacity
     floor = max(float(rows.sum()) / 2.0 - angles * capacity, 0.0)  # what does not fit however it is spread
     best = np.zeros(jobs, dtype=np.int64)
-    work = rotation_kernel.Work.made(jobs, angles, int(rotations.max()))
+    work = rotation_kernel.SearchBuffers.of(jobs, angles, int(rotations.max()))
     exact = jobs <= search.exact_jobs
     restarts = RESTARTS if exact else MORE_RESTARTS
-    least = rotation_kernel.climb(
+    least = rotation_kernel.local_search(
         rows, rotations, capacity, floor, restarts, search.budget // 5, best, work, close
     )
-    least, lower = rotation_kernel.branch(
+    least, lower = rotation_kernel.branch_and_bound(
         *(rows, rotations, np.array(twin, dtype=np.int64), capacity, floor),
         *(search.budget if exact else -1, least, best, work, close),
     )

@@ -9,8 +9,8 @@ reduced layer by layer all through the forward and the backward pass; - pipeline
 minibatch of the forward and of the backward pass; - hybrid: these together, with the gradients reduced after the
 backward pass.
 
-What a link carries while a job talks is the mean over that phase of the collective, in its busier direction:
-what `core/traffic.py` works out. Communication of tensor and pipeline parallelism adds to the iteration;
+What a link carries while a job communicates is the mean over that phase of the collective, in its busier
+direction: what `core/traffic.py` computes. Communication of tensor and pipeline parallelism adds to the iteration;
 gradients add to it only as far as they do not hide behind the backward pass.
 """
 

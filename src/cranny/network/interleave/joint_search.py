@@ -1,4 +1,4 @@
-"""Jobs tied together by the links they share, as arrays; and the compiled search for shifts that suit all links.
+"""Jobs connected by the links they share, as arrays; and the compiled search for shifts that fit all links.
 
 An edge is a job on a link. Edges are numbered link by link. Each link has angles of its own; a shift turns a job
 on a link by the nearest whole number of them.
@@ -16,8 +16,8 @@ _CLOSE = 1e-12
 _HALF_UP = 0.5 + 1e-6  # shifts that differ by whole angles must be rounded alike, whatever is left of rounding
 
 
-class Tied(NamedTuple):
-    """Links, jobs and edges; and room for a search."""
+class JointArrays(NamedTuple):
+    """Links, jobs and edges; and buffers for a search."""
 
     rows: Floats  # demand at the angles of the edge's link, twice in a row, edge after edge
     row_at: Ints  # (edges,) where an edge's begins
@@ -36,7 +36,7 @@ class Tied(NamedTuple):
     try_at: Ints  # (edges,)
 
     @classmethod
-    def made(
+    def of(
         cls,
         rows: Sequence[Floats],
         rotations: Sequence[int],
@@ -44,7 +44,7 @@ class Tied(NamedTuple):
         angle_s: Sequence[float],
         job_of: Sequence[int],
         gbps: Sequence[float],
-    ) -> "Tied":
+    ) -> "JointArrays":
         """Lay out links with the doubled demand of their jobs; the rest is per edge, or per link."""
         counts, angles = np.array([(len(each), each.shape[1] // 2) for each in rows], dtype=np.int64).T
         edges, jobs = int(counts.sum()), max(job_of) + 1
@@ -75,111 +75,111 @@ def _starts(lengths: Ints) -> Ints:
 
 
 @compiled
-def turn_of(tied: Tied, edge: int, shift_s: float) -> int:
+def turn_of(arrays: JointArrays, edge: int, shift_s: float) -> int:
     """Return the rotation that a shift is on an edge's link."""
-    within_s = shift_s % tied.iteration_s[edge]
-    turns = math.floor(within_s / tied.angle_s[edge] + _HALF_UP)
-    return turns if turns < tied.rotations[edge] else 0
+    within_s = shift_s % arrays.iteration_s[edge]
+    turns = math.floor(within_s / arrays.angle_s[edge] + _HALF_UP)
+    return turns if turns < arrays.rotations[edge] else 0
 
 
 @compiled
-def add(tied: Tied, edge: int, shift_s: float, sign: float) -> None:
+def add(arrays: JointArrays, edge: int, shift_s: float, sign: float) -> None:
     """Add an edge's job to the demand of its link, or take it away."""
-    link = tied.link_of[edge]
-    angles, at = tied.angles[link], tied.total_at[link]
-    total = tied.totals[at : at + angles]
-    row = tied.rows[tied.row_at[edge] : tied.row_at[edge] + 2 * angles]
-    put(total, row, turn_of(tied, edge, shift_s), sign, total)
+    link = arrays.link_of[edge]
+    angles, at = arrays.angles[link], arrays.total_at[link]
+    total = arrays.totals[at : at + angles]
+    row = arrays.rows[arrays.row_at[edge] : arrays.row_at[edge] + 2 * angles]
+    put(total, row, turn_of(arrays, edge, shift_s), sign, total)
 
 
 @compiled
-def add_all(tied: Tied, shifts_s: Floats) -> None:
-    """Work out the demand of every link."""
-    tied.totals[:] = 0.0
-    for edge in range(len(tied.link_of)):
-        add(tied, edge, shifts_s[tied.job_of[edge]], 1.0)
+def add_all(arrays: JointArrays, shifts_s: Floats) -> None:
+    """Compute the demand of every link."""
+    arrays.totals[:] = 0.0
+    for edge in range(len(arrays.link_of)):
+        add(arrays, edge, shifts_s[arrays.job_of[edge]], 1.0)
 
 
 @compiled
-def excess_of(tied: Tied, link: int) -> float:
+def excess_of(arrays: JointArrays, link: int) -> float:
     """Return the excess of a link as its jobs are turned now."""
     total = 0.0
-    for i in range(tied.total_at[link], tied.total_at[link] + tied.angles[link]):
-        above = tied.totals[i] - tied.gbps[link]
+    for i in range(arrays.total_at[link], arrays.total_at[link] + arrays.angles[link]):
+        above = arrays.totals[i] - arrays.gbps[link]
         total += above if above > 0.0 else 0.0
     return total
 
 
 @compiled
-def link_scores(tied: Tied, shifts_s: Floats, out: Floats) -> None:
+def link_scores(arrays: JointArrays, shifts_s: Floats, out: Floats) -> None:
     """Write the score of each link when every job has its shift."""
-    add_all(tied, shifts_s)
-    for link in range(len(tied.angles)):
-        share = excess_of(tied, link) / (tied.angles[link] * tied.gbps[link])
+    add_all(arrays, shifts_s)
+    for link in range(len(arrays.angles)):
+        share = excess_of(arrays, link) / (arrays.angles[link] * arrays.gbps[link])
         out[link] = 1.0 - share if share > _CLOSE else 1.0
 
 
 @compiled
-def lost(tied: Tied, job: int, shift_s: float) -> float:
+def lost(arrays: JointArrays, job: int, shift_s: float) -> float:
     """Return what the links of a job lose in score when it has a shift, from the tries of its edges."""
     total = 0.0
-    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
-        edge = tied.edges_of[i]
-        link = tied.link_of[edge]
-        excess = tied.tries[tied.try_at[edge] + turn_of(tied, edge, shift_s)]
-        total += excess / (tied.angles[link] * tied.gbps[link])
+    for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
+        edge = arrays.edges_of[i]
+        link = arrays.link_of[edge]
+        excess = arrays.tries[arrays.try_at[edge] + turn_of(arrays, edge, shift_s)]
+        total += excess / (arrays.angles[link] * arrays.gbps[link])
     return total
 
 
 @compiled
-def best_shift(tied: Tied, job: int, shift_s: float, close: float) -> float:
+def best_shift(arrays: JointArrays, job: int, shift_s: float, close: float) -> float:
     """Return the shift of a job at which its links score best; the one it has unless another is better."""
-    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
-        edge = tied.edges_of[i]
-        link = tied.link_of[edge]
-        angles, at = tied.angles[link], tied.total_at[link]
-        row = tied.rows[tied.row_at[edge] : tied.row_at[edge] + 2 * angles]
-        tries = tied.tries[tied.try_at[edge] : tied.try_at[edge] + tied.rotations[edge]]
-        every_excess(tied.totals[at : at + angles], row, tied.rotations[edge], tied.gbps[link], tries)
-    best, least = shift_s, lost(tied, job, shift_s) - close
-    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
-        edge = tied.edges_of[i]
-        for turn in range(tied.rotations[edge]):
-            candidate = turn * tied.angle_s[edge]
-            found = lost(tied, job, candidate)
+    for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
+        edge = arrays.edges_of[i]
+        link = arrays.link_of[edge]
+        angles, at = arrays.angles[link], arrays.total_at[link]
+        row = arrays.rows[arrays.row_at[edge] : arrays.row_at[edge] + 2 * angles]
+        tries = arrays.tries[arrays.try_at[edge] : arrays.try_at[edge] + arrays.rotations[edge]]
+        every_excess(arrays.totals[at : at + angles], row, arrays.rotations[edge], arrays.gbps[link], tries)
+    best, least = shift_s, lost(arrays, job, shift_s) - close
+    for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
+        edge = arrays.edges_of[i]
+        for turn in range(arrays.rotations[edge]):
+            candidate = turn * arrays.angle_s[edge]
+            found = lost(arrays, job, candidate)
             if found < least:
                 best, least = candidate, found
     return best
 
 
 @compiled
-def could_gain(tied: Tied, job: int, least: Floats, close: float) -> bool:
+def could_gain(arrays: JointArrays, job: int, least: Floats, close: float) -> bool:
     """Say whether some link of a job is above the least excess that it can have."""
-    for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
-        link = tied.link_of[tied.edges_of[i]]
-        if excess_of(tied, link) > least[link] + close * tied.angles[link] * tied.gbps[link]:
+    for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
+        link = arrays.link_of[arrays.edges_of[i]]
+        if excess_of(arrays, link) > least[link] + close * arrays.angles[link] * arrays.gbps[link]:
             return True
     return False
 
 
 @compiled
-def settle(tied: Tied, shifts_s: Floats, least: Floats, sweeps: int, close: float) -> None:
+def settle(arrays: JointArrays, shifts_s: Floats, least: Floats, sweeps: int, close: float) -> None:
     """Turn one job after the other to where its links score best, until nothing changes.
 
     `least` is a lower bound of each link's excess; jobs whose links all reach it stay as they are.
     """
-    add_all(tied, shifts_s)
+    add_all(arrays, shifts_s)
     for _ in range(sweeps):
         changed = False
         for job in range(len(shifts_s)):
-            if not could_gain(tied, job, least, close):
+            if not could_gain(arrays, job, least, close):
                 continue
-            for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
-                add(tied, tied.edges_of[i], shifts_s[job], -1.0)
-            best = best_shift(tied, job, shifts_s[job], close)
+            for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
+                add(arrays, arrays.edges_of[i], shifts_s[job], -1.0)
+            best = best_shift(arrays, job, shifts_s[job], close)
             changed = changed or best != shifts_s[job]
             shifts_s[job] = best
-            for i in range(tied.edge_at[job], tied.edge_at[job + 1]):
-                add(tied, tied.edges_of[i], best, 1.0)
+            for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
+                add(arrays, arrays.edges_of[i], best, 1.0)
         if not changed:
             break

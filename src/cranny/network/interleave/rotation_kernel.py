@@ -33,7 +33,7 @@ def compiled(function: F) -> F:
     return cast("F", numba.njit(**OPTIONS, fastmath=ANY_ORDER)(function))
 
 
-class Work(NamedTuple):
+class SearchBuffers(NamedTuple):
     """Room for a search of some jobs and angles; `made` makes it."""
 
     base: Floats  # (jobs + 1, angles) demand of the jobs that are rotated, at each depth
@@ -46,8 +46,8 @@ class Work(NamedTuple):
     spent: Ints  # (1,) additions
 
     @classmethod
-    def made(cls, jobs: int, angles: int, rotations: int) -> "Work":
-        """Make room."""
+    def of(cls, jobs: int, angles: int, rotations: int) -> "SearchBuffers":
+        """Make the buffers."""
         return cls(
             np.empty((jobs + 1, angles)),
             np.empty((jobs, rotations)),
@@ -139,7 +139,9 @@ def overlay(rows: Floats, turns: Ints, out: Floats) -> None:
 
 
 @compiled
-def descend(rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: Work, close: float) -> float:
+def descend(
+    rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: SearchBuffers, close: float
+) -> float:
     """Turn one job after the other to where it is best, as long as that helps; return the excess."""
     total = work.base[0]
     overlay(rows, turns, total)
@@ -162,7 +164,7 @@ def descend(rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: W
 
 
 @compiled
-def insert(rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: Work) -> None:
+def insert(rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: SearchBuffers) -> None:
     """Overlay one job after the other, each where it adds least to those before."""
     total = work.base[0]
     total[:] = 0.0
@@ -174,7 +176,7 @@ def insert(rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: Wo
 
 
 @compiled
-def climb(
+def local_search(
     rows: Floats,
     rotations: Ints,
     capacity: float,
@@ -182,7 +184,7 @@ def climb(
     restarts: int,
     budget: int,
     best: Ints,
-    work: Work,
+    work: SearchBuffers,
     close: float,
 ) -> float:
     """Descend from no rotation, from one job after the other, and from drawn rotations; return the least excess.
@@ -214,10 +216,17 @@ def climb(
 
 
 @compiled
-def look(
-    rows: Floats, rotations: Ints, twin: Ints, capacity: float, depth: int, work: Work, least: float, close: float
+def lower_bound(
+    rows: Floats,
+    rotations: Ints,
+    twin: Ints,
+    capacity: float,
+    depth: int,
+    work: SearchBuffers,
+    least: float,
+    close: float,
 ) -> float:
-    """Work out what the jobs from `depth` on add to those before; return a lower bound of the excess of all."""
+    """Compute what the jobs from `depth` on add to those before; return a lower bound of the excess of all."""
     base, here = work.base[depth], work.floor[depth]
     first = every_excess(base, rows[depth], rotations[depth], capacity, work.child[depth])
     bound = float(work.child[depth, first])
@@ -235,7 +244,7 @@ def look(
 
 
 @compiled
-def branch(
+def branch_and_bound(
     rows: Floats,
     rotations: Ints,
     twin: Ints,
@@ -244,7 +253,7 @@ def branch(
     budget: int,
     known: float,
     best: Ints,
-    work: Work,
+    work: SearchBuffers,
     close: float,
 ) -> tuple[float, float]:
     """Search all rotations, the first job standing still; return the least excess and a lower bound of it.
@@ -258,7 +267,7 @@ def branch(
     work.floor[1] = 0.0
     for i in range(angles):
         work.floor[1] += max(rows[0, i] - capacity, 0.0)
-    lower = max(lower, look(rows, rotations, twin, capacity, 1, work, math.inf, close))
+    lower = max(lower, lower_bound(rows, rotations, twin, capacity, 1, work, math.inf, close))
     depth = 1
     work.spent[0] = 0
     while depth >= 1:
@@ -284,13 +293,13 @@ def branch(
         work.child[depth, turn] = math.inf
         for job in range(depth + 1, jobs):
             work.spent[0] += rotations[job] * angles
-        if look(rows, rotations, twin, capacity, depth + 1, work, least, close) < least - close:
+        if lower_bound(rows, rotations, twin, capacity, depth + 1, work, least, close) < least - close:
             depth += 1
     return least, least
 
 
 @compiled
-def centre(rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: Work, close: float) -> None:
+def centre(rows: Floats, rotations: Ints, capacity: float, turns: Ints, work: SearchBuffers, close: float) -> None:
     """Turn each job to the middle of the rotations that are as good as its own, one after the other.
 
     There it may drift a little either way, and stays clear of the edges of arcs, which angles blur.

@@ -3,9 +3,9 @@
 CASSINI (NSDI'24) drops candidates whose affinity graph has a loop: two links may then want different shifts of
 the same jobs. `loops="drop"` does as the paper.
 
-Departure: `loops="settle"` keeps such candidates. Links speak in the order of their load, the most loaded first,
-and tie jobs together that are not tied yet: a spanning forest of greatest weight. Then one job after the other
-is turned to where the mean score of all links is best, as long as that helps.
+Departure: `loops="settle"` keeps such candidates. Links are taken in the order of their load, the most loaded
+first, and connect jobs that are not connected yet: a spanning forest of greatest weight. Then one job after the
+other is turned to where the mean score of all links is best, as long as that helps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,10 @@ import numpy as np
 
 from cranny.network.interleave.affinity import AffinityGraph, SharedLink, has_loop, modulo
 from cranny.network.interleave.compatibility import Compatibility
-from cranny.network.interleave.demand_curve import curve
-from cranny.network.interleave.unified_circle import QUICK, Search, doubled
+from cranny.network.interleave.unified_circle import QUICK, Search, curve, doubled
 
 if TYPE_CHECKING:
-    from cranny.network.interleave.joint_search import Tied
+    from cranny.network.interleave.joint_search import JointArrays
 
 Loops = Literal["drop", "settle"]
 
@@ -80,7 +79,7 @@ def shifted(graph: AffinityGraph) -> Interleaving:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RankedCandidate:
     """The candidate whose links score best, and its shifts."""
 
     number: int  # among the candidates
@@ -90,17 +89,17 @@ class Choice:
 
 def choose(
     candidates: Sequence[Sequence[SharedLink]], search: Search = QUICK, loops: Loops = "settle"
-) -> Choice | None:
+) -> RankedCandidate | None:
     """Return the best of some candidates (Alg. 2, without its host): of equal ones the first; None if all drop.
 
     Candidates are ranked by the mean score of their links on their own, as in the paper. Shifts cannot do better
-    than that, so they are worked out from the top down, until no candidate is left that could be better.
+    than that, so they are computed from the top down, until no candidate is left that could be better.
     """
     graphs = [
         None if loops == "drop" and has_loop(links) else AffinityGraph.of(links, search) for links in candidates
     ]
     fits = tuple(None if graph is None else graph.score for graph in graphs)
-    best: Choice | None = None
+    best: RankedCandidate | None = None
     for number, graph in sorted(enumerate(graphs), key=lambda each: -(fits[each[0]] or 0.0)):
         if graph is None:
             continue
@@ -108,7 +107,7 @@ def choose(
             break
         found = shifted(graph)
         if best is None or found.score > best.interleaving.score + WORTH:
-            best = Choice(number, found, fits)
+            best = RankedCandidate(number, found, fits)
     return best
 
 
@@ -116,9 +115,9 @@ def scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> tuple[float, 
     """Return the score of each link when its jobs are shifted so; jobs without a shift are not."""
     from cranny.network.interleave.joint_search import link_scores
 
-    tied, names = _tied(graph)
+    arrays, names = _arrays(graph)
     found = np.empty(len(graph.links))
-    link_scores(tied, np.array([shifts_s.get(job, 0.0) for job in names]), found)
+    link_scores(arrays, np.array([shifts_s.get(job, 0.0) for job in names]), found)
     return tuple(found.tolist())
 
 
@@ -136,18 +135,18 @@ def _settled(graph: AffinityGraph) -> tuple[dict[str, float], tuple[float, ...]]
     """Return shifts for a graph with loops, and the score of each link: the forest's, improved job by job."""
     from cranny.network.interleave.joint_search import link_scores, settle
 
-    tied, names = _tied(graph)
+    arrays, names = _arrays(graph)
     forest = _forest(graph)
     shifts_s = np.array([forest[job] for job in names])
-    least = np.array([(1.0 - fit.bound) for fit in graph.fits]) * tied.angles * tied.gbps
-    settle(tied, shifts_s, least, SWEEPS, WORTH)
+    least = np.array([(1.0 - fit.bound) for fit in graph.fits]) * arrays.angles * arrays.gbps
+    settle(arrays, shifts_s, least, SWEEPS, WORTH)
     found = np.empty(len(graph.links))
-    link_scores(tied, shifts_s, found)
+    link_scores(arrays, shifts_s, found)
     return dict(zip(names, shifts_s.tolist(), strict=True)), tuple(found.tolist())
 
 
 def _forest(graph: AffinityGraph) -> dict[str, float]:
-    """Let links tie jobs together, the most loaded link first; what is tied already stays as it is."""
+    """Let links connect jobs, the most loaded link first; jobs that are connected already stay as they are."""
     above: dict[str, tuple[str, float]] = {}  # another job of the same tree, and the shift against it
 
     def root(job: str) -> tuple[str, float]:
@@ -172,13 +171,13 @@ def _forest(graph: AffinityGraph) -> dict[str, float]:
     }
 
 
-def _tied(graph: AffinityGraph) -> "tuple[Tied, tuple[str, ...]]":
+def _arrays(graph: AffinityGraph) -> "tuple[JointArrays, tuple[str, ...]]":
     """Lay out the graph as arrays, and the jobs in the order of their numbers."""
-    from cranny.network.interleave.joint_search import Tied  # Numba only where circles are rotated
+    from cranny.network.interleave.joint_search import JointArrays  # Numba only where circles are rotated
 
     numbers: dict[str, int] = {}
     job_of = [numbers.setdefault(job, len(numbers)) for link in graph.links for job in link.circles]
-    tied = Tied.made(
+    arrays = JointArrays.of(
         [
             doubled(tuple(link.circles.values()), fit.unified)
             for link, fit in zip(graph.links, graph.fits, strict=True)
@@ -189,4 +188,4 @@ def _tied(graph: AffinityGraph) -> "tuple[Tied, tuple[str, ...]]":
         job_of,
         [link.gbps for link in graph.links],
     )
-    return tied, tuple(numbers)
+    return arrays, tuple(numbers)

@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ Floats = npt.NDArray[np.float64]
 MOST_ANGLES = 720  # unless twice as many make every iteration a whole number of them
 FINEST_DEG = DEGREES / MOST_ANGLES
 TOLERANCE = 0.01
+# Moments closer than this share of the perimeter are one; rounding separates them.
+_CLOSE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ QUICK = Search(budget=1_000_000)  # for the many links of many candidates
 
 
 @dataclass(frozen=True, slots=True)
-class Unified:
+class UnifiedCircle:
     """The perimeter that jobs share, how often each goes round on it (r_j), and into how many angles it is cut."""
 
     perimeter_s: float
@@ -100,7 +103,7 @@ class Unified:
 
 
 @lru_cache(maxsize=65536)
-def unify(iterations_s: tuple[float, ...], search: Search = DEFAULT) -> Unified:
+def unify(iterations_s: tuple[float, ...], search: Search = DEFAULT) -> UnifiedCircle:
     """Return the unified circle of jobs with these iteration times."""
     quanta = [max(round(time_s / search.quantum_s), 1) for time_s in iterations_s]
     multiple = math.lcm(*quanta)
@@ -112,7 +115,7 @@ def unify(iterations_s: tuple[float, ...], search: Search = DEFAULT) -> Unified:
         other_s, others = _capped(iterations_s, search.turns)
         if long or _error(other_s, others, iterations_s) < error:
             perimeter_s, turns = other_s, others
-    return Unified(perimeter_s, turns, _angles(turns, search), iterations_s)
+    return UnifiedCircle(perimeter_s, turns, _angles(turns, search), iterations_s)
 
 
 def _error(perimeter_s: float, turns: Sequence[int], iterations_s: Sequence[float]) -> float:
@@ -149,7 +152,7 @@ def _angles(turns: tuple[int, ...], search: Search) -> int:
     return even if even <= 2 * wanted else wanted
 
 
-def doubled(circles: Sequence[Circle], unified: Unified) -> Floats:
+def doubled(circles: Sequence[Circle], unified: UnifiedCircle) -> Floats:
     """Return the mean Gbps of each job at each angle, twice in a row for rotations, (jobs, 2 x angles)."""
     from cranny.network.interleave.rotation_kernel import fill  # Numba only where circles are rotated
 
@@ -163,6 +166,56 @@ def doubled(circles: Sequence[Circle], unified: Unified) -> Floats:
     return rows
 
 
-def demands(circles: Sequence[Circle], unified: Unified) -> Floats:
+def demands(circles: Sequence[Circle], unified: UnifiedCircle) -> Floats:
     """Return bw_circle_j(angle) of Table 1: the mean Gbps of each job at each angle, (jobs, angles)."""
     return doubled(circles, unified)[:, : unified.angles]
+
+
+class DemandCurve(NamedTuple):
+    """A demand that goes round a perimeter: from each moment to the next it stays the same."""
+
+    at_s: Floats  # (pieces,) rising, the first is 0
+    gbps: Floats  # (pieces,)
+    perimeter_s: float
+
+    @property
+    def lengths_s(self) -> Floats:
+        """How long each piece lasts, (pieces,)."""
+        return np.diff(self.at_s, append=self.perimeter_s)
+
+    def excess(self, capacity_gbps: float) -> float:
+        """Return the mean Gbps above a capacity (Eq. 1)."""
+        above = np.maximum(self.gbps - capacity_gbps, 0.0)
+        return float(above @ self.lengths_s) / self.perimeter_s
+
+    def score(self, capacity_gbps: float) -> float:
+        """Return 1 less the mean demand above a capacity, in capacities (Eq. 2)."""
+        return 1.0 - self.excess(capacity_gbps) / capacity_gbps
+
+
+def curve(circles: Sequence[Circle], shifts_s: Sequence[float], unified: UnifiedCircle) -> DemandCurve:
+    """Return the sum of the jobs' demands on their unified circle, each job delayed by its shift."""
+    whole = unified.perimeter_s
+    at_s: list[Floats] = [np.zeros(1)]
+    change: list[Floats] = [np.zeros(1)]
+    for circle, shift_s, turns in zip(circles, shifts_s, unified.turns, strict=True):
+        once = circle.rotated(shift_s).stretched(whole / turns)
+        rounds = np.arange(turns, dtype=np.float64) * once.iteration_s
+        for start, end, gbps in once.arcs:
+            at_s += [rounds + start, rounds + end]
+            change += [np.full(turns, gbps), np.full(turns, -gbps)]
+    return _merged(np.concatenate(at_s), np.concatenate(change), whole)
+
+
+def _merged(at_s: Floats, change: Floats, whole: float) -> DemandCurve:
+    """Add up changes in order of time; those at one moment are one change."""
+    order = np.argsort(at_s, kind="stable")
+    at_s, total = at_s[order], np.cumsum(change[order])
+    last = np.append(np.diff(at_s) > _CLOSE * whole, np.array([True]))  # of those at one moment
+    at_s, total = at_s[last], total[last]
+    inside = at_s < whole * (1.0 - _CLOSE)
+    at_s, total = at_s[inside], total[inside]
+    changed = np.append(np.array([True]), np.abs(np.diff(total)) > _CLOSE)
+    at_s = at_s[changed]
+    at_s[0] = 0.0
+    return DemandCurve(at_s, np.maximum(total[changed], 0.0), whole)

@@ -9,10 +9,10 @@ from cranny.core.flows import Ints
 NONE = -1
 NOT_QUEUED = -1
 
-# Places in `Net.at`.
+# Places in `RateArrays.at`.
 QUEUED = 0  # resources in the heap
 CHANGED = 1  # jobs
-FREE_USE = 2  # first of the uses that nobody needs
+FREE_USE = 2  # first of the free uses
 COUNTERS = 3
 
 # After so many edits a line is drawn anew, so that rounding does not add up. A line that is not drawn has as many.
@@ -40,7 +40,7 @@ RESOURCE = np.dtype(
 )
 QUEUE = np.dtype(
     [
-        ("key", np.float64),  # no later than this, going up, the resource must be looked at
+        ("key", np.float64),  # no later than this, going up, the resource must be updated
         ("resource", np.int64),
     ]
 )
@@ -74,7 +74,7 @@ USE = np.dtype(
 )
 
 
-class Net(NamedTuple):
+class RateArrays(NamedTuple):
     """Everything that water-filling reads and writes."""
 
     links: int  # resources from here on are switches

@@ -78,7 +78,7 @@ class Load:
 
     @classmethod
     def of(cls, cluster: Cluster, job_streams: Iterable[JobStream]) -> "Load":
-        """Work out what these jobs do to the network of a cluster."""
+        """Compute what these jobs do to the network of a cluster."""
         job_streams = tuple(job_streams)
         rates = Rates.of(cluster)
         numbers = rates.add_all([each.flows for each in job_streams], [each.alone_gbps for each in job_streams])

@@ -5,8 +5,8 @@ link holds its jobs at its level; a switch without memory only makes them use mo
 levels follow from each other, and whatever happens at a level follows from lower levels alone.
 
 That gives one method for both tasks. Some rates and levels are assumed, and resources whose level might be wrong
-wait in a heap. The lowest comes first: its level is worked out from the rates assumed, what changes is written
-down, and resources that feel the change above this level join the heap. When it is empty everything fits together.
+wait in a heap. The lowest comes first: its level is computed from the rates assumed, what changes is written
+down, and resources that change above this level join the heap. When it is empty everything fits together.
 
 What a resource carries near its level is a line, and a change of a rate edits the lines of the links that the job
 uses. So the level nearly always follows at once, and most of these links need not be looked at.
@@ -16,7 +16,7 @@ import numpy as np
 
 from cranny.core.flows import Floats, Flows, Ints
 from cranny.core.jit import compiled, inlined
-from cranny.network.steady.link_arrays import CHANGED, FREE_USE, NONE, NOT_DRAWN, NOT_QUEUED, QUEUED, Net
+from cranny.network.steady.link_arrays import CHANGED, FREE_USE, NONE, NOT_DRAWN, NOT_QUEUED, QUEUED, RateArrays
 from cranny.network.steady.piecewise import bound, count, crossing, flows_below, level_of, load_of, recount, same
 
 LOOKS = 20  # at each resource, in the mean, before an update gives up; a guard that no case we know of needs
@@ -24,8 +24,8 @@ ALL = -1  # looks, however many
 
 
 @compiled
-def put(net: Net, job: int, most: float, flows: Flows) -> None:
-    """Let a job in, at all that it would take, without looking yet at what that means."""
+def put(net: RateArrays, job: int, most: float, flows: Flows) -> None:
+    """Add a job at the most that it would take, without updating rates."""
     net.jobs[job].most = most
     net.jobs[job].rate = most
     net.jobs[job].held_by = NONE
@@ -47,22 +47,22 @@ def put(net: Net, job: int, most: float, flows: Flows) -> None:
 
 
 @compiled
-def add(net: Net, job: int, most: float, flows: Flows) -> bool:
-    """Let a job in and bring all rates up to date; say whether that was reasonable work."""
+def add(net: RateArrays, job: int, most: float, flows: Flows) -> bool:
+    """Add a job and update all rates; say whether that was reasonable work."""
     forget_changes(net)
     put(net, job, most, flows)
     _note(net, job, 0.0)
     use = net.jobs[job].first_of
     while use != NONE:
         count(net, use, most, 1, 1)
-        _feel(net, net.uses[use].resource, 0.0)
+        _recheck(net, net.uses[use].resource, 0.0)
         use = net.uses[use].next_of
     return _settle(net, LOOKS * len(net.resources))
 
 
 @compiled
-def remove(net: Net, job: int) -> bool:
-    """Take a job out and bring all rates up to date; say whether that was reasonable work."""
+def remove(net: RateArrays, job: int) -> bool:
+    """Remove a job and update all rates; say whether that was reasonable work."""
     forget_changes(net)
     use = net.jobs[job].first_of
     while use != NONE:
@@ -74,21 +74,21 @@ def remove(net: Net, job: int) -> bool:
             net.uses[before].next_on = after
         if after != NONE:
             net.uses[after].last_on = before
-        _feel(net, resource, 0.0)
+        _recheck(net, resource, 0.0)
         follows = net.uses[use].next_of
         net.uses[use].next_of = net.at[FREE_USE]
         net.uses[use].job = NONE
         net.at[FREE_USE] = use
         use = follows
-    _let_go(net, job)
+    _release(net, job)
     net.jobs[job].first_of = NONE
     net.jobs[job].rate = 0.0
     return _settle(net, LOOKS * len(net.resources))
 
 
 @compiled
-def solve(net: Net, jobs: Ints) -> None:
-    """Work out the rates of these jobs, all there are, from scratch."""
+def solve(net: RateArrays, jobs: Ints) -> None:
+    """Compute the rates of these jobs, all there are, from scratch."""
     net.at[QUEUED] = 0
     for job in jobs:
         _note(net, job, net.jobs[job].rate)
@@ -102,12 +102,12 @@ def solve(net: Net, jobs: Ints) -> None:
         own.level = np.inf if own.gbps else 0.0
     for resource in range(len(net.resources)):
         if net.resources[resource].first_use != NONE and net.resources[resource].queued_at == NOT_QUEUED:
-            _look(net, resource, 0.0)
+            _update(net, resource, 0.0)
     _settle(net, ALL)
 
 
 @compiled
-def carried(net: Net, load: Floats, flows: Floats) -> None:
+def carried(net: RateArrays, load: Floats, flows: Floats) -> None:
     """Write down what each resource carries, in Gbps and in flows."""
     for resource in range(len(net.resources)):
         next_use = net.resources[resource].first_use
@@ -120,29 +120,29 @@ def carried(net: Net, load: Floats, flows: Floats) -> None:
 
 
 @compiled
-def _settle(net: Net, looks: int) -> bool:
-    """Look at waiting resources, lowest first, until none is left; give up after so many looks."""
+def _settle(net: RateArrays, looks: int) -> bool:
+    """Update queued resources, lowest first, until none is left; give up after so many updates."""
     while net.at[QUEUED]:
         if not looks:
             return False
         looks -= 1
         resource, floor = net.heap[0].resource, net.heap[0].key
         _unqueue(net, resource)
-        _look(net, resource, floor)
+        _update(net, resource, floor)
     return True
 
 
 @inlined
-def _look(net: Net, resource: int, floor: float) -> None:
-    """Look at a resource that does not wait."""
+def _update(net: RateArrays, resource: int, floor: float) -> None:
+    """Update a resource that is not in the heap."""
     if resource < net.links:
-        _look_at_link(net, resource, floor)
+        _update_link(net, resource, floor)
     else:
-        _look_at_switch(net, resource, floor)
+        _update_switch(net, resource, floor)
 
 
 @compiled
-def _look_at_link(net: Net, link: int, floor: float) -> None:
+def _update_link(net: RateArrays, link: int, floor: float) -> None:
     """Correct the level of a link and the rates of the jobs it holds, as far as that is due at this level."""
     own = net.resources[link]
     old = own.level
@@ -178,7 +178,7 @@ def _look_at_link(net: Net, link: int, floor: float) -> None:
 
 
 @compiled
-def _look_at_switch(net: Net, switch: int, floor: float) -> None:
+def _update_switch(net: RateArrays, switch: int, floor: float) -> None:
     """Correct the level at which a switch has no memory left, as far as that is due at this level."""
     old = net.resources[switch].level
     new = level_of(net, switch, floor)
@@ -196,13 +196,13 @@ def _look_at_switch(net: Net, switch: int, floor: float) -> None:
             use = net.jobs[job].first_of
             while use != NONE:
                 if net.uses[use].root == switch or net.uses[use].leaf == switch:
-                    _feel(net, net.uses[use].resource, due)
+                    _recheck(net, net.uses[use].resource, due)
                 use = net.uses[use].next_of
         on_switch = net.uses[on_switch].next_on
 
 
 @compiled
-def _count_again(net: Net, switch: int, new: float) -> None:
+def _count_again(net: RateArrays, switch: int, new: float) -> None:
     """Set the level of a switch, and change the lines of all uses that go on beyond it."""
     own = net.resources[switch]
     old = own.level
@@ -226,14 +226,14 @@ def _count_again(net: Net, switch: int, new: float) -> None:
 
 
 @compiled
-def _set(net: Net, job: int, rate: float, link: int) -> None:
+def _set(net: RateArrays, job: int, rate: float, link: int) -> None:
     """Set a job's rate, and the link that holds it there."""
     before, held_by = net.jobs[job].rate, net.jobs[job].held_by
     most = net.jobs[job].most
     _note(net, job, before)
     net.jobs[job].rate = rate
     if held_by != link:
-        _let_go(net, job)
+        _release(net, job)
         if link != NONE:
             _hold(net, job, link)
     level = min(before, rate)
@@ -246,12 +246,12 @@ def _set(net: Net, job: int, rate: float, link: int) -> None:
             count(net, use, most if hold else rate, not hold, 1)
         elif not hold:
             recount(net, use, before, rate)
-        _feel(net, resource, level)
+        _recheck(net, resource, level)
         use = net.uses[use].next_of
 
 
 @compiled
-def _hold(net: Net, job: int, link: int) -> None:
+def _hold(net: RateArrays, job: int, link: int) -> None:
     """Put a job at the front of those that a link holds."""
     after = net.resources[link].first_held
     net.jobs[job].held_by, net.jobs[job].next_held, net.jobs[job].last_held = link, after, NONE
@@ -261,7 +261,7 @@ def _hold(net: Net, job: int, link: int) -> None:
 
 
 @compiled
-def _let_go(net: Net, job: int) -> None:
+def _release(net: RateArrays, job: int) -> None:
     """Take a job out of those that its link holds, if one does."""
     link, before, after = net.jobs[job].held_by, net.jobs[job].last_held, net.jobs[job].next_held
     if link == NONE:
@@ -276,8 +276,8 @@ def _let_go(net: Net, job: int) -> None:
 
 
 @inlined
-def _feel(net: Net, resource: int, level: float) -> None:
-    """Have a resource looked at that is used otherwise above a level, unless its own level is sure to stay."""
+def _recheck(net: RateArrays, resource: int, level: float) -> None:
+    """Queue a resource whose use changed above a level, unless its own level is sure to stay."""
     own = net.resources[resource]
     if own.gbps == np.inf or (own.level < level and not same(own.level, level)):
         return
@@ -293,7 +293,7 @@ def _feel(net: Net, resource: int, level: float) -> None:
 
 
 @inlined
-def _note(net: Net, job: int, rate: float) -> None:
+def _note(net: RateArrays, job: int, rate: float) -> None:
     """Note that a job's rate changes."""
     if not net.jobs[job].is_changed:
         net.jobs[job].is_changed = 1
@@ -303,7 +303,7 @@ def _note(net: Net, job: int, rate: float) -> None:
 
 
 @compiled
-def forget_changes(net: Net) -> None:
+def forget_changes(net: RateArrays) -> None:
     """Begin to note changes of rates anew."""
     for i in range(net.at[CHANGED]):
         net.jobs[net.changed[i]].is_changed = 0
@@ -311,7 +311,7 @@ def forget_changes(net: Net) -> None:
 
 
 @compiled
-def _queue(net: Net, resource: int, key: float) -> None:
+def _queue(net: RateArrays, resource: int, key: float) -> None:
     """Put a resource on the heap, or further to its front."""
     place = net.resources[resource].queued_at
     if place == NOT_QUEUED:
@@ -321,13 +321,13 @@ def _queue(net: Net, resource: int, key: float) -> None:
         parent = (place - 1) // 2
         if net.heap[parent].key <= key:
             break
-        _seat(net, net.heap[parent].resource, net.heap[parent].key, place)
+        _set_heap_entry(net, net.heap[parent].resource, net.heap[parent].key, place)
         place = parent
-    _seat(net, resource, key, place)
+    _set_heap_entry(net, resource, key, place)
 
 
 @compiled
-def _unqueue(net: Net, resource: int) -> None:
+def _unqueue(net: RateArrays, resource: int) -> None:
     """Take the first resource off the heap."""
     net.resources[resource].queued_at = NOT_QUEUED
     net.at[QUEUED] -= 1
@@ -341,13 +341,13 @@ def _unqueue(net: Net, resource: int) -> None:
             child += 1
         if key <= net.heap[child].key:
             break
-        _seat(net, net.heap[child].resource, net.heap[child].key, place)
+        _set_heap_entry(net, net.heap[child].resource, net.heap[child].key, place)
         place, child = child, 2 * child + 1
-    _seat(net, moved, key, place)
+    _set_heap_entry(net, moved, key, place)
 
 
 @inlined
-def _seat(net: Net, resource: int, key: float, place: int) -> None:
+def _set_heap_entry(net: RateArrays, resource: int, key: float, place: int) -> None:
     net.heap[place].resource = resource
     net.heap[place].key = key
     net.resources[resource].queued_at = place

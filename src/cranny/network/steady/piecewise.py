@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cranny.core.jit import compiled, inlined
-from cranny.network.steady.link_arrays import NONE, NOT_DRAWN, Net
+from cranny.network.steady.link_arrays import NONE, NOT_DRAWN, RateArrays
 
 # Levels closer than this, relatively, are the same: what is left of rounding must not set off changes.
 SAME = 1e-12
@@ -18,7 +18,7 @@ STEPS = 100  # when looking for a level; a few are enough
 
 
 @compiled
-def level_of(net: Net, resource: int, floor: float) -> float:
+def level_of(net: RateArrays, resource: int, floor: float) -> float:
     """Return the level at which a resource is used up, not below a floor, as the rates are assumed now."""
     own = net.resources[resource]
     if own.gbps == np.inf:
@@ -46,7 +46,7 @@ def level_of(net: Net, resource: int, floor: float) -> float:
 
 
 @compiled
-def _draw(net: Net, resource: int, level: float) -> None:
+def _draw(net: RateArrays, resource: int, level: float) -> None:
     """Draw the line that a resource's load follows from a level on."""
     own = net.resources[resource]
     own.low, own.high = 0.0, np.inf
@@ -64,7 +64,7 @@ def _draw(net: Net, resource: int, level: float) -> None:
 
 
 @compiled
-def _bend(net: Net, own: Any, use: int, rate: float, level: float) -> None:
+def _bend(net: RateArrays, own: Any, use: int, rate: float, level: float) -> None:
     """End a line where a use bends it: at the job's rate, and where switches have no memory left."""
     _end(own, rate, level)
     if net.uses[use].root != NONE:
@@ -84,7 +84,7 @@ def _end(own: Any, rate: float, level: float) -> None:
 
 
 @compiled
-def count(net: Net, use: int, rate: float, loose: int, sign: int) -> None:
+def count(net: RateArrays, use: int, rate: float, loose: int, sign: int) -> None:
     """Add a use with a rate to the line of its resource, or take it off; it is loose unless that holds its job."""
     own = net.resources[net.uses[use].resource]
     if own.edits < NOT_DRAWN:
@@ -95,7 +95,7 @@ def count(net: Net, use: int, rate: float, loose: int, sign: int) -> None:
 
 
 @compiled
-def _put(net: Net, use: int, rate: float, loose: int, sign: int) -> None:
+def _put(net: RateArrays, use: int, rate: float, loose: int, sign: int) -> None:
     """Add a use to a line that it does not bend, or take it off."""
     made = net.uses[use]
     own = net.resources[made.resource]
@@ -111,7 +111,7 @@ def _put(net: Net, use: int, rate: float, loose: int, sign: int) -> None:
 
 
 @inlined
-def recount(net: Net, use: int, before: float, after: float) -> None:
+def recount(net: RateArrays, use: int, before: float, after: float) -> None:
     """Change the line of a resource as a job that it does not hold goes from one rate to another."""
     made = net.uses[use]
     own = net.resources[made.resource]
@@ -127,7 +127,7 @@ def recount(net: Net, use: int, before: float, after: float) -> None:
 
 
 @inlined
-def crossing(net: Net, resource: int) -> float:
+def crossing(net: RateArrays, resource: int) -> float:
     """Return the rate at which the line of a resource reaches what there is; its ends are a little blurred.
 
     It may lie beyond the ends, and is of no other use then.
@@ -145,13 +145,13 @@ def crossing(net: Net, resource: int) -> float:
 
 
 @inlined
-def bound(net: Net, job: int, resource: int) -> float:
+def bound(net: RateArrays, job: int, resource: int) -> float:
     """Return the rate that a job has or, if it is this resource that holds it, would have otherwise."""
     return float(net.jobs[job].most if net.jobs[job].held_by == resource else net.jobs[job].rate)
 
 
 @inlined
-def load_of(net: Net, use: Any, rate: float) -> float:
+def load_of(net: RateArrays, use: Any, rate: float) -> float:
     """Return what a use amounts to at a rate: each part of the rate in the flows that it rose in."""
     many = use.many * rate
     if use.leaf != NONE:
@@ -165,7 +165,7 @@ def load_of(net: Net, use: Any, rate: float) -> float:
 
 
 @inlined
-def _flows_above(net: Net, use: Any, rate: float) -> float:
+def _flows_above(net: RateArrays, use: Any, rate: float) -> float:
     """Return the flows in which a use goes on from a rate."""
     if use.root != NONE and rate < net.resources[use.root].level:
         return float(use.merged)
@@ -173,7 +173,7 @@ def _flows_above(net: Net, use: Any, rate: float) -> float:
 
 
 @compiled
-def flows_below(net: Net, use: Any, rate: float) -> float:
+def flows_below(net: RateArrays, use: Any, rate: float) -> float:
     """Return the flows in which a use came to a rate."""
     if use.root != NONE and _not_above(rate, net.resources[use.root].level):
         return float(use.merged)

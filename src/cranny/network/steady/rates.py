@@ -3,11 +3,15 @@
 import math
 from collections.abc import Iterable, Sequence
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
 from cranny.core.flows import Floats, Flows, Ints
+from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.network.steady.link_arrays import (
     CHANGED,
     COUNTERS,
@@ -19,10 +23,11 @@ from cranny.network.steady.link_arrays import (
     QUEUE,
     RESOURCE,
     USE,
-    Net,
+    RateArrays,
 )
+from cranny.network.steady.streams import stream
 
-FIRST_JOBS, FIRST_USES = 64, 512  # room at first
+FIRST_JOBS, FIRST_USES = 64, 512  # space at first
 TIDY = 1_000  # jobs that may come before uses are put in order again
 
 
@@ -41,7 +46,7 @@ class Rates:
         self._uses_left = 0
         self._untidy = 0  # jobs that were added since uses were last in order
         self._uses: dict[int, int] = {}  # of each job that is here
-        self._net: Net = _empty(self._links, [*link_gbps, *pat_gbps])
+        self._net: RateArrays = _empty(self._links, [*link_gbps, *pat_gbps])
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Rates":
@@ -49,32 +54,32 @@ class Rates:
         return cls(cluster.uplink_gbps, [cluster.pat_gbps[rack] or 0.0 for rack in cluster.rack_nodes])
 
     def add(self, flows: Flows, most_gbps: float = math.inf) -> int:
-        """Let a job in and bring the rates up to date; return its number."""
-        job = self._seat(flows)
+        """Add a job and update the rates; return its number."""
+        job = self._reserve(flows)
         if not self._kernel.add(self._net, job, most_gbps, flows):
             self._refill()
         return job
 
     def add_all(self, jobs: Iterable[Flows], most_gbps: float | Sequence[float] = math.inf) -> list[int]:
-        """Let many jobs in at once, which is faster than one by one; `most_gbps` is of all or of each."""
+        """Add many jobs at once, which is faster than one by one; `most_gbps` is of all or of each."""
         jobs = list(jobs)
         numbers = []
         for flows, most in zip(jobs, np.broadcast_to(most_gbps, len(jobs)).tolist(), strict=True):
-            numbers.append(self._seat(flows))
+            numbers.append(self._reserve(flows))
             self._kernel.put(self._net, numbers[-1], most, flows)
         self._tidy()
         self.solve()
         return numbers
 
     def remove(self, job: int) -> None:
-        """Take a job out and bring the rates up to date."""
+        """Remove a job and update the rates."""
         self._uses_left += self._uses.pop(job)
         self._free.append(job)
         if not self._kernel.remove(self._net, job):
             self._refill()
 
     def solve(self) -> None:
-        """Work all rates out from scratch."""
+        """Compute all rates from scratch."""
         self._kernel.forget_changes(self._net)
         self._refill()
 
@@ -129,8 +134,8 @@ class Rates:
             load[self._links :] = np.minimum(load[self._links :], self._net.resources["gbps"][self._links :])
         return load, flows
 
-    def _seat(self, flows: Flows) -> int:
-        """Find a number and room for a job."""
+    def _reserve(self, flows: Flows) -> int:
+        """Find a number and free uses for a job."""
         count = len(flows.resource)
         if not self._free or self._uses_left < count:
             self._grow(count)
@@ -143,7 +148,7 @@ class Rates:
         return job
 
     def _grow(self, uses: int) -> None:
-        """Make room for at least one more job with so many uses."""
+        """Grow the arrays for at least one more job with so many uses."""
         net = self._net
         jobs = len(net.jobs)
         more_jobs = 0 if self._free else max(FIRST_JOBS, jobs // 2)
@@ -184,7 +189,7 @@ class Rates:
         self._untidy = 0
 
 
-def _empty(links: int, gbps: Sequence[float]) -> Net:
+def _empty(links: int, gbps: Sequence[float]) -> RateArrays:
     resources = np.zeros(len(gbps), RESOURCE)
     resources["gbps"] = gbps
     resources["level"] = np.where(resources["gbps"] > 0.0, np.inf, 0.0)
@@ -195,4 +200,50 @@ def _empty(links: int, gbps: Sequence[float]) -> Net:
     at = np.zeros(COUNTERS, dtype=np.int64)
     at[FREE_USE] = NONE
     heap = np.zeros(len(gbps), QUEUE)
-    return Net(links, resources, np.zeros(0, JOB), np.zeros(0, USE), heap, np.zeros(0, dtype=np.int64), at)
+    return RateArrays(links, resources, np.zeros(0, JOB), np.zeros(0, USE), heap, np.zeros(0, dtype=np.int64), at)
+
+
+class _RatedJob(NamedTuple):
+    """A job that is part of the estimate."""
+
+    placement: Placement
+    number: int | None  # among the rates; None if the job uses no links
+
+
+class RateEstimate:
+    """The rates of the jobs that a view shows, kept up to date from view to view."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.rates = Rates.of(cluster)
+        self._jobs: dict[str, _RatedJob] = {}
+
+    def follow(self, view: Snapshot) -> None:
+        """Add the jobs that run now, and remove those that do not."""
+        running = view.all_running()
+        for job_id in [job_id for job_id in self._jobs if job_id not in running]:
+            self.remove(job_id)
+        for job_id, each in running.items():
+            known = self._jobs.get(job_id)
+            if known is None or (known.placement is not each.placement and known.placement != each.placement):
+                self.add(each.job, each.placement)
+
+    def add(self, job: Job, placement: Placement) -> None:
+        """Add a job as it is placed, in place of how it was before."""
+        if job.id in self._jobs:
+            self.remove(job.id)
+        number = None
+        if placement.server is not None or len(set(placement.machines)) > 1:
+            number = self.rates.add(stream(self.cluster, job, placement).flows)
+        self._jobs[job.id] = _RatedJob(placement, number)
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job."""
+        number = self._jobs.pop(job_id).number
+        if number is not None:
+            self.rates.remove(number)
+
+    def rate_gbps(self, job_id: str) -> float | None:
+        """Return the rate of a job; None if it uses no links."""
+        number = self._jobs[job_id].number
+        return None if number is None else self.rates.rate_gbps(number)

@@ -2,7 +2,7 @@
 
 Every running job that spans machines streams all the time, as in NetPack's estimate (ASPLOS 2024, Sec. 4): its
 rate is what its busiest link carries of it. A job alone on its links communicates as fast as with `isolated`;
-rates are worked out anew whenever such a job starts or ends, and a job's speed follows its rate.
+rates are computed anew whenever such a job starts or ends, and a job's speed follows its rate.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ import numpy as np
 from cranny.core.accounting import Running
 from cranny.core.protocol import Slowdowns
 from cranny.model.cluster import Cluster
-from cranny.network.isolated import Shared
+from cranny.network.isolated import SharedSlowdowns
 from cranny.network.steady.rates import Rates
-from cranny.network.steady.stream_log import Streams
+from cranny.network.steady.stream_log import StreamLog
 from cranny.network.steady.streams import stream
 
 
@@ -28,10 +28,10 @@ class Steady:
         self._ids: dict[int, str] = {}  # by their numbers among the rates
         self._pull = np.zeros(0)  # gigabits that an iteration moves, by the seconds it takes without communication
         self._number: dict[str, int] = {}
-        self.streams = Streams()
+        self.streams = StreamLog()
 
     def start(self, running: Running) -> Slowdowns:
-        """Let a job share the links that it uses."""
+        """Add a job to the links that it uses."""
         job, alone = running.job, running.communication
         if not alone.link_gbps:
             return ((job.id, 1.0),)
@@ -46,7 +46,7 @@ class Steady:
         return self._slowdowns(number)
 
     def end(self, job_id: str) -> Slowdowns:
-        """Leave the links to the others."""
+        """Remove a job from its links."""
         number = self._number.pop(job_id, None)
         if number is None:  # it used none
             return ()
@@ -54,7 +54,7 @@ class Steady:
         del self._ids[number]
         return self._slowdowns()
 
-    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - whichever it is
+    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - the same for all
         """Change nothing: jobs stream all the time."""
         return ()
 
@@ -65,7 +65,9 @@ class Steady:
         """Return what jobs streamed."""
         return {"streams": self.streams.frame()}
 
-    def _slowdowns(self, started: int | None = None) -> Shared:
+    def _slowdowns(self, started: int | None = None) -> SharedSlowdowns:
         """Return the slowdowns of the jobs whose rate has just changed."""
         changed = self._rates.changed()
-        return Shared(changed, 1.0 + self._pull[changed] / self._rates.rates_gbps(changed), self._ids, started)
+        return SharedSlowdowns(
+            changed, 1.0 + self._pull[changed] / self._rates.rates_gbps(changed), self._ids, started
+        )

@@ -1,4 +1,4 @@
-"""What jobs streamed, written down when they start, so that the load of the network can be told afterwards."""
+"""A log of what jobs stream, from which the load of the network at any time is computed afterwards."""
 
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ STREAMS = {
 }
 
 
-class Streams:
+class StreamLog:
     """The flows of every job that used links, from the time it started there."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Streams:
 
 
 def load_at(cluster: Cluster, runs: pl.DataFrame, streams: pl.DataFrame, at_s: float) -> Load:
-    """Return the network as it was at a time, from what a replay wrote down."""
+    """Return the network as it was at a time, from the records of a replay."""
     now = runs.filter((pl.col("start_s") <= at_s) & (pl.col("end_s") > at_s)).select("job_id", "start_s").unique()
     rows = streams.filter(pl.col("start_s") <= at_s).join(
         now, on=["job_id", "start_s"], how="semi", maintain_order="left"

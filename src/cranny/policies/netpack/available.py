@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
-from cranny.network.steady.view_rates import RateEstimate
+from cranny.network.steady.rates import RateEstimate
 from cranny.policies._shared.ranked_fill import rounded
 from cranny.policies.netpack.plan_kernel import Bools, ServerArrays
 

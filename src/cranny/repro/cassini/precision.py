@@ -12,8 +12,7 @@ import numpy as np
 
 from cranny.model.circle import Circle
 from cranny.network.interleave.compatibility import Compatibility, compatibility
-from cranny.network.interleave.demand_curve import curve
-from cranny.network.interleave.unified_circle import FINEST_DEG, Search
+from cranny.network.interleave.unified_circle import FINEST_DEG, Search, curve
 from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.link_shapes import BATCH, EVEN, WORKERS, measured_circles
 from cranny.repro.cassini.setups import DATA_PARALLEL, LINK_GBPS
