@@ -23,7 +23,6 @@ from cranny.model.event import Event
 from cranny.model.job import Job, whole
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import not_negative
-from cranny.network.networks import Model
 from cranny.network.networks import network as network_model
 from cranny.policies import TABLE, options_of, policy_class
 from cranny.policies import policy as make_policy

@@ -12,8 +12,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.network.interleave.affinity import SharedLink, shared_links
 from cranny.network.interleave.demand import circles
-from cranny.network.interleave.unified_circle import curve
-from cranny.network.interleave.unified_circle import unify
+from cranny.network.interleave.unified_circle import curve, unify
 from cranny.service.explain import Explanation, plain_job_ids
 from cranny.service.job_records import Attempt, JobRecord
 from cranny.service.redact import redact_spec

@@ -134,7 +134,9 @@ def pair_uses(setup: str = GIVEN) -> tuple[LinkUse, LinkUse]:
     """Return what the link of Fig. 2 carries, without a shift and with it."""
     circles, gbps = pair_circles(setup)
     shifts_s = compatibility(circles, gbps).shifts_s
-    found = [run_for(_jobs(circles, each), [gbps], SHOWN_S, links=True).links[0] for each in ((0.0, 0.0), shifts_s)]
+    found = [
+        run_for(_jobs(circles, each), [gbps], SHOWN_S, links=True).links[0] for each in ((0.0, 0.0), shifts_s)
+    ]
     return found[0], found[1]
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.network.phases.iteration_log import Diary
-from cranny.network.phases.iteration_stats import Iterations, Stretch
+from cranny.network.phases.iteration_log import IterationInterval, IterationLog, IterationStats
 from cranny.network.phases.phases_network import Phases
 from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.setups import (
@@ -275,17 +274,17 @@ def replay(cell: CassiniCell) -> CassiniRun:
     )
 
 
-class RecordedReplay(Iterations):
-    """The iterations of a replay, with the stretches of time that they are made of."""
+class RecordedReplay(IterationStats):
+    """The iterations of a replay, with the intervals of time that they are made of."""
 
-    def __init__(self, stretches: Sequence[Stretch], record: ReplayRecord) -> None:
-        super().__init__(stretches)
-        self.stretches, self.record = stretches, record
+    def __init__(self, intervals: Sequence[IterationInterval], record: ReplayRecord) -> None:
+        super().__init__(intervals)
+        self.intervals, self.record = intervals, record
 
-    def of(self, job_ids: Iterable[str]) -> Iterations:
+    def of(self, job_ids: Iterable[str]) -> IterationStats:
         """Return the iterations of some jobs only."""
         wanted = set(job_ids)
-        return Iterations(each for each in self.stretches if each.job_id in wanted)
+        return IterationStats(each for each in self.intervals if each.job_id in wanted)
 
 
 def recorded(
@@ -300,11 +299,14 @@ def recorded(
 ) -> RecordedReplay:
     """Replay jobs under a policy, with links shared in phases, and return their iterations."""
     _, chosen, _ = resolve_policy(policy, None, options, seed, isolated)
-    diary = Diary()
+    iteration_log = IterationLog()
     rng = np.random.default_rng([seed, 2]) if jitter else None
     replay = Replay(
-        cluster, chosen, network=Phases(cluster, jitter=jitter, rng=rng, diary=diary), period_s=period_s
+        cluster,
+        chosen,
+        network=Phases(cluster, jitter=jitter, rng=rng, iteration_log=iteration_log),
+        period_s=period_s,
     )
     with no_garbage_collection():
         record = replay.run(sorted(jobs, key=lambda job: job.submit_s))
-    return RecordedReplay(diary.stretches, record)
+    return RecordedReplay(iteration_log.intervals, record)

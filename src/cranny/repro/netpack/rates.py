@@ -14,7 +14,6 @@ from cranny.model.job import Job
 from cranny.network.networks import network
 from cranny.network.steady.rates import RateEstimate
 from cranny.network.steady.streams import stream
-from cranny.network.steady.rates import RateEstimate
 from cranny.policies.netpack import NetPack
 from cranny.repro.netpack.setups import on_testbed
 
