@@ -65,7 +65,9 @@ class ShiftedLink(NamedTuple):
     whole: DemandCurve
 
     @classmethod
-    def of(cls, name: str, link: SharedLink, unified: Unified, shifts_s: Mapping[str, float]) -> "ShiftedLink":
+    def of(
+        cls, name: str, link: SharedLink, unified: UnifiedCircle, shifts_s: Mapping[str, float]
+    ) -> "ShiftedLink":
         """Shift jobs; those without a shift stay where they are."""
         turned = tuple(shifts_s.get(job, 0.0) for job in link.circles)
         return cls(name, link, unified, turned, curve(tuple(link.circles.values()), turned, unified))
