@@ -23,6 +23,7 @@ from cranny.model.event import Event
 from cranny.model.job import Job, whole
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import not_negative
+from cranny.network.networks import NetworkModel
 from cranny.network.networks import network as network_model
 from cranny.policies import TABLE, options_of, policy_class
 from cranny.policies import policy as make_policy
@@ -87,7 +88,7 @@ class Scenario:
         return self.trace.name if isinstance(self.trace, Trace) else "jobs given in Python"
 
     @property
-    def model(self) -> Model:
+    def model(self) -> NetworkModel:
         """Return the network model."""
         return network_model(self.network)
 
