@@ -12,7 +12,10 @@ sys.path.insert(0, str(ROOT))  # MkDocs loads this file by its path
 
 from docs.generate import commands, layers, modules, notebooks, policy_table, python_names, rest  # noqa: E402
 
+from benchmarks import history  # noqa: E402
+
 PAGES = {
+    "reference/benchmarks.md": lambda: history.page(history.read()),
     "reference/commands.md": commands.page,
     "reference/modules.md": modules.page,
     "reference/policies.md": policy_table.page,
