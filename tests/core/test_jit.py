@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 from numba.core.event import Listener, register, unregister
 
+from cranny.core.jit import pointer
+
 SOURCE = """
 from cranny.core.jit import compiled
 
@@ -41,6 +43,18 @@ def test_a_cache_file_that_cannot_be_read_is_made_again(tmp_path: Path, harm: by
     again = load(path)
     assert again.twice(4) == 8
     assert sum(again.twice.stats.cache_hits.values()) == 1
+
+
+def test_a_pointer_is_compiled_again_if_its_cache_file_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(SOURCE)
+    assert pointer(load(path).twice, 2).ctypes(3) == 6
+    for index in (tmp_path / "__pycache__").glob("*.nbi"):
+        index.write_bytes(index.read_bytes()[:-20])
+    assert pointer(load(path).twice, 2).ctypes(4) == 8
+    again = pointer(load(path).twice, 2)
+    assert again.ctypes(5) == 10
+    assert again.cache_hits == 1
 
 
 class Impatient(Listener):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
 from numba.core.event import Listener, register
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,7 +102,12 @@ def allocating(function: F) -> F:
 def pointer(function: Callable[..., Any], *arguments: object) -> Any:
     """Return a function as a value that other compiled functions take, and call with arguments like these."""
     kind: Callable[[object], Any] = numba.typeof
-    kinds = [kind(argument) for argument in arguments]
-    made: Any = numba.cfunc(numba.int64(*kinds), **OPTIONS)(getattr(function, "py_func", function))
+    plain = getattr(function, "py_func", function)
+    types = (tuple(kind(argument) for argument in arguments), numba.int64)
+    cache: Any = _Cache
+    # What `numba.cfunc` does, with our cache.
+    made: Any = CFunc(plain, types, locals={}, options={"_nrt": False})
+    made._cache = cache(plain)  # noqa: SLF001 - as above
+    made.compile()
     made._numba_type_ = kind(made)  # or it would be computed at every call
     return made
