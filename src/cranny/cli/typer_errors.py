@@ -31,8 +31,8 @@ class Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read what was typed; show the help if that is nothing."""
         if not args and not ctx.resilient_parsing:
-            if told := ctx.get_help():  # empty if Rich has printed it
-                typer.echo(told)
+            if text := ctx.get_help():  # empty if Rich has printed it
+                typer.echo(text)
             raise typer.Exit(2)
         return super().parse_args(ctx, args)
 

@@ -154,8 +154,8 @@ async def set_policy(body: PolicyRequest, service: ServiceDep, caller: AdminCall
 @router.get("/policies")
 def policies(_caller: AnyCaller) -> Any:
     """List the policies and queue orders."""
-    told = {name: {"about": each.about, "paper": each.paper, "order": each.order} for name, each in TABLE.items()}
-    return {"policies": told, "orders": ORDERS}
+    found = {name: {"about": each.about, "paper": each.paper, "order": each.order} for name, each in TABLE.items()}
+    return {"policies": found, "orders": ORDERS}
 
 
 @router.get("/models")
@@ -175,8 +175,8 @@ def recommendations(
         latest = sorted(known, key=lambda each: each["seq"])[-limit:]
         saved = dict(records.saved)
     built = service.scheduler.cluster
-    told = [{**each, "placement": serialize.placement(placement_of(each["placement"]), built)} for each in latest]
-    return {"recommendations": told, "saved": saved}
+    shown = [{**each, "placement": serialize.placement(placement_of(each["placement"]), built)} for each in latest]
+    return {"recommendations": shown, "saved": saved}
 
 
 @router.get("/events")

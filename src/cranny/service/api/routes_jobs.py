@@ -170,10 +170,10 @@ def traffic(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
         view = service.scheduler.engine.state.snapshot()
     if job_id not in view.running:
         raise ConflictError(f"{job_id} is not running")
-    told = serialize.job_traffic(record, view)
+    shown = serialize.job_traffic(record, view)
     if service.scheduler.records.policy["name"].endswith("+cassini"):
-        told["circles"] = serialize.shared_circles(job_id, view)
-    return told
+        shown["circles"] = serialize.shared_circles(job_id, view)
+    return shown
 
 
 @router.get("/jobs/{job_id}/logs")
@@ -195,8 +195,8 @@ def logs(
 async def observed(job_id: str, body: Observation, service: ServiceDep, caller: AdminCaller) -> Any:
     """Report to a recommend-only service where a job was started, or that it ended."""
     await asyncio.to_thread(_find, service, caller, job_id)
-    told = body.model_dump(exclude_none=True)
-    asked = service.call(lambda now_s: service.scheduler.observe(job_id, told, now_s))
+    observation = body.model_dump(exclude_none=True)
+    asked = service.call(lambda now_s: service.scheduler.observe(job_id, observation, now_s))
     record: JobRecord = await answered(service, asked)
     return await asyncio.to_thread(_line, service, record)
 
