@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.measure import Budget, Measured, reference
 from cranny.model.circle import Circle
 from cranny.network.phases.outcome import PhasedRun
-from cranny.network.phases.pacing import with_periods
+from cranny.network.phases.pacing_period import with_periods
 from cranny.network.phases.phased_run import long_run, run_for
 from cranny.network.phases.segments import PhasedJob
 

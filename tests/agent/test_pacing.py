@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cranny.agent.pacing import PATIENCE, SUSPEND_FOR, TOLERANCE, WINDOW, Pacer, PacingSchedule
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
-from cranny.network.phases import pacing
+from cranny.network.phases import pacing_period
 from cranny.network.phases import phased_run as phases
 from cranny.network.phases.segments import PhasedJob
 
@@ -111,7 +111,7 @@ def test_adjustments_are_counted_by_the_minute() -> None:
 
 
 def test_the_rule_is_that_of_the_simulator() -> None:
-    assert TOLERANCE == pacing.TOLERANCE
+    assert TOLERANCE == pacing_period.TOLERANCE
     circle = Circle.half_up(0.2506, 50.0)  # with a period of 0.25 s: every iteration is late by 0.24 % more
     simulated = phases.run_for([PhasedJob({0: circle}, period_s=0.25)], [50.0], 600.0).outcomes[0]
     job = Job(0.25)

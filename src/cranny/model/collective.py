@@ -1,8 +1,8 @@
-"""Collectives: which ranks talk to which, in which phase, and how much.
+"""Collectives: which ranks communicate with which, in which phase, and how much.
 
-Volumes are shares of K, the bytes that one rank reduces (the gradient). A phase is a set of pairs that talk
-at the same time. In an *exchange* both ends of a pair send `share` to each other; it counts once, as the
-papers count it. Otherwise the first rank sends to the second.
+Volumes are shares of K, the bytes that one rank reduces (the gradient). A phase is a set of pairs that
+communicate at the same time. In an *exchange* both ends of a pair send `share` to each other; it counts once, as
+the papers count it. Otherwise the first rank sends to the second.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Pairs that talk at once, each moving `share` of K; the phase occurs `times` in a row."""
+    """Pairs that communicate at once, each moving `share` of K; the phase occurs `times` in a row."""
 
     pairs: tuple[Pair, ...]
     share: float
@@ -67,7 +67,7 @@ class Pattern:
         )
 
     def edges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Return each pair that ever talks, (edges, 2), and its total share over all phases, (edges,)."""
+        """Return each pair that ever communicates, (edges, 2), and its total share over all phases, (edges,)."""
         total: dict[Pair, float] = {}
         for phase in self.phases:
             volume = phase.share * phase.times

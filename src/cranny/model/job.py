@@ -1,4 +1,4 @@
-"""A training job: how many GPUs it wants and how its workers talk."""
+"""A training job: how many GPUs it needs and how its workers communicate."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import MAX_GPUS, positive, seconds, whole
 
-__all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # whoever makes jobs checks numbers in the same way
+__all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # code that makes jobs checks numbers in the same way
 
 # Stands for the profile of a job that only names its model.
 _BY_NAME = ModelProfile(name="", grad_bytes=1.0, iteration_ms=1.0)
@@ -19,7 +19,7 @@ _BY_NAME = ModelProfile(name="", grad_bytes=1.0, iteration_ms=1.0)
 class Job:
     """A job of `gpus` workers, one GPU each, that starts with all of them or not at all.
 
-    With `least_gpus` or `most_gpus` it may also run with fewer or more workers, who share the same work: each
+    With `least_gpus` or `most_gpus` it may also run with fewer or more workers, which share the same work: each
     iteration then computes longer or shorter in proportion. `speeds` says how fast types of GPU train it, in those
     of the type that `duration_s` was measured on, which is 1. A job that goes on elsewhere loses `restart_s`.
 

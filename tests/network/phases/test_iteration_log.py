@@ -1,4 +1,4 @@
-"""A iteration_log of iteration times, in a network and in a replay."""
+"""A log of iteration times, in a network and in a replay."""
 
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ EVEN = ModelProfile("even", grad_bytes=1e9, iteration_ms=80.0)  # a ring of two 
 
 
 def replayed(jobs: list[Job]) -> IterationLog:
-    """Replay jobs, and return the iteration_log."""
+    """Replay jobs, and return the log."""
     iteration_log = IterationLog()
     _, policy, _ = resolve_policy("best-fit", None, None, 0, isolated)
     Replay(RACK, policy, network=Phases(RACK, iteration_log=iteration_log)).run(jobs)

@@ -11,7 +11,7 @@ from tests.reference.phases import stepped
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
 from cranny.network.phases.outcome import PhasedRun
-from cranny.network.phases.pacing import with_periods
+from cranny.network.phases.pacing_period import with_periods
 from cranny.network.phases.phased_run import long_run, run_for
 from cranny.network.phases.segments import PhasedJob, Segment
 

@@ -34,7 +34,7 @@ def compiled(function: F) -> F:
 
 
 class SearchBuffers(NamedTuple):
-    """Room for a search of some jobs and angles; `made` makes it."""
+    """Buffers for a search of some jobs and angles."""
 
     base: Floats  # (jobs + 1, angles) demand of the jobs that are rotated, at each depth
     child: Floats  # (jobs, rotations) excess with the next job at each of its rotations; infinite once searched

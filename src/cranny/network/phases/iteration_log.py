@@ -16,7 +16,7 @@ PARTS = 4096  # arrays before they are made one
 
 
 class IterationInterval(NamedTuple):
-    """A interval of time in which a job had the same outcome."""
+    """An interval of time in which a job's outcome stayed the same."""
 
     job_id: str
     start_s: float
@@ -71,7 +71,7 @@ class IterationStats:
             self.add(each)
 
     def add(self, interval: IterationInterval) -> None:
-        """Add a interval."""
+        """Add an interval."""
         outcome, seconds, count = interval.outcome, interval.end_s - interval.start_s, interval.iterations
         self.count += count
         self._seconds += seconds

@@ -17,7 +17,7 @@ from cranny.model.errors import InputError
 from cranny.model.validate import not_negative, positive, whole
 from cranny.network.phases import segment_kernel
 from cranny.network.phases.outcome import JobOutcome, PhasedRun, link_uses
-from cranny.network.phases.pacing import TOLERANCE
+from cranny.network.phases.pacing_period import TOLERANCE
 from cranny.network.phases.phase_arrays import MARKED, NOW, WATCHING, Floats, Ints, PhaseArrays, initial_arrays
 from cranny.network.phases.segments import PhasedJob
 

@@ -5,9 +5,9 @@ those that these contend with, are a *group*. Whenever a group changes, it is si
 (network/phases/phased_run.py); until the next change each job runs at the mean of its iterations there.
 
 A job's iterations count from its start, or if a plan has shifted it, from its shift. Shifted jobs have agents,
-which keep them to a period (network/phases/pacing.py). Sec. 5.7 of CASSINI (NSDI'24) asks that of compatible jobs
-only: if the agents cannot keep the periods, or one is more than 5 % longer than an iteration alone, they do
-nothing, and jobs only start with their shifts.
+which keep them to a period (network/phases/pacing_period.py). Sec. 5.7 of CASSINI (NSDI'24) asks that of
+compatible jobs only: if the agents cannot keep the periods, or one is more than 5 % longer than an iteration
+alone, they do nothing, and jobs only start with their shifts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from cranny.network.interleave.demand import circles
 from cranny.network.phases.contention import ContendingJob
 from cranny.network.phases.iteration_log import IterationLog
 from cranny.network.phases.outcome import JobOutcome
-from cranny.network.phases.pacing import with_agents
+from cranny.network.phases.pacing_period import with_agents
 from cranny.network.phases.phased_run import long_run
 from cranny.network.phases.segments import PhasedJob
 

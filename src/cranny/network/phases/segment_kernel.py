@@ -1,7 +1,7 @@
 """The compiled simulation of jobs phase by phase: from one end of a segment to the next.
 
-At each such moment only jobs change speed that talk at that moment and are tied to the job at hand, over links
-that own jobs share. Among these, links are shared max-min fairly: all rates rise together, a job that has
+At each such moment only jobs change speed that communicate then and are connected to the job at hand, over links
+that such jobs share. Among these, links are shared max-min fairly: all rates rise together, a job that has
 its demand stops, and so do all jobs on a link that is full.
 
 A cycle is looked for at the starts of the longest job's iterations, by Brent's method: the state is compared

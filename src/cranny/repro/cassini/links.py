@@ -11,7 +11,7 @@ from cranny.model.circle import DEGREES, Circle
 from cranny.network.interleave.compatibility import Compatibility, compatibility
 from cranny.network.interleave.unified_circle import curve
 from cranny.network.phases.outcome import JobOutcome, LinkUse, PhasedRun
-from cranny.network.phases.pacing import with_agents, with_periods
+from cranny.network.phases.pacing_period import with_agents, with_periods
 from cranny.network.phases.phased_run import run_for
 from cranny.network.phases.segments import PhasedJob
 from cranny.report.confidence import Estimate, estimate
