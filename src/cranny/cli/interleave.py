@@ -59,16 +59,16 @@ def interleave(
     found = solve(links, search)
     if found is None or not found.graph.links:
         raise InputError(f"{jobs}: no link carries more than one job")
-    told = _told(found)
+    facts = _facts(found)
     if picture is not None:
         from cranny.report.circles_page import write_circles
 
         title = f"Interleaved jobs of {jobs.name}"
-        told["picture"] = str(write_circles(found, picture, title=title, command=command_line()))
+        facts["picture"] = str(write_circles(found, picture, title=title, command=command_line()))
     if as_json:
-        print_json(told)
+        print_json(facts)
     else:
-        _show(told)
+        _show(facts)
 
 
 def _quantum_s(quantum_ms: float, links: "Sequence[SharedLink]") -> float:
@@ -83,7 +83,7 @@ def _quantum_s(quantum_ms: float, links: "Sequence[SharedLink]") -> float:
     return quantum_s
 
 
-def _told(found: "Interleaving") -> dict[str, Any]:
+def _facts(found: "Interleaving") -> dict[str, Any]:
     """Return all that is known as plain values; scores are of the jobs' demand over time, not of angles."""
     from cranny.network.interleave.shifts import curve_scores
 
@@ -126,11 +126,11 @@ def _told(found: "Interleaving") -> dict[str, Any]:
     }
 
 
-def _show(told: dict[str, Any]) -> None:
+def _show(facts: dict[str, Any]) -> None:
     """Print the scores and shifts for people."""
     from rich.table import Table
 
-    for link in told["links"]:
+    for link in facts["links"]:
         how = (
             "best of all rotations" if link["search"] == "exact" else f"no rotation gets above {link['bound']:.3f}"
         )
@@ -152,16 +152,16 @@ def _show(told: dict[str, Any]) -> None:
                 f"{job['up_ms']:.5g} ms",
                 f"{job['mean_gbps']:.3g} Gbps",
                 str(job["turns"]),
-                f"{told['shifts_ms'][job['name']]:.1f} ms",
+                f"{facts['shifts_ms'][job['name']]:.1f} ms",
             )
         out.print(table)
         out.print()
-    if told["loops"]:
+    if facts["loops"]:
         out.print("Links tie jobs together in a loop: not all of them can have the shifts that suit them best.")
-    if len(told["links"]) > 1:
-        out.print(f"mean score {told['before']:.3f} unshifted, {told['score']:.3f} shifted")
-    if "picture" in told:
-        out.print(f"wrote {told['picture']}", markup=False, soft_wrap=True)
+    if len(facts["links"]) > 1:
+        out.print(f"mean score {facts['before']:.3f} unshifted, {facts['score']:.3f} shifted")
+    if "picture" in facts:
+        out.print(f"wrote {facts['picture']}", markup=False, soft_wrap=True)
 
 
 def _plain(name: str) -> str:

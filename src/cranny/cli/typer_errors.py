@@ -48,7 +48,7 @@ class Group(TyperGroup):
         try:
             code = super().main(*args, **{**given, "standalone_mode": False})
         except _UsageError as error:
-            raise InputError(_told(error)) from None
+            raise InputError(_reworded(error)) from None
         sys.exit(code or 0)
 
 
@@ -71,7 +71,7 @@ def _plain_flags(params: list[Any]) -> list[Any]:
     return params
 
 
-def _told(error: Any) -> str:
+def _reworded(error: Any) -> str:
     """Say what is wrong in our words: the option as people write it, then what it must be."""
     param, option, text = getattr(error, "param", None), getattr(error, "option_name", ""), error.message
     if param is not None:

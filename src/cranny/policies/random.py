@@ -1,4 +1,4 @@
-"""Random placement: the yardstick that every other policy should beat."""
+"""Random placement: the yardstick that every other policy should exceed."""
 
 import numpy as np
 

@@ -13,7 +13,7 @@ Symbols:
 
 A job holds its GPUs for a lease of `lease_s`; only then it may be stopped, moved or resized. When a job comes or
 ends, GPUs that are free or whose lease is over are auctioned: jobs bid 1 / rho for numbers of workers, and those
-numbers win that maximise the product of all bids. What nobody of the bidders takes goes to the other jobs. Winners
+numbers win that maximise the product of all bids. What no bidder takes goes to the other jobs. Winners
 keep the machines that they have if their number of workers stays, and otherwise get one machine that holds them,
 or one rack, or simply free GPUs: by what CASSINI says, Themis looks no closer. All such places are candidates. The
 first of them is taken, which happens to keep jobs together; a seed `ties` draws one.

@@ -50,7 +50,7 @@ class ProfileFields(Fields):
 
 
 class ConstraintFields(Fields):
-    """Wishes about where the job runs."""
+    """Constraints on where the job runs."""
 
     same_rack: Literal["required", "preferred"] | None = None
     exclude: Annotated[list[Name], Field(max_length=MAX_EXCLUDED)] = Field(default_factory=list)
@@ -169,7 +169,7 @@ class JobSpec(Fields):
         )
 
     def constraints_on(self, cluster: Cluster) -> Constraints | None:
-        """Return the wish of the job on a cluster; None if it has none."""
+        """Return the constraints of the job on a cluster; None if it has none."""
         constraints = self.constraints
         if not constraints.exclude and constraints.same_rack is None:
             return None

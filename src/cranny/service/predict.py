@@ -15,7 +15,7 @@ from cranny.model.job import Job
 from cranny.service.fork import Fork
 from cranny.service.job_records import JobRecord
 
-MAX_PREDICTED = 1_000  # jobs of the queue whose start is foreseen
+MAX_PREDICTED = 1_000  # jobs of the queue whose start is predicted
 KINDS = 50  # of jobs among them, by the machines that they may have
 
 

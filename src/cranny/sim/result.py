@@ -69,7 +69,7 @@ class Result:
         for name in (*FRAMES, *(["streams"] if self.streams.height else [])):
             getattr(self, name).write_parquet(folder / f"{name}.parquet")
         cluster = self.cluster
-        told = {
+        saved = {
             "settings": dict(self.settings),
             "summary": dict(self.summary),
             "contentions": [contention.to_dict() for contention in self.contentions],
@@ -83,7 +83,7 @@ class Result:
                 "pat_gbps": cluster.pat_gbps,
             },
         }
-        (folder / "result.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        (folder / "result.json").write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
         return folder
 
     @classmethod
@@ -91,10 +91,10 @@ class Result:
         """Read a result that was saved."""
         folder = Path(folder)
         try:
-            told = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            saved = json.loads((folder / "result.json").read_text(encoding="utf-8"))
             names = (*FRAMES, *(["streams"] if (folder / "streams.parquet").exists() else []))
             frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in names}
-            known = told["cluster"]
+            known = saved["cluster"]
             cluster = Cluster(
                 name=known["name"],
                 machines=tuple(Machine(*machine) for machine in known["machines"]),
@@ -104,13 +104,13 @@ class Result:
                 spans=tuple((first, past) for first, past in known["spans"]),
                 pat_gbps=tuple(known["pat_gbps"]),
             )
-            contentions = tuple(Contention.from_dict(each) for each in told.get("contentions", ()))
+            contentions = tuple(Contention.from_dict(each) for each in saved.get("contentions", ()))
             # Results saved before version 0.2 have other words for skipped jobs.
             summary = {
-                "jobs_skipped" if key == "jobs_left_out" else key: value for key, value in told["summary"].items()
+                "jobs_skipped" if key == "jobs_left_out" else key: value for key, value in saved["summary"].items()
             }
             frames["jobs"] = frames["jobs"].with_columns(pl.col("status").replace("left out", SKIPPED))
-            return cls(cluster, told["settings"], summary, **frames, contentions=contentions)
+            return cls(cluster, saved["settings"], summary, **frames, contentions=contentions)
         except OSError as error:
             raise InputError(f"{at(folder)}: not a saved result: {error.strerror or error}") from None
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:

@@ -126,7 +126,7 @@ def _pruned(
     open_jobs: int,
     best: float,
 ) -> bool:
-    """Say whether no solution below can beat the best, by bounds on mean JCT and fairness."""
+    """Say whether no solution below can be better than the best, by bounds on mean JCT and fairness."""
     if objective.beta == 1.0:
         return least >= best - SAME * abs(best)
     # With r jobs open, Jain's index is highest if each has the ratio squares / ratios.

@@ -232,13 +232,12 @@ class _RankMapper:
         exchanges = sum(total for *_, total in self._exchanges[at])
         inside: dict[int, float] = {}
         for earlier, *_, total in self._exchanges[at]:
-            seat = self._machine_at[earlier]
-            inside[seat] = inside.get(seat, 0.0) + total
+            machine = self._machine_at[earlier]
+            inside[machine] = inside.get(machine, 0.0) + total
         must_open = self._unused >= len(self._ranks) - at
         twin = self._twin[at]
-        from_machine = (
-            self._machine_at[twin] if twin >= 0 else 0
-        )  # of two equal ranks, the later is on no earlier machine
+        # Of two equal ranks, the later is on no earlier machine.
+        from_machine = self._machine_at[twin] if twin >= 0 else 0
         options = []
         fresh = set()  # of interchangeable empty machines one is enough
         for machine, room in enumerate(self._free):

@@ -9,7 +9,7 @@ import { clock, counted, duration, until } from "./words.js";
 
 const HEAD = 24;
 const LANES = [7, 17]; // the least and the most height of a lane
-const FORESEEN = 240; // the most height of a row
+const PREDICTED = 240; // the most height of a row
 const MANY = 40; // rows from which all are equally high
 
 export class Gantt {
@@ -45,7 +45,7 @@ export class Gantt {
     for (const row of rows) {
       this.tops.push(top);
       const own = rows.length <= MANY || row.waiting;
-      top += own ? Math.max(20, Math.min(FORESEEN, row.lanes * (row.waiting ? LANES[1] : lane) + 6)) : 20;
+      top += own ? Math.max(20, Math.min(PREDICTED, row.lanes * (row.waiting ? LANES[1] : lane) + 6)) : 20;
     }
     this.tops.push(top);
     const high = Math.min(this.tallest, top + HEAD + 2);

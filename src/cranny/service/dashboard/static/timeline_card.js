@@ -51,7 +51,7 @@ function row({ job, ...run }) {
 }
 
 // Of the waiting jobs, how many have a predicted start in view, and how many beyond it.
-function foreseen(shown, jobs, total, toS) {
+function predictedSection(shown, jobs, total, toS) {
   if (!total) return "";
   const beyond = jobs.filter((job) => job.predicted_start_s !== null && job.predicted_start_s >= toS);
   const first = Math.min(...beyond.map((job) => job.predicted_start_s));
@@ -87,7 +87,7 @@ export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
     const predicted = waitingRow(waiting, now, toS);
     gantt.show(only || !predicted.bars.length ? shown : [predicted, ...shown], fromS, toS, now);
     const busy = shown.filter((each) => each.bars.length).length, here = only ? shown[0].bars.length : ran;
-    const ahead = foreseen(predicted.bars.length, waiting, total, toS);
+    const ahead = predictedSection(predicted.bars.length, waiting, total, toS);
     say(
       readout,
       only ? `${counted(here, "job")} in this time.`
