@@ -250,7 +250,7 @@ def test_what_is_wrong_is_said_in_one_line(
     [
         ("ge\N{LATIN SMALL LETTER U WITH DIAERESIS}heim", "not a token"),
         ("ge\nheim", "not a token"),
-        ("\n", "empty"),
+        ("\n", "is empty"),
     ],
     ids=["not ASCII", "two lines", "nothing"],
 )
@@ -262,10 +262,10 @@ def test_what_cannot_be_a_token_is_refused_and_never_shown(
     file.write_text(text, encoding="utf-8")
     ran = run("jobs", "--token-file", str(file))
     assert ran.code == 2
-    assert ran.err.startswith(f"cranny: --token-file: {file}: is {wrong}")
+    assert ran.err.startswith(f"cranny: --token-file: {file}: {wrong}")
     assert "heim" not in ran.err
     assert ran.err.count("\n") == 1
-    if wrong != "empty":
+    if wrong != "is empty":
         monkeypatch.setenv("CRANNY_TOKEN", text)
         ran = run("jobs")
         assert ran.code == 2

@@ -18,7 +18,7 @@ from tests.service.conftest import Postgres, Serve, Start, until
 from tests.service.test_serve import Begin, begin, cranny, env  # noqa: F401 - fixtures
 
 from cranny.backends.fake import FakeProcesses
-from cranny.cli.tls import check_pair
+from cranny.cli.serve import check_pair
 from cranny.model.errors import InputError
 from cranny.service import server_file, service
 from cranny.service.server_file import ServerAddress, published

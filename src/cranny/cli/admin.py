@@ -1,40 +1,93 @@
-"""`cranny policy` and `cranny token`: the policy of a server, and the tokens of its users."""
+"""`cranny nodes`, `drain`, `resume`, `policy`, `token`: machines and policy of a server, tokens of its users."""
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from cranny.cli import options
-from cranny.cli.client import ServerOption, ServiceClient, TokenOption
+from cranny.cli.client import Remote, remote_options
 from cranny.cli.console import err, out, print_json
 from cranny.cli.serve import DatabaseOption, needs_service
 from cranny.cli.typer_errors import Commands
 from cranny.model.errors import InputError
 
+MachineArgument = Annotated[str, typer.Argument(metavar="MACHINE", help="The name of a machine, or its index.")]
 policy = Commands(help="Show or set the policy of a server.")
 token = Commands(help="Create, list and revoke tokens.")
 
 
+@remote_options
+def nodes(remote: Remote) -> None:
+    """List machines, their free GPUs and the jobs that hold the others.
+
+    Example: cranny nodes
+    """
+    found: list[Any] = []
+    after = None
+    while True:
+        page = remote.client.get("/api/v1/nodes", after=after)
+        found += page["nodes"]
+        after = page["next"]
+        if after is None:
+            break
+    if remote.as_json:
+        print_json(found)
+        return
+    from rich.table import Table
+
+    table = Table("machine", "rack", "state", "GPUs", "free", "uplink", "jobs", box=None, header_style="bold")
+    for node in found:
+        held = ", ".join(dict.fromkeys(job for job in node["slots"] if job))
+        uplink = f"{node['uplink_use_gbps']:.1f} of {node['uplink_gbps']:.0f} Gbps"
+        table.add_row(
+            node["name"], node["rack"], node["state"], str(node["gpus"]), str(node["free"]), uplink, held
+        )
+    out.print(table)
+
+
+@remote_options
+def drain(machine: MachineArgument, remote: Remote) -> None:
+    """Drain a machine: place no more jobs on it; those on it keep running.
+
+    Example: cranny drain rack0-machine1
+    """
+    _change(machine, "drain", remote)
+
+
+@remote_options
+def resume(machine: MachineArgument, remote: Remote) -> None:
+    """Resume a drained machine: place jobs on it again.
+
+    Example: cranny resume rack0-machine1
+    """
+    _change(machine, "resume", remote)
+
+
+def _change(machine: str, how: str, remote: Remote) -> None:
+    node = remote.client.send("POST", f"/api/v1/nodes/{quote(machine, safe='')}/{how}")
+    remote.show(node, f"{node['name']} {node['state']}, {node['free']} of {node['gpus']} GPUs free")
+
+
 @policy.command("show")
-def policy_show(
-    server: ServerOption = None, token_file: TokenOption = None, as_json: options.JsonOption = False
-) -> None:
+@remote_options
+def policy_show(remote: Remote) -> None:
     """Show the policy of a server.
 
     Example: cranny policy show
     """
-    _print_setting(ServiceClient(server, token_file).get("/api/v1/policy"), as_json=as_json)
+    _show_setting(remote, remote.client.get("/api/v1/policy"))
 
 
 @policy.command("set")
+@remote_options
 def policy_set(
     name: Annotated[str, typer.Argument(metavar="NAME", help="See `cranny policies`.")],
     order: options.OrderOption = None,
     period: options.PeriodOption = 0.0,
     policy_options: options.SettingsOption = None,
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Switch to another policy; running jobs keep running.
 
@@ -42,25 +95,22 @@ def policy_set(
     """
     options.split_policies(name)
     body = {"name": name, "order": order, "period_s": period, "options": options.read_settings(policy_options)}
-    _print_setting(ServiceClient(server, token_file).send("PUT", "/api/v1/policy", body), as_json=as_json)
+    _show_setting(remote, remote.client.send("PUT", "/api/v1/policy", body))
 
 
-def _print_setting(setting: Any, *, as_json: bool) -> None:
-    if as_json:
-        print_json(setting)
-        return
+def _show_setting(remote: Remote, setting: Any) -> None:
     when = f"every {setting['period_s']:g} s" if setting["period_s"] else "at every event"
-    out.print(f"{setting['name']}, queue order {setting['order']}, decides {when}", markup=False)
+    remote.show(setting, f"{setting['name']}, queue order {setting['order']}, decides {when}")
 
 
 @token.command("create")
+@remote_options
 def token_create(
     user: Annotated[str, typer.Argument(metavar="USER", help="The user of the token.")],
     role: Annotated[str, typer.Option("--role", help="viewer, user or admin.")] = "user",
     database: DatabaseOption = None,
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Create a token and print it; with --database this works before the first start of a server.
 
@@ -78,44 +128,36 @@ def token_create(
         store.close()
         created: Any = {"id": row.id, "user": row.user, "role": row.role, "token": made}
     else:
-        remote = ServiceClient(server, token_file)
         with options.named("role"):
-            created = remote.send("POST", "/api/v1/tokens", {"user": user, "role": role})
-    if as_json:
-        print_json(created)
-        return
-    err.print(
-        f"token {created['id']} for {created['user']} as {created['role']}; it cannot be shown again", markup=False
-    )
-    out.print(created["token"], soft_wrap=True, markup=False)
+            created = remote.client.send("POST", "/api/v1/tokens", {"user": user, "role": role})
+    if not remote.as_json:
+        about = f"token {created['id']} for {created['user']} as {created['role']}; it cannot be shown again"
+        err.print(about, markup=False)
+    remote.show(created, created["token"])
 
 
 @token.command("list")
-def token_list(
-    server: ServerOption = None, token_file: TokenOption = None, as_json: options.JsonOption = False
-) -> None:
+@remote_options
+def token_list(remote: Remote) -> None:
     """List tokens; their text is not stored.
 
     Example: cranny token list
     """
-    found = ServiceClient(server, token_file).get("/api/v1/tokens")
-    if as_json:
-        print_json(found)
-        return
-    if not found["tokens"]:
-        out.print("no tokens; create one with `cranny token create USER`", markup=False)
+    found = remote.client.get("/api/v1/tokens")
+    lines = []
     for each in found["tokens"]:
         state = "revoked" if each["revoked_s"] is not None else "valid"
-        out.print(f"{each['id']}  {each['role']:6}  {state:7}  {each['user']}", markup=False)
+        lines.append(f"{each['id']}  {each['role']:6}  {state:7}  {each['user']}")
+    remote.show(found, *(lines or ["no tokens; create one with `cranny token create USER`"]))
 
 
 @token.command("revoke")
+@remote_options
 def token_revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="See `cranny token list`.")],
     database: DatabaseOption = None,
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Revoke a token.
 
@@ -132,10 +174,5 @@ def token_revoke(
         if not found:
             raise InputError(f"no valid token {token_id!r}")
     else:
-        from urllib.parse import quote
-
-        ServiceClient(server, token_file).send("DELETE", f"/api/v1/tokens/{quote(token_id, safe='')}")
-    if as_json:
-        print_json({"id": token_id, "revoked": True})
-    else:
-        out.print(f"token {token_id} revoked", markup=False)
+        remote.client.send("DELETE", f"/api/v1/tokens/{quote(token_id, safe='')}")
+    remote.show({"id": token_id, "revoked": True}, f"token {token_id} revoked")

@@ -13,7 +13,6 @@ from cranny.cli import (
     interleave,
     jobs,
     network,
-    nodes,
     place,
     policies,
     repro,
@@ -53,9 +52,9 @@ app.command("watch")(jobs.watch)
 app.command("logs")(jobs.logs)
 app.command("cancel")(jobs.cancel)
 app.command("plan")(jobs.plan)
-app.command("nodes")(nodes.nodes)
-app.command("drain")(nodes.drain)
-app.command("resume")(nodes.resume)
+app.command("nodes")(admin.nodes)
+app.command("drain")(admin.drain)
+app.command("resume")(admin.resume)
 app.add_typer(admin.policy, name="policy")
 app.add_typer(admin.token, name="token")
 

@@ -4,13 +4,16 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cranny.cli.console import err
+from cranny.cli import options
+from cranny.cli.console import print_json, say, warn
 from cranny.model.errors import CrannyError, InputError
 
 if TYPE_CHECKING:
@@ -59,7 +62,8 @@ class ServiceClient:
 
     def get(self, path: str, **query: Any) -> Any:
         """Send a GET request."""
-        return self._answer("GET", path, params=_given(query))
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._answer("GET", path, params=given)
 
     def get_in_time(self, path: str, **query: Any) -> Any:
         """Send a GET request, and retry for a while if the server is unreachable."""
@@ -164,12 +168,31 @@ class ServiceClient:
         except (ValueError, KeyError, TypeError):
             detail = f"{self.url}: the server answered {status}"
         if status == HTTPStatus.UNAUTHORIZED and self._given[1] is None and not os.environ.get("CRANNY_TOKEN"):
-            return UnreachableError(
-                detail
-            )  # the token that a server writes down for its owner ends with the server
+            return UnreachableError(detail)  # the token that a server writes for its owner ends with the server
         if status in AWAY:
             return RetryLaterError(detail) if "Retry-After" in response.headers else UnreachableError(detail)
         return InputError(detail) if status in WRONG else CrannyError(detail)
+
+
+@dataclass
+class Remote:
+    """The server that a command asks, and how the command prints the answer."""
+
+    server: ServerOption = None
+    token_file: TokenOption = None
+    as_json: options.JsonOption = False
+
+    @cached_property
+    def client(self) -> ServiceClient:
+        """The client of the server, which is looked up when it is first needed."""
+        return ServiceClient(self.server, self.token_file)
+
+    def show(self, answer: Any, *lines: str) -> None:
+        """Print an answer as JSON if that was asked for, otherwise as lines of text."""
+        print_json(answer) if self.as_json else say(*lines)
+
+
+remote_options = options.expand_options(Remote, "remote")  # for commands that take `remote: Remote`
 
 
 class _RetryBudget:
@@ -184,8 +207,8 @@ class _RetryBudget:
         now_s = time.monotonic()
         if self._until_s is None:
             self._until_s = now_s + self._most_s
-            err.print(f"cranny: {error}", markup=False, soft_wrap=True)
-            err.print(f"cranny: retrying for {self._most_s:g} s", markup=False)
+            warn(str(error))
+            warn(f"retrying for {self._most_s:g} s")
         elif now_s >= self._until_s:
             raise CrannyError(f"no success after {self._most_s:g} s: {error}") from None
         time.sleep(PAUSE_S)
@@ -194,11 +217,7 @@ class _RetryBudget:
         """Reset after a response."""
         if self._until_s is not None:
             self._until_s = None
-            err.print("cranny: reconnected to the server", markup=False)
-
-
-def _given(query: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in query.items() if value is not None}
+            warn("reconnected to the server")
 
 
 def _checked(token: str | None, token_file: Path | None) -> str | None:

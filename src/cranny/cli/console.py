@@ -20,6 +20,17 @@ class Tick(Protocol):
         """Move the bar."""
 
 
+def say(*lines: str) -> None:
+    """Print lines as they are: not wrapped, and without markup."""
+    for line in lines:
+        out.print(line, soft_wrap=True, markup=False)
+
+
+def warn(text: str) -> None:
+    """Print a message to the user on standard error."""
+    err.print(f"cranny: {text}", soft_wrap=True, markup=False)
+
+
 def print_json(value: Any) -> None:
     """Print one JSON value."""
     sys.stdout.write(json.dumps(value, indent=2, default=str, allow_nan=False) + "\n")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cranny.cli import options
-from cranny.cli.client import ServerOption, TokenOption
-from cranny.cli.console import out, print_json, progress
+from cranny.cli.client import Remote, remote_options
+from cranny.cli.console import progress
 from cranny.cli.jobs import explain_live
 from cranny.model.errors import InputError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)]
 
 
+@remote_options
 @options.scenario_options("price")
 def explain(
     trace: Annotated[
@@ -28,9 +29,8 @@ def explain(
     shared: options.ScenarioOptions,
     job_id: JobArgument = None,
     policy: options.PolicyOption = "titan",
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Say why a job waits or waited, and why it was placed where it was.
 
@@ -42,7 +42,7 @@ def explain(
     Example: cranny explain job-17
     """
     if job_id is None:
-        explain_live(trace, server, token_file, as_json=as_json)
+        explain_live(trace, remote)
         return
     from cranny.analysis.explain import explain as run
 
@@ -51,10 +51,7 @@ def explain(
     _check_job(job_id, scenario.whole_trace)
     with progress(policy, len(scenario.whole_trace)) as tick:
         story = run(scenario, job_id, tick)
-    if as_json:
-        print_json(story.facts())
-    else:
-        out.print(story.text(), soft_wrap=True, markup=False)
+    remote.show(story.facts(), story.text())
 
 
 def _check_job(job_id: str, trace: "Trace") -> None:

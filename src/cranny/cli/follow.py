@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cranny.cli.client import ServiceClient
-from cranny.cli.console import err
+from cranny.cli.console import warn
 from cranny.model.errors import CrannyError
 
 OVER = frozenset({"done", "failed", "cancelled"})
@@ -28,11 +28,6 @@ def state(job: dict[str, Any]) -> str:
     return f"{status}{where}" + (f": {reason}" if reason else "")
 
 
-def ends(kind: str, event: dict[str, Any]) -> bool:
-    """Return whether a job is over after an event."""
-    return event.get("status", kind) in OVER or bool(event.get("ended"))
-
-
 def changes(remote: ServiceClient, job_id: str | None, *, known: bool = False) -> Iterator[tuple[str, Any]]:
     """Yield events from now on; those of one job until it is over, and how it ended if it already is.
 
@@ -51,7 +46,7 @@ def changes(remote: ServiceClient, job_id: str | None, *, known: bool = False) -
     for kind, event in remote.changes(since):
         if event["job"] == job_id:
             yield kind, event
-            if ends(kind, event):
+            if event.get("status", kind) in OVER or event.get("ended"):
                 return
 
 
@@ -78,7 +73,7 @@ def writes(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -
     job = remote.get(path_of(job_id))
     at, offset = attempt or job["attempt"], 0
     if not at and job["status"] not in OVER:
-        _say(f"{job_id} has not started: {state(job)}")
+        warn(f"{job_id} has not started: {state(job)}")
     while True:
         over = job["status"] in OVER  # before the log is read, so that nothing is missed
         if at:
@@ -92,7 +87,7 @@ def writes(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -
                 return
             if part["ended"] and at < job["attempt"]:
                 at, offset = at + 1, 0
-                _say(f"{job_id} continues: attempt {at}")
+                warn(f"{job_id} continues: attempt {at}")
                 continue
         elif over:
             raise CrannyError(f"{job_id} never started: {state(job)}")
@@ -101,7 +96,3 @@ def writes(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -
         time.sleep(POLL_S)
         job = remote.get_in_time(path_of(job_id))
         at = at or min(1, job["attempt"])
-
-
-def _say(text: str) -> None:
-    err.print(f"cranny: {text}", markup=False, soft_wrap=True)

@@ -1,17 +1,18 @@
-"""`cranny submit`, `jobs`, `watch`, `logs`, `cancel`, `plan`: jobs of a server."""
+"""`cranny submit`, `jobs`, `watch`, `logs`, `cancel`, `plan`, and `explain` of a live job: jobs of a server."""
 
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cranny.cli import options, relative_time
-from cranny.cli.client import ServerOption, ServiceClient, TokenOption
-from cranny.cli.console import err, out, print_json
+from cranny.cli import options
+from cranny.cli.client import Remote, remote_options
+from cranny.cli.console import err, out, print_json, say, warn
 from cranny.cli.follow import changes, path_of, state, until_over, writes, written
 from cranny.model.errors import CrannyError, InputError
 
@@ -20,8 +21,10 @@ MAX_KEY = 200  # characters
 COLUMNS = ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why")
 FLEXIBLE = frozenset({"name", "user", "where or why"})
 LEAST_NAME, LEAST_LAST = 6, 16  # columns of a terminal for a name, and for where or why
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
+@remote_options
 def submit(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A job file (YAML or JSON); see docs/use/service.md.")
@@ -32,9 +35,8 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job ends; exit code 1 unless it is done.")
     ] = False,
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Submit a job.
 
@@ -45,20 +47,17 @@ def submit(
     spec = read(file)
     if key is not None and not (1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
         raise InputError(f"--key: must be 1 to {MAX_KEY} printable ASCII characters, not {key[:MAX_KEY]!r}")
-    remote = ServiceClient(server, token_file)
     with about(file):
-        job = remote.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
+        job = remote.client.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
     if wait:  # print the job id first, in case the wait is interrupted
         err.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
-        job = until_over(remote, job["id"])
-    if as_json:
-        print_json(job)
-    else:
-        out.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
+        job = until_over(remote.client, job["id"])
+    remote.show(job, f"{job['id']} {state(job)}")
     if wait and job["status"] != "done":
         raise typer.Exit(1)
 
 
+@remote_options
 def jobs(
     status: Annotated[
         list[str] | None, typer.Option("--status", "-s", help="Only these, such as waiting or running.")
@@ -67,18 +66,16 @@ def jobs(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many, latest first.")
     ] = 50,
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """List jobs, the latest first; with --status waiting only, in queue order.
 
     Example: cranny jobs --status waiting --status running
     """
-    remote = ServiceClient(server, token_file)
     with options.named("status", "user"):
-        found = remote.get("/api/v1/jobs", status=status, user=user, limit=limit, newest=True)
-    if as_json:
+        found = remote.client.get("/api/v1/jobs", status=status, user=user, limit=limit, newest=True)
+    if remote.as_json:
         print_json(found)
         return
     _show(found["jobs"])
@@ -94,7 +91,7 @@ def _show(found: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    now = relative_time.now_s()
+    now = now_s()
     rows = [COLUMNS, *(_row(job, now) for job in found)]
     widths = dict(zip(COLUMNS, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
     brief = sum(width for name, width in widths.items() if name not in FLEXIBLE) + 2 * len(COLUMNS)
@@ -111,34 +108,33 @@ def _show(found: list[dict[str, Any]]) -> None:
     out.print(table)
 
 
-def _row(job: dict[str, Any], now_s: float) -> tuple[str, ...]:
+def _row(job: dict[str, Any], now: float) -> tuple[str, ...]:
     """Return a job as a row of the table."""
-    start = relative_time.ago(job["started_s"], now_s)
+    start = ago(job["started_s"], now)
     if job["status"] == "waiting":  # possibly after an earlier attempt
-        start = relative_time.soon(job["predicted_start_s"], now_s) if job["predicted_start_s"] is not None else ""
+        start = soon(job["predicted_start_s"], now) if job["predicted_start_s"] is not None else ""
     first, more = job["machines"][:1], len(job["machines"]) - 1
     where = " and ".join([*first, f"{more} more"] if more > 0 else first)
     why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
     own = (job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"])
-    return (*own, relative_time.ago(job["submitted_s"], now_s), start, why or where)
+    return (*own, ago(job["submitted_s"], now), start, why or where)
 
 
+@remote_options
 def watch(
     job_id: Annotated[
         str | None,
         typer.Argument(metavar="[JOB]", help="Only this job, until it ends."),
     ] = None,
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Print events as they happen.
 
     Example: cranny watch job-17
     """
-    remote = ServiceClient(server, token_file)
-    for kind, event in changes(remote, job_id):
-        if as_json:
+    for kind, event in changes(remote.client, job_id):
+        if remote.as_json:
             _write(json.dumps(event) + "\n")
             continue
         rest = {k: v for k, v in event.items() if k not in {"seq", "at_s", "kind", "job"} and v not in (None, "")}
@@ -146,10 +142,10 @@ def watch(
             f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
             for name, value in rest.items()
         )
-        line = f"{relative_time.stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {fields}"
-        out.print(line.rstrip(), soft_wrap=True, markup=False)
+        say(f"{stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {fields}".rstrip())
 
 
+@remote_options
 def logs(
     job_id: JobArgument,
     follow: Annotated[
@@ -157,61 +153,55 @@ def logs(
     ] = False,
     rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="The rank whose log is printed.")] = 0,
     attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Default: the latest.")] = None,
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Print the log of a rank; with --json and --follow one JSON line for each part.
 
     Example: cranny logs job-17 --rank 3 -f
     """
-    remote = ServiceClient(server, token_file)
     if follow:
-        for part in writes(remote, job_id, rank, attempt):
-            _write(json.dumps(part) + "\n" if as_json else part["text"])
+        for part in writes(remote.client, job_id, rank, attempt):
+            _write(json.dumps(part) + "\n" if remote.as_json else part["text"])
         return
     parts = []
-    for part in written(remote, job_id, rank, attempt):
+    for part in written(remote.client, job_id, rank, attempt):
         parts.append(part["text"])
-        if not as_json:
+        if not remote.as_json:
             _write(parts.pop())
-    if as_json:
+    if remote.as_json:
         print_json({**part, "offset": 0, "text": "".join(parts)})
 
 
+@remote_options
 def cancel(
     job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="The ids of jobs.")],
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Cancel jobs, waiting or running.
 
     Example: cranny cancel job-17 job-18
     """
-    remote = ServiceClient(server, token_file)
+    client = remote.client
     cancelled = []
     code = 0
     for job_id in job_ids:
         try:
-            cancelled.append(remote.send("POST", f"{path_of(job_id)}/cancel"))
+            cancelled.append(client.send("POST", f"{path_of(job_id)}/cancel"))
         except CrannyError as error:
-            err.print(f"cranny: {error}", markup=False, soft_wrap=True)
+            warn(str(error))
             code = max(code, 2 if isinstance(error, InputError) else 1)
-    if as_json:
-        print_json(cancelled)
-    else:
-        for job in cancelled:
-            out.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
+    remote.show(cancelled, *(f"{job['id']} {state(job)}" for job in cancelled))
     if code:
         raise typer.Exit(code)
 
 
+@remote_options
 def plan(
     file: Annotated[Path, typer.Option("--file", "-f", help="A job file (YAML or JSON).")],
-    server: ServerOption = None,
-    token_file: TokenOption = None,
-    as_json: options.JsonOption = False,
+    *,
+    remote: Remote,
 ) -> None:
     """Show what would happen if a job were submitted now; nothing is started.
 
@@ -220,18 +210,12 @@ def plan(
     from cranny.service.job_spec import read
 
     spec = read(file)
-    remote = ServiceClient(server, token_file)
     with about(file):
-        planned = remote.send("POST", "/api/v1/plan", spec)
-    if as_json:
-        print_json(planned)
-        return
-    out.print("it would start now" if planned["starts"] else "it would wait")
+        planned = remote.client.send("POST", "/api/v1/plan", spec)
+    lines = ["it would start now" if planned["starts"] else "it would wait"]
     if planned["would_stop"]:
-        out.print(
-            f"jobs that would be preempted: {', '.join(planned['would_stop'])}", soft_wrap=True, markup=False
-        )
-    print_explanation(planned["explanation"])
+        lines.append(f"jobs that would be preempted: {', '.join(planned['would_stop'])}")
+    remote.show(planned, *lines, *_explanation(planned["explanation"]))
 
 
 @contextmanager
@@ -245,29 +229,53 @@ def about(file: Path) -> Iterator[None]:
         raise InputError(f"{file}: {error}") from None
 
 
-def explain_live(job_id: str, server: str | None, token_file: Path | None, *, as_json: bool) -> None:
+def explain_live(job_id: str, remote: Remote) -> None:
     """Explain why a job of a server was placed where it is, or why it waits."""
-    why = ServiceClient(server, token_file).get(f"{path_of(job_id)}/explain")
-    if as_json:
-        print_json(why)
-    else:
-        out.print(f"{why['job']} {why['status']}", markup=False)
-        print_explanation(why)
+    why = remote.client.get(f"{path_of(job_id)}/explain")
+    remote.show(why, f"{why['job']} {why['status']}", *_explanation(why))
 
 
-def print_explanation(why: dict[str, Any]) -> None:
-    """Print an explanation."""
-    out.print(why["reason"], soft_wrap=True, markup=False)
+def _explanation(why: dict[str, Any]) -> Iterator[str]:
+    """Yield an explanation line by line."""
+    yield why["reason"]
     for line in why["evidence"]:
-        out.print(f"  {line}", soft_wrap=True, markup=False)
+        yield f"  {line}"
     start_s = why["predicted_start_s"]
     if why["status"] == "waiting" and why["kind"] != "placed" and start_s is not None:
-        soon = relative_time.soon(start_s, relative_time.now_s())
-        out.print(f"predicted start: {soon}, at {relative_time.stamp(start_s)}", markup=False)
+        yield f"predicted start: {soon(start_s, now_s())}, at {stamp(start_s)}"
     if why["next_step"]:
-        out.print(f"what would help: {why['next_step']}", soft_wrap=True, markup=False)
+        yield f"what would help: {why['next_step']}"
 
 
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def now_s() -> float:
+    """Return the seconds since 1970."""
+    return datetime.now(UTC).timestamp()
+
+
+def stamp(at_s: float) -> str:
+    """Write a moment in the time of this machine, to the second."""
+    return f"{datetime.fromtimestamp(at_s).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def brief(seconds: float) -> str:
+    """Write a duration in a few characters: 45s, 12m, 5h, 3d."""
+    seconds = max(0.0, seconds)
+    for letter, unit_s in (("d", DAY_S), ("h", HOUR_S), ("m", MINUTE_S)):
+        if seconds >= (2 * unit_s if letter == "d" else unit_s):  # 30h says more than 1d
+            return f"{seconds / unit_s:.0f}{letter}"
+    return f"{seconds:.0f}s"
+
+
+def ago(at_s: float | None, now: float) -> str:
+    """Say how long ago something was; nothing if it was not."""
+    return "" if at_s is None else f"{brief(now - at_s)} ago"
+
+
+def soon(at_s: float, now: float) -> str:
+    """Say in how long something is expected."""
+    return f"in ~{brief(at_s - now)}" if at_s > now else "soon"

@@ -252,11 +252,18 @@ class ScenarioOptions:
 
 
 def scenario_options(*without: str, **changed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command that takes `shared: ScenarioOptions` have them on its command line, where `shared` stands.
+    """Let a command that takes `shared: ScenarioOptions` have them on its command line, where `shared` stands."""
+    return expand_options(ScenarioOptions, "shared", *without, **changed)
+
+
+def expand_options(
+    kind: type[Any], name: str, *without: str, **changed: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command have the fields of a dataclass on its command line, where the parameter `name` stands.
 
     Fields named by `without` keep their defaults; `changed` has other defaults, or `REQUIRED`.
     """
-    hints = get_type_hints(ScenarioOptions, include_extras=True)
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
         Parameter(
             each.name,
@@ -264,7 +271,7 @@ def scenario_options(*without: str, **changed: Any) -> Callable[[Callable[..., N
             default=Parameter.empty if default is REQUIRED else default,
             annotation=hints[each.name],
         )
-        for each in fields(ScenarioOptions)
+        for each in fields(kind)
         if each.name not in without
         for default in (changed.get(each.name, each.default),)
     ]
@@ -273,15 +280,13 @@ def scenario_options(*without: str, **changed: Any) -> Callable[[Callable[..., N
         @wraps(command)
         def run(**given: Any) -> None:
             values = {each.name: given.pop(each.name) for each in shared}
-            command(**given, shared=ScenarioOptions(**values))
+            command(**given, **{name: kind(**values)})
 
         own = signature(command, eval_str=True).parameters.values()
         parameters = [
             each
             for parameter in own
-            for each in (
-                shared if parameter.name == "shared" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-            )
+            for each in (shared if parameter.name == name else [parameter.replace(kind=Parameter.KEYWORD_ONLY)])
         ]
         # Typer reads both.
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]

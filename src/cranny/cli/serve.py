@@ -3,14 +3,14 @@
 import contextlib
 import logging
 import os
+import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from cranny.cli import options
-from cranny.cli.console import err, out, print_json
-from cranny.cli.tls import check_pair
+from cranny.cli.console import print_json, say, warn
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,13 +145,11 @@ def _announce(url: str, authenticator: "Authenticator", about: str, *, as_json: 
     if as_json:
         print_json({"url": url, "link": link, "cluster": about})
         return
-    out.print(f"cranny serves {about}", soft_wrap=True, markup=False)
-    out.print(f"open  {link}", soft_wrap=True, markup=False)
+    say(f"cranny serves {about}", f"open  {link}")
     if link != url:
-        note = "      (login link as admin, valid once; other users need a token: cranny token create)"
-        out.print(note, soft_wrap=True, markup=False)
+        say("      (login link as admin, valid once; other users need a token: cranny token create)")
     if not authenticator.loopback and url.startswith("http:"):
-        err.print("cranny: tokens are sent unencrypted without --tls-certificate", markup=False)
+        warn("tokens are sent unencrypted without --tls-certificate")
 
 
 def _user() -> str:
@@ -167,3 +165,37 @@ def needs_service() -> None:
     ]
     if missing:
         raise InputError(f"this needs {missing[0]!r}: install cranny with its extra 'service'")
+
+
+def check_pair(certificate: Path, key: Path) -> None:
+    """Refuse an unusable certificate or private key, with one line that names the file and the reason."""
+    for option, path, kind in (
+        ("--tls-certificate", certificate, "CERTIFICATE"),
+        ("--tls-key", key, "PRIVATE KEY"),
+    ):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{option}: {path}: {error.strerror}") from None
+        if f"{kind}-----".encode() not in content:
+            raise InputError(f"{option}: {path}: contains no {kind.lower()} in PEM format")
+
+    def locked() -> NoReturn:
+        raise InputError(f"--tls-key: {key}: is encrypted with a password; give an unencrypted key")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key, locked)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise InputError(f"--tls-key: {key}: does not match {certificate}") from None
+        raise InputError(f"{_culprit(certificate, key)}: is damaged") from None
+
+
+def _culprit(certificate: Path, key: Path) -> str:
+    """Name the damaged file: the key, if the certificate alone can be read."""
+    try:
+        ssl.create_default_context(cafile=str(certificate))
+    except (ssl.SSLError, ValueError):
+        return f"--tls-certificate: {certificate}"
+    return f"--tls-key: {key}"
