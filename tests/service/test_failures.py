@@ -11,7 +11,8 @@ from tests.service.standing import standing
 from cranny.service import store as store_module
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
-from cranny.service.store import EventStore, StoreError
+from cranny.service.store import EventStore
+from cranny.service.writer_lock import StoreError
 
 JOB = {"command": ["true"], "gpus": 1}
 

@@ -17,15 +17,8 @@ import pytest
 from sqlalchemy import Connection, text
 
 from cranny.model.errors import InputError
-from cranny.service.store import (
-    EventRow,
-    EventStore,
-    OtherWriterError,
-    SessionRow,
-    StoreError,
-    TokenRow,
-    shown_url,
-)
+from cranny.service.store import EventRow, EventStore, SessionRow, TokenRow, shown_url
+from cranny.service.writer_lock import OtherWriterError, StoreError
 
 
 def row(seq: int, kind: str = "drained") -> EventRow:

@@ -41,8 +41,8 @@ from cranny.service.policy_setting import complete_setting
 from cranny.service.scheduler import MAX_LOST, Scheduler
 from cranny.service.server import ListenAddress, serve
 from cranny.service.service import InternalError, Service
-from cranny.service.store import StoreError
 from cranny.service.warmup import warm
+from cranny.service.writer_lock import StoreError
 
 JOB: dict[str, Any] = {"command": ["true"], "gpus": 1}
 NO_MORE_FILES = OSError(errno.EMFILE, "Too many open files")

@@ -22,7 +22,8 @@ from cranny.cli.serve import check_pair
 from cranny.model.errors import InputError
 from cranny.service import server_file, service
 from cranny.service.server_file import ServerAddress, published
-from cranny.service.store import EventStore, OtherWriterError, StoreError
+from cranny.service.store import EventStore
+from cranny.service.writer_lock import OtherWriterError, StoreError
 
 JOB = {"command": ["true"], "gpus": 1}
 

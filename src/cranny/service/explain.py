@@ -17,7 +17,7 @@ from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
-from cranny.service.fork import Fork
+from cranny.service.engines import Fork
 from cranny.service.job_records import JobRecord, placement_of
 from cranny.service.predict import EligibleMachines, end_s, predict_starts
 

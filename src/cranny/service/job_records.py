@@ -126,17 +126,9 @@ class JobRecords:
             self.keys[record.user, body["key"]] = (job_id, body["digest"])
 
     def _placed(self, row: EventRow, record: JobRecord) -> None:
-        body = row.body
-        record.attempts.append(
-            Attempt(
-                body["attempt"],
-                row.at_s,
-                placement_of(body["placement"]),
-                body["why"],
-                body["facts"],
-                tuple(body["gpus"]),
-            )
-        )
+        body, gpus = row.body, tuple(row.body["gpus"])
+        where = placement_of(body["placement"])
+        record.attempts.append(Attempt(body["attempt"], row.at_s, where, body["why"], body["facts"], gpus))
         record.reason = ""
         self._set(record, "starting")
 
@@ -256,10 +248,4 @@ def plain(placement: Placement) -> dict[str, Any]:
 
 def placement_of(value: dict[str, Any]) -> Placement:
     """Return the placement that JSON values describe."""
-    return Placement(
-        value["machines"],
-        value["spare"],
-        value["gpus"],
-        server=value["server"],
-        aggregate=value["aggregate"],
-    )
+    return Placement(**value)

@@ -14,13 +14,18 @@ from prometheus_client.registry import Collector
 from cranny.core.protocol import PlacerPolicy
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
+from cranny.service.engines import Fork
 from cranny.service.explain import WAITING, WaitContext, quick_reason
-from cranny.service.fork import Fork
 from cranny.service.job_records import STATUSES
 from cranny.service.serialize import tier_of
 from cranny.service.service import Service
 
 CACHE_S = 2.0  # how long the largest startable job is cached
+ROUND = {  # what is measured of every round of the service loop
+    "cranny_decision_seconds": "Time to decide in a round.",
+    "cranny_store_seconds": "Time to store the events of a round.",
+    "cranny_round_seconds": "Time of a round.",
+}
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -32,15 +37,8 @@ class MetricsCollector(Collector):
         self._lock = threading.Lock()
         self._largest = (-1, 0.0, 0)  # version of the state, time of computation, GPUs
         self._registry = CollectorRegistry()
-        registry = self._registry
-        self._decide = Histogram(
-            "cranny_decision_seconds", "Time to decide in a round.", buckets=SECONDS, registry=registry
-        )
-        self._store = Histogram(
-            "cranny_store_seconds", "Time to store the events of a round.", buckets=SECONDS, registry=registry
-        )
-        self._round = Histogram("cranny_round_seconds", "Time of a round.", buckets=SECONDS, registry=registry)
-        registry.register(self)
+        self._rounds = [Histogram(*each, buckets=SECONDS, registry=self._registry) for each in ROUND.items()]
+        self._registry.register(self)
         service.on_round.append(self._observe_round)
 
     def page(self) -> tuple[bytes, str]:
@@ -58,10 +56,9 @@ class MetricsCollector(Collector):
                 self._largest = (now, time.monotonic(), gpus)
             return gpus
 
-    def _observe_round(self, decide_s: float, store_s: float, round_s: float) -> None:
-        self._decide.observe(decide_s)
-        self._store.observe(store_s)
-        self._round.observe(round_s)
+    def _observe_round(self, *seconds: float) -> None:
+        for histogram, value_s in zip(self._rounds, seconds, strict=True):
+            histogram.observe(value_s)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""
@@ -70,11 +67,8 @@ class MetricsCollector(Collector):
             scheduler = service.scheduler
             engine, records = scheduler.engine, scheduler.records
             view = engine.state.snapshot(service.now_s())
-            fragmentation, used, held = (
-                engine.state.fragmentation,
-                engine.state.used_machines,
-                engine.state.held_gpus,
-            )
+            state = engine.state
+            fragmentation, used, held = state.fragmentation, state.used_machines, state.held_gpus
             waiting = [records.jobs[each.job.id] for each in engine.queue]
             counts, drained, period_s = dict(records.counts), len(records.drained), engine.period_s
         first, context = waiting[0].id if waiting else None, WaitContext(view, records.recommended)

@@ -12,7 +12,7 @@ from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import isolated
 from cranny.model.job import Job
-from cranny.service.fork import Fork
+from cranny.service.engines import Fork
 from cranny.service.job_records import JobRecord
 
 MAX_PREDICTED = 1_000  # jobs of the queue whose start is predicted

@@ -13,7 +13,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Start
 from cranny.model.validate import counted
-from cranny.service.fork import Fork
+from cranny.service.engines import Fork
 from cranny.service.job_records import JobRecord, JobRecords, placement_of, plain, reasons
 from cranny.service.limits import ConflictError
 

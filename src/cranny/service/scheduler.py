@@ -23,13 +23,13 @@ from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import counted
+from cranny.service.engines import engine_with, replay
 from cranny.service.executor import NOT_STARTED, AttemptEnded, AttemptLaunched
 from cranny.service.job_records import Attempt, JobRecord, JobRecords, Status, plain, reasons
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
 from cranny.service.policy_setting import QueuedByPriority, build_policy, complete_setting
 from cranny.service.recommend import Recommendation, Recommender, observe_end, observe_start
-from cranny.service.restore import Restorer, engine_with
 from cranny.service.store import EventRow, EventStore
 
 Mode = Literal["run", "recommend"]
@@ -75,12 +75,10 @@ class Scheduler:
         self.rows, self.instructions = [], deque()
         self._recommender.forget()
         self.records = JobRecords(self.cluster)
-        restorer = Restorer(self.records, self._new_engine())
+        self.engine = self._new_engine()
         for row in store.read():
-            restorer.apply(row)
-            self.engine = restorer.engine
+            self.engine = replay(row, self.engine, self.records)
             self._on_event(self)
-        self.engine = restorer.engine
         self._set_feasibility(self.records.policy or complete_setting(DEFAULT_POLICY))
 
     def _set_feasibility(self, setting: dict[str, Any]) -> None:
@@ -131,21 +129,17 @@ class Scheduler:
         too_large = self._feasibility.why_too_large(job)
         if too_large is not None:
             raise InputError(f"gpus: {too_large}")
-        policy = self._checking_policy
-        reason = None
+        policy, name = self._checking_policy, self.records.policy.get("name")
         if not isinstance(policy, QueuedByPriority):
             if constraints is not None:
-                name = self.records.policy["name"]
                 raise InputError(
                     f"constraints: not supported by policy {name!r}, which plans for all jobs jointly"
                 )
-        else:
-            try:
-                reason = self._why_never(job, constraints, policy)
-            except CrannyError as error:  # for example a collective that the policy does not support
-                raise InputError(
-                    f"policy {self.records.policy['name']!r} cannot place this job: {error}"
-                ) from None
+            return
+        try:
+            reason = self._why_never(job, constraints, policy)
+        except CrannyError as error:  # for example a collective that the policy does not support
+            raise InputError(f"policy {name!r} cannot place this job: {error}") from None
         if reason is not None:
             raise InputError(reason)
 
@@ -175,9 +169,7 @@ class Scheduler:
         elif record.attempt is not None:
             if record.status != "stopping":
                 self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)
-            self.instructions.append(
-                Instruction("stop", record, record.attempt)
-            )  # repeated requests repeat the stop
+            self.instructions.append(Instruction("stop", record, record.attempt))  # again at every request
         return record
 
     def drain(self, machine: int, by: str, now_s: float) -> None:
@@ -208,7 +200,7 @@ class Scheduler:
     def switch(self, setting: dict[str, Any], by: str, now_s: float) -> None:
         """Switch to another policy from the next event on."""
         chosen = complete_setting(setting)
-        engine = engine_with(chosen, self.engine.state, self.records, list(self.engine.queue))
+        engine = engine_with(self.engine, chosen, self.records)
         constrained = next(
             (each for each in self.records.jobs.values() if each.constraints and not each.over), None
         )

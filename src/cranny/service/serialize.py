@@ -1,6 +1,7 @@
 """Jobs, machines, links and traffic as JSON values of the API, with secrets redacted."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from cranny.core.machine_set import members
@@ -84,7 +85,7 @@ def placement(where: Placement, cluster: Cluster, gpus: Iterable[int] = ()) -> A
     """Return a placement, with the names of its machines."""
     return {
         "machines": list(where.machines),
-        "names": [cluster.machines[machine].name for machine in where.machines],
+        "names": _names(where.machines, cluster),
         "gpus": list(gpus),
         "spare": list(where.spare),
         "server": where.server,
@@ -93,16 +94,7 @@ def placement(where: Placement, cluster: Cluster, gpus: Iterable[int] = ()) -> A
 
 def explanation(record: JobRecord, why: Explanation) -> Any:
     """Return the explanation of a job."""
-    return {
-        "job": record.id,
-        "status": record.status,
-        "kind": why.kind,
-        "reason": why.reason,
-        "evidence": why.evidence,
-        "next_step": why.next_step,
-        "predicted_start_s": why.predicted_start_s,
-        "facts": why.facts,
-    }
+    return {"job": record.id, "status": record.status, **asdict(why)}
 
 
 def node(machine: int, view: Snapshot, *, drained: bool, slots: list[str | None]) -> Any:
@@ -174,12 +166,12 @@ def job_traffic(record: JobRecord, view: Snapshot) -> Any:
     for a, b, count in exchanged(running.job, where):
         pairs[a, b] = pairs.get((a, b), 0.0) + count
         if where[a] != where[b]:
-            ends = sorted((where[a], where[b]))
-            names = (cluster.machines[ends[0]].name, cluster.machines[ends[1]].name)
+            first, second = _names(sorted((where[a], where[b])), cluster)
+            names = (first, second)
             between[names] = between.get(names, 0.0) + count
     return {
         "job": record.id,
-        "ranks": [cluster.machines[machine].name for machine in where],
+        "ranks": _names(where, cluster),
         "pairs": [{"a": a, "b": b, "bytes": count} for (a, b), count in pairs.items()],
         "machines": [{"a": a, "b": b, "bytes": count} for (a, b), count in between.items()],
         "cross_machine_bytes": moved.cross_machine_bytes,

@@ -21,14 +21,15 @@ from cranny.backends.protocol import Backend, Launch, Rank
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.clock import Clock, wall_clock
+from cranny.service.engines import Fork
 from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
-from cranny.service.fork import Fork
 from cranny.service.job_records import Attempt, JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import DEFAULT_POLICY, Instruction, Mode, PolicyError, Scheduler
-from cranny.service.store import Append, EventRow, EventStore, OtherWriterError, StoreError
+from cranny.service.store import Append, EventRow, EventStore
 from cranny.service.utilization import UtilizationHistory
 from cranny.service.warmup import start_warmup
+from cranny.service.writer_lock import OtherWriterError, StoreError
 
 ROUND_S = 0.05  # calls within this time are stored together; readers wait no longer for the lock
 CHECK_S = 2.0  # how often an idle service checks that it is still the writer of the log
@@ -77,11 +78,9 @@ class Service:
         self.folder = folder
         self.lock = threading.RLock()
         self.history = UtilizationHistory()
-        self.scheduler = Scheduler(built, mode, limits or Limits(), self._record_utilization)
+        self.scheduler = Scheduler(built, mode, limits or Limits(), self._note_utilization)
         self.limits = self.scheduler.limits
-        self.on_round: list[
-            Callable[[float, float, float], None]
-        ] = []  # get the seconds to decide, to store, in all
+        self.on_round: list[Callable[..., None]] = []  # get the seconds to decide, to store, and in all
         self.on_stored: list[Callable[[], None]] = []
         self.on_ended: list[Callable[[], None]] = []
         self.recent: deque[EventRow] = deque(maxlen=RECENT)  # the last stored events
@@ -108,7 +107,7 @@ class Service:
             raise
         if self._executor is not None:
             self._executor.start()
-            self._adopt()
+            self._adopt(self._executor)
         self._open = True
         self._thread.start()
 
@@ -261,7 +260,8 @@ class Service:
             with self.store.writing() as append, self.lock:
                 begin_s = time.perf_counter()
                 now_s = self.now_s()
-                results, decided_s = self._handle(chain(batch, self._due(now_s)), now_s, append)
+                due = [Call(self.scheduler.tick, Future())] if now_s >= self._tick_s else []
+                results, decided_s = self._handle(chain(batch, due), now_s, append)
                 self._tick_s = self.scheduler.engine.next_tick_s(now_s)
                 stored_s = time.perf_counter()
         except StoreError as error:  # before any call was handled
@@ -275,11 +275,6 @@ class Service:
         for observe in self.on_round:
             observe(decided_s - begin_s, stored_s - decided_s, time.perf_counter() - begin_s)
         self._notify(self.on_stored)
-
-    def _due(self, now_s: float) -> Iterator[Call]:
-        """Yield a call of the policy, if its period has passed."""
-        if now_s >= self._tick_s:
-            yield Call(self.scheduler.tick, Future())
 
     def _handle(self, batch: Iterable[Call], now_s: float, append: Append) -> tuple[list[CallResult], float]:
         """Run calls and store their events, all or none; return the results, and when the last was decided.
@@ -384,6 +379,9 @@ class Service:
         future.add_done_callback(retry)
         self._calls.put(Call(work, future))
 
+    def _note_utilization(self, scheduler: Scheduler) -> None:
+        self.history.note(scheduler)
+
     # -- launching -------------------------------------------------------------------------------------
 
     def log_folder(self, job_id: str, attempt: int) -> Path:
@@ -410,7 +408,7 @@ class Service:
             server=attempt.placement.server,
         )
 
-    def _adopt(self) -> None:
+    def _adopt(self, executor: Executor) -> None:
         """Take over the processes of an earlier service, and stop those that it was stopping."""
         current: list[Launch] = []
         leaving: list[Launch] = []
@@ -418,17 +416,11 @@ class Service:
             leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
             if record.status in {"starting", "running", "stopping"}:
                 current.append(self.launch_of(record, record.attempts[-1]))
-        executor = self._executor
-        if executor is None:
-            return
         executor.adopt(current, leaving)
         for record in self.scheduler.records.jobs.values():
             if record.status == "stopping":
                 executor.stop(record.id, record.attempts[-1].number)
         self._execute()
-
-    def _record_utilization(self, scheduler: Scheduler) -> None:
-        self.history.note(scheduler.records, scheduler.engine.state)
 
 
 def _answer(results: Iterable[CallResult]) -> None:

@@ -14,95 +14,56 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    inspect,
-    select,
-    update,
-)
-from sqlalchemy.engine import make_url
+import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from cranny.model.errors import InputError
-from cranny.service.writer_lock import (
-    WRITE,
-    DatabaseFiles,
-    FileLock,
-    OtherWriterError,
-    SessionLock,
-    StoreError,
-    why,
-    wrapped,
-)
-
-__all__ = [
-    "Append",
-    "EventRow",
-    "EventStore",
-    "OtherWriterError",
-    "SessionRow",
-    "StoreError",
-    "TokenRow",
-    "shown_url",
-]
+from cranny.service import writer_lock
+from cranny.service.writer_lock import WRITE, OtherWriterError, SessionLock, StoreError, why, wrapped
 
 BUSY_MS = 2_000  # how long to wait for another process that has locked a SQLite database
 PAGE = 5_000  # events read at a time
 
 _log = logging.getLogger("cranny.service")
 
-_META = MetaData()
-_VERSION = Table("cranny_schema", _META, Column("version", Integer, primary_key=True))
-_EVENTS = Table(
+_META = sa.MetaData()
+_VERSION = sa.Table("cranny_schema", _META, sa.Column("version", sa.Integer, primary_key=True))
+_EVENTS = sa.Table(
     "cranny_events",
     _META,
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("at_s", Float(53), nullable=False),
-    Column("kind", String(40), nullable=False),
-    Column("job", String(40), index=True),
-    Column("body", Text, nullable=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at_s", sa.Float(53), nullable=False),
+    sa.Column("kind", sa.String(40), nullable=False),
+    sa.Column("job", sa.String(40), index=True),
+    sa.Column("body", sa.Text, nullable=False),
 )
-_TOKENS = Table(
+_TOKENS = sa.Table(
     "cranny_tokens",
     _META,
-    Column("id", String(40), primary_key=True),
-    Column("user", String(100), nullable=False),
-    Column("role", String(20), nullable=False),
-    Column("hash", String(64), nullable=False, unique=True),
-    Column("created_s", Float(53), nullable=False),
-    Column("revoked_s", Float(53)),
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("user", sa.String(100), nullable=False),
+    sa.Column("role", sa.String(20), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False, unique=True),
+    sa.Column("created_s", sa.Float(53), nullable=False),
+    sa.Column("revoked_s", sa.Float(53)),
 )
-_SESSIONS = Table(
+_SESSIONS = sa.Table(
     "cranny_sessions",
     _META,
-    Column("hash", String(64), primary_key=True),
-    Column("user", String(100), nullable=False),
-    Column("role", String(20), nullable=False),
-    Column("token", String(40)),
-    Column("until_s", Float(53), nullable=False),
+    sa.Column("hash", sa.String(64), primary_key=True),
+    sa.Column("user", sa.String(100), nullable=False),
+    sa.Column("role", sa.String(20), nullable=False),
+    sa.Column("token", sa.String(40)),
+    sa.Column("until_s", sa.Float(53), nullable=False),
 )
 
 
-def _first(connection: Connection) -> None:
+def _first(connection: sa.Connection) -> None:
     """Create the tables of version 1."""
     _META.create_all(connection, [_EVENTS, _TOKENS])
 
 
-def _second(connection: Connection) -> None:
+def _second(connection: sa.Connection) -> None:
     """Add browser sessions."""
     _META.create_all(connection, [_SESSIONS])
 
@@ -166,8 +127,8 @@ class EventStore:
         except StoreError:
             self.engine.dispose()
             raise
-        self._files = DatabaseFiles(database) if in_files else None
-        self._lock = FileLock(database, shown) if in_files else SessionLock(self.engine, shown)
+        self._files = writer_lock.DatabaseFiles(database) if in_files else None
+        self._lock = writer_lock.FileLock(database, shown) if in_files else SessionLock(self.engine, shown)
 
     def acquire(self) -> None:
         """Acquire the writer lock, or verify that it is held; `OtherWriterError` if another process has it."""
@@ -195,7 +156,7 @@ class EventStore:
                 if connection.invalidated:  # a new connection would not hold the lock
                     raise StoreError(f"{WRITE}: the connection was lost")
                 try:
-                    connection.execute(insert(_EVENTS), values)
+                    connection.execute(sa.insert(_EVENTS), values)
                     connection.commit()
                 except SQLAlchemyError as error:
                     with suppress(SQLAlchemyError):
@@ -218,7 +179,7 @@ class EventStore:
         except StoreError:
             pass
 
-    def _begin(self, stack: ExitStack) -> Connection:
+    def _begin(self, stack: ExitStack) -> sa.Connection:
         """Begin a transaction, under the writer lock if it was acquired."""
         try:
             with wrapped(WRITE):
@@ -253,14 +214,14 @@ class EventStore:
     def last(self) -> int:
         """Return the number of the last event; 0 if there is none."""
         with self._reading() as connection:
-            return int(connection.execute(select(func.max(_EVENTS.c.seq))).scalar() or 0)
+            return int(connection.execute(sa.select(sa.func.max(_EVENTS.c.seq))).scalar() or 0)
 
     def read(self, after: int = 0, limit: int | None = None) -> Iterator[EventRow]:
         """Yield the events after a number, in order."""
         left = limit
         while left is None or left > 0:
             size = PAGE if left is None else min(PAGE, left)
-            page = select(_EVENTS).where(_EVENTS.c.seq > after).order_by(_EVENTS.c.seq).limit(size)
+            page = sa.select(_EVENTS).where(_EVENTS.c.seq > after).order_by(_EVENTS.c.seq).limit(size)
             with self._reading() as connection:
                 found = connection.execute(page).all()
             for seq, at_s, kind, job, body in found:
@@ -272,32 +233,32 @@ class EventStore:
 
     def add_token(self, token: TokenRow) -> None:
         """Store a new token."""
-        self._write(insert(_TOKENS).values(token._asdict()))
+        self._write(sa.insert(_TOKENS).values(token._asdict()))
 
     def revoke_token(self, token_id: str, now_s: float) -> bool:
         """Revoke a token; return whether a valid one was found."""
         valid = (_TOKENS.c.id == token_id) & _TOKENS.c.revoked_s.is_(None)
-        return bool(self._write(update(_TOKENS).where(valid).values(revoked_s=now_s)))
+        return bool(self._write(sa.update(_TOKENS).where(valid).values(revoked_s=now_s)))
 
     def tokens(self) -> list[TokenRow]:
         """Return all tokens, the oldest first."""
         with self._reading() as connection:
-            return [TokenRow(*row) for row in connection.execute(select(_TOKENS).order_by(_TOKENS.c.created_s))]
+            return [TokenRow(*row) for row in connection.execute(sa.select(_TOKENS).order_by(_TOKENS.c.created_s))]
 
     def add_session(self, session: SessionRow, now_s: float, most: int) -> None:
         """Store a session; delete expired ones, and the oldest beyond `most`."""
-        newest = select(_SESSIONS.c.hash).order_by(_SESSIONS.c.until_s.desc()).limit(most)
+        newest = sa.select(_SESSIONS.c.hash).order_by(_SESSIONS.c.until_s.desc()).limit(most)
         over = (_SESSIONS.c.until_s <= now_s) | _SESSIONS.c.hash.not_in(newest)
-        self._write(insert(_SESSIONS).values(session._asdict()), delete(_SESSIONS).where(over))
+        self._write(sa.insert(_SESSIONS).values(session._asdict()), sa.delete(_SESSIONS).where(over))
 
     def end_session(self, session_hash: str) -> None:
         """Delete a session."""
-        self._write(delete(_SESSIONS).where(_SESSIONS.c.hash == session_hash))
+        self._write(sa.delete(_SESSIONS).where(_SESSIONS.c.hash == session_hash))
 
     def sessions(self) -> list[SessionRow]:
         """Return all sessions, also expired ones."""
         with self._reading() as connection:
-            return [SessionRow(*row) for row in connection.execute(select(_SESSIONS))]
+            return [SessionRow(*row) for row in connection.execute(sa.select(_SESSIONS))]
 
     def close(self) -> None:
         """Release the writer lock and close the database."""
@@ -307,7 +268,7 @@ class EventStore:
         self.engine.dispose()
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self) -> Iterator[sa.Connection]:
         failed = "the database cannot be read"
         self._check_files(failed)
         with wrapped(failed), self.engine.connect() as connection:
@@ -321,10 +282,10 @@ class EventStore:
             return [int(connection.execute(statement).rowcount) for statement in statements][-1]
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str) -> sa.Engine:
     """Connect to a database; a plain path means SQLite."""
     try:
-        parsed = make_url(url if "://" in url else f"sqlite:///{url}")
+        parsed = sa.make_url(url if "://" in url else f"sqlite:///{url}")
     except ArgumentError:
         raise InputError(f"--database: not a database URL: {shown_url(url)}") from None
     if parsed.drivername in {"postgresql", "postgres"}:
@@ -335,14 +296,14 @@ def _engine(url: str) -> Engine:
         path = Path(parsed.database)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # commands may hold secrets
-        engine = create_engine(parsed, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
-        event.listen(engine, "connect", _wal)
-        event.listen(engine, "begin", _begin)
+        engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
+        sa.event.listen(engine, "connect", _wal)
+        sa.event.listen(engine, "begin", _begin)
         return engine
     if parsed.get_backend_name() != "postgresql":
         raise InputError(f"--database: SQLite or PostgreSQL, not {parsed.get_backend_name()}")
     try:
-        return create_engine(parsed, pool_pre_ping=True)
+        return sa.create_engine(parsed, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         need = f"PostgreSQL needs {error.name!r}: install cranny with its extra 'service'"
         raise InputError(f"--database: {need}") from None
@@ -357,28 +318,28 @@ def _wal(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: sa.Connection) -> None:
     """Begin a transaction; a writing one takes SQLite's write lock at once."""
     at_once = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("begin immediate" if at_once else "begin")
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: sa.Connection) -> None:
     """Migrate a database to the current version, in one transaction."""
     _META.create_all(connection, [_VERSION])
-    have = int(connection.execute(select(func.max(_VERSION.c.version))).scalar() or 0)
-    if have == 0 and inspect(connection).has_table(_EVENTS.name):
+    have = int(connection.execute(sa.select(sa.func.max(_VERSION.c.version))).scalar() or 0)
+    if have == 0 and sa.inspect(connection).has_table(_EVENTS.name):
         raise StoreError("the database has events but no schema version; it was not written by cranny")
     if have > len(MIGRATIONS):
         raise StoreError(f"the database has schema version {have}; this cranny supports up to {len(MIGRATIONS)}")
     for number in range(have, len(MIGRATIONS)):
         MIGRATIONS[number](connection)
-        connection.execute(insert(_VERSION).values(version=number + 1))
+        connection.execute(sa.insert(_VERSION).values(version=number + 1))
 
 
 def shown_url(url: str) -> str:
     """Return the URL of a database without its password."""
     try:
-        return make_url(url).render_as_string(hide_password=True) if "://" in url else url
+        return sa.make_url(url).render_as_string(hide_password=True) if "://" in url else url
     except ArgumentError:
         return "(not a URL)"

@@ -3,8 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-from cranny.core.state import ClusterState
-from cranny.service.job_records import JobRecords
+from cranny.service.scheduler import Scheduler
 
 EVERY_S = 1.0
 MAX_POINTS = 20_000
@@ -27,8 +26,9 @@ class UtilizationHistory:
     def __init__(self) -> None:
         self._points: deque[UtilizationPoint] = deque(maxlen=MAX_POINTS)
 
-    def note(self, records: JobRecords, state: ClusterState) -> None:
+    def note(self, scheduler: Scheduler) -> None:
         """Record the current utilization; several events within a second leave one point."""
+        records, state = scheduler.records, scheduler.engine.state
         running = records.counts["running"] + records.counts["starting"] + records.counts["stopping"]
         point = UtilizationPoint(
             records.last_s,
@@ -38,10 +38,8 @@ class UtilizationHistory:
             records.counts["waiting"],
             running,
         )
-        if self._points and point.at_s - self._points[-1].at_s < EVERY_S and len(self._points) > 1:
-            before = self._points[-2]
-            if point.at_s - before.at_s < EVERY_S:
-                self._points.pop()
+        if len(self._points) > 1 and point.at_s - self._points[-2].at_s < EVERY_S:
+            self._points.pop()
         self._points.append(point)
 
     def since(self, at_s: float, most: int) -> list[UtilizationPoint]:

@@ -15,7 +15,7 @@ from cranny.model.errors import CrannyError, InputError, PlacementError
 from cranny.service.job_spec import field_errors
 from cranny.service.limits import BusyError, ConflictError, RequestError
 from cranny.service.scheduler import PolicyError
-from cranny.service.store import StoreError
+from cranny.service.writer_lock import StoreError
 
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -62,21 +62,17 @@ def status_of(error: CrannyError) -> int:
 def add_handlers(app: FastAPI) -> None:
     """Answer every error with a problem."""
 
-    async def refused(_request: Request, error: Exception) -> JSONResponse:
-        known = error if isinstance(error, CrannyError) else CrannyError("internal error")
-        headers = {"Retry-After": "1"} if isinstance(known, BusyError) else None
-        return problem(status_of(known), str(known), headers=headers)
+    async def refused(_request: Request, error: Any) -> JSONResponse:
+        headers = {"Retry-After": "1"} if isinstance(error, BusyError) else None
+        return problem(status_of(error), str(error), headers=headers)
 
-    async def invalid(_request: Request, error: Exception) -> JSONResponse:
-        raw = error.errors() if isinstance(error, RequestValidationError) else []
-        found = field_errors([_without_place(each) for each in raw])
+    async def invalid(_request: Request, error: Any) -> JSONResponse:
+        found = field_errors([_without_place(each) for each in error.errors()])
         first = next(iter(found), {"field": "", "problem": "cannot be read"})
         return problem(422, ": ".join(part for part in first.values() if part), found)
 
-    async def http(_request: Request, error: Exception) -> JSONResponse:
-        if isinstance(error, HTTPException):
-            return problem(error.status_code, str(error.detail))
-        return problem(500, "internal error")
+    async def http(_request: Request, error: Any) -> JSONResponse:
+        return problem(error.status_code, str(error.detail))
 
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s", request.method, request.url.path, exc_info=error)

@@ -12,7 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from cranny.service.auth import Caller, UnauthenticatedError
 from cranny.service.limits import BusyError
 from cranny.service.service import Service
-from cranny.service.store import EventRow, StoreError
+from cranny.service.store import EventRow
+from cranny.service.writer_lock import StoreError
 
 KEEP_ALIVE_S = 15.0
 PAGE = 500  # events read at a time
