@@ -101,4 +101,4 @@ def test_a_supervisor_that_cannot_look_for_children_ends_the_ranks_it_knows(
         attempt._ranks, attempt._subreaper = {rank.pid}, True
         attempt._signal_all(signal.SIGTERM)
         assert rank.wait(60) == -signal.SIGTERM
-    assert "cannot look for processes: Too many open files in system" in capfd.readouterr().err
+    assert "cannot list processes: Too many open files in system" in capfd.readouterr().err

@@ -272,7 +272,7 @@ def test_simulate_compiles_long_traces_and_tells_progress(monkeypatch: pytest.Mo
     trace = generate_trace("philly", jobs=200, seed=2, load=0.9, gpus=SMALL.gpus)
     plain = run.simulate(SMALL, trace, "titan")
     monkeypatch.setattr(run, "COMPILE_FROM", 100)
-    monkeypatch.setattr(run, "Replay", None)
+    monkeypatch.setattr("cranny.scenario.Replay", None)
     monkeypatch.setattr(fast_replay, "PAUSE_EVERY", 64)
     heard: list[int] = []
     fast = run.simulate(SMALL, trace, "titan", progress=heard.append)

@@ -26,7 +26,7 @@ def test_the_page_says_which_time_its_numbers_cover(tmp_path: Path) -> None:
     page = write_page(answer, tmp_path / "out.html").read_text(encoding="utf-8")
     hint = page.split('id="summary-head"')[1].split("</p>")[0]
     assert "profit are means over arrivals" in hint
-    assert "go on to the last end of a job, unlike the tables above" in hint
+    assert "extend to the end of the last job, unlike the tables above" in hint
     span = "over the 2 h from the first to the last submission"
     assert span in hint
     machines = next(sheet for sheet in answer_tables(answer) if sheet.title.startswith("Machines"))
