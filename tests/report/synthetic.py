@@ -9,41 +9,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cranny.network.phases.contention import Contention
+from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.network.steady.link_load import Load
+from cranny.sim.result import Result
 
 Free = NDArray[np.int64]
 Rule = Callable[[Free, int, int], list[int] | None]
 MODELS = ("vgg16", "resnet50", "bert-large", "gpt2-medium", "dlrm")
 
 
-@dataclass(frozen=True)
-class FakeMachine:
-    name: str
-    gpus: int
-    gpu_type: str
-
-
-@dataclass(frozen=True)
-class FakeCluster:
-    machines: tuple[FakeMachine, ...]
-    rack_of: NDArray[np.int64]
-    rack_names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class FakeResult:
-    settings: dict[str, Any]
-    summary: dict[str, float]
-    jobs: pl.DataFrame
-    timeline: pl.DataFrame
-    runs: pl.DataFrame
-    cluster: FakeCluster
-    load: Load | None = None
-    contentions: tuple[Contention, ...] = ()
+@dataclass(frozen=True, slots=True, eq=False)
+class FakeResult(Result):
+    load_always: Load | None = None
 
     def load_at(self, at_s: float) -> Load | None:  # noqa: ARG002 - the same at all times
-        return self.load
+        return self.load_always
 
 
 @dataclass
@@ -53,10 +33,13 @@ class Log:
     runs: list[tuple[Any, ...]] = field(default_factory=list)
 
 
-def make_cluster(racks: int, per_rack: int, gpus: int) -> FakeCluster:
-    machines = tuple(FakeMachine(f"node-{index:04d}", gpus, "V100") for index in range(racks * per_rack))
-    rack_of = np.repeat(np.arange(racks), per_rack)
-    return FakeCluster(machines, rack_of, tuple(f"rack {rack:02d}" for rack in range(racks)))
+def make_cluster(racks: int, per_rack: int, gpus: int) -> Cluster:
+    def rack(index: int) -> Switch:
+        numbers = range(index * per_rack, (index + 1) * per_rack)
+        machines = tuple(Machine(f"node-{number:04d}", gpus, "V100") for number in numbers)
+        return Switch(f"rack {index:02d}", machines, (100.0,) * per_rack)
+
+    return Cluster.of(Switch("core", tuple(map(rack, range(racks))), (100.0 * per_rack,) * racks))
 
 
 def take(free: Free, order: Any, wanted: int) -> list[int] | None:
@@ -103,7 +86,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def replay(policy: str, cluster: FakeCluster, trace: list[tuple[str, int, str, float, float]]) -> FakeResult:
+def replay(policy: str, cluster: Cluster, trace: list[tuple[str, int, str, float, float]]) -> FakeResult:
     """Run jobs in order of arrival, each as soon as the one before it has started."""
     gpus = cluster.machines[0].gpus
     free = np.full(len(cluster.machines), gpus, dtype=np.int64)
@@ -176,7 +159,7 @@ def _release(ended: tuple[float, int, dict[int, int], float], free: Free, taken:
     return ended[3]
 
 
-def _result(policy: str, cluster: FakeCluster, log: Log) -> FakeResult:
+def _result(policy: str, cluster: Cluster, log: Log) -> FakeResult:
     number, text, whole = pl.Float64, pl.String, pl.Int64
     names = "job_id gpus model tenant submit_s start_s finish_s wait_s jct_s machines cross_traffic_gb restarts"
     kinds = [text, whole, text, text, number, number, number, number, number, whole, number, whole]
@@ -228,7 +211,7 @@ def _result(policy: str, cluster: FakeCluster, log: Log) -> FakeResult:
         "version": "0.1.0",
         "cluster": f"{racks} racks x {per_rack} machines x {cluster.machines[0].gpus} GPUs",
     }
-    return FakeResult(settings, summary, jobs, timeline, runs, cluster)
+    return FakeResult(cluster, settings, summary, jobs, timeline, runs)
 
 
 def make_trace(jobs: int, capacity: int, load: float, seed: int) -> list[tuple[str, int, str, float, float]]:

@@ -44,7 +44,9 @@ def poisoned(result: FakeResult) -> FakeResult:
     evil = pl.concat_str(pl.lit(EVIL), pl.col("job_id")).alias("job_id")
     jobs = result.jobs.with_columns(evil, pl.lit(EVIL).alias("model"), pl.lit(EVIL).alias("reason"))
     machines = tuple(dataclasses.replace(machine, name=EVIL) for machine in result.cluster.machines)
-    cluster = dataclasses.replace(result.cluster, machines=machines, rack_names=(EVIL,) * 3)
+    cluster = dataclasses.replace(
+        result.cluster, machines=machines, node_names=(EVIL,) * len(result.cluster.node_names)
+    )
     made = dataclasses.replace(result, jobs=jobs, runs=result.runs.with_columns(evil), cluster=cluster)
     return renamed(
         made, policy=f"titan{EVIL}", trace=EVIL, command=EVIL, cluster=EVIL, version=EVIL, trace_notes=[EVIL]

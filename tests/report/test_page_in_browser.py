@@ -298,7 +298,7 @@ def test_the_network_is_a_heat_map_that_answers(
 ) -> None:
     cluster = Cluster.fat_tree(racks, machines, 4, pat_gbps=100.0)
     load = Load.of(cluster, [JobStream("job-1", parameter_server(cluster, [0, 1, machines], server=1), 100.0)])
-    path = write_report([dataclasses.replace(results[0], load=load), results[1]], tmp_path / "report.html")
+    path = write_report([dataclasses.replace(results[0], load_always=load), results[1]], tmp_path / "report.html")
     visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert visit.page.locator("svg.heat").count() == 1  # the other run noted nothing
     assert visit.page.locator("#network figcaption").inner_text() == "titan"

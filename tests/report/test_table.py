@@ -8,7 +8,7 @@ from rich.console import Console
 from tests.report.synthetic import FakeResult
 
 from cranny.model.errors import InputError
-from cranny.report.run_view import labels
+from cranny.report.styles import labels
 from cranny.report.table import COLUMNS, best, column, format_value, rich_table, scale_for, shown_columns
 
 SUMMARY_KEYS = {

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cranny.report.run_view import RunView, labels, policy_of
-from cranny.report.styles import STRONG_POLICY
+from cranny.report.styles import STRONG_POLICY, labels, policy_of
 from cranny.report.table import Metric, column, format_value, in_rounds, number, share_links, with_unit
+from cranny.sim.result import Result
 
 EQUAL = 0.005  # Differences under half a percent are called equal.
 USED = column("mean_used_machines")
@@ -44,7 +44,7 @@ MACHINES = Phrasing(USED, "keeps", "keep", "machines", " on")
 MACHINE_HOURS = Phrasing(HOURS, "needs", "need", "machine-hours")
 
 
-def finding(results: Sequence[RunView]) -> str:
+def finding(results: Sequence[Result]) -> str:
     """Say in one sentence what these runs show.
 
     Where jobs share links, that is which policy completes them soonest and slows them least; else it is about
@@ -72,12 +72,12 @@ def finding(results: Sequence[RunView]) -> str:
     return text[0].upper() + text[1:]
 
 
-def caution(results: Sequence[RunView]) -> str:
+def caution(results: Sequence[Result]) -> str:
     """Warn where averages cover different jobs, or where values at arrivals would mislead."""
     return " ".join(filter(None, [_rounds(results), _unlike(results)]))
 
 
-def _rounds(results: Sequence[RunView]) -> str:
+def _rounds(results: Sequence[Result]) -> str:
     """Say why there are no values at arrivals."""
     names = in_rounds(results)
     if not names:
@@ -89,7 +89,7 @@ def _rounds(results: Sequence[RunView]) -> str:
     return text[0].upper() + text[1:]
 
 
-def _unlike(results: Sequence[RunView]) -> str:
+def _unlike(results: Sequence[Result]) -> str:
     """Warn where the runs finished different numbers of jobs."""
     done = [number(result, DONE) or 0.0 for result in results]
     most = max(done)
@@ -154,7 +154,7 @@ def _time_clause(subject: RunFigures, rivals: Sequence[RunFigures]) -> str:
     return f"; {owner} mean completion time is {share} {direction} than that of {name}, the shortest of the others"
 
 
-def _shared(results: Sequence[RunView], names: Sequence[str]) -> str:
+def _shared(results: Sequence[Result], names: Sequence[str]) -> str:
     """Compare runs whose jobs share links: by how long jobs take, and how much links slow them."""
     clauses = []
     for measure, words in (
@@ -210,7 +210,7 @@ def _only_subject(subject: RunFigures, rivals: Sequence[RunFigures]) -> bool:
     return subject.used < rivals[0].used and not _same(subject.used, rivals[0].used)
 
 
-def _alone(result: RunView, name: str) -> str:
+def _alone(result: Result, name: str) -> str:
     """Describe a single run."""
     rounds = bool(in_rounds([result]))
     used, jct_s = number(result, USED_OVER_TIME if rounds else USED), number(result, JCT)

@@ -15,8 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cranny.report.run_view import ClusterView, RunView
+from cranny.model.cluster import Cluster
 from cranny.report.sampling import arrival_span_s, numbers
+from cranny.sim.result import Result
 
 TIMES = (60, 48, 36, 24, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 BUDGET_BYTES = 800_000
@@ -34,7 +35,7 @@ class PackedMap:
     shown_s: float
 
 
-def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> PackedMap:
+def occupancy(results: Sequence[Result], *, at_s: float | None = None) -> PackedMap:
     """Pack the map of all runs, with as many times as fit the budget; `at_s` is the time to show first."""
     span_s = map_span_s(results)
     most = float(TIMES[0])
@@ -51,7 +52,7 @@ def occupancy(results: Sequence[RunView], *, at_s: float | None = None) -> Packe
     return PackedMap(packed, times_s.size, float(times_s[_shown(times_s, at_s)]))
 
 
-def map_span_s(results: Sequence[RunView]) -> tuple[float, float]:
+def map_span_s(results: Sequence[Result]) -> tuple[float, float]:
     """Return the time that the map covers: the arrivals, or all of the run where they come in one burst."""
     first_s, last_s = arrival_span_s(results)
     ends = np.concatenate([*(numbers(result.runs, "end_s") for result in results), np.empty(0)])
@@ -75,7 +76,7 @@ def _shown(times_s: NDArray[np.float64], at_s: float | None) -> int:
 
 
 def _content(
-    results: Sequence[RunView], times_s: NDArray[np.float64], origin_s: float, at_s: float | None
+    results: Sequence[Result], times_s: NDArray[np.float64], origin_s: float, at_s: float | None
 ) -> dict[str, Any]:
     """Return the map as plain lists: clusters, jobs, masks, and the rows of each run."""
     tables = [_rows(result, times_s) for result in results]
@@ -109,7 +110,7 @@ def _content(
     }
 
 
-def _rows(result: RunView, times_s: NDArray[np.float64]) -> pl.DataFrame:
+def _rows(result: Result, times_s: NDArray[np.float64]) -> pl.DataFrame:
     """Return the rows that are running at one of the times, with the size and the model of their job."""
     runs = result.runs
     start_s, end_s = numbers(runs, "start_s"), numbers(runs, "end_s")
@@ -148,7 +149,7 @@ def _columns(table: pl.DataFrame, jobs: pl.DataFrame, masks: NDArray[np.uint64])
     }
 
 
-def _cluster(cluster: ClusterView) -> dict[str, Any]:
+def _cluster(cluster: Cluster) -> dict[str, Any]:
     """Return the machines and racks as plain lists."""
     types = sorted({machine.gpu_type or "" for machine in cluster.machines})
     place = {name: index for index, name in enumerate(types)}

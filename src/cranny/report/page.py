@@ -16,7 +16,6 @@ from cranny.report.circles_page import section as circles_section
 from cranny.report.headline import caution, finding
 from cranny.report.network_page import section
 from cranny.report.occupancy import occupancy
-from cranny.report.run_view import RunView
 from cranny.report.sampling import (
     GAP,
     Slices,
@@ -32,6 +31,7 @@ from cranny.report.scales import count_axis, log_time_axis, share_axis, signific
 from cranny.report.shell import escape, file_text, html_page, json_for_script, write_file
 from cranny.report.styles import RunStyle, colour_variables, run_styles
 from cranny.report.table import Metric, best, format_value, in_rounds, number, scale_for, shown_columns
+from cranny.sim.result import Result
 
 # name, title, what it is, factor and suffix of the values, decimals (None: as the value needs)
 TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
@@ -62,7 +62,7 @@ Lines = list[list[float | int | None]]
 
 
 def write_report(
-    results: Sequence[RunView],
+    results: Sequence[Result],
     path: str | Path,
     *,
     title: str | None = None,
@@ -77,7 +77,7 @@ def write_report(
 
 
 def render(
-    results: Sequence[RunView],
+    results: Sequence[Result],
     *,
     title: str | None = None,
     map_at_s: float | None = None,
@@ -133,7 +133,7 @@ def render(
     )
 
 
-def summary_table(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
+def summary_table(results: Sequence[Result], drawn: Sequence[RunStyle]) -> str:
     """Make the table: one row a run, one column a metric, the best of each column marked."""
     columns = shown_columns(results)
     groups = "".join(
@@ -156,7 +156,7 @@ def summary_table(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     )
 
 
-def _head(place: int, column: Metric, results: Sequence[RunView]) -> str:
+def _head(place: int, column: Metric, results: Sequence[Result]) -> str:
     """Make a column's head: a button that sorts, with the explanation for the hover text."""
     scale = scale_for(column, [number(result, column) for result in results])
     better = {"lower": " Lower is better.", "higher": " Higher is better.", "": ""}[column.better]
@@ -169,7 +169,7 @@ def _head(place: int, column: Metric, results: Sequence[RunView]) -> str:
     )
 
 
-def _cells(column: Metric, results: Sequence[RunView]) -> list[str]:
+def _cells(column: Metric, results: Sequence[Result]) -> list[str]:
     """Make the cells of one column, with the raw values for sorting."""
     values = [number(result, column) for result in results]
     scale = scale_for(column, values)
@@ -182,7 +182,7 @@ def _cells(column: Metric, results: Sequence[RunView]) -> list[str]:
     ]
 
 
-def _time_charts(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
+def _time_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
     """Draw the charts over time, and return the numbers that the crosshair reads."""
     span_s = arrival_span_s(results)
     at_s = slice_times_s(span_s)
@@ -215,7 +215,7 @@ def _extent(cut: Sequence[Slices], drawn: Sequence[RunStyle]) -> list[float | No
     return values
 
 
-def _cdf_charts(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
+def _cdf_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
     """Draw the distributions of completion and waiting time, and return the numbers behind them."""
     figures: list[str] = []
     data: dict[str, object] = {}
@@ -269,7 +269,7 @@ def _legend(drawn: Sequence[RunStyle]) -> str:
     )
 
 
-def _map_choices(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
+def _map_choices(results: Sequence[Result], drawn: Sequence[RunStyle]) -> str:
     """Make the choice of the run that the map shows, among those with known placements; the strong one first."""
     known = [run for run, result in enumerate(results) if result.runs.height] or range(len(results))
     chosen = next((run for run in known if drawn[run].strong), known[0])
@@ -281,7 +281,7 @@ def _map_choices(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     )
 
 
-def _network(results: Sequence[RunView], drawn: Sequence[RunStyle], at_s: float) -> str:
+def _network(results: Sequence[Result], drawn: Sequence[RunStyle], at_s: float) -> str:
     """Show the link load of the runs that recorded it, at the time that the map opens with."""
     loads = {
         look.label: load for result, look in zip(results, drawn, strict=True) if (load := result.load_at(at_s))
@@ -289,7 +289,7 @@ def _network(results: Sequence[RunView], drawn: Sequence[RunStyle], at_s: float)
     return section(loads, at_s - arrival_span_s(results)[0])
 
 
-def _contentions(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> dict[str, tuple[Contention, ...]]:
+def _contentions(results: Sequence[Result], drawn: Sequence[RunStyle]) -> dict[str, tuple[Contention, ...]]:
     """Return the costliest shared links of the runs with the phases network."""
     return {
         look.label: tuple(result.contentions)
@@ -298,7 +298,7 @@ def _contentions(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> dict[
     }
 
 
-def _table_hint(results: Sequence[RunView], lead_span: str) -> str:
+def _table_hint(results: Sequence[Result], lead_span: str) -> str:
     """Say how to read the table, and over which time its means are."""
     mark = '<span class="mark"></span>marks the best value of a column. ' if len(results) > 1 else ""
     arrivals = (
@@ -336,7 +336,7 @@ def _under(head: str, content: str) -> str:
     return f"<h3>{escape(head)}</h3>{content}" if content else ""
 
 
-def _title(results: Sequence[RunView]) -> str:
+def _title(results: Sequence[Result]) -> str:
     """Return a title for the page when none was given."""
     trace = results[0].settings.get("trace") or "a trace"
     if len(results) == 1:
@@ -344,7 +344,7 @@ def _title(results: Sequence[RunView]) -> str:
     return f"{len(results)} placement policies on {trace}"
 
 
-def _kicker(results: Sequence[RunView]) -> str:
+def _kicker(results: Sequence[Result]) -> str:
     """Return the line over the title: the cluster, the jobs and the network model."""
     settings = results[0].settings
     parts = [str(settings["cluster"])] if settings.get("cluster") else []

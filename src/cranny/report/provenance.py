@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from cranny.report.run_view import RunView, labels
 from cranny.report.shell import escape, html_table
+from cranny.report.styles import labels
 from cranny.report.table import COLUMNS
+from cranny.sim.result import Result
 
 NAMES = {
     "trace": "trace",
@@ -24,7 +25,7 @@ APART = frozenset({"command", "trace_notes"})  # shown in places of their own
 EXAMPLES = 5
 
 
-def settings_html(results: Sequence[RunView]) -> str:
+def settings_html(results: Sequence[Result]) -> str:
     """List the settings that all runs share, and a table of those in which they differ."""
     names = labels(results)
     keys = [*NAMES, *sorted({key for result in results for key in result.settings} - NAMES.keys() - APART)]
@@ -48,7 +49,7 @@ def settings_html(results: Sequence[RunView]) -> str:
     return "".join(parts)
 
 
-def commands_html(results: Sequence[RunView]) -> str:
+def commands_html(results: Sequence[Result]) -> str:
     """Show the commands that repeat the runs, each once."""
     commands: dict[str, list[str]] = {}
     for result, name in zip(results, labels(results), strict=True):
@@ -63,7 +64,7 @@ def commands_html(results: Sequence[RunView]) -> str:
     )
 
 
-def notes_html(results: Sequence[RunView]) -> str:
+def notes_html(results: Sequence[Result]) -> str:
     """List what was assumed about the trace, each note once."""
     notes: dict[str, None] = {}
     for result in results:
@@ -77,7 +78,7 @@ def meanings_html() -> str:
     return "".join(f"<dt>{escape(column.label)}</dt><dd>{escape(column.explanation)}</dd>" for column in COLUMNS)
 
 
-def skipped_html(results: Sequence[RunView]) -> str:
+def skipped_html(results: Sequence[Result]) -> str:
     """Count the jobs skipped, or not finished, by reason and run, with a few examples."""
     names = labels(results)
     rows: dict[tuple[str, str], dict[str, str]] = {}

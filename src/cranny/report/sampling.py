@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cranny.report.run_view import RunView
+from cranny.sim.result import Result
 
 FloatArray = NDArray[np.float64]
 SLICES = 240
@@ -24,7 +24,7 @@ class Slices:
     high: tuple[float | None, ...]
 
 
-def arrival_span_s(results: Sequence[RunView]) -> tuple[float, float]:
+def arrival_span_s(results: Sequence[Result]) -> tuple[float, float]:
     """Return the times of the first and the last arrival of all runs."""
     times = [numbers(result.timeline, "time_s") for result in results]
     every = np.concatenate([*times, np.empty(0)])
@@ -96,7 +96,7 @@ def share_up_to(x: Sequence[float], share: Sequence[float], value: float) -> flo
     return max((up_to for at, up_to in zip(x, share, strict=True) if at <= value), default=0.0)
 
 
-def finished(result: RunView, name: str) -> FloatArray:
+def finished(result: Result, name: str) -> FloatArray:
     """Return a column of the jobs that ran to their end."""
     return numbers(result.jobs.filter(pl.col("status") == "done"), name)
 

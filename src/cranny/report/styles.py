@@ -1,4 +1,4 @@
-"""The colour and the stroke of each run, the same wherever the run is drawn.
+"""The name, the colour and the stroke of each run, the same wherever the run is shown.
 
 The hues are those of Okabe and Ito (2008), which people with any colour vision can tell apart. We darken the
 brightest of them on white, so that a thin line still shows, and lighten all of them on black.
@@ -7,9 +7,12 @@ brightest of them on white, so that a thin line still shows, and lighten all of 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cranny.report.run_view import RunView, labels, policy_of
+from cranny.model.errors import InputError
+from cranny.sim.result import Result
 
 STRONG_POLICY = "titan"
+# Settings that may distinguish two runs of one policy, in the order in which they are tried.
+DISTINGUISHING = ("network", "order", "cluster", "links", "trace", "seed", "price_per_gpu_hour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class RunStyle:
     strong: bool
 
 
-def run_styles(results: Sequence[RunView]) -> tuple[RunStyle, ...]:
+def run_styles(results: Sequence[Result]) -> tuple[RunStyle, ...]:
     """Give each run its style: Titan in vermilion with a heavy line, the others in the order they come."""
     drawn = []
     others = strong = 0
@@ -64,3 +67,38 @@ def colour_variables(drawn: Sequence[RunStyle]) -> str:
     light = "".join(f"--run-{run}:{look.hue.light};" for run, look in enumerate(drawn))
     dark = "".join(f"--run-{run}:{look.hue.dark};" for run, look in enumerate(drawn))
     return f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def policy_of(result: Result) -> str:
+    """Return the name of the policy that a run used."""
+    return str(result.settings.get("policy", "unnamed"))
+
+
+def labels(results: Sequence[Result]) -> tuple[str, ...]:
+    """Name each run by its policy, and by what sets it apart where one policy ran more than once."""
+    if not results:
+        raise InputError("nothing to report: no results were given")
+    names = [policy_of(result) for result in results]
+    for setting in DISTINGUISHING:
+        values = [str(result.settings.get(setting, "")) for result in results]
+        if len(set(names)) == len(names):
+            break
+        shared = {name for name in names if names.count(name) > 1}
+        names = [
+            f"{name} · {value}" if name in shared and value and _distinguishes(name, names, values) else name
+            for name, value in zip(names, values, strict=True)
+        ]
+    counted: dict[str, int] = {}
+    for name in names:
+        counted[name] = counted.get(name, 0) + 1
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(f"{name} #{seen[name]}" if counted[name] > 1 else name)
+    return tuple(unique)
+
+
+def _distinguishes(name: str, names: Sequence[str], values: Sequence[str]) -> bool:
+    """Say whether the runs called `name` differ in this setting."""
+    return len({value for other, value in zip(names, values, strict=True) if other == name}) > 1

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cranny.report.charts import BarColumn, ChartLine, Frame, bar_chart, line_chart
-from cranny.report.run_view import RunView
 from cranny.report.sampling import GAP, arrival_span_s, settled, slice_times_s, slices
 from cranny.report.scales import count_axis, time_axis
 from cranny.report.shell import escape, file_text, write_file
 from cranny.report.styles import RunStyle, run_styles
 from cranny.report.table import best, column, format_value, number, scale_for
+from cranny.sim.result import Result
 
 WIDTH, HEIGHT = 1000.0, 420.0
 RIGHT = 506.0  # where the bars begin
@@ -22,12 +22,12 @@ HEADLINES = (
 )
 
 
-def write_picture(results: Sequence[RunView], path: str | Path) -> Path:
+def write_picture(results: Sequence[Result], path: str | Path) -> Path:
     """Write the picture: used machines over time on the left, headline metrics as bars on the right."""
     return write_file(render(results), path)
 
 
-def render(results: Sequence[RunView]) -> str:
+def render(results: Sequence[Result]) -> str:
     """Return the picture as text."""
     drawn = run_styles(results)
     style = file_text("picture.css")
@@ -51,7 +51,7 @@ def render(results: Sequence[RunView]) -> str:
     )
 
 
-def _lines(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
+def _lines(results: Sequence[Result], drawn: Sequence[RunStyle]) -> str:
     """Draw the used machines of all runs."""
     span_s = arrival_span_s(results)
     at_s = slice_times_s(span_s, POINTS)
@@ -66,7 +66,7 @@ def _lines(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
     return line_chart(lines, x_axis, y_axis, label="used machines over time", frame=frame)
 
 
-def _bars(results: Sequence[RunView], drawn: Sequence[RunStyle]) -> str:
+def _bars(results: Sequence[Result], drawn: Sequence[RunStyle]) -> str:
     """Draw the headline metrics as bars, with the names of the runs beside them."""
     columns = []
     for key, title in HEADLINES:

@@ -9,7 +9,7 @@ import polars as pl
 
 from cranny.analysis.sweep.cell_store import AXES, ENDED, SETTINGS
 from cranny.report.confidence import Estimate, estimate
-from cranny.report.table import BREAKS, MISSING, Metric, ValueScale, column, format_value, scale_for
+from cranny.report.table import MISSING, Metric, ValueScale, column, format_value, scale_for
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,7 +50,7 @@ def blocks(groups: Sequence[SeedGroup]) -> "list[RenderableType]":
 
     columns = [column(key) for key in CHIEF]
     scales = [scale_for(about, _means(groups, about.key)) for about in columns]
-    heads = [[HEAD], *(_head(about, scale) for about, scale in zip(columns, scales, strict=True))]
+    heads = [[HEAD], *(about.head_words(scale.unit) for about, scale in zip(columns, scales, strict=True))]
     rows = [_row(group, columns, scales) for group in groups]
     widths = [max(map(len, [*words, *cells])) for words, cells in zip(heads, zip(*rows, strict=True), strict=True)]
     shown: list[RenderableType] = []
@@ -82,11 +82,6 @@ def _row(group: SeedGroup, columns: Sequence[Metric], scales: Sequence[ValueScal
 
 def _means(groups: Sequence[SeedGroup], key: str) -> list[float]:
     return [group.measures[key].mean for group in groups if group.measures]
-
-
-def _head(about: Metric, scale: ValueScale) -> list[str]:
-    """Return the words of a column's head, one a line."""
-    return [word for word in [*BREAKS.get(about.key, about.label).split(), scale.unit] if word]
 
 
 def _block(group: SeedGroup) -> str:
