@@ -4,8 +4,6 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cranny.cli import options
 from cranny.cli.console import err, out, progress
 from cranny.cli.simulate import show
@@ -16,10 +14,10 @@ def demo(
     load: options.LoadOption = 0.75,
     seed: options.SeedOption = 0,
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
-    policies: Annotated[
-        str, typer.Option("--policies", "-p", help="Names with commas between.")
-    ] = options.DEFAULT_POLICIES,
-    folder: Annotated[Path, typer.Option("--out", help="Where the page and the picture go.")] = Path("out"),
+    policies: Annotated[str, options.option("--policies", "Names with commas between.", short="-p")] = (
+        options.DEFAULT_POLICIES
+    ),
+    folder: Annotated[Path, options.option("--out", "Where the page and the picture go.")] = Path("out"),
     as_json: options.JsonOption = False,
 ) -> None:
     """Compare Titan with its rivals on a generated Microsoft-like workload; write a page and a picture.

@@ -9,7 +9,6 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json
-from cranny.cli.options import command_line
 from cranny.model.errors import InputError
 from cranny.model.validate import positive
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from cranny.network.interleave.shifts import Interleaving
 
 PICTURES = (".svg", ".html", ".htm")
+QUANTUM_HELP = "Iteration times are rounded to this, if that changes little; 1 if not given."
 
 
 def interleave(
@@ -27,13 +27,8 @@ def interleave(
     picture: Annotated[
         Path | None, typer.Option("--out", "-o", help="Draw circles and demand to this .svg or .html file.")
     ] = None,
-    precision: Annotated[float, typer.Option("--precision", help="Degrees by which circles are turned.")] = 5.0,
-    quantum_ms: Annotated[
-        float | None,
-        typer.Option(
-            "--quantum-ms", help="Iteration times are rounded to this, if that changes little; 1 if not given."
-        ),
-    ] = None,
+    precision: Annotated[float, options.option("--precision", "Degrees by which circles are turned.")] = 5.0,
+    quantum_ms: Annotated[float | None, options.option("--quantum-ms", QUANTUM_HELP)] = None,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -47,10 +42,7 @@ def interleave(
 
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise InputError(f"--out: must end in .svg or .html, not {picture.name!r}")
-    if picture is not None:
-        if picture.is_dir():
-            raise InputError(f"--out: {picture}: is a folder, not a file")
-        options.check_folder(picture.parent, "--out")
+    options.check_file(picture, "--out")
     links = read_links(jobs, options.read_profiles(profiles))
     with options.named("precision"):
         search = Search(precision_deg=precision)
@@ -64,7 +56,7 @@ def interleave(
         from cranny.report.circles_page import write_circles
 
         title = f"Interleaved jobs of {jobs.name}"
-        facts["picture"] = str(write_circles(found, picture, title=title, command=command_line()))
+        facts["picture"] = str(write_circles(found, picture, title=title, command=options.command_line()))
     if as_json:
         print_json(facts)
     else:

@@ -12,21 +12,14 @@ from cranny.model.validate import counted, seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cranny.core.protocol import Policy
     from cranny.model.job import Job
     from cranny.network.steady.link_load import Load
     from cranny.sim.inspect import StoppedReplay
 
-AtOption = Annotated[
-    float | None,
-    typer.Option(
-        "--at",
-        callback=options.checked(seconds, "--at"),
-        help="Second of the trace (default: when running jobs move most bytes between machines).",
-    ),
-]
+AT_HELP = "Second of the trace (default: when running jobs move most bytes between machines)."
+AtOption = Annotated[float | None, options.option("--at", AT_HELP, seconds)]
 TopOption = Annotated[int, typer.Option("--top", min=0, help="Bottlenecks to list on the terminal.")]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Write a self-contained HTML page to this file.")]
+OutOption = Annotated[Path | None, options.option("--out", "Write a self-contained HTML page to this file.")]
 
 
 @options.scenario_options("price", network="steady")
@@ -53,13 +46,10 @@ def network(
     built, name = scenario.cluster, scenario.trace_name
     period_s = decision_period_s(policy, scenario.period_s)
 
-    def made() -> "Policy":
-        return scenario.resolve_policy()[1]
-
     with progress(policy, len(scenario.whole_trace)) as tick:
         stopped = view_at(
             built,
-            made,
+            lambda: scenario.resolve_policy()[1],
             cast("Sequence[Job]", scenario.jobs()),
             scenario.model,
             at,

@@ -47,125 +47,68 @@ def _jobs(value: int) -> int:
     return whole(value, "--jobs:", most=MAX_JOBS)
 
 
+def option(
+    name: str, text: str, check: Callable[..., Any] | None = None, *, short: str = "", **bounds: int
+) -> Any:
+    """Declare an option with its help, and what checks its value before anything is done, if given."""
+    names = (name, short) if short else (name,)
+    callback = None if check is None else checked(check, name, **bounds)
+    return typer.Option(*names, callback=callback, help=text)
+
+
 TraceArgument = Annotated[
-    str,
-    typer.Argument(metavar="TRACE", help="A trace file, or a preset to generate from: philly, itp, acme."),
+    str, typer.Argument(metavar="TRACE", help="A trace file, or a preset to generate from: philly, itp, acme.")
 ]
 ClusterOption = Annotated[
-    str,
-    typer.Option("--cluster", "-c", help="A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS."),
+    str, option("--cluster", "A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS.", short="-c")
 ]
-LinkOption = Annotated[
-    float,
-    typer.Option(
-        "--link-gbps",
-        callback=checked(positive, "--link-gbps"),
-        help="Uplink of each machine, for RACKSxMACHINESxGPUS.",
-    ),
-]
+LinkOption = Annotated[float, option("--link-gbps", "Uplink of each machine, for RACKSxMACHINESxGPUS.", positive)]
 OversubscriptionOption = Annotated[
-    float,
-    typer.Option(
-        "--oversubscription",
-        callback=checked(positive, "--oversubscription"),
-        help="Of each rack's uplink, for RACKSxMACHINESxGPUS.",
-    ),
+    float, option("--oversubscription", "Of each rack's uplink, for RACKSxMACHINESxGPUS.", positive)
 ]
 PatOption = Annotated[
-    float | None,
-    typer.Option(
-        "--pat-gbps",
-        callback=checked(positive, "--pat-gbps"),
-        help="What each rack's switch can aggregate, for RACKSxMACHINESxGPUS.",
-    ),
+    float | None, option("--pat-gbps", "What each rack's switch can aggregate, for RACKSxMACHINESxGPUS.", positive)
 ]
 JobsOption = Annotated[int, typer.Option("--jobs", "-n", callback=_jobs, help="Jobs to generate from a preset.")]
 LoadOption = Annotated[
-    float,
-    typer.Option(
-        "--load",
-        callback=checked(positive, "--load"),
-        help="Share of the cluster's GPUs that a generated trace asks for.",
-    ),
+    float, option("--load", "Share of the cluster's GPUs that a generated trace asks for.", positive)
 ]
-SeedOption = Annotated[
-    int,
-    typer.Option(
-        "--seed",
-        callback=checked(whole, "--seed", least=0, most=MAX_SEED),
-        help="Of the random numbers.",
-    ),
-]
+SeedOption = Annotated[int, option("--seed", "Of the random numbers.", whole, least=0, most=MAX_SEED)]
 OrderOption = Annotated[
-    str | None,
-    typer.Option("--order", help="Queue order: fifo, sjf, las, backfill, knapsack (default: the policy's own)."),
+    str | None, option("--order", "Queue order: fifo, sjf, las, backfill, knapsack (default: the policy's own).")
 ]
-NetworkOption = Annotated[str, typer.Option("--network", help="Network model: isolated, instant, steady, phases.")]
+NetworkOption = Annotated[str, option("--network", "Network model: isolated, instant, steady, phases.")]
 CollectiveOption = Annotated[
     str | None,
-    typer.Option(
-        "--collective", help=f"For jobs that name none: {', '.join(COLLECTIVES)} (default: halving-doubling)."
-    ),
+    option("--collective", f"For jobs that name none: {', '.join(COLLECTIVES)} (default: halving-doubling)."),
 ]
-PeriodOption = Annotated[
-    float,
-    typer.Option(
-        "--period",
-        callback=checked(not_negative, "--period"),
-        help="Seconds from one decision to the next (0: as the policy does, mostly at every event).",
-    ),
-]
-PRICE = checked(not_negative, "--price-per-gpu-hour")
-PriceOption = Annotated[
-    float, typer.Option("--price-per-gpu-hour", callback=PRICE, help="What a GPU-hour is sold for.")
-]
-ReportOption = Annotated[
-    Path | None, typer.Option("--report", help="Write a self-contained HTML page to this file.")
-]
+PERIOD_HELP = "Seconds from one decision to the next (0: as the policy does, mostly at every event)."
+PeriodOption = Annotated[float, option("--period", PERIOD_HELP, not_negative)]
+PriceOption = Annotated[float, option("--price-per-gpu-hour", "What a GPU-hour is sold for.", not_negative)]
+ReportOption = Annotated[Path | None, option("--report", "Write a self-contained HTML page to this file.")]
 MapAtOption = Annotated[
-    float | None,
-    typer.Option(
-        "--map-at",
-        callback=checked(seconds, "--map-at"),
-        help="Second at which the report's map of the cluster opens.",
-    ),
+    float | None, option("--map-at", "Second at which the report's map of the cluster opens.", seconds)
 ]
 ProfilesOption = Annotated[
-    Path | None, typer.Option("--profiles", help="A JSON file with further models; see docs/use/profiles.md.")
+    Path | None, option("--profiles", "A JSON file with further models; see docs/use/profiles.md.")
 ]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="An option of the policy (of those of several that have it), such as elastic=4.",
-    ),
-]
-FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="Format of the file, such as philly or sacct (default: found by content).",
-        show_default=False,
-    ),
-]
-StrictOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--strict/--no-strict",
-        help="Refuse a file for a row that cannot be used, or skip and count such rows "
-        "(default: strict for our own formats only).",
-        show_default=False,
-    ),
-]
+SET_HELP = "An option of the policy (of those of several that have it), such as elastic=4."
+SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SET_HELP)]
+FORMAT_HELP = "Format of the file, such as philly or sacct (default: found by content)."
+FormatOption = Annotated[str, typer.Option("--format", help=FORMAT_HELP, show_default=False)]
+STRICT_HELP = (
+    "Refuse a file for a row that cannot be used, or skip and count such rows "
+    "(default: strict for our own formats only)."
+)
+StrictOption = Annotated[bool | None, typer.Option("--strict/--no-strict", help=STRICT_HELP, show_default=False)]
 ProcessesOption = Annotated[
     int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
 ]
-PolicyOption = Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`.")]
+PolicyOption = Annotated[str, option("--policy", "See `cranny policies`.", short="-p")]
 PoliciesOption = Annotated[
-    str, typer.Option("--policies", "-p", help="Names with commas between; see `cranny policies`.")
+    str, option("--policies", "Names with commas between; see `cranny policies`.", short="-p")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+JsonOption = Annotated[bool, option("--json", "Print JSON for machines.")]
 
 
 def read_cluster(

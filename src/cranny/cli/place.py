@@ -3,8 +3,6 @@
 import re
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cranny.cli import options
 from cranny.cli.console import out, print_json
 from cranny.model.errors import InputError
@@ -17,23 +15,18 @@ if TYPE_CHECKING:
 
 
 def place(
-    gpus: Annotated[
-        int,
-        typer.Option(
-            "--gpus", "-g", callback=options.checked(whole, "--gpus"), help="Workers of the job, one GPU each."
-        ),
-    ],
-    policy: Annotated[str, typer.Option("--policy", "-p", help="See `cranny policies`; or `all`.")] = "titan",
+    gpus: Annotated[int, options.option("--gpus", "Workers of the job, one GPU each.", whole, short="-g")],
+    policy: Annotated[str, options.option("--policy", "See `cranny policies`; or `all`.", short="-p")] = "titan",
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
     pat_gbps: options.PatOption = None,
     free: Annotated[
-        str | None, typer.Option("--free", help="Free GPUs of each machine, such as 4,3,2,1 (default: all).")
+        str | None, options.option("--free", "Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="A model of the profile library.")] = "resnet50",
+    model: Annotated[str, options.option("--model", "A model of the profile library.", short="-m")] = "resnet50",
     collective: Annotated[
-        str, typer.Option("--collective", help="How the workers communicate.")
+        str, options.option("--collective", "How the workers communicate.")
     ] = "halving-doubling",
     seed: options.SeedOption = 0,
     profiles: options.ProfilesOption = None,

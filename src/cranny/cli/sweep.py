@@ -20,9 +20,7 @@ def sweep(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where results go (default: out/NAME). Finished cells stay there.")
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
-    ] = None,
+    processes: options.ProcessesOption = None,
     ray: Annotated[
         str | None,
         typer.Option("--ray", metavar="ADDRESS", help="Run on this Ray cluster, such as 10.0.0.1:6379."),
@@ -93,19 +91,14 @@ def _show(planned: "Sweep", swept: "SweepResult", folder: Path, *, as_json: bool
 
     gathered = groups(swept.table)
     files = [folder / "table.parquet", folder / "table.csv"]
-    counts = {
-        "cells": len(planned.cells),
-        "run": swept.run,
-        "taken_over": swept.taken_over,
-        "failed": swept.failed,
-    }
     skipped = {trace.name: dict(trace.skipped) for trace in planned.inputs.traces.values() if trace.skipped}
     if as_json:
         failed = swept.table.filter(swept.table["status"] == "failed").select("key", "reason").to_dicts()
         print_json(
             {
                 "name": planned.name,
-                **counts,
+                "cells": len(planned.cells),
+                "run": swept.run, "taken_over": swept.taken_over, "failed": swept.failed,
                 "rows_skipped": skipped,
                 "tables": [str(file) for file in files],
                 "failures": failed,

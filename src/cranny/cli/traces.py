@@ -299,23 +299,12 @@ def generate(
     jobs: options.JobsOption = 5000,
     seed: options.SeedOption = 0,
     load: Annotated[
-        float | None,
-        typer.Option(
-            "--load", callback=options.checked(positive, "--load"), help="Share of --gpus that the jobs ask for."
-        ),
+        float | None, options.option("--load", "Share of --gpus that the jobs ask for.", positive)
     ] = None,
     gpus: Annotated[
-        int | None,
-        typer.Option(
-            "--gpus",
-            callback=options.checked(whole, "--gpus", most=2**40),
-            help="GPUs of the cluster that --load refers to.",
-        ),
+        int | None, options.option("--gpus", "GPUs of the cluster that --load refers to.", whole, most=2**40)
     ] = None,
-    max_gpus: Annotated[
-        int | None,
-        typer.Option("--max-gpus", callback=options.checked(whole, "--max-gpus"), help="Largest job."),
-    ] = None,
+    max_gpus: Annotated[int | None, options.option("--max-gpus", "Largest job.", whole)] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Write a trace that looks like a published one.

@@ -23,11 +23,9 @@ SearchOption = Annotated[
     typer.Option("--search/--no-search", help="Also search for machines that could be removed, and try more."),
 ]
 SearchWithOption = Annotated[
-    str | None, typer.Option("--search-with", help="Policy to search with, beside the best (default: the first).")
+    str | None, options.option("--search-with", "Policy to search with, beside the best (default: the first).")
 ]
-AddOption = Annotated[
-    int | None, typer.Option("--add", help="Machines to add in the search (default: 5 % of them).")
-]
+AddOption = Annotated[int | None, options.option("--add", "Machines to add in the search (default: 5 % of them).")]
 
 
 @options.scenario_options("jobs", "load", cluster=options.REQUIRED, network="instant")
