@@ -25,18 +25,19 @@ def demo(
     Example: cranny demo --jobs 20000
     """
     from cranny.report.summary_svg import write_picture
-    from cranny.run import compare
+    from cranny.run import run_many
 
     began = time.perf_counter()
     names = options.split_policies(policies)
     options.check_folder(folder, "--out")
-    built = options.read_cluster(cluster)
-    trace = options.read_or_generate("itp", built, jobs, load, seed)
+    scenario = options.ScenarioOptions(cluster=cluster, jobs=jobs, load=load, seed=seed).scenario("itp", names)
     if not as_json:
-        err.print(f"{len(trace):,} jobs that look like Microsoft's ITP trace on {built.describe()}", style="dim")
-    command = options.command_line()
+        where = scenario.cluster.describe()
+        err.print(
+            f"{len(scenario.whole_trace):,} jobs that look like Microsoft's ITP trace on {where}", style="dim"
+        )
     with progress("comparing", len(names)) as tick:
-        results = compare(built, trace, names, seed=seed, progress=tick, command=command)
+        results = run_many(scenario.with_policies(names), progress=tick)
     folder.mkdir(parents=True, exist_ok=True)
     show(results, folder / "demo.html", None, as_json=as_json)
     picture = write_picture(results, folder / "demo.svg")

@@ -162,25 +162,26 @@ class ScenarioOptions:
         """Read the cluster."""
         return read_cluster(self.cluster, self.link_gbps, self.oversubscription, self.pat_gbps)
 
+    def read_trace(self, spec: str, cluster: Cluster, profiles: "ProfileLibrary") -> "Trace":
+        """Read a trace file, or generate from a preset to load the cluster as wanted."""
+        from cranny.traces.generate import generate_trace, presets
+        from cranny.traces.read import read_trace
+
+        if spec in presets() and not Path(spec).exists():
+            return generate_trace(spec, jobs=self.jobs, seed=self.seed, load=self.load, gpus=cluster.gpus)
+        if not Path(spec).exists() and not Path(spec).suffix:
+            raise unknown("trace file or preset", spec, presets())
+        return read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles)
+
     def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
         """Check and read all that the options name, for the first of the policies that are to run."""
         from cranny.scenario import Scenario
 
         check_period(self.period, policies)
         cluster, models = self.read_cluster(), read_profiles(self.profiles)
-        read = read_or_generate(
-            trace,
-            cluster,
-            self.jobs,
-            self.load,
-            self.seed,
-            models,
-            trace_format=self.trace_format,
-            strict=self.strict,
-        )
         return Scenario(
             cluster,
-            read,
+            self.read_trace(trace, cluster, models),
             policies[0],
             self.network,
             self.seed,
@@ -290,28 +291,6 @@ def read_settings(settings: list[str] | None) -> dict[str, Any]:
         except json.JSONDecodeError:
             read[name] = value
     return read
-
-
-def read_or_generate(
-    spec: str,
-    cluster: Cluster,
-    jobs: int,
-    load: float,
-    seed: int,
-    profiles: "ProfileLibrary | None" = None,
-    *,
-    trace_format: str = "auto",
-    strict: bool | None = None,
-) -> "Trace":
-    """Read a trace file, or generate from a preset to load the cluster as wanted."""
-    from cranny.traces.generate import generate_trace, presets
-    from cranny.traces.read import read_trace
-
-    if spec in presets() and not Path(spec).exists():
-        return generate_trace(spec, jobs=jobs, seed=seed, load=load, gpus=cluster.gpus)
-    if not Path(spec).exists() and not Path(spec).suffix:
-        raise unknown("trace file or preset", spec, presets())
-    return read_trace(spec, trace_format, strict=strict, profiles=profiles)
 
 
 def split_policies(names: str) -> list[str]:

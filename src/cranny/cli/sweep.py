@@ -98,7 +98,9 @@ def _show(planned: "Sweep", swept: "SweepResult", folder: Path, *, as_json: bool
             {
                 "name": planned.name,
                 "cells": len(planned.cells),
-                "run": swept.run, "taken_over": swept.taken_over, "failed": swept.failed,
+                "run": swept.run,
+                "taken_over": swept.taken_over,
+                "failed": swept.failed,
                 "rows_skipped": skipped,
                 "tables": [str(file) for file in files],
                 "failures": failed,

@@ -80,6 +80,20 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TableRows:
+    """Names the rows of a table, from 1, and reads them again."""
+
+    file: str
+    scan: pl.LazyFrame
+
+    def find(self, row: int) -> SourceRow:
+        """Read one row again."""
+        line = f"row {row + 1}"
+        values = self.scan.slice(row, 1).collect().row(0, named=True)
+        return SourceRow(line, f"{self.file}: {line}", {name.strip(): value for name, value in values.items()})
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedTable:
     """A table that holds only sound rows, and what was noticed on the way."""
 

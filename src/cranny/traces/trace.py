@@ -12,7 +12,7 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
-from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, SourceRow, checked, typed
+from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, TableRows, checked, typed
 from cranny.traces.trace_jobs import Jobs
 
 DEFAULT_COLLECTIVE = "halving-doubling"
@@ -20,19 +20,6 @@ DEFAULT_COLLECTIVE = "halving-doubling"
 # not drawn for a job without a model in its log: embeddings are exchanged sparsely, and models of
 # billions of parameters are sharded. They can be named, or given as `models`.
 NOT_DRAWN = frozenset({"dlrm", "gpt2-xl", "gpt3-2.7b", "llama-1b"})
-
-
-@dataclass(frozen=True, slots=True)
-class _FrameRows:
-    """Names rows of a table that came from no file."""
-
-    file: str
-    frame: pl.DataFrame
-
-    def find(self, row: int) -> SourceRow:
-        """Return a row of the table."""
-        line = f"row {row + 1}"
-        return SourceRow(line, f"{self.file}: {line}", self.frame.row(row, named=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +58,7 @@ class Trace:
         """
         result = checked(
             frame.select(typed(frame.schema, name)),
-            _FrameRows(name, frame),
+            TableRows(name, frame.lazy()),
             library() if profiles is None else profiles,
             strict=strict,
         )
@@ -94,7 +81,8 @@ class Trace:
         """
         known = library() if profiles is None else profiles
         drawn_from = [name for name in known if name not in NOT_DRAWN] if models is None else list(models)
-        for name in (*drawn_from, *self._models()):
+        named = self.frame["model"].drop_nulls().unique().sort() if "model" in self.frame.columns else ()
+        for name in (*drawn_from, *named):
             if name not in known:
                 raise unknown("model", name, known)
         if not drawn_from:
@@ -106,12 +94,6 @@ class Trace:
         # One draw a row, needed or not: a job's model does not change when another job names its own.
         draws = rng.integers(len(drawn_from), size=len(self), dtype=np.uint32)
         return Jobs(self.frame, draws, drawn_from, default, known)
-
-    def _models(self) -> list[str]:
-        """Return the models that jobs name, sorted."""
-        if "model" not in self.frame.columns:
-            return []
-        return sorted(self.frame["model"].drop_nulls().unique().to_list())
 
     def slice(
         self,

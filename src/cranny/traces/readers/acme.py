@@ -8,23 +8,20 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.delimited import DelimitedFormat
 from cranny.traces.readers.log_mapping import DATED, LogMapping, dated
-from cranny.traces.schema import missing
 
 NEEDS = ("job_id", "user", "type", *DATED.values())
 KALOS_ONLY = "mem_per_pod_GB"
 
-sniff = has_columns(*NEEDS)
 
-
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
+def log(names: Sequence[str], _: Mapping[str, ModelProfile], __: str) -> LogMapping:
     """Take our columns."""
-    missing(file, NEEDS, names)
     kalos = KALOS_ONLY in names
     columns = {**dated(), "cluster": pl.lit("Kalos" if kalos else "Seren")}
     notes = ["Kalos counts its column `duration` from submission; end - start is used"] if kalos else []
     return LogMapping(columns, called=DATED, zone="UTC", notes=notes)
 
 
-read = DelimitedFormat(log).read
+_FORMAT = DelimitedFormat(log, NEEDS)
+sniff, read = _FORMAT.sniff, _FORMAT.read

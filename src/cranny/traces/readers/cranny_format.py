@@ -11,7 +11,7 @@ from cranny.model.errors import InputError, at
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
 from cranny.traces.readers.delimited import first_fields, first_line_not_text, refuse_binary
-from cranny.traces.schema import COLUMN_ALIASES, SourceRow, checked, typed
+from cranny.traces.schema import COLUMN_ALIASES, SourceRow, TableRows, checked, typed
 from cranny.traces.trace import Trace
 
 MAGIC = b"PAR1"  # the first bytes of a Parquet file
@@ -138,19 +138,5 @@ def read_parquet(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bo
         frame = scan.select(typed(schema, file)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{file}: broken or truncated Parquet file: {str(error).splitlines()[0]}") from None
-    result = checked(frame, _ParquetRows(file, scan), profiles, strict=strict)
+    result = checked(frame, TableRows(file, scan), profiles, strict=strict)
     return Trace(path.stem, result.frame, result.notes, result.skipped)
-
-
-@dataclass(frozen=True, slots=True)
-class _ParquetRows:
-    """Names the rows of a Parquet file, from 1, and reads them again."""
-
-    file: str
-    scan: pl.LazyFrame
-
-    def find(self, row: int) -> SourceRow:
-        """Read one row again."""
-        line = f"row {row + 1}"
-        values = self.scan.slice(row, 1).collect().row(0, named=True)
-        return SourceRow(line, f"{self.file}: {line}", {name.strip(): value for name, value in values.items()})

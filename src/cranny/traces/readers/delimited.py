@@ -14,7 +14,7 @@ import polars as pl
 from cranny.model.errors import InputError, at
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers.log_mapping import LogMapping, as_trace
-from cranny.traces.schema import BLANK, RowRule, SourceRow
+from cranny.traces.schema import BLANK, RowRule, SourceRow, missing
 from cranny.traces.trace import Trace
 
 HEAD_BYTES = 65_536
@@ -30,13 +30,19 @@ class DelimitedFormat:
     """One kind of text table."""
 
     log: Callable[[Sequence[str], Mapping[str, ModelProfile], str], LogMapping]  # of names, profiles, file
+    needs: Sequence[str] = ()  # columns that tell a file of this kind, and must be there
     separator: str = ","
     names: Sequence[str] = ()  # of a table without a header line; one that has it all the same is fine
+
+    def sniff(self, head: bytes) -> bool:
+        """Say whether a file begins with a header line that has the columns needed."""
+        return set(self.needs).issubset(first_fields(head, self.separator))
 
     def read(self, path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
         """Read a file of this kind."""
         refuse_binary(path)
         names, skip = self._header(path)
+        missing(str(path), self.needs, names)
         log = self.log(names, profiles, str(path))
         line, fields = pl.col(_LINE), pl.col(_FIELDS)
         lines = pl.scan_lines(path, name=_LINE, row_index_name=ROW, glob=False).slice(skip)
@@ -113,11 +119,6 @@ def first_fields(head: bytes, separator: str) -> list[str]:
         return [field.strip(_PADDING) for field in line.decode("utf-8").split(separator)]
     except UnicodeDecodeError:
         return []
-
-
-def has_columns(*names: str, separator: str = ",") -> Callable[[bytes], bool]:
-    """Return what says whether a file begins with a header line that has these columns."""
-    return lambda head: set(names).issubset(first_fields(head, separator))
 
 
 def refuse_binary(path: Path) -> None:

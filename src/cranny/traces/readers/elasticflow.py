@@ -10,7 +10,7 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.delimited import DelimitedFormat, first_fields
 from cranny.traces.readers.log_mapping import LogMapping, number, text, where_there
 from cranny.traces.schema import CPU_ONLY, missing
 
@@ -18,13 +18,11 @@ NEEDS = ("job_id", "num_gpu", "duration")
 SUBMISSION = "submission_time"
 PHILLY = ("submit_time", "ddl")
 
-_published = has_columns(*NEEDS, SUBMISSION)
-_philly = has_columns(*NEEDS, *PHILLY)
-
 
 def sniff(head: bytes) -> bool:
     """Say whether a file has the columns of either layout."""
-    return _published(head) or _philly(head)
+    columns = set(first_fields(head, ","))
+    return columns.issuperset((*NEEDS, SUBMISSION)) or columns.issuperset((*NEEDS, *PHILLY))
 
 
 def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:

@@ -198,11 +198,9 @@ def _most_at_once(pods: list[_Pod]) -> tuple[float, float]:
 
 def _least(times: Iterable[float]) -> float | None:
     """Return the earliest time, if there is one; NaN if one is no time."""
-    found = sorted(times, key=lambda time: (not math.isnan(time), time))
-    return found[0] if found else None
+    return min(times, key=lambda time: (not math.isnan(time), time), default=None)
 
 
 def _most(times: Iterable[float]) -> float | None:
     """Return the latest time, if there is one; NaN if one is no time."""
-    found = sorted(times, key=lambda time: (not math.isnan(time), -time))
-    return found[0] if found else None
+    return min(times, key=lambda time: (not math.isnan(time), -time), default=None)

@@ -9,18 +9,14 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.delimited import DelimitedFormat
 from cranny.traces.readers.log_mapping import LogMapping, number, text
-from cranny.traces.schema import missing
 
 NEEDS = ("name", "num_gpu", "gpu_spec", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
 
-sniff = has_columns(*NEEDS)
 
-
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
+def log(_names: Sequence[str], _: Mapping[str, ModelProfile], __: str) -> LogMapping:
     """Take our columns."""
-    missing(file, NEEDS, names)
     gpu_type = text("gpu_spec")
     columns = {
         "job_id": text("name"),
@@ -47,4 +43,5 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMa
     return LogMapping(columns, called=called, notes=notes)
 
 
-read = DelimitedFormat(log).read
+_FORMAT = DelimitedFormat(log, NEEDS)
+sniff, read = _FORMAT.sniff, _FORMAT.read

@@ -10,9 +10,9 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.delimited import DelimitedFormat
 from cranny.traces.readers.log_mapping import LogMapping, number, text
-from cranny.traces.schema import CPU_ONLY, RowRule, missing
+from cranny.traces.schema import CPU_ONLY, RowRule
 
 NEEDS = ("name", "time", "application", "num_replicas", "batch_size")
 # GPU-hours: the classes are 0 to 1, 1 to 10, 10 to 100 and 100 to 1000; the geometric middle, but for the first.
@@ -27,12 +27,9 @@ GPU_HOURS = {
 }
 MODELS = {"cifar10": "resnet18", "imagenet": "resnet50", "bert": "bert-base"}
 
-sniff = has_columns(*NEEDS)
 
-
-def log(names: Sequence[str], profiles: Mapping[str, ModelProfile], file: str) -> LogMapping:
+def log(_names: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) -> LogMapping:
     """Take our columns."""
-    missing(file, NEEDS, names)
     application = text("application")
     gpu_s = application.replace_strict(GPU_HOURS, default=None) * 3600.0
     model = application.replace_strict(MODELS, default=None, return_dtype=pl.String)
@@ -57,4 +54,5 @@ def log(names: Sequence[str], profiles: Mapping[str, ModelProfile], file: str) -
     return LogMapping(columns, rules=(CPU_ONLY, unknown), called=called, notes=notes)
 
 
-read = DelimitedFormat(log).read
+_FORMAT = DelimitedFormat(log, NEEDS)
+sniff, read = _FORMAT.sniff, _FORMAT.read

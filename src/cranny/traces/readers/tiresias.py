@@ -4,35 +4,22 @@ Submission, size and duration come from a log; models, and what follows from the
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
-from cranny.traces.readers.delimited import DelimitedFormat, has_columns
+from cranny.traces.readers.delimited import DelimitedFormat
 from cranny.traces.readers.log_mapping import LogMapping, number, text, where_there
-from cranny.traces.schema import CPU_ONLY, missing
+from cranny.traces.schema import CPU_ONLY
 
 NEEDS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval")
 MURI_ONLY = ("iteration_time", "resource_time_0")
 
-sniff = has_columns(*NEEDS)
-sniff_muri = has_columns(*NEEDS, *MURI_ONLY)
 
-
-def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
-    """Take our columns from a file of Tiresias."""
-    missing(file, NEEDS, names)
-    return _log(names, unit_s=1.0)
-
-
-def log_muri(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMapping:
-    """Take our columns from a file of Muri."""
-    missing(file, (*NEEDS, *MURI_ONLY), names)
-    return _log(names, unit_s=1e-3)
-
-
-def _log(names: Sequence[str], unit_s: float) -> LogMapping:
+def _log(names: Sequence[str], _: Mapping[str, ModelProfile], __: str, unit_s: float = 1.0) -> LogMapping:
+    """Take our columns from a file with times in this unit."""
     columns: dict[str, pl.Expr] = {
         "job_id": text("job_id"),
         "submit_s": timestamps.seconds(pl.col("submit_time")) * unit_s,
@@ -46,5 +33,7 @@ def _log(names: Sequence[str], unit_s: float) -> LogMapping:
     return LogMapping(columns, rules=(CPU_ONLY,), called=called)
 
 
-read = DelimitedFormat(log).read
-read_muri = DelimitedFormat(log_muri).read
+_TIRESIAS = DelimitedFormat(_log, NEEDS)
+_MURI = DelimitedFormat(partial(_log, unit_s=1e-3), (*NEEDS, *MURI_ONLY))
+sniff, read = _TIRESIAS.sniff, _TIRESIAS.read
+sniff_muri, read_muri = _MURI.sniff, _MURI.read
