@@ -44,8 +44,8 @@ def what_if(
 
     Example: cranny what-if sacct.txt --cluster my.yaml --policies titan,best-fit --price-per-gpu-hour 2.5
     """
+    from cranny.analysis.whatif.tables import write_page
     from cranny.analysis.whatif.what_if import answer
-    from cranny.analysis.whatif.whatif_page import write_page
 
     _check_log(log)
     names = options.split_policies(policies)

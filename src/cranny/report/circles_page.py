@@ -28,6 +28,7 @@ from cranny.report.circles_svg import (
 )
 from cranny.report.scales import duration_text
 from cranny.report.shell import escape, file_text, html_page, html_table, write_file
+from cranny.report.styles import css_colours
 
 CHART = Frame(width=420.0, height=170.0, left=44.0, right=12.0, top=24.0, bottom=26.0)
 
@@ -102,10 +103,7 @@ def _contention(contention: Contention, run: str) -> str:
 
 def ring_colours() -> str:
     """Return the CSS that names the colours of rings, for light and for dark pages."""
-    hues = [("alarm", ALARM), *((f"ring-{number}", ring_hue(number)) for number in range(COLOURS))]
-    light = "".join(f"--{name}:{hue.light};" for name, hue in hues)
-    dark = "".join(f"--{name}:{hue.dark};" for name, hue in hues)
-    return f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return css_colours({"alarm": ALARM, **{f"ring-{number}": ring_hue(number) for number in range(COLOURS)}})
 
 
 def card(link: SharedLink, about: str, shown: Sequence[ShiftedLink], numbers: Mapping[str, int]) -> str:

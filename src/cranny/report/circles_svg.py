@@ -37,15 +37,6 @@ KEY = (
     "on the faint rest the job computes; time runs counter-clockwise from three o'clock, and a red band outside "
     "marks where their total demand exceeds the link's capacity, the dashed line of the charts."
 )
-STYLE = """
-.panel.line { fill: none; }
-.track { fill: none; stroke: #f1efeb; }
-.arc { fill: none; }
-.area { stroke: none; }
-.over { fill: none; stroke-width: 5; }
-.small { font-size: 11.5px; }
-.score { fill: #1e2429; font-size: 17px; font-weight: 650; text-anchor: middle; }
-"""
 
 
 class Palette(NamedTuple):
@@ -205,7 +196,7 @@ def render(found: Interleaving) -> str:
         svg_text(28, y + 12 + 16 * row, words, "small") for row, words in enumerate((KEY[:half], KEY[half:]))
     )
     y += FOOT
-    style = file_text("picture.css") + STYLE
+    style = file_text("picture.css") + file_text("circles_picture.css")
     label = escape("Circles of jobs before and after their time shifts, and the demand of each link")
     page = f'<rect class="panel" x="0" y="0" width="{WIDTH:g}" height="{y:g}" style="stroke:none"/>'
     return (

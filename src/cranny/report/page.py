@@ -37,14 +37,7 @@ from cranny.sim.result import Result
 TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
     ("used_machines", "Used machines", "machines with at least one GPU held", 1.0, "", 0),
     ("fragmentation", "Fragmentation", "idle share of the GPUs on used machines", 100.0, " %", 1),
-    (
-        "cross_traffic_gb",
-        "Cross-machine traffic",
-        "GB that cross between machines",
-        1.0,
-        " GB",
-        None,
-    ),
+    ("cross_traffic_gb", "Cross-machine traffic", "GB that cross between machines", 1.0, " GB", None),
     ("profit_rate", "Profit rate", "price per hour of a used machine", 1.0, " $/h", None),
     ("free_gpus", "Largest job that could start", "GPUs free anywhere", 1.0, "", 0),
     ("idle_gpus", "Largest job on idle machines", "GPUs of machines that no job uses", 1.0, "", 0),
@@ -120,6 +113,8 @@ def render(
         meanings=provenance.meanings_html(),
     )
     colours = f"{colour_variables(drawn)}\n{ring_colours()}"
+    # The content security policy names the script by its hash, so that no other can run.
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest())
     return html_page(
         title if title is not None else _title(results),
         finding(results) if headline is None else headline,
@@ -127,7 +122,7 @@ def render(
         style=file_text("heat.css") + file_text("circles.css") + colours,
         kicker=_kicker(results),
         caution=caution(results),
-        allowed=f"script-src '{_hash(script)}'",
+        allowed=f"script-src 'sha256-{digest.decode('ascii')}'",
         scripts=SCRIPTS.format(data=json_for_script(data), map_data=packed.packed, script=script),
         version=str(results[0].settings.get("version") or ""),
     )
@@ -361,8 +356,3 @@ def _map_script() -> str:
     modules = "".join(file_text(f"cluster_map/{name}.js") for name in names)
     inlined = re.sub(r"^(import .*\n|export )", "", modules, flags=re.MULTILINE)
     return f'(() => {{\n"use strict";\n{inlined}{file_text("map_section.js")}}})();\n'
-
-
-def _hash(script: str) -> str:
-    """Return the script's hash for the content security policy, so that no other script can run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

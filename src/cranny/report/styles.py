@@ -4,7 +4,7 @@ The hues are those of Okabe and Ito (2008), which people with any colour vision 
 brightest of them on white, so that a thin line still shows, and lighten all of them on black.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cranny.model.errors import InputError
@@ -64,8 +64,13 @@ def run_styles(results: Sequence[Result]) -> tuple[RunStyle, ...]:
 
 def colour_variables(drawn: Sequence[RunStyle]) -> str:
     """Return the CSS that names each run's colour `--run-0` and so on, for light and for dark pages."""
-    light = "".join(f"--run-{run}:{look.hue.light};" for run, look in enumerate(drawn))
-    dark = "".join(f"--run-{run}:{look.hue.dark};" for run, look in enumerate(drawn))
+    return css_colours({f"run-{run}": look.hue for run, look in enumerate(drawn)})
+
+
+def css_colours(hues: Mapping[str, Hue]) -> str:
+    """Return the CSS that gives colours their names, for light and for dark pages."""
+    light = "".join(f"--{name}:{hue.light};" for name, hue in hues.items())
+    dark = "".join(f"--{name}:{hue.dark};" for name, hue in hues.items())
     return f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 

@@ -12,8 +12,7 @@ from tests.analysis.sweep.folders import files_of
 
 from cranny.analysis.sweep.cell import CellOutcome, SweepCell, SweepInputs, run_cell
 from cranny.analysis.sweep.cell_store import CellStore, table
-from cranny.analysis.sweep.ray_runner import on_ray
-from cranny.analysis.sweep.run_sweep import DIED, in_processes, run_sweep
+from cranny.analysis.sweep.run_sweep import DIED, in_processes, on_ray, run_sweep
 from cranny.analysis.sweep.sweep_file import Sweep, read_sweep
 from cranny.analysis.sweep.sweep_table import groups
 from cranny.model.errors import CrannyError

@@ -6,8 +6,7 @@ from pathlib import Path
 from tests.analysis.whatif.test_what_if import STARTS, asked, log
 
 from cranny.analysis.whatif.findings import findings
-from cranny.analysis.whatif.tables import answer_tables
-from cranny.analysis.whatif.whatif_page import write_page
+from cranny.analysis.whatif.tables import answer_tables, write_page
 
 
 def test_the_page_leads_with_waiting_and_then_money(tmp_path: Path) -> None:

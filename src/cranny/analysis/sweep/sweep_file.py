@@ -288,15 +288,13 @@ class _Builder:
 def _label(name: str, given: Mapping[str, object]) -> str:
     """Name something with what is set besides."""
     parts = [
-        f"{key}={value:g}" if isinstance(value, float) else f"{key}={_plain(value)}"
+        f"{key}={value:g}"
+        if isinstance(value, float)
+        else f"{key}={value if isinstance(value, str) else json.dumps(value)}"
         for key, value in given.items()
         if value is not None
     ]
     return f"{name} ({', '.join(parts)})" if parts else name
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _file_digest(file: Path) -> str:

@@ -49,7 +49,10 @@ def blocks(groups: Sequence[SeedGroup]) -> "list[RenderableType]":
     from rich.table import Table
 
     columns = [column(key) for key in CHIEF]
-    scales = [scale_for(about, _means(groups, about.key)) for about in columns]
+    scales = [
+        scale_for(about, [group.measures[about.key].mean for group in groups if group.measures])
+        for about in columns
+    ]
     heads = [[HEAD], *(about.head_words(scale.unit) for about, scale in zip(columns, scales, strict=True))]
     rows = [_row(group, columns, scales) for group in groups]
     widths = [max(map(len, [*words, *cells])) for words, cells in zip(heads, zip(*rows, strict=True), strict=True)]
@@ -78,10 +81,6 @@ def _row(group: SeedGroup, columns: Sequence[Metric], scales: Sequence[ValueScal
         spread = "" if half is None else f" ±{format_value(about, half, scale)}"
         cells.append(MISSING if known is None else format_value(about, known.mean, scale) + spread)
     return cells
-
-
-def _means(groups: Sequence[SeedGroup], key: str) -> list[float]:
-    return [group.measures[key].mean for group in groups if group.measures]
 
 
 def _block(group: SeedGroup) -> str:

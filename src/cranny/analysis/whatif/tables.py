@@ -1,17 +1,24 @@
-"""The answer as tables: waiting, waiting by size, machines and money, the largest job, and the search."""
+"""The answer as tables (waiting, machines and money, the largest job, the search), and as a page with them.
 
-from collections.abc import Sequence
+The page is the report of the runs, with what operators ask at its top.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.baseline import UNKNOWN
+from cranny.analysis.whatif.findings import findings
 from cranny.analysis.whatif.headroom import HOLD_S, StepFunction
 from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, MachineSearch
 from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
+from cranny.report.page import write_report
 from cranny.report.scales import duration_text
+from cranny.report.shell import escape
 from cranny.report.table import MISSING
-from cranny.report.text_table import TextTable
+from cranny.report.text_table import TextTable, text_table_html
 
 
 def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
@@ -19,13 +26,41 @@ def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     made = [_waiting(answer), _by_size(answer), _machines(answer), _largest(answer)]
     if answer.searches:
         made += [_removal(answer), _addition(answer.searches)]
-    return [_explained(sheet) for sheet in made]
+    return [
+        replace(sheet, note=f"{sheet.note} {MISSING} {UNKNOWN}.")
+        if any(MISSING in row for row in sheet.rows)
+        else sheet
+        for sheet in made
+    ]
 
 
-def _explained(sheet: TextTable) -> TextTable:
-    """Say what a dash stands for, where there is one."""
-    missing = any(MISSING in row for row in sheet.rows)
-    return replace(sheet, note=f"{sheet.note} {MISSING} {UNKNOWN}.") if missing else sheet
+def write_page(answer: WhatIfAnswer, path: str | Path) -> Path:
+    """Write the self-contained page, with the first finding, which is about waiting, as its headline."""
+    trace = answer.results[0].settings["trace"]
+    headline, *others = findings(answer)
+    return write_report(
+        answer.results,
+        path,
+        title=f"What if: {trace}",
+        headline=headline,
+        lead=_lead(answer, others),
+        lead_span=f"unlike the tables above, which are over {answer.span}",
+    )
+
+
+def _lead(answer: WhatIfAnswer, others: Sequence[str]) -> str:
+    """Make the section with the other findings, tables and assumptions."""
+    lines = [*(f"<strong>{escape(line)}</strong>" for line in answer.warnings), *map(escape, others)]
+    tables = "".join(map(text_table_html, answer_tables(answer)))
+    return (
+        '<section id="what-if" aria-labelledby="what-if-head"><h2 id="what-if-head">What if</h2>'
+        f'<div class="card prose">{_items(lines)}<div class="grid">{tables}</div>'
+        f"<h3>Assumptions</h3>{_items(map(escape, answer.assumptions))}</div></section>"
+    )
+
+
+def _items(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"
 
 
 def _waiting(answer: WhatIfAnswer) -> TextTable:
