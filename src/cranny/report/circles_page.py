@@ -9,6 +9,7 @@ from cranny.network.interleave.affinity import SharedLink
 from cranny.network.interleave.shifts import Interleaving, curve_scores
 from cranny.network.interleave.unified_circle import unify
 from cranny.network.phases.contention import MOST, Contention
+from cranny.report import circles_svg
 from cranny.report.charts import Frame
 from cranny.report.circles_svg import (
     ALARM,
@@ -24,7 +25,6 @@ from cranny.report.circles_svg import (
     rings,
     searched,
     sides,
-    write_picture,
 )
 from cranny.report.scales import duration_text
 from cranny.report.shell import escape, file_text, html_page, html_table, write_file
@@ -36,9 +36,8 @@ CHART = Frame(width=420.0, height=170.0, left=44.0, right=12.0, top=24.0, bottom
 def write_circles(found: Interleaving, path: str | Path, *, title: str, command: str) -> Path:
     """Write circles before and after their shifts: an SVG file, or a page if the name ends in .html."""
     path = Path(path)
-    if path.suffix.lower() not in {".html", ".htm"}:
-        return write_picture(found, path)
-    return write_file(render(found, title, command), path)
+    wants_page = path.suffix.lower() in {".html", ".htm"}
+    return write_file(render(found, title, command) if wants_page else circles_svg.render(found), path)
 
 
 def render(found: Interleaving, title: str, command: str) -> str:

@@ -7,7 +7,6 @@ marks where the total demand exceeds the link's capacity.
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from cranny.model.circle import DEGREES
@@ -18,7 +17,7 @@ from cranny.network.interleave.shifts import Interleaving
 from cranny.network.interleave.unified_circle import DemandCurve, UnifiedCircle, curve
 from cranny.report.charts import ChartLine, Frame, line_chart
 from cranny.report.scales import Axis, count_axis
-from cranny.report.shell import escape, file_text, svg_text, write_file
+from cranny.report.shell import escape, file_text, svg_text
 from cranny.report.styles import HUES, Hue
 
 WIDTH, HEAD, FOOT = 1120.0, 64.0, 44.0
@@ -175,11 +174,6 @@ def searched(fit: Compatibility) -> str:
 def ms(seconds: float) -> str:
     """Write a time in milliseconds."""
     return f"{seconds * 1e3:.4g} ms"
-
-
-def write_picture(found: Interleaving, path: Path) -> Path:
-    """Write the picture to an SVG file."""
-    return write_file(render(found), path)
 
 
 def render(found: Interleaving) -> str:

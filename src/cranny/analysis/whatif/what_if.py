@@ -12,9 +12,8 @@ from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.assumptions import assumptions, warnings
 from cranny.analysis.whatif.baseline import AS_LOGGED, LoggedJobs, baseline_result, logged_jobs
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
-from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays
+from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
 from cranny.analysis.whatif.machine_search import search as search_machines
-from cranny.analysis.whatif.resize_cluster import resized
 from cranny.analysis.whatif.waits import waits
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
