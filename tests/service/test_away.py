@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 from tests.service.conftest import Running, Serve, Start, until
 
 from cranny.backends.fake import FakeProcesses, FakeRun
-from cranny.cli import client, follow
+from cranny.cli import client
 from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
 from cranny.service.auth import Authenticator, create
@@ -74,7 +74,7 @@ def house(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         return made
 
     monkeypatch.setattr(client, "PAUSE_S", 0.02)
-    monkeypatch.setattr(follow, "POLL_S", 0.05)
+    monkeypatch.setattr(client, "POLL_S", 0.05)
     yield make
     for each in opened:
         each.shut()
@@ -190,7 +190,7 @@ def test_a_log_is_followed_across_a_restart(
 def test_a_log_is_followed_from_before_the_start_to_the_last_attempt(
     serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(follow, "POLL_S", 0.05)
+    monkeypatch.setattr(client, "POLL_S", 0.05)
     site = serve(Cluster.fat_tree(1, 1, 2), real=True)
     monkeypatch.setenv("CRANNY_SERVER", site.url)
     monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])

@@ -118,10 +118,10 @@ def test_advice_names_only_machines_whose_gpus_can_run_the_job(start: Start) -> 
     drain(running, 0)
     record = running.service.scheduler.find(running.submit(gpus=16))
     fork, view = running.service.fork(), running.service.fork().state.snapshot()
-    assert Suggestions(record, fork, view, 0).too_few_gpus().startswith("resume old")
+    assert Suggestions(record, fork, view, 0).step("too-few-gpus").startswith("resume old")
     for field in ({"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}):
         picky = replace(record, job=replace(record.job, **field))
-        assert "resume" not in Suggestions(picky, fork, view, 0).too_few_gpus()
+        assert "resume" not in Suggestions(picky, fork, view, 0).step("too-few-gpus")
 
 
 def test_excluded_machines_do_not_count(start: Start) -> None:

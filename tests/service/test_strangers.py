@@ -13,7 +13,8 @@ from starlette.requests import Request
 from tests.service.conftest import Serve, Start, until
 from tests.service.test_rest import problem
 
-from cranny.service.api import connection_limit, routes_jobs, sse
+from cranny.service import server
+from cranny.service.api import routes_jobs, sse
 from cranny.service.api.dependencies import cookie_of
 from cranny.service.auth import Authenticator
 from cranny.service.limits import Limits
@@ -45,9 +46,7 @@ def served(running: Any) -> Iterator[str]:
 def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        connection_limit, "SILENT_S", 3600.0
-    )  # nobody has to go, so an answer did not wait for that
+    monkeypatch.setattr(server, "SILENT_S", 3600.0)  # nobody has to go, so an answer did not wait for that
     with served(start(limits=Limits(connections=5))) as url:
         until(lambda: _status(url) == 200)
         idle = _connected(url, 30)
@@ -60,7 +59,7 @@ def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
 def test_strangers_who_connect_and_say_nothing_keep_nobody_out(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limit, "SILENT_S", 0.2)
+    monkeypatch.setattr(server, "SILENT_S", 0.2)
     with served(start(limits=Limits(connections=5))) as url:
         until(lambda: _status(url) == 200)
         idle = _connected(url, 30)

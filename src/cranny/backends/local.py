@@ -117,7 +117,7 @@ class LocalBackend:
             other = self._running.get(what.job_id)
             if other is not None and other.what.attempt == what.attempt:
                 continue
-            files = AttemptFiles.of(_absolute(what.log_dir), what.attempt)
+            files = AttemptFiles.of(what.log_dir.absolute(), what.attempt)
             if other is not None or io.remove(files.launch) or (found := _supervisor(files)) is None:
                 # It never started; or it ended and was reported, and is reported again now.
                 ended.append(_result(what, files) or Ended(what.job_id, what.attempt, None, "lost"))
@@ -139,7 +139,7 @@ class LocalBackend:
 
     def _start(self, what: Launch) -> _Running:
         """Write the launch file and start the supervisor, which reads it."""
-        log_dir = _absolute(what.log_dir)
+        log_dir = what.log_dir.absolute()
         files = AttemptFiles.of(log_dir, what.attempt)
         base = host.base_environment()
         _check_command(what, {**base, **what.env}["PATH"])
@@ -206,11 +206,6 @@ def _supervisor(files: AttemptFiles) -> tuple[Process, str] | None:
         case {"pid": int(pid), "started": str(started), "token": str(token)}:
             return Process(pid, started), token
     return None
-
-
-def _absolute(folder: Path) -> Path:
-    """Return an absolute path, without resolving links."""
-    return Path.cwd() / folder
 
 
 def _spawn(log_dir: Path, attempt: int, files: AttemptFiles, base: dict[str, str]) -> int:

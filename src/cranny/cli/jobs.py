@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from cranny.cli import options
-from cranny.cli.client import Remote, remote_options
+from cranny.cli.client import Remote, changes, path_of, remote_options, state, until_over, writes, written
 from cranny.cli.console import err, out, print_json, say, warn
-from cranny.cli.follow import changes, path_of, state, until_over, writes, written
 from cranny.model.errors import CrannyError, InputError
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, such as job-17.")]

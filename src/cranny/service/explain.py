@@ -5,16 +5,15 @@ A next step is tried on a fork of the state before it is suggested.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
 from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.protocol import PlacerPolicy, Policy
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import Snapshot
 from cranny.model.errors import CrannyError
-from cranny.model.job import Job
 from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
 from cranny.service.engines import Fork
@@ -149,7 +148,7 @@ def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -
         "place_in_queue": place,
         "jobs_in_queue": len(fork.queue),
     }
-    step = _next_step(kind, record, fork, context)
+    step = Suggestions(record, fork, view, free).step(kind)
     return Explanation(kind, text, evidence, step, starts.get(record.id), facts)
 
 
@@ -226,20 +225,6 @@ def _late(record: JobRecord, start_s: float | None, now_s: float) -> str:
     return f"its deadline is in {minutes(due_s - now_s)} and {word}"
 
 
-def _next_step(kind: Kind, record: JobRecord, fork: Fork, context: WaitContext) -> str:
-    """Return what would help."""
-    if kind == "recommended":
-        return "start it as recommended, and report that to the service"
-    if kind == "period":
-        return "wait for the next decision"
-    suggestions = Suggestions(record, fork, context.view, context.free(record))
-    if kind == "too-few-gpus":
-        return suggestions.too_few_gpus()
-    if kind == "behind-others":
-        return suggestions.behind_others()
-    return suggestions.constraints() if kind == "constraints" else suggestions.scattered()
-
-
 class Suggestions:
     """Next steps for one waiting job."""
 
@@ -252,30 +237,30 @@ class Suggestions:
         self._first = fork.queue[0].job.id
         self._long = len(fork.queue) > MAX_QUEUE
 
-    def too_few_gpus(self) -> str:
-        """Return what helps a job with too few eligible free GPUs."""
-        wait = self._wait("wait for running jobs to end, or cancel one")
-        return self._resume() or self._relax() or self._fewer() or wait
+    def step(self, kind: Kind) -> str:
+        """Return what would help a job that waits for a reason of this kind."""
+        if kind == "recommended":
+            return "start it as recommended, and report that to the service"
+        if kind == "period":
+            return "wait for the next decision"
+        if kind == "too-few-gpus":
+            wait = self._wait("wait for running jobs to end, or cancel one")
+            return self._resume() or self._relax() or self._fewer() or wait
+        if kind == "behind-others":
+            return ", or ".join(self._overtake()) or self._wait("wait")
+        if kind == "constraints":
+            return self._relax() or self._wait("wait until machines that satisfy its constraints come free")
+        return self._fewer() or self._wait("wait until whole machines come free")
 
-    def behind_others(self) -> str:
-        """Return what helps a job that only waits behind others."""
-        steps = []
+    def _overtake(self) -> Iterator[str]:
+        """Yield ways past the jobs ahead, for a job that only waits behind others."""
         spec, before = self._record.spec, self._fork.records.jobs.get(self._first)
         ahead = before.spec.priority if before is not None else 0  # the highest in the queue
         first = replace(self._record, spec=spec.model_copy(update={"priority": ahead + 1}))
         if ahead < MAX_PRIORITY and (self._long or self._starts(record=first)):
-            steps.append(f"submit it with a priority above {ahead}")
+            yield f"submit it with a priority above {ahead}"
         if self._fork.setting["order"] != "backfill" and self._starts(policy={"order": "backfill"}):
-            steps.append(f"enable backfill: {self._command('backfill')}")
-        return ", or ".join(steps) or self._wait("wait")
-
-    def constraints(self) -> str:
-        """Return which constraint to drop."""
-        return self._relax() or self._wait("wait until machines that satisfy its constraints come free")
-
-    def scattered(self) -> str:
-        """Return what helps a job that the policy will not spread over the free GPUs."""
-        return self._fewer() or self._wait("wait until whole machines come free")
+            yield f"enable backfill: {self._command('backfill')}"
 
     def _wait(self, otherwise: str) -> str:
         """Return what to wait for."""
@@ -360,23 +345,15 @@ class Suggestions:
         try:
             if job is not None:
                 tried = replace(tried, job=replace(tried.job, **job))
-            fork = fork._replace(
-                setting={**fork.setting, **(policy or {})},
-                queue=[_with(each, tried.job) for each in fork.queue],
-            )
-            engine = fork.engine(tried)
+            queue = [each._replace(job=tried.job) if each.job.id == tried.id else each for each in fork.queue]
+            engine = fork._replace(setting={**fork.setting, **(policy or {})}, queue=queue).engine(tried)
             for machine in repaired:
                 engine.state.repair(machine)
             actions = engine.tick(self._view.now_s)
         except CrannyError:  # an invalid job, or an order that the policy does not support
             return False
-        started = False
-        for action in actions:
-            if isinstance(action, Start) and action.job.id == tried.id:
-                started = True
-            elif isinstance(action, Stop) and action.job_id == tried.id:
-                started = False
-        return started
+        own = [each for each in actions if isinstance(each, Start | Stop) and each.job_id == tried.id]
+        return bool(own) and isinstance(own[-1], Start)
 
     def _command(self, order: str) -> str:
         """Return the command that keeps the policy and changes its queue order."""
@@ -392,11 +369,6 @@ class Suggestions:
 def _sized(gpus: int) -> dict[str, Any]:
     """Return the fields of a job with a fixed number of GPUs."""
     return {"gpus": gpus, "least_gpus": None, "most_gpus": None}
-
-
-def _with(waiting: Waiting, job: Job) -> Waiting:
-    """Return a waiting job, replaced if it is the one that is tried."""
-    return waiting._replace(job=job) if waiting.job.id == job.id else waiting
 
 
 def _fewest(available: Iterable[tuple[int, int]], wanted: int) -> list[int]:

@@ -297,10 +297,8 @@ def read(path: Path) -> dict[str, Any]:
     try:
         JobSpec.model_validate(document.value)
     except ValidationError as error:
-        kinds = {each["type"] for each in error.errors(include_url=False)}
-        if kinds & {"missing", "extra_forbidden"}:
+        found = error.errors(include_url=False)
+        if {each["type"] for each in found} & {"missing", "extra_forbidden"}:
             checked(document, JobSpec, below, _WORDS)  # raises, with a hint at the field that was meant
-        first = field_errors(error.errors(include_url=False))[0]
-        steps = _way(error.errors(include_url=False)[0]["loc"])
-        raise document.error(steps, first["problem"]) from None
+        raise document.error(_way(found[0]["loc"]), field_errors(found)[0]["problem"]) from None
     return dict(document.value)

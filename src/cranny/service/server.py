@@ -1,5 +1,6 @@
-"""The HTTP server of a service: from listening to graceful shutdown."""
+"""The HTTP server of a service: from listening, with a cap on connections, to graceful shutdown."""
 
+import asyncio
 import signal
 import socket
 import threading
@@ -7,17 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from cranny.model.errors import CrannyError
 from cranny.service.api.app import build
-from cranny.service.api.connection_limit import connection_limit
 from cranny.service.auth import Authenticator
 from cranny.service.service import Service
 
 SHUTDOWN_S = 3  # how long open requests may take when the server shuts down
 BACKLOG = 1024
+SILENT_S = 20.0  # until the first request must have arrived
+FULL = b"too many connections; retry later"
+REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\nretry-after: 5\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(FULL), FULL)
+)
+
+_Base: Any = AutoHTTPProtocol  # h11 or httptools, whichever is installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,48 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_started()
+
+
+def connection_limit(most: int) -> type[asyncio.Protocol]:
+    """Return an HTTP protocol that accepts at most so many connections, and drops those that send no request.
+
+    Every connection uses a file descriptor of this process; the cap leaves enough of them for jobs and the event
+    log.
+    """
+
+    class ConnectionLimit(_Base):  # type: ignore[misc]
+        """One connection."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            """Accept or refuse a connection."""
+            self._refused = len(self.connections) >= most
+            if self._refused:
+                transport.write(REFUSAL)
+                transport.close()
+                return
+            super().connection_made(transport)
+            self.loop.call_later(SILENT_S, self._close_if_silent)
+
+        def data_received(self, data: bytes) -> None:
+            """Handle data of an accepted connection."""
+            if not self._refused:
+                super().data_received(data)
+
+        def eof_received(self) -> None:
+            """Handle the end of input of an accepted connection."""
+            if not self._refused:
+                super().eof_received()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Handle the loss of an accepted connection."""
+            if not self._refused:
+                super().connection_lost(exc)
+
+        def _close_if_silent(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.abort()
+
+    return ConnectionLimit
 
 
 def _listen(address: ListenAddress) -> socket.socket:

@@ -84,6 +84,7 @@ class Service:
         self.on_stored: list[Callable[[], None]] = []
         self.on_ended: list[Callable[[], None]] = []
         self.recent: deque[EventRow] = deque(maxlen=RECENT)  # the last stored events
+        self.stored = 0  # the number of the last stored event
         self.failure = ""  # the error that ended the service, if one did
         self._policy = policy
         self._clock = Clock(clock)
@@ -93,7 +94,6 @@ class Service:
         self._tick_s = math.inf
         self._open = False  # accepts calls
         self._warm = False  # the policy has loaded and compiled its code
-        self._stored = 0
 
     # -- start and end ---------------------------------------------------------------------------------
 
@@ -147,11 +147,6 @@ class Service:
     @property
     def _alive(self) -> bool:
         return self._open and self._thread.is_alive() and (self._executor is None or self._executor.alive)
-
-    @property
-    def stored(self) -> int:
-        """The number of the last stored event."""
-        return self._stored
 
     def now_s(self) -> float:
         """Return the current time, which never decreases."""
@@ -321,7 +316,7 @@ class Service:
             append(self.scheduler.rows)
             self.recent.extend(self.scheduler.rows)
             self.scheduler.rows.clear()
-            self._stored = self.scheduler.records.seq
+            self.stored = self.scheduler.records.seq
 
     def _restore(self) -> None:
         """Restore the scheduler from the event log; raise if that fails repeatedly."""
@@ -337,7 +332,7 @@ class Service:
                 time.sleep(RETRY_S)
             else:
                 break
-        self._stored = self.scheduler.records.seq
+        self.stored = self.scheduler.records.seq
         self._reissue()
 
     def _reissue(self) -> None:

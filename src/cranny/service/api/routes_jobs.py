@@ -143,8 +143,7 @@ async def cancel(job_id: str, service: ServiceDep, caller: UserCaller) -> Any:
     """Cancel a job; a running one is over when its processes have exited."""
     await asyncio.to_thread(_find, service, caller, job_id)
     asked = service.call(lambda now_s: service.scheduler.cancel(job_id, caller.user, now_s))
-    record: JobRecord = await answered(service, asked)
-    return await asyncio.to_thread(_line, service, record)
+    return await asyncio.to_thread(_line, service, await answered(service, asked))
 
 
 @router.get("/jobs/{job_id}/explain")
@@ -197,8 +196,7 @@ async def observed(job_id: str, body: Observation, service: ServiceDep, caller: 
     await asyncio.to_thread(_find, service, caller, job_id)
     observation = body.model_dump(exclude_none=True)
     asked = service.call(lambda now_s: service.scheduler.observe(job_id, observation, now_s))
-    record: JobRecord = await answered(service, asked)
-    return await asyncio.to_thread(_line, service, record)
+    return await asyncio.to_thread(_line, service, await answered(service, asked))
 
 
 @router.post("/plan")
@@ -228,11 +226,10 @@ def _try_submit(spec: JobSpec, service: Service, caller: Caller) -> Any:
     would_stop = [action.job_id for action in actions if isinstance(action, Stop)]
     start = next((each for each in actions if isinstance(each, Start) and each.job.id == record.id), None)
     if start is None:
-        behind = fork._replace(queue=list(tried.queue), state=tried.state)
-        why = explain_wait(record, behind, now_s, period_s)
-        shown, where = serialize.explanation(record, why), None
+        why = explain_wait(record, fork._replace(queue=list(tried.queue), state=tried.state), now_s, period_s)
     else:
         lines = reasons(start.placement, record.id).splitlines()
         why = Explanation("placed", lines[0], lines[1:], "", now_s, start.placement.facts)
-        shown, where = serialize.explanation(record, why), serialize.placement(start.placement, cluster)
+    shown = serialize.explanation(record, why)
+    where = serialize.placement(start.placement, cluster) if start is not None else None
     return {"starts": start is not None, "explanation": shown, "would_stop": would_stop, "placement": where}
