@@ -1,5 +1,7 @@
 """Numbers as tables and sentences of a reproduction show them."""
 
+from collections.abc import Collection, Iterable
+
 from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 
@@ -7,6 +9,16 @@ from cranny.report.table import MISSING
 def plain(value: float | None) -> str:
     """Write a number with about four digits."""
     return MISSING if value is None else f"{value:,.{_places(value)}f}"
+
+
+def listed(values: Iterable[float]) -> str:
+    """Write numbers with commas between."""
+    return ", ".join(map(plain, values))
+
+
+def extent(values: Collection[float]) -> str:
+    """Write the least and the most of some numbers."""
+    return f"{plain(min(values))} to {plain(max(values))}"
 
 
 def spread(found: Estimate) -> str:

@@ -10,20 +10,7 @@ from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.has.claims import claims
 from cranny.repro.has.instances import GPU_TYPES, MODELS
-from cranny.repro.has.paper import (
-    ART,
-    AXES,
-    CLUSTER,
-    FAIR,
-    JCT,
-    PAPER,
-    PAPER_NAMES,
-    PLOTTED,
-    PROOF,
-    RESETS,
-    TITLES,
-    ValueKey,
-)
+from cranny.repro.has.paper import ART, FAIR, JCT, PAPER, PLOTTED, TEXT, TITLES, ValueKey
 from cranny.repro.has.results import HasResults
 from cranny.repro.has.static import scores_of
 from cranny.repro.number_format import plain
@@ -40,9 +27,9 @@ def reproduction(results: HasResults) -> Reproduction:
     sheets = {key: _sheet(results, *key) for key in keys}
     stated = {(key.figure, key.measure) for key in PAPER}
     return Reproduction(
-        "has",
-        "HAS and JPS, TPDS 2024",
-        "The evaluation of HAS and JPS, rebuilt",
+        TEXT.name,
+        TEXT.paper,
+        TEXT.title,
         _facts(results),
         claims(results),
         [
@@ -76,13 +63,13 @@ def _facts(results: HasResults) -> list[str]:
         + ", ".join(f"{kind} {a:.0f} to {b:.0f}" for kind, a, b in zip(GPU_TYPES, low, high, strict=True))
         for name, low, high in zip(MODELS, least, most, strict=True)
     )
-    throughputs = (
-        f"Throughputs: of 15, the paper prints four. {len(results.rates)} sets were drawn that give, within 5 %, "
-        "the mean JCT of the three categories that it names, with {6, 5, 2, 2} the best, its fairness within "
-        f"0.03 and H = 1.15 within 0.03. Samples/s in them: {ranges}."
-    )
-    rounds = f"What JPS and errors draw is repeated {results.rounds} times for each set (the paper: 100 times)."
-    return [CLUSTER, throughputs, rounds, RESETS, PROOF]
+    return [
+        TEXT.fact("cluster"),
+        TEXT.fact("throughputs", sets=len(results.rates), ranges=ranges),
+        TEXT.fact("rounds", rounds=results.rounds),
+        TEXT.fact("resets"),
+        TEXT.fact("proof"),
+    ]
 
 
 def _sheet(results: HasResults, figure: str, measure: str) -> TextTable:
@@ -131,7 +118,7 @@ def _plots(results: HasResults, figure: str) -> dict[str, Plot]:
     if figure == "Fig. 13":
         return {stem: partial(_trade_off, results)}
     measures = PLOTTED.get(figure, ())
-    if len(measures) > 1 and figure in AXES:
+    if len(measures) > 1 and TEXT.figures[figure].axis:
         return {stem: partial(_lines, results, figure, measures)}
     return {
         f"{stem}-{number}": partial(_bars, results, figure, measure) for number, measure in enumerate(measures)
@@ -146,7 +133,7 @@ def _categories(results: HasResults, figure: str, path: Path) -> Path:
         values = scores_of(results.rates[0], workers, prioritised=figure == "Fig. 6")[:, column].tolist()
         panels[f"K = {workers}"] = [Line("has", range(1, len(values) + 1), values)]
     ylabel = FAIR if column else JCT
-    return draw_lines(panels, ylabel, PAPER_NAMES, path, xlabel="category, first fit", unit_s=1.0)
+    return draw_lines(panels, ylabel, TEXT.names, path, xlabel="category, first fit", unit_s=1.0)
 
 
 def _bars(results: HasResults, figure: str, measure: str, path: Path) -> Path:
@@ -155,7 +142,7 @@ def _bars(results: HasResults, figure: str, measure: str, path: Path) -> Path:
         BarGroup(setting, {scheme: results.at(key) for scheme, key in row.items() if scheme in STYLES})
         for setting, row in results.of(figure, measure).items()
     ]
-    return draw_bars({figure: groups}, measure, PAPER_NAMES, path, xlabel="", wide=True)
+    return draw_bars({figure: groups}, measure, TEXT.names, path, xlabel="", wide=True)
 
 
 def _lines(results: HasResults, figure: str, measures: Sequence[str], path: Path) -> Path:
@@ -169,7 +156,7 @@ def _lines(results: HasResults, figure: str, measures: Sequence[str], path: Path
                 float(setting): results.at(row[scheme]).mean for setting, row in table.items() if scheme in row
             }
             panels[measure].append(Line(scheme, list(points), list(points.values())))
-    return draw_lines(panels, "", PAPER_NAMES, path, xlabel=AXES[figure], unit_s=1.0)
+    return draw_lines(panels, "", TEXT.names, path, xlabel=TEXT.figures[figure].axis, unit_s=1.0)
 
 
 def _trade_off(results: HasResults, path: Path) -> Path:
@@ -182,4 +169,4 @@ def _trade_off(results: HasResults, path: Path) -> Path:
         more = [100 * (results.at(row[scheme]).mean / lowest_s - 1) for row in table.values()]
         for title, first in zip(panels, (0, 1), strict=True):
             panels[title].append(Line(scheme, fairness[first:], more[first:]))
-    return draw_lines(panels, "mean JCT over the lowest, %", PAPER_NAMES, path, xlabel=FAIR, unit_s=1.0)
+    return draw_lines(panels, "mean JCT over the lowest, %", TEXT.names, path, xlabel=FAIR, unit_s=1.0)

@@ -1,0 +1,34 @@
+"""The files of the papers: what is in them is valid, every claim has its rule, and mistakes are refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from cranny.repro.has.claims import RULES
+from cranny.repro.has.paper import TEXT
+from cranny.repro.paper_file import ClaimText, fill
+
+
+def test_every_claim_has_its_rule() -> None:
+    assert list(RULES) == list(TEXT.claims)
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{a:plain} s", "12.35 s"),
+        ("{a:.1f}", "12.3"),
+        ("{a:times}", "12.3x"),
+        ("{some:extent} and {some:listed}", "1.00 to 3.00 and 3.00, 1.00"),
+        ("{{6, 5}}", "{6, 5}"),
+    ],
+)
+def test_a_text_is_filled_in(template: str, text: str) -> None:
+    assert fill(template, a=12.345, some=[3.0, 1.0]) == text
+
+
+@pytest.mark.parametrize(
+    "fields", [{"title": "a {} b"}, {"title": "{6, 5}"}, {"title": "a {b"}, {"title": "a", "txt": "b"}, {}]
+)
+def test_a_wrong_claim_is_refused(fields: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        ClaimText.model_validate(fields)
