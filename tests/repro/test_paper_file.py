@@ -4,12 +4,20 @@ import pytest
 from pydantic import ValidationError
 
 from cranny.repro.has.claims import RULES
-from cranny.repro.has.paper import TEXT
+from cranny.repro.has.paper import TEXT as HAS
 from cranny.repro.paper_file import ClaimText, fill
+from cranny.repro.titan.paper import PAPER_POLICIES
+from cranny.repro.titan.paper import TEXT as TITAN
 
 
 def test_every_claim_has_its_rule() -> None:
-    assert list(RULES) == list(TEXT.claims)
+    assert list(RULES) == list(HAS.claims)
+
+
+def test_titans_values_are_those_of_its_schemes() -> None:
+    assert set(TITAN.names) == set(PAPER_POLICIES)
+    for figure in (*TITAN.figures, *TITAN.testbed):
+        assert set(figure.values) <= set(TITAN.names), figure.number
 
 
 @pytest.mark.parametrize(

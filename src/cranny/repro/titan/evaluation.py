@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.plots import STYLES, BarGroup, Line, canvas, draw_bars, draw_lines, save
 from cranny.repro.titan.claims import claims
-from cranny.repro.titan.paper import (
-    ACME_ALL_JOBS,
-    CLUSTER_FACT,
-    FIGURES,
-    GENERATED,
-    NETWORK_FACT,
-    PAPER_JOBS,
-    PAPER_NAMES,
-    PART_FACT,
-    REAL,
-    TRACES,
-)
+from cranny.repro.titan.paper import FIGURES, PAPER_NAMES, TEXT, TRACES
 from cranny.repro.titan.replays import TitanReplays
 from cranny.repro.titan.tables import (
     PlacementTable,
@@ -71,9 +60,9 @@ def reproduction(
         if both[0].paper or (not both[0].figure.on and both[0].trace.key == "itp")
     ]
     return Reproduction(
-        "titan",
-        "Titan, ICNP 2024",
-        "Titan's evaluation, rebuilt",
+        TEXT.name,
+        TEXT.paper,
+        TEXT.title,
         _facts(replays, runs),
         claims(made, testbed),
         sections,
@@ -91,26 +80,16 @@ def _facts(replays: TitanReplays | None, runs: Sequence[PlacementRun]) -> list[s
     facts = []
     if replays is not None:
         counts = ", ".join(f"{trace.label} {replays.jobs(trace.key):,}" for trace in TRACES)
-        jobs = (
-            f"Jobs: {counts}. The paper names {PAPER_JOBS['itp']:,} jobs of Microsoft and {ACME_ALL_JOBS:,} of "
-            f"Acme, of which {PAPER_JOBS['acme']:,} on GPUs; only GPU jobs are placed."
-        )
-        seeds = (
-            f"Models are drawn by seed for every job, as in the paper. Seeds: {replays.seeds}, with 95 % "
-            "confidence intervals (Student's t). A value without an interval came out the same for every seed, "
-            "or was run with one seed (elasticflow, hived and best-fit-mapped on the whole Acme trace). With "
-            "`instant` nothing random enters where machines are chosen without regard to the model: there only "
-            "traffic varies."
-        )
-        facts = [jobs, GENERATED if replays.generated else REAL, CLUSTER_FACT, seeds, NETWORK_FACT, PART_FACT]
+        facts = [
+            TEXT.fact("jobs", counts=counts),
+            TEXT.fact("generated" if replays.generated else "real"),
+            TEXT.fact("cluster"),
+            TEXT.fact("seeds", seeds=replays.seeds),
+            TEXT.fact("network"),
+            TEXT.fact("part"),
+        ]
     if runs:
-        facts.append(
-            "Testbed: 8 machines x 4 GPUs; three idle, five with 1 to 3 background jobs each, in all "
-            f"{len({run.free for run in runs})} layouts that fit the paper's text. Communication time by our "
-            "model at 100 Gbps. Chosen to fit the paper, and so not tested here: three idle machines (by Figs. "
-            "9(b) and 12), 512 as the batch of all workers (by HiveD's loss in Fig. 10(a)) and a GPU's speed "
-            "(by Elasticflow's 4,422 images/s)."
-        )
+        facts.append(TEXT.fact("testbed", layouts=len({run.free for run in runs})))
     return facts
 
 

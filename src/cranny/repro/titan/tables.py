@@ -15,6 +15,7 @@ from cranny.repro.titan.paper import (
     PAPER_NAMES,
     PAPER_POLICIES,
     TESTBED,
+    TEXT,
     TRACES,
     PlacementFigure,
     TitanTrace,
@@ -190,12 +191,8 @@ def testbed_sheet(table: PlacementTable) -> TextTable:
         ]
         for scheme in SCHEMES
     ]
-    return TextTable(
-        f"Fig. {figure.number}, {figure.title}, {figure.unit}: {figure.model}, {figure.workers} workers",
-        f"{sentence(verdict_text(table.verdict))}. Mean over the layouts of background jobs that fit the text.",
-        ("", "paper", "to Titan", "ours", "to Titan", "verdict"),
-        rows,
-    )
+    values = figure.model_dump(include={"number", "title", "unit", "model", "workers"})
+    return TEXT.table("testbed", rows, verdict=sentence(verdict_text(table.verdict)), **values)
 
 
 def verdict_sheet(made: Sequence[TraceTable], testbed: Sequence[PlacementTable]) -> TextTable:
@@ -208,10 +205,5 @@ def verdict_sheet(made: Sequence[TraceTable], testbed: Sequence[PlacementTable])
         found.setdefault((name, network), {})[table.trace.key] = table.verdict.short
     for each in testbed:
         found[f"Fig. {each.figure.number}, {each.figure.title}", "isolated *"] = {"testbed": each.verdict.short}
-    return TextTable(
-        "Verdicts",
-        "holds: the paper's order, and its ratios to Titan within 25 % where it gives numbers. order only: not "
-        "the ratios. in part: some pairs are swapped. * the network that a figure is compared with first.",
-        ("", "network", *columns),
-        [[*row, *(cells.get(column, MISSING) for column in columns)] for row, cells in found.items()],
-    )
+    rows = [[*row, *(cells.get(column, MISSING) for column in columns)] for row, cells in found.items()]
+    return TEXT.table("verdicts", rows, *columns)
