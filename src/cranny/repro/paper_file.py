@@ -59,6 +59,7 @@ class ClaimText(PaperModel):
     """A claim of the paper, or a question of ours: its title, what we say of it, and the paper's numbers."""
 
     title: Text
+    paper: str = ""  # what its text states, which is said first
     text: Text = "{text}"
     parts: Mapping[str, Text] = {}  # sentences that are repeated, or not always said
     numbers: Mapping[str, Number] = {}
@@ -92,7 +93,8 @@ class Paper(PaperModel):
         """Return what became of a claim, or what we find on a question that the paper does not ask."""
         claim = self.claims[key]
         known = {**claim.numbers, **values}
-        return Claim(fill(claim.title, **known), holds, fill(claim.text, **known))
+        stated = f"The paper: {claim.paper}. " if claim.paper else ""
+        return Claim(fill(claim.title, **known), holds, stated + fill(claim.text, **known))
 
     def fact(self, key: str, /, **values: object) -> str:
         """Return a sentence on how this was done."""

@@ -6,8 +6,8 @@ from itertools import pairwise
 from math import isclose
 
 from cranny.model.validate import percent
-from cranny.repro.claim import NEAR, Claim, Holds, Ratio, beyond, near, untested
-from cranny.repro.netpack.paper import COMB, NETPACK, ONE_FLOW, PAPER, PAPER_NAMES, RIVALS, UNTESTED
+from cranny.repro.claim import NEAR, Claim, Holds, Ratio, near
+from cranny.repro.netpack.paper import COMB, NETPACK, PAPER_NAMES, RIVALS, TEXT
 from cranny.repro.netpack.rates import JobRates
 from cranny.repro.netpack.setups import IN_ORDER, PRINTED
 from cranny.repro.netpack.tables import PanelTable, PolicyPoint
@@ -38,11 +38,7 @@ def claims(made: Tables, seconds: Mapping[int, float], rates: Sequence[JobRates]
     }
     run = {*by, *(["10"] if seconds else []), *(["15"] if rates else [])}
     found = [rule(by.get(key, [])) for key, rule in figures.items() if key in run]
-    return [*found, *_ours(made), untested(UNTESTED)]
-
-
-def _claim(key: str, holds: Holds, *text: str) -> Claim:
-    return Claim(f"Fig. {key}: {PAPER[key].claim}", holds, " ".join([f"The paper: {PAPER[key].text}.", *text]))
+    return [*found, *_ours(made), TEXT.not_tested]
 
 
 def _ahead(entries: Iterable[PolicyPoint], *sizes: bool) -> Holds:
@@ -111,66 +107,55 @@ def _overall(
     most = max((each for each in found if each.panel == "simulator"), key=value)
     testbed = [value(each) for each in found if (each.panel, each.point) == ("testbed", "real trace")]
     ours = {"simulator_most": value(most), "testbed_least": min(testbed), "testbed_most": max(testbed)}
-    sizes = [near(PAPER[key].numbers[name], ours[name]) for name in ours]
+    sizes = [near(TEXT.claims[key].numbers[name], ours[name]) for name in ours]
     return most, min(testbed), max(testbed), _ahead(found, *sizes)
 
 
 def _jct(tables: Tables) -> Claim:
     found = _against(tables)
     most, _, _, holds = _overall("7", found, lambda entry: entry.reduction)
-    return _claim(
-        "7",
-        holds,
-        f"Here NetPack's JCT is lower by: {_each_point(tables)}.",
-        f"The largest reduction in the simulator is {percent(most.reduction)} ({most.where}).",
-        _standings(found),
-    )
+    points, standings = _each_point(tables), _standings(found)
+    return TEXT.claim("7", holds, points=points, most=most.reduction, where=most.where, standings=standings)
 
 
 def _efficiency(tables: Tables) -> Claim:
     found = _against(tables)
     most, low, high, holds = _overall("8", found, lambda entry: entry.advantage.mean)
-    return _claim(
-        "8",
-        holds,
-        f"Here it is {times(low)} to {times(high)} the baselines' on the testbed's servers with the real trace, "
-        f"and up to {times(most.advantage.mean)} in the simulator ({most.where}).",
-        _standings(found),
-    )
+    best, standings = most.advantage.mean, _standings(found)
+    return TEXT.claim("8", holds, low=low, high=high, most=best, where=most.where, standings=standings)
 
 
 def _scale(tables: Tables) -> Claim:
     (table,) = tables
     found, last = _against(tables), table.points[-1]
     mean = sum(table.mean_reduction(point) for point in table.points) / len(table.points)
-    ours, theirs = (table.at(last)[scheme].machines for scheme in (NETPACK, RIVALS[0]))
-    why_behind = (
-        "The same jobs come to all clusters, so large ones are nearly empty and there is little to gain. At "
-        f"{last} servers NetPack's jobs on several machines take {ours:.1f} of them, those of "
-        f"{PAPER_NAMES[RIVALS[0]]} {theirs:.1f}. Where the memory of a switch is used up, each of them is one "
-        "more flow to the parameter server, which NetPack does not count when it chooses."
-    )
-    return _claim(
-        "9",
-        _ahead(found, near(PAPER["9"].numbers["mean"], mean)) if mean > 0 else "does not hold",
-        f"Here {percent(mean)} on average over the scales, by servers: {_means(tables)}.",
-        _standings(found),
-        *([why_behind] if table.mean_reduction(last) < 0 else []),
-    )
+    text = _standings(found)
+    if table.mean_reduction(last) < 0:
+        ours, theirs = (table.at(last)[scheme].machines for scheme in (NETPACK, RIVALS[0]))
+        rival = PAPER_NAMES[RIVALS[0]]
+        text += " " + TEXT.claims["9"].part("behind", last=last, ours=ours, rival=rival, theirs=theirs)
+    holds = _ahead(found, near(TEXT.claims["9"].numbers["mean"], mean)) if mean > 0 else "does not hold"
+    return TEXT.claim("9", holds, found=mean, means=_means(tables), standings=text)
 
 
 def _speed(seconds: Mapping[int, float]) -> Claim:
-    paper = {int(servers): value for servers, value in PAPER["10"].numbers.items() if int(servers) in seconds}
+    text = TEXT.claims["10"]
+    paper = {int(servers): value for servers, value in text.numbers.items() if int(servers) in seconds}
     small, large = min(seconds), max(seconds)
     growth = seconds[large] / seconds[small]
-    listed = ", ".join(f"{ours:.2g} s at {servers:,} servers" for servers, ours in seconds.items())
-    faster = " and ".join(f"{paper[servers] / ours:.0f}" for servers, ours in seconds.items() if servers in paper)
     linear = growth <= large / small
-    return _claim(
+    fast = all(seconds[servers] <= value for servers, value in paper.items())
+    return TEXT.claim(
         "10",
-        "holds" if linear and all(seconds[each] <= value for each, value in paper.items()) else "holds in part",
-        f"Here {listed}: {faster} times as fast. From {small:,} to {large:,} servers a job takes {growth:.1f} "
-        f"times as long, {'less' if linear else 'more'} than linear.",
+        "holds" if linear and fast else "holds in part",
+        listed=", ".join(text.part("servers", seconds=ours, servers=servers) for servers, ours in seconds.items()),
+        faster=" and ".join(
+            f"{paper[servers] / ours:.0f}" for servers, ours in seconds.items() if servers in paper
+        ),
+        small=small,
+        large=large,
+        growth=growth,
+        compared="less" if linear else "more",
     )
 
 
@@ -184,43 +169,31 @@ def _grows(tables: Tables) -> list[str]:
 
 
 def _memory(tables: Tables) -> Claim:
-    found, grows = _against(tables), _grows(tables)
+    found, grows, stated = _against(tables), _grows(tables), TEXT.claims["11"]
     none = [entry.reduction for entry in found if entry.point == "0"]
-    sizes = bool(none) and all(near(PAPER["11"].numbers["none_least"], value) for value in none)
-    return _claim(
-        "11",
-        _ahead(found, len(grows) == len(tables), sizes) if grows else "does not hold",
-        f"Here the mean reduction by PAT in Gbps is: {_means(tables)}.",
-        f"It grows from the most memory to none on: {', '.join(grows) or 'no panel'}.",
-        _standings(found),
-        *([ONE_FLOW] if any(entry.standing == "behind" for entry in found) else []),
-    )
+    sizes = bool(none) and all(near(stated.numbers["none_least"], value) for value in none)
+    holds = _ahead(found, len(grows) == len(tables), sizes) if grows else "does not hold"
+    text = _standings(found)
+    if any(entry.standing == "behind" for entry in found):
+        text += " " + stated.part("behind")
+    return TEXT.claim("11", holds, means=_means(tables), grows=", ".join(grows) or "no panel", standings=text)
 
 
 def _oversubscription(tables: Tables) -> Claim:
-    numbers, found, grows = PAPER["12"].numbers, _against(tables), _grows(tables)
+    numbers, found, grows = TEXT.claims["12"].numbers, _against(tables), _grows(tables)
     sizes = [
         near(numbers[key], table.mean_reduction(table.points[at]))
         for table in tables
         for key, at in (("first", 0), ("last", -1))
     ]
-    return _claim(
-        "12",
-        _ahead(found, *sizes) if grows else "does not hold",
-        f"Here the mean reduction is: {_means(tables)}.",
-        f"It grows from the first ratio to the last on: {', '.join(grows) or 'none'}.",
-        _standings(found),
-    )
+    holds, standings = _ahead(found, *sizes) if grows else "does not hold", _standings(found)
+    return TEXT.claim("12", holds, means=_means(tables), grows=", ".join(grows) or "none", standings=standings)
 
 
 def _comb(tables: Tables) -> Claim:
     found = _against(tables, COMB)
-    return _claim(
-        "13",
-        _ahead(found, near(PAPER["13"].numbers["most"], max(entry.reduction for entry in found))),
-        f"Here NetPack's JCT is lower by: {_each_point(tables, COMB)}.",
-        _standings(found),
-    )
+    holds = _ahead(found, near(TEXT.claims["13"].numbers["most"], max(entry.reduction for entry in found)))
+    return TEXT.claim("13", holds, points=_each_point(tables, COMB), standings=_standings(found))
 
 
 def _rates(rates: Sequence[JobRates]) -> Claim:
@@ -232,14 +205,14 @@ def _rates(rates: Sequence[JobRates]) -> Claim:
         for one, other in pairwise(sorted(rates, key=lambda each: (each.job, each.from_s)))
         if one.job == other.job
     ]
-    return _claim(
+    return TEXT.claim(
         "15",
         "holds" if fits else "holds in part",
-        f"The network `steady` is the same water-filling as the estimate (they differ by {same:.0e}), so it does "
-        f"not test it. The network `phases`, which simulates iterations, gives jobs {min(phases):.2f} to "
-        f"{max(phases):.2f} times the average that follows from the estimate: there gradients are sent while the "
-        f"job still computes, and jobs are interleaved. At {sum(both)} of {len(both)} events that a job sees, "
-        "both rise, both fall or both stay. A comparison with real traffic needs an emulated network.",
+        same=same,
+        least=min(phases),
+        most=max(phases),
+        both=sum(both),
+        events=len(both),
     )
 
 
@@ -249,34 +222,25 @@ def _change(before: float, after: float) -> int:
 
 
 def _load(tables: Tables) -> Claim:
-    return beyond(
-        "How the advantage depends on load, which the paper does not state",
-        f"NetPack's mean reduction by load: {_means(tables)}.",
-    )
+    return TEXT.claim("load", means=_means(tables))
 
 
 def _queue(tables: Tables) -> Claim:
     text = []
     for table in tables:
-        own, fifo = (percent(table.mean_reduction(order)) for order in table.points)
-        text.append(
-            f"{table.panel}: against baselines with NetPack's own queue (knapsack) {own}, against baselines that "
-            f"are served first come, first served {fifo}; NetPack's placement with that order has "
-            f"{times(table.at('fifo')[IN_ORDER].advantage.mean)} NetPack's JCT."
-        )
-    head = "The paper does not say in which order its baselines took jobs. NetPack's mean reduction"
-    return beyond("How much of the gain may be the queue", f"{head}, {' '.join(text)}")
+        own, fifo = (table.mean_reduction(order) for order in table.points)
+        ratio = table.at("fifo")[IN_ORDER].advantage.mean
+        text.append(TEXT.claims["queue"].part("panel", panel=table.panel, own=own, fifo=fifo, ratio=ratio))
+    return TEXT.claim("queue", panels=" ".join(text))
 
 
 def _sign(tables: Tables) -> Claim:
     (printed,) = ([table.at(point)[PRINTED] for point in table.points] for table in tables)
-    listed = ", ".join(f"{each.point} {times(each.advantage)}" for each in printed)
-    head = (
-        "Eq. 1 subtracts the share of the most crowded link, which draws jobs to crowded links; we add it."
-        if any(each.standing == "ahead" for each in printed)
-        else "Eq. 1 subtracts the share of the most crowded link; we add it. Here that makes no clear difference."
+    worse = any(each.standing == "ahead" for each in printed)
+    head = TEXT.claims["sign"].part("worse" if worse else "level")
+    return TEXT.claim(
+        "sign", head=head, listed=", ".join(f"{each.point} {times(each.advantage)}" for each in printed)
     )
-    return beyond("Eq. 1 with its sign as printed", f"{head} Mean JCT with the printed sign over ours: {listed}.")
 
 
 def _ours(made: Tables) -> Iterator[Claim]:
@@ -284,10 +248,7 @@ def _ours(made: Tables) -> Iterator[Claim]:
     tables = [
         each for each in made if each.experiment.measure == "jct" and each.experiment.key not in ("13", "sign")
     ]
-    for scheme, title in (
-        ("netpack-lean", "NetPack that counts bandwidth once (ours) against NetPack"),
-        ("best-fit", "True best fit against NetPack"),
-    ):
+    for scheme in ("netpack-lean", "best-fit"):
         found = [(entry, table) for table in tables for entry in _against([table], scheme)]
         if found:
             count = Counter(entry.standing for entry, _ in found)
@@ -295,9 +256,13 @@ def _ours(made: Tables) -> Iterator[Claim]:
                 f"{times(entry.advantage.mean)} ({entry.panel}, {entry.point} {table.experiment.axis})"
                 for entry, table in (end(found, key=lambda each: each[0].advantage.mean) for end in (min, max))
             )
-            yield beyond(
-                title,
-                f"Of {len(found)} set-ups {scheme} has a lower mean JCT in {count['behind']}, about the same in "
-                f"{count['level']} and a higher one in {count['ahead']}. Its JCT is between {best} and {worst} "
-                f"that of {NETPACK}.",
+            yield TEXT.claim(
+                scheme,
+                all=len(found),
+                scheme=scheme,
+                lower=count["behind"],
+                level=count["level"],
+                higher=count["ahead"],
+                best=best,
+                worst=worst,
             )

@@ -7,17 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from cranny.repro.netpack.claims import claims
-from cranny.repro.netpack.paper import (
-    EFFICIENCY,
-    GENERATED,
-    LOADS,
-    NETPACK,
-    PAPER,
-    QUEUE,
-    REAL,
-    SETUPS,
-    SQUEEZED,
-)
+from cranny.repro.netpack.paper import NETPACK, TEXT
 from cranny.repro.netpack.rates import JobRates
 from cranny.repro.netpack.replays import NetpackReplays
 from cranny.repro.netpack.tables import PanelTable, label, panel_sheet, panel_tables, rate_sheet, speed_sheet
@@ -47,14 +37,14 @@ def reproduction(
         plots = {"fig15": partial(_rates, rates)}
         sections.append(Section("Fig. 15: estimate and rates", [rate_sheet(rates)], plots))
     return Reproduction(
-        "netpack",
-        "NetPack, ASPLOS 2024",
-        "NetPack's evaluation, rebuilt",
+        TEXT.name,
+        TEXT.paper,
+        TEXT.title,
         _facts(replays, seconds, rates),
         claims(made, seconds, rates),
         sections,
         {
-            "said": {key: {"text": each.text, **each.numbers} for key, each in PAPER.items()},
+            "said": {key: {"text": each.paper, **each.numbers} for key, each in TEXT.claims.items() if each.paper},
             "figures": [row for table in made for row in table.records()],
             "seconds_per_job": {str(servers): value for servers, value in seconds.items()},
             "rates": [asdict(each) for each in rates],
@@ -68,17 +58,19 @@ def _facts(replays: NetpackReplays | None, seconds: Mapping[int, float], rates: 
     """Say what was run, and what was assumed."""
     facts = []
     if replays is not None:
-        seeds = (
-            f"Seeds: {replays.seeds}, with 95 % confidence intervals (Student's t; the paper shows standard "
-            "deviations of ten runs). Ratios to NetPack are taken seed by seed. A policy is level with "
-            "NetPack if the interval of the ratio contains 1."
-        )
-        trace = f"{GENERATED if replays.generated else REAL} {SQUEEZED}"
-        facts = [SETUPS, LOADS, trace, QUEUE, EFFICIENCY, seeds]
+        trace = f"{TEXT.fact('generated' if replays.generated else 'real')} {TEXT.fact('squeezed')}"
+        facts = [
+            TEXT.fact("setups"),
+            TEXT.fact("loads"),
+            trace,
+            TEXT.fact("queue"),
+            TEXT.fact("efficiency"),
+            TEXT.fact("seeds", seeds=replays.seeds),
+        ]
     if seconds:
-        facts.append("Fig. 10 is the measurement of `cranny bench netpack`, in CPU seconds of one core.")
+        facts.append(TEXT.fact("speed"))
     if rates:
-        facts.append("Fig. 15: three jobs of three workers on the testbed's servers, by a timetable of ours.")
+        facts.append(TEXT.fact("rates"))
     return facts
 
 

@@ -9,7 +9,7 @@ from cranny.model.validate import percent
 from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
-from cranny.repro.netpack.paper import COMB, NETPACK, PAPER, PAPER_NAMES, RIVALS
+from cranny.repro.netpack.paper import COMB, NETPACK, PAPER_NAMES, RIVALS, TEXT
 from cranny.repro.netpack.rates import JobRates
 from cranny.repro.netpack.replays import NetpackReplays
 from cranny.repro.netpack.setups import NetpackExperiment
@@ -140,15 +140,10 @@ def speed_sheet(seconds: Mapping[int, float]) -> TextTable:
     """Show how long NetPack takes to place a job."""
     rows = []
     for servers, ours in seconds.items():
-        paper = PAPER["10"].numbers.get(str(servers))
+        paper = TEXT.claims["10"].numbers.get(str(servers))
         stated, faster = (f"{paper:.3g}", f"{paper / ours:.3g}x") if paper else (MISSING, MISSING)
         rows.append([f"{servers:,}", stated, f"{ours:.3g}", faster])
-    return TextTable(
-        "Fig. 10: CPU seconds to place a job",
-        "4,000 jobs, 16 racks of servers with 4 GPUs, batches of 32; the policy alone.",
-        ("servers", "paper", "ours", "faster by"),
-        rows,
-    )
+    return TEXT.table("speed", rows)
 
 
 def rate_sheet(rates: Iterable[JobRates]) -> TextTable:
@@ -160,10 +155,4 @@ def rate_sheet(rates: Iterable[JobRates]) -> TextTable:
         ]
         for each in rates
     ]
-    return TextTable(
-        "Fig. 15: rates as jobs come and go, Gbps",
-        "The estimate while a job communicates, and on average over an iteration; then the averages of the "
-        "simulator's networks.",
-        ("", "estimate", "average", "steady", "phases"),
-        rows,
-    )
+    return TEXT.table("rates", rows)
