@@ -31,16 +31,6 @@ class Claim:
     text: str
 
 
-def beyond(title: str, text: str) -> Claim:
-    """Return a finding on a question that the paper does not ask."""
-    return Claim(title, "beyond the paper", text)
-
-
-def untested(text: str) -> Claim:
-    """Return what a simulation cannot show."""
-    return Claim("What is not tested", "not tested", text)
-
-
 def all_or_some(parts: Iterable[bool]) -> Holds:
     """Return the verdict on a claim of which all, some or none of the parts hold."""
     found = list(parts)

@@ -18,7 +18,7 @@ from cranny.repro.cassini.links import (
     run_pairs,
     run_table2,
 )
-from cranny.repro.cassini.paper import MARKED, UNTESTED
+from cranny.repro.cassini.paper import TEXT
 from cranny.repro.cassini.precision import AnglePrecision, run_precision
 from cranny.repro.cassini.replays import (
     GAP,
@@ -31,7 +31,7 @@ from cranny.repro.cassini.replays import (
     run_replays,
 )
 from cranny.repro.cassini.setups import ITERATIONS, LANGUAGE, LINK_GBPS, WORKERS, testbed
-from cranny.repro.claim import Claim, untested
+from cranny.repro.claim import Claim
 from cranny.repro.experiment import Progress
 from cranny.repro.page import Plot, Reproduction, Section
 
@@ -88,11 +88,11 @@ def reproduction(results: CassiniResults) -> Reproduction:
     rows = trace.trace_rows(results.replays) if results.replays is not None else []
     table2 = link.table2_rows(results.table2)
     return Reproduction(
-        "cassini",
-        "CASSINI, NSDI 2024",
-        "CASSINI's evaluation, rebuilt",
+        TEXT.name,
+        TEXT.paper,
+        TEXT.title,
         _facts(results),
-        [*claims, untested(UNTESTED)],
+        [*claims, TEXT.not_tested],
         sections,
         {"traces": rows, TABLE2: table2, "tables": [asdict(sheet) for sheet in sheets]},
         {
@@ -154,30 +154,14 @@ def _trace_section(replays: CassiniReplays, of: CassiniTrace) -> Section:
 
 def _facts(results: CassiniResults) -> list[str]:
     """Say what was run, and what was assumed."""
-    profiles = (
-        "Profiles were measured on an H200 with bf16; the paper used A100s, larger batches, and links of "
-        f"{LINK_GBPS:g} Gbps, as here. As measured, jobs communicate for 60 to 80 % of an iteration and hardly "
-        "ever fit on a link together. So computing is scaled in proportion to the paper's batches, and of "
-        f"language models by {LANGUAGE:g} more, which was set by the score 0.8 of two RoBERTa in Table 2."
-    )
-    facts = [profiles, MARKED]
+    facts = [TEXT.fact("profiles", gbps=LINK_GBPS, language=LANGUAGE), TEXT.fact("marked")]
     if results.pairs or results.table2 or results.adjustments:
-        facts.append(
-            f"Jobs on one link: {100 * JITTER:g} % jitter of computing times if not stated otherwise, and "
-            f"{ON_LINK} workers a job in Table 2. Without shifts jobs start at random, and in Fig. 2 together. "
-            f"With shifts they are paced if that costs none of them more than 5 %. {results.seeds} seeds, 95 % "
-            "confidence intervals (Student's t)."
-        )
+        facts.append(TEXT.fact("link", jitter=100 * JITTER, workers=ON_LINK, seeds=results.seeds))
     if results.replays is not None:
-        cluster = (
-            f"Cluster: {testbed().describe()}, links of {LINK_GBPS:g} Gbps, one of them above each pair of "
-            "servers, or above four; six servers of two GPUs for Fig. 16. Network: phases, without jitter."
-        )
-        traces = (
-            f"Traces: {POISSON_JOBS} jobs at a load of 90 % (Poisson), or jobs that fill the cluster and another "
-            f"set after a minute (dynamic). A job has {WORKERS[0]} to {WORKERS[1]} workers at first and "
-            f"{ITERATIONS[0]} to {ITERATIONS[1]} iterations, as in Sec. 5.1. {results.replays.seeds} seeds; "
-            "gains are taken seed by seed."
-        )
-        facts += [cluster, traces]
+        workers, iterations = (f"{least} to {most}" for least, most in (WORKERS, ITERATIONS))
+        seeds = results.replays.seeds
+        facts += [
+            TEXT.fact("cluster", cluster=testbed().describe(), gbps=LINK_GBPS),
+            TEXT.fact("traces", jobs=POISSON_JOBS, workers=workers, iterations=iterations, seeds=seeds),
+        ]
     return facts

@@ -14,6 +14,7 @@ from cranny.repro.cassini.paper import (
     FIG17_MOST_A_MINUTE,
     FIG18_PRECISION_DEG,
     TABLE2,
+    TEXT,
 )
 from cranny.repro.cassini.precision import AnglePrecision
 from cranny.repro.claim import NEAR, Claim, Holds, near
@@ -53,31 +54,21 @@ def pair_sheet(found: Sequence[LinkOutcome]) -> TextTable:
         ]
         for one in found
     ]
-    return TextTable(
-        "Fig. 2: two VGG19 jobs on one link",
-        "By what factor iterations are faster with the shift than when both jobs start together: on average, and "
-        "at the 90th percentile.",
-        ("", "iteration, ms", "up, ms", "score", "shift, ms", "mean", "p90"),
-        rows,
-    )
+    return TEXT.table("fig2", rows)
 
 
 def pair_claim(found: Sequence[LinkOutcome]) -> Claim:
     """Judge Fig. 2."""
     by = {one.setup: one for one in found}
     p90 = by[GIVEN].p90_gain()
-    listed = ", ".join(
-        f"{name} {times(by[setup].p90_gain())} (score {by[setup].fit.score:.2f})"
-        for setup, name in ((H200, "our profiles as measured"), (BATCH, "our profiles at a batch of 1,400"))
+    part = TEXT.claims["fig2"].part
+    others = [
+        part(name, p90=by[setup].p90_gain(), score=by[setup].fit.score)
+        for setup, name in ((H200, "h200"), (BATCH, "batch"))
         if setup in by
-    )
-    text = (
-        f"The paper: the 90th percentile of iteration times is {times(FIG2_P90_GAIN)} better with the shift. "
-        f"Here, with shapes from the paper: {times(p90)}; {listed}. All with {100 * JITTER:g} % jitter, and jobs "
-        "paced. A shift brings the more, the larger the share of an iteration that is communication, as long as "
-        "both jobs fit."
-    )
-    return Claim("Fig. 2: a shift makes two VGG19 jobs faster", judged(p90, FIG2_P90_GAIN), text)
+    ]
+    holds = judged(p90, FIG2_P90_GAIN)
+    return TEXT.claim("fig2", holds, paper=FIG2_P90_GAIN, p90=p90, others=", ".join(others), jitter=100 * JITTER)
 
 
 def unified_sheet(found: UnifiedPair) -> TextTable:
@@ -87,22 +78,14 @@ def unified_sheet(found: UnifiedPair) -> TextTable:
         ["the paper", plain(FIG5_PERIMETER_MS), MISSING, "1.00", MISSING],
         ["ours", plain(found.perimeter_ms), *ours],
     ]
-    return TextTable(
-        "Fig. 5: iterations of 40 and 60 ms on one circle",
-        "Either job sends for 10 ms at the full rate, which is our choice.",
-        ("", "perimeter, ms", "score unrotated", "score at 30 degrees", "best score"),
-        rows,
-    )
+    return TEXT.table("fig5", rows)
 
 
 def unified_claim(found: UnifiedPair) -> Claim:
     """Judge Fig. 5."""
     right = abs(found.perimeter_ms - FIG5_PERIMETER_MS) < 1e-6 and found.at_papers > 1 - 1e-6
-    text = (
-        f"The unified circle is {plain(found.perimeter_ms)} ms; the score is {found.before:.2f} as jobs come, and "
-        f"{found.at_papers:.2f} with the paper's rotation of 30 degrees. Up phases are ours: the paper gives none."
-    )
-    return Claim("Fig. 5: jobs of 40 and 60 ms fit on one circle", "holds" if right else "does not hold", text)
+    holds: Holds = "holds" if right else "does not hold"
+    return TEXT.claim("fig5", holds, perimeter=found.perimeter_ms, before=found.before, rotated=found.at_papers)
 
 
 def table2_rows(found: Snapshots) -> list[Record]:
@@ -138,22 +121,7 @@ def table2_sheets(found: Snapshots) -> tuple[TextTable, TextTable]:
         ):
             values = (job.cassini_ms, with_ms, job.themis_ms, without_ms, job.shift_ms, shift_ms)
             jobs.append([f"{snapshot.number}: {job.model}", *map(plain, values)])
-    return (
-        TextTable(
-            "Table 2: scores and gains",
-            "Score, and gain: time beyond computing of all jobs together, without shifts over with them. Shapes "
-            "from the paper have its scores by choice; their gains are not chosen.",
-            ("", "the paper", *SETUPS.values()),
-            scores,
-        ),
-        TextTable(
-            "Table 2: ms of communication in an iteration, shapes from the paper",
-            "Ours: what an iteration takes beyond computing, with waiting for the next period; without shifts "
-            "from random starts. Shifts are against the first job; many others fit as well.",
-            ("", "CASSINI: paper", "ours", "Themis: paper", "ours", "shift: paper", "ours"),
-            jobs,
-        ),
-    )
+    return TEXT.table("table2", scores, *SETUPS.values()), TEXT.table("table2_jobs", jobs)
 
 
 def table2_claims(found: Snapshots) -> list[Claim]:
@@ -170,20 +138,11 @@ def table2_claims(found: Snapshots) -> list[Claim]:
         for job, with_ms, without_ms in zip(snapshot.jobs, *given[snapshot.number].communication_ms(), strict=True)
         for paper_ms, ours_ms in ((job.cassini_ms, with_ms), (job.themis_ms, without_ms))
     ]
-    listed = "; ".join(
-        f"score {snapshot.score:.1f}: {times(snapshot.gain)} in the paper, {times(gains[snapshot.number])} here"
-        for snapshot in TABLE2
-    )
-    return [
-        Claim(
-            "Table 2: the gain fades with the score, and is gone at 0.6",
-            ("holds" if right else "holds in part") if fades else "does not hold",
-            f"Shapes from the paper, with iteration times chosen to have its scores. Gains in communication: "
-            f"{listed}. {sum(times_near)} of {len(times_near)} communication times, with CASSINI and without, are "
-            "within 25 % of the paper's. Without shifts our jobs start at random.",
-        ),
-        _score_claim(found),
-    ]
+    part = TEXT.claims["table2"].part
+    listed = [part("gain", score=each.score, paper=each.gain, ours=gains[each.number]) for each in TABLE2]
+    holds: Holds = ("holds" if right else "holds in part") if fades else "does not hold"
+    values = {"gains": "; ".join(listed), "near": sum(times_near), "all": len(times_near)}
+    return [TEXT.claim("table2", holds, **values), _score_claim(found)]
 
 
 def _score_claim(found: Snapshots) -> Claim:
@@ -195,13 +154,8 @@ def _score_claim(found: Snapshots) -> Claim:
     h200, batch, even = (", ".join(f"{score:.2f}" for score in each) for each in scores.values())
     furthest = max(abs(score - snapshot.score) for score, snapshot in zip(scores[BATCH], TABLE2, strict=True))
     papers = ", ".join(f"{snapshot.score:.1f}" for snapshot in TABLE2)
-    return Claim(
-        "Table 2: the scores themselves",
-        "holds" if furthest <= 0.1 else "holds in part" if furthest <= NEAR else "does not hold",
-        f"The paper: {papers}. From our profiles at the paper's batches: {batch}; as measured on an H200: "
-        f"{h200}. Jobs of different iteration times can hardly be kept apart: one runs through the other, "
-        f"whatever the shift. With batches such that the jobs of a snapshot take equally long: {even}.",
-    )
+    holds: Holds = "holds" if furthest <= 0.1 else "holds in part" if furthest <= NEAR else "does not hold"
+    return TEXT.claim("scores", holds, paper=papers, batch=batch, h200=h200, even=even)
 
 
 def _of(found: Snapshots, number: int, setup: str) -> LinkOutcome:
@@ -234,12 +188,7 @@ def adjustment_sheet(found: Sequence[Adjustments]) -> TextTable:
         ]
         for each in found
     ]
-    return TextTable(
-        "Fig. 17: adjustments of a job a minute",
-        f"The paper: fewer than {FIG17_MOST_A_MINUTE:g} in all cases. Iteration: its mean time over that alone.",
-        ("", "jitter", "a minute", "iteration"),
-        rows,
-    )
+    return TEXT.table("fig17", rows, paper=FIG17_MOST_A_MINUTE)
 
 
 def adjustment_claim(found: Sequence[Adjustments]) -> Claim:
@@ -248,18 +197,19 @@ def adjustment_claim(found: Sequence[Adjustments]) -> Claim:
     few_paced, few_alone = (
         all(each.a_minute.mean < FIG17_MOST_A_MINUTE for each in cases) for cases in (paced, alone)
     )
-    listed = ", ".join(
-        f"snapshot {each.snapshot} at {100 * each.jitter:g} % jitter {plain(each.a_minute.mean)}" for each in alone
-    )
-    text = (
-        f"The paper: fewer than {FIG17_MOST_A_MINUTE:g} a minute. Paced jobs need "
-        f"{max(each.a_minute.mean for each in paced):.2g} at most, and pay with iterations of "
-        f"{times(max(each.slowdown.mean for each in paced))} those alone at most. With the paper's rule alone, "
-        f"which waits until a job is 5 % off: {listed}. In snapshot 3 the link is full: a job that is off once "
-        "cannot come back."
-    )
+    part = TEXT.claims["fig17"].part
     holds: Holds = ("holds" if few_alone else "holds in part") if few_paced else "does not hold"
-    return Claim("Fig. 17: fewer than two adjustments a minute", holds, text)
+    return TEXT.claim(
+        "fig17",
+        holds,
+        paper=FIG17_MOST_A_MINUTE,
+        paced=max(each.a_minute.mean for each in paced),
+        slowdown=max(each.slowdown.mean for each in paced),
+        alone=", ".join(
+            part("alone", snapshot=each.snapshot, jitter=100 * each.jitter, a_minute=each.a_minute.mean)
+            for each in alone
+        ),
+    )
 
 
 def precision_rows(found: Sequence[AnglePrecision]) -> list[Record]:
@@ -276,13 +226,7 @@ def precision_sheet(found: Sequence[AnglePrecision]) -> TextTable:
         [f"{each.degrees:g}", spread(each.time_ms), spread(each.lost), f"{100 * each.right:.0f} %"]
         for each in found
     ]
-    return TextTable(
-        "Fig. 18: precision against time",
-        "Of a link with two to four jobs. Right: the score is within 0.01 of the best that any precision found. "
-        "The paper: 5 degrees reach 100 %.",
-        ("degrees", "CPU time, ms", "score lost", "right shifts"),
-        rows,
-    )
+    return TEXT.table("fig18", rows)
 
 
 def precision_claim(found: Sequence[AnglePrecision]) -> Claim:
@@ -292,9 +236,14 @@ def precision_claim(found: Sequence[AnglePrecision]) -> Claim:
     finer = [each for each in found if each.degrees < FIG18_PRECISION_DEG]
     sweet = at.right >= MOST and all(each.right < MOST for each in coarser)
     slower = max((each.time_ms.mean for each in finer), default=at.time_ms.mean) / at.time_ms.mean
-    text = (
-        f"At 5 degrees {100 * at.right:.0f} % of the links have right shifts, in {plain(at.time_ms.mean)} ms "
-        f"each; at {coarser[0].degrees:g} degrees {100 * coarser[0].right:.0f} %, at {finer[0].degrees:g} degree "
-        f"{100 * finer[0].right:.0f} % in {times(slower)} the time."
+    return TEXT.claim(
+        "fig18",
+        "holds" if sweet else "holds in part",
+        right=100 * at.right,
+        ms=at.time_ms.mean,
+        coarser=coarser[0].degrees,
+        coarser_right=100 * coarser[0].right,
+        finer=finer[0].degrees,
+        finer_right=100 * finer[0].right,
+        slower=slower,
     )
-    return Claim("Fig. 18: 5 degrees are the sweet spot", "holds" if sweet else "holds in part", text)

@@ -7,7 +7,7 @@ from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.cassini.link_results import MS, beyond_doubt, judged
-from cranny.repro.cassini.paper import GAINS, MARKS, PAPER_NAMES, PaperGain
+from cranny.repro.cassini.paper import GAINS, MARKS, PAPER_NAMES, TEXT, PaperGain
 from cranny.repro.cassini.replays import (
     ALIKE,
     ALIKE_S,
@@ -20,7 +20,7 @@ from cranny.repro.cassini.replays import (
     CassiniReplays,
     CassiniTrace,
 )
-from cranny.repro.claim import NEAR, Claim, Holds, beyond
+from cranny.repro.claim import NEAR, Claim, Holds
 from cranny.repro.experiment import scaled
 from cranny.repro.number_format import plain, spread, times
 from cranny.repro.page import Record
@@ -143,14 +143,7 @@ def gain_sheet(gains: Sequence[HostGain]) -> TextTable:
         ]
         for each in gains
     ]
-    return TextTable(
-        "Iteration times of a host over those with CASSINI",
-        "Mean and 99th percentile over all iterations of all jobs, seed by seed. Sharing: by how much iterations "
-        "are longer than those of the same job alone on the same servers. Fours: one uplink for four servers, not "
-        "for two.",
-        ("", "paper: mean, p99", "ours: mean", "p99", "sharing", "with CASSINI"),
-        rows,
-    )
+    return TEXT.table("gains", rows)
 
 
 def mark_sheet(reductions: Sequence[MarkReduction]) -> TextTable:
@@ -165,12 +158,7 @@ def mark_sheet(reductions: Sequence[MarkReduction]) -> TextTable:
         ]
         for each in reductions
     ]
-    return TextTable(
-        "Marked packets without CASSINI over with it",
-        "Ours: gigabits requested above capacity in an iteration of the model, over all seeds; a proxy.",
-        ("", "paper", "ours", "without", "with"),
-        rows,
-    )
+    return TEXT.table("marks", rows)
 
 
 def trace_sheet(replays: CassiniReplays, trace: CassiniTrace) -> TextTable:
@@ -183,13 +171,7 @@ def trace_sheet(replays: CassiniReplays, trace: CassiniTrace) -> TextTable:
         )
         row = [spread(scaled(mean, MS)), spread(scaled(p99, MS)), cost(over.mean), cost(p99_over.mean)]
         rows.append([scheme, *row, plain(replays.marks(trace, scheme)[""]), plain(jct.mean)])
-    return TextTable(
-        heading(trace),
-        "Sharing: by how much iterations are longer than those of the same job alone on the same servers, mean "
-        "and 99th percentile. Marked: Gbit requested above capacity in an iteration.",
-        ("", "mean, ms", "p99, ms", "sharing", "p99", "marked", "JCT, s"),
-        rows,
-    )
+    return TEXT.table("trace", rows, title=heading(trace))
 
 
 def trace_rows(replays: CassiniReplays) -> list[Record]:
@@ -240,24 +222,26 @@ def _gain_claim(group: Sequence[HostGain]) -> Claim:
     holds: Holds = both.pop() if len(both) == 1 else "holds in part"
     if holds == "does not hold" and main.halved:
         holds = "holds in part"
-    return Claim(
-        f"Fig. {main.trace.figure}: {paper.title}, {main.host} with CASSINI is faster",
+    return TEXT.claim(
+        "gain",
         holds,
-        f"The paper ({paper.place}): mean {times(paper.mean)} and 99th percentile {times(paper.p99)} better than "
-        f"{main.host}. {' '.join(map(_gain_text, group))}",
+        figure=main.trace.figure,
+        title=paper.title,
+        host=main.host,
+        place=paper.place,
+        mean=paper.mean,
+        p99=paper.p99,
+        found=" ".join(map(_gain_text, group)),
     )
 
 
 def _gain_text(each: HostGain) -> str:
     """Describe one reading of the topology."""
-    where = "On switches of four" if each.trace.fours else "Here"
+    part, where = TEXT.claims["gain"].part, "On switches of four" if each.trace.fours else "Here"
     if not each.contended:
-        return f"{where} jobs share no link that is too small for them: there is nothing to gain."
-    return (
-        f"{where}: {times(each.mean)} and {times(each.p99)}. Sharing links makes iterations "
-        f"{cost(each.before.mean)} longer with {each.host}, which is all that could be gained, and "
-        f"{cost(each.after.mean)} with CASSINI."
-    )
+        return part("nothing", where=where)
+    before, after = cost(each.before.mean), cost(each.after.mean)
+    return part("gain", where=where, mean=each.mean, p99=each.p99, before=before, host=each.host, after=after)
 
 
 def mark_claims(reductions: Sequence[MarkReduction]) -> Iterator[Claim]:
@@ -268,56 +252,50 @@ def mark_claims(reductions: Sequence[MarkReduction]) -> Iterator[Claim]:
     for each in reductions:
         here = "nothing is left" if each.gone else times(each.factor) if each.factor else "none in either"
         text.append(
-            f"{heading(each.trace)}, {each.model} under {each.host}: {times(each.paper)} fewer in the paper, "
-            f"here {here} ({plain(each.before)} and {plain(each.after)} Gbit in an iteration)"
+            TEXT.claims["marks"].part(
+                "model",
+                trace=heading(each.trace),
+                model=each.model,
+                host=each.host,
+                paper=each.paper,
+                here=here,
+                before=each.before,
+                after=each.after,
+            )
         )
     some = [each for each in reductions if each.gone or each.factor]
     right = [each.gone or (each.factor or 0.0) >= each.paper * (1 - NEAR) for each in some]
     holds: Holds = "does not hold"
     if some and all(each.before > each.after for each in some):
         holds = "holds" if all(right) else "holds in part"
-    yield Claim(
-        "Figs. 13 and 14: fewer marked packets",
-        holds,
-        f"{'; '.join(text)}. A fluid has no packets: bytes requested above capacity represent those with marks.",
-    )
+    yield TEXT.claim("marks", holds, found="; ".join(text))
 
 
 def own_claims(replays: CassiniReplays, gains: Sequence[HostGain]) -> Iterator[Claim]:
     """Answer the questions of ours: the gap to the paper, iterations alike, other hosts, and parts of CASSINI."""
     steps = [
-        f"{each.trace.title}, {each.host}: {_gain_and_cost(each)}, mean of random placement over ideal "
-        f"{times(replays.gain(each.trace, 'random', 'ideal', 'mean_s').mean)}"
+        TEXT.claims["gap"].part(
+            "step",
+            trace=each.trace.title,
+            host=each.host,
+            gain=_gain_and_cost(each),
+            ideal=replays.gain(each.trace, "random", "ideal", "mean_s").mean,
+        )
         for each in gains
         if each.trace.figure == GAP
     ]
     if steps:
-        yield beyond(
-            "Why gains are smaller than the paper's",
-            "The dynamic trace on switches of four, changed step by step. Hosts draw among placements that are "
-            "equal to them, where they took the first ones; leases end after a minute, and jobs may have half "
-            "of their workers; computing is as fast as on an H200, so that jobs communicate more. "
-            f"{'; '.join(steps)}.",
-        )
+        yield TEXT.claim("gap", steps="; ".join(steps))
     alike = [f"{each.host}: {_gain_and_cost(each)}" for each in gains if each.trace.key == ALIKE]
     if alike:
-        yield beyond(
-            "Where all iterations take equally long",
-            f"Jobs as in the dynamic trace, with batches such that every iteration takes {1e3 * ALIKE_S:g} ms "
-            f"alone, and numbers of workers that stay. {'; '.join(alike)}. Shifts need jobs that iterate in "
-            "step. Those of the other traces hardly do: there CASSINI can mostly choose which jobs share links.",
-        )
+        yield TEXT.claim("alike", ms=1e3 * ALIKE_S, hosts="; ".join(alike))
     hosts = [
         f"{each.trace.title}, {each.host}: {times(each.mean)}, {each.costs}"
         for each in gains
         if each.host in BEYOND and each.contended
     ]
     if hosts:
-        yield beyond(
-            "CASSINI on top of Titan and NetPack",
-            "Mean iteration time of the host over that with CASSINI, and what sharing costs with either. "
-            f"{'; '.join(hosts)}.",
-        )
+        yield TEXT.claim("hosts", hosts="; ".join(hosts))
     forms = (PAIRS["themis"], DROP, SHIFTS_ONLY)
     parts = [
         f"{trace.title}: {', '.join(cost(replays.value(trace, form, 'over_alone').mean) for form in forms)}"
@@ -325,11 +303,7 @@ def own_claims(replays: CassiniReplays, gains: Sequence[HostGain]) -> Iterator[C
         if replays.marks(trace, "themis").get("") and replays.of(trace, DROP)
     ]
     if parts:
-        yield beyond(
-            "Loops settled against dropped, and shifts alone",
-            "What sharing costs with themis+cassini as it is, which settles loops; with candidates dropped that "
-            f"have one; and with one candidate only, so with shifts alone. {'; '.join(parts)}.",
-        )
+        yield TEXT.claim("forms", traces="; ".join(parts))
 
 
 def _gain_and_cost(each: HostGain) -> str:

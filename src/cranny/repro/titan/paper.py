@@ -13,38 +13,36 @@ NETWORKS = ("instant", "isolated")
 QUICK_JOBS = 500
 
 
-class TraceFigure(PaperModel):
-    """One figure of experiments 1 to 4: a measure over time on two traces."""
+class TitanFigure(PaperModel):
+    """One figure: its claim, and the values that the text states."""
 
     number: int
     experiment: int
     title: str
     claim: str
+    unit: str = ""
+    place: str
+    values: Mapping[str, Number] = {}
+
+
+class TraceFigure(TitanFigure):
+    """One figure of experiments 1 to 4: a measure over time on two traces."""
+
     metric: str  # of a summary
     column: str  # of a timeline
-    unit: str = ""
     factor: float = 1.0  # from our values to the unit
     network: str  # that we compare with first
     stated: tuple[Pair, ...]  # what the text claims for every trace, lower value first
-    place: str
     on: str = ""  # the trace that the values are for
-    values: Mapping[str, Number] = {}
     ratios_only: bool = False  # the values are relative to Titan's
 
 
-class PlacementFigure(PaperModel):
+class PlacementFigure(TitanFigure):
     """One figure of experiments 5 to 7: a measure on the testbed for 4 to 12 workers and two models."""
 
-    number: int
-    experiment: int
-    title: str
-    claim: str
     measure: str
-    unit: str
     model: str
     workers: int
-    values: Mapping[str, Number]
-    place: str
 
     @property
     def setting(self) -> tuple[str, int]:
