@@ -96,9 +96,9 @@ class Paper(PaperModel):
         stated = f"The paper: {claim.paper}. " if claim.paper else ""
         return Claim(fill(claim.title, **known), holds, stated + fill(claim.text, **known))
 
-    def fact(self, key: str, /, **values: object) -> str:
-        """Return a sentence on how this was done."""
-        return fill(self.facts[key], **values)
+    def say(self, *keys: str, **values: object) -> list[str]:
+        """Return sentences on how this was done, with the values that they need."""
+        return [fill(self.facts[key], **values) for key in keys]
 
     def table(self, key: str, rows: list[list[str]], /, *heads: str, **values: object) -> TextTable:
         """Return a table of some rows; `heads` come behind those of the file."""

@@ -154,14 +154,12 @@ def _trace_section(replays: CassiniReplays, of: CassiniTrace) -> Section:
 
 def _facts(results: CassiniResults) -> list[str]:
     """Say what was run, and what was assumed."""
-    facts = [TEXT.fact("profiles", gbps=LINK_GBPS, language=LANGUAGE), TEXT.fact("marked")]
+    facts = TEXT.say("profiles", "marked", gbps=LINK_GBPS, language=LANGUAGE)
     if results.pairs or results.table2 or results.adjustments:
-        facts.append(TEXT.fact("link", jitter=100 * JITTER, workers=ON_LINK, seeds=results.seeds))
+        facts += TEXT.say("link", jitter=100 * JITTER, workers=ON_LINK, seeds=results.seeds)
     if results.replays is not None:
         workers, iterations = (f"{least} to {most}" for least, most in (WORKERS, ITERATIONS))
+        facts += TEXT.say("cluster", cluster=testbed().describe(), gbps=LINK_GBPS)
         seeds = results.replays.seeds
-        facts += [
-            TEXT.fact("cluster", cluster=testbed().describe(), gbps=LINK_GBPS),
-            TEXT.fact("traces", jobs=POISSON_JOBS, workers=workers, iterations=iterations, seeds=seeds),
-        ]
+        facts += TEXT.say("traces", jobs=POISSON_JOBS, workers=workers, iterations=iterations, seeds=seeds)
     return facts

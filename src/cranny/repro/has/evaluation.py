@@ -63,13 +63,8 @@ def _facts(results: HasResults) -> list[str]:
         + ", ".join(f"{kind} {a:.0f} to {b:.0f}" for kind, a, b in zip(GPU_TYPES, low, high, strict=True))
         for name, low, high in zip(MODELS, least, most, strict=True)
     )
-    return [
-        TEXT.fact("cluster"),
-        TEXT.fact("throughputs", sets=len(results.rates), ranges=ranges),
-        TEXT.fact("rounds", rounds=results.rounds),
-        TEXT.fact("resets"),
-        TEXT.fact("proof"),
-    ]
+    values = {"sets": len(results.rates), "ranges": ranges, "rounds": results.rounds}
+    return TEXT.say("cluster", "throughputs", "rounds", "resets", "proof", **values)
 
 
 def _sheet(results: HasResults, figure: str, measure: str) -> TextTable:

@@ -58,19 +58,16 @@ def _facts(replays: NetpackReplays | None, seconds: Mapping[int, float], rates: 
     """Say what was run, and what was assumed."""
     facts = []
     if replays is not None:
-        trace = f"{TEXT.fact('generated' if replays.generated else 'real')} {TEXT.fact('squeezed')}"
+        trace = " ".join(TEXT.say("generated" if replays.generated else "real", "squeezed"))
         facts = [
-            TEXT.fact("setups"),
-            TEXT.fact("loads"),
+            *TEXT.say("setups", "loads"),
             trace,
-            TEXT.fact("queue"),
-            TEXT.fact("efficiency"),
-            TEXT.fact("seeds", seeds=replays.seeds),
+            *TEXT.say("queue", "efficiency", "seeds", seeds=replays.seeds),
         ]
     if seconds:
-        facts.append(TEXT.fact("speed"))
+        facts += TEXT.say("speed")
     if rates:
-        facts.append(TEXT.fact("rates"))
+        facts += TEXT.say("rates")
     return facts
 
 

@@ -77,19 +77,13 @@ def reproduction(
 
 def _facts(replays: TitanReplays | None, runs: Sequence[PlacementRun]) -> list[str]:
     """Say what was run, and what was assumed."""
-    facts = []
+    facts: list[str] = []
     if replays is not None:
         counts = ", ".join(f"{trace.label} {replays.jobs(trace.key):,}" for trace in TRACES)
-        facts = [
-            TEXT.fact("jobs", counts=counts),
-            TEXT.fact("generated" if replays.generated else "real"),
-            TEXT.fact("cluster"),
-            TEXT.fact("seeds", seeds=replays.seeds),
-            TEXT.fact("network"),
-            TEXT.fact("part"),
-        ]
+        source, seeds = "generated" if replays.generated else "real", replays.seeds
+        facts += TEXT.say("jobs", source, "cluster", "seeds", "network", "part", counts=counts, seeds=seeds)
     if runs:
-        facts.append(TEXT.fact("testbed", layouts=len({run.free for run in runs})))
+        facts += TEXT.say("testbed", layouts=len({run.free for run in runs}))
     return facts
 
 
