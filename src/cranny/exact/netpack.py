@@ -25,7 +25,7 @@ other than i).
 
 Departure: (8) would let any switch aggregate; we ask for a rack where the job has workers or its server.
 
-So read, the table allows all that the steady state of `core.steady` could give. There each switch merges up to
+So read, the table allows all that the steady state of `network.steady` could give. There each switch merges up to
 its own share of the job's rate; what they save together on the server's link, the one with the largest share
 could save alone. `printed=True` takes back both departures; then the steady state may be better than the
 optimum.

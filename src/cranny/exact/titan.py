@@ -1,4 +1,4 @@
-"""Titan's NIMP nimp_instance solved to the optimum: the reference for the policy `titan` on small cases.
+"""Titan's NIMP problem solved to the optimum: the reference for the policy `titan` on small cases.
 
 J. Fang et al., "Non-Idle Machine-Aware Worker Placement for Efficient Distributed Training in GPU Clusters",
 ICNP 2024, Sec. III, Eq. 1, by CP-SAT. Nothing here comes from the modules that the policy is built on
@@ -14,7 +14,7 @@ Symbols, as in Table I of the paper:
 The objectives are taken one after the other: O1, idle machines opened; O2, machines used; then the bytes that
 cross machines in all phases together. The paper's Fig. 1 minimises the last too; its Eq. 1 does not say so.
 
-Departure: C is bytes and P is a bandwidth, so C <= P has no meaning as printed. We read it as "instance a phase
+Departure: C is bytes and P is a bandwidth, so C <= P has no meaning as printed. We read it as "what a phase
 sends from s to s' must pass within `phase_budget_s`", one second by default. An exchange sends both ways.
 """
 
@@ -34,13 +34,13 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.validate import positive, whole
 
-# Up to this many ranks all sets of ranks are tried to bound instance one machine can keep inside.
+# Up to this many ranks all sets of ranks are tried to bound what one machine can keep inside.
 BOUND_RANKS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class TitanOptimum:
-    """The best placement of a job, and instance it costs."""
+    """The best placement of a job, and what it costs."""
 
     machines: tuple[int, ...]  # of rank 0..n-1
     idle_opened: int  # O1
@@ -111,7 +111,7 @@ class Exact:
         )
 
     def _refuse_large(self, job: Job, view: Snapshot) -> None:
-        """Raise for instance would take too long, or cannot be written as Eq. 1."""
+        """Raise for what would take too long, or cannot be written as Eq. 1."""
         if job.collective in PLACED:
             raise CrannyError(
                 f"exact: job {job.id!r}: with {job.collective!r} the placement decides which ranks communicate"
@@ -128,7 +128,7 @@ class Exact:
     def _least_traffic(
         self, instance: NimpInstance, opened: int, used: int
     ) -> tuple[tuple[int, ...], bool] | None:
-        """Minimise instance crosses, with O1 and O2 given; None if the bandwidth does not allow any placement."""
+        """Minimise what crosses, with O1 and O2 given; None if the bandwidth does not allow any placement."""
         model = _Model(instance)
         model.cp.add(model.opened == opened)
         model.cp.add(model.used == used)
@@ -209,7 +209,7 @@ class _Model:
                         cp.add_bool_or([~x[n][t], *(x[lower][s] for lower in range(n))])
 
     def minimise_traffic(self) -> None:
-        """Minimise instance crosses machines: all that is exchanged, less instance stays inside."""
+        """Minimise what crosses machines: all that is exchanged, less what stays inside."""
         cp, x, instance = self.cp, self.x, self.instance
         everything = []
         for s in range(len(instance.machines)):
@@ -220,7 +220,7 @@ class _Model:
                 cp.add_implication(together, x[b][s])
                 inside.append(weight * together)
             everything += inside
-            if instance.ranks <= BOUND_RANKS:  # not part of Eq. 1: implied, and instance makes the proof short
+            if instance.ranks <= BOUND_RANKS:  # not part of Eq. 1: implied, and what makes the proof short
                 most = most_inside(instance.ranks, tuple(instance.weights.items()))
                 counts = range(min(instance.free[s], instance.ranks) + 1)
                 holds = [cp.new_bool_var(f"c{s},{count}") for count in counts]

@@ -1,4 +1,4 @@
-"""Titan's NIMP nimp_instance in whole numbers, for a solver of integer problems; see `titan` for the symbols.
+"""Titan's NIMP problem in whole numbers, for a solver of integer problems; see `titan` for the symbols.
 
 Within a phase every pair moves the same bytes v, so the bandwidth constraint says how many pairs may cross:
 at most floor(P * budget / v). A relative slack of 1e-9 on the quotient keeps a limit that is met exactly from
@@ -35,7 +35,7 @@ class NimpInstance:
     machines: tuple[int, ...]
     free: tuple[int, ...]  # (machines,) R_s
     idle: tuple[bool, ...]  # (machines,) whether s is in S_n
-    weights: Mapping[Pair, int]  # instance each two ranks exchange in all phases together
+    weights: Mapping[Pair, int]  # what each two ranks exchange in all phases together
     phases: tuple[tuple[Pair, ...], ...]  # directed pairs that send at once
     limits: Mapping[Hop, tuple[int, ...]]  # (phases,) how many of the pairs may cross, if fewer than could
 

@@ -1,13 +1,13 @@
 """CASSINI: choose among the plans of another policy the one whose jobs share links best, and shift the jobs.
 
 S. Rajasekaran, M. Ghobadi, A. Akella, "CASSINI: Network-Aware Job Scheduling in Machine Learning Clusters", NSDI
-2024, Sec. 4.2 and Algorithm 2. Circles, scores and shifts are `core.circles`.
+2024, Sec. 4.2 and Algorithm 2. Circles, scores and shifts are `network.interleave`.
 
 Symbols of the paper and their names here:
 
     Candidates         what the host returns (`core.protocol.Host`), `candidates` of them at most
     Jobs, Links        the jobs that run once a candidate is done, and the links that several of them cross
-    G_c, score_c       `core.circles.affinity.AffinityGraph`, and the mean score of its links (lines 3-23)
+    G_c, score_c       `affinity.AffinityGraph` there, and the mean score of its links (lines 3-23)
     top_placement      the candidate with the best mean score (lines 24-25); of equal ones the host's first
     t_j                a `Shift` for each job that shares a link (line 26)
 
@@ -21,7 +21,7 @@ paper (lines 13-15). If all candidates are dropped, the host's first is done wit
 Departure: candidates are scored by the shifts that they would really get, which in graphs with loops may be worse
 than what each link wants for itself.
 
-Departure: titan and netpack as hosts are ours; their candidates are variations of one plan (`core.candidates`).
+Departure: titan and netpack as hosts are ours; their candidates are variations of one plan (`_shared.candidates`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -31,7 +31,7 @@ CROSS_BYTES, COMM_S, PEAK_BYTES, SLOWDOWN = 0, 1, 2, 3
 
 
 class MachineArrays(NamedTuple):
-    """MachineArrays of `size` GPUs each, by their free GPUs; those with all free are idle."""
+    """Machines of `size` GPUs each, by their free GPUs; those with all free are idle."""
 
     free: Ints  # (machines,)
     open_slots: Bits  # (machines,) GPUs that no job holds

@@ -7,7 +7,8 @@ jobs that were shifted once drift apart, and their agents bring back a job that 
 
 Departure: the paper does not say to what period, nor what an agent does between. Ours gives each job a period: the
 perimeter, long enough for the slowest job, over the job's turns. And no iteration starts before its period does.
-The paper's rule alone, `hold=False`, lets the start of an iteration drift; docs/phases.md says what follows.
+The paper's rule alone, `hold=False`, lets the start of an iteration drift: see
+docs/understand/phases.md.
 
 Departure: under jitter periods are longer by four standard deviations of the iteration time. A job that was late
 is then on time after a few iterations; without that, it would be late for good, and delay others.

@@ -69,7 +69,7 @@ JOB = np.dtype(
         ("up_since", np.float64),
         ("drawn", np.int64),
         ("count", np.int64),  # iterations done
-        ("above", np.float64),  # gigabits offered above capacity
+        ("above", np.float64),  # gigabits demanded above capacity
         ("adjustments", np.int64),
         # The same at the mark, an earlier start of the longest job's iteration.
         ("marked_position", np.float64),  # in the iteration

@@ -1,10 +1,10 @@
 """Simulate jobs phase by phase: for a span of time, or until their state recurs.
 
-Without jitter, jobs that share links soon do the same things again and again, or come very close to it. `settle`
-plays until the state is one that was there before, and answers for that cycle; if there is none, for the later
+Without jitter, jobs that share links soon do the same things again and again, or come very close to it. `long_run`
+simulates until a state recurs, and answers for that cycle; if there is none, for the later
 half of so many iterations. That is a sample, within 1 % of the long run in 98 of 100 cases; where jobs get into
 step and out of it only once in minutes it may be 10 % off. Its error falls with the root of the rounds.
-`play` goes through a span of time, and over whole cycles in one step.
+`run_for` goes through a span of time, and over whole cycles in one step.
 """
 
 import math
@@ -21,7 +21,7 @@ from cranny.network.phases.pacing_period import TOLERANCE
 from cranny.network.phases.phase_arrays import MARKED, NOW, WATCHING, Floats, Ints, PhaseArrays, initial_arrays
 from cranny.network.phases.segments import PhasedJob
 
-# IterationStats of the longest job in which a cycle is looked for: as many as that number of segments allows.
+# Iterations of the longest job in which a cycle is looked for: as many as that number of segments allows.
 SEGMENTS = 20_000
 MOST_ROUNDS, FEWEST_ROUNDS = 400, 8
 DRAWS = 1024  # at a time

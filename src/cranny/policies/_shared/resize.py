@@ -61,7 +61,7 @@ def place_resized(
 
 
 class _Resizing:
-    """JobMachines jobs one after the other on what is free."""
+    """Places jobs one after the other on what is free."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ CLOSE = 1e-9  # relative
 
 
 class DualPrices(NamedTuple):
-    """DualDual prices, and what jobs buy at them."""
+    """Dual prices, and what jobs buy at them."""
 
     price: Floats  # (types,)
     best_price: Floats  # (types,) with the best bound so far
@@ -159,7 +159,7 @@ def bound(arrays: ProblemArrays, prices: DualPrices, most: int) -> float:
 def raise_bound(arrays: ProblemArrays, prices: DualPrices, goal: float, most: int) -> float:
     """Move prices towards the best bound, and return it; `goal` is the cost of a known solution.
 
-    DualPrices of types with excess demand rise, others fall, in Polyak's steps.
+    Prices of types with excess demand rise, others fall, in Polyak's steps.
     """
     kinds = len(prices.price)
     value = bound(arrays, prices, most)

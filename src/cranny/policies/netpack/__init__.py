@@ -1,7 +1,7 @@
 """NetPack: place jobs by what the steady state of the network leaves, with in-network aggregation.
 
 B. Zhao, W. Xu, S. Liu, Y. Tian, Q. Wang, W. Wu, "Training Job Placement in Clusters with Statistical In-Network
-Aggregation", ASPLOS 2024, Sec. 5.2 and Algorithm 2. The steady state of Sec. 4 is `core.steady`.
+Aggregation", ASPLOS 2024, Sec. 5.2 and Algorithm 2. The steady state of Sec. 4 is `network.steady`.
 
 Symbols of the paper and their names here:
     Jobs, JobsToPlace    `view.waiting`; what `KnapsackBatches.choose` returns (step 1, `core.knapsack`)
