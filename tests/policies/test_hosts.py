@@ -71,7 +71,7 @@ def test_a_job_that_wins_again_what_it_had_stays_and_has_a_new_lease() -> None:
 def test_finish_time_fairness_is_the_shared_over_the_ideal_time() -> None:
     state, themis = ClusterState(FOUR), Themis(slowdowns=(1.0, 1.0, 1.0))
     view = state.snapshot(1800.0, [Waiting(job("a", 2)), Waiting(job("b", 2))])
-    bidder = themis._waiting(view, view.waiting[0])
+    bidder = themis._bidder(view, view.waiting[0])
     # Alone it has half of the cluster, two GPUs, and takes an hour; here it has waited half an hour already.
     assert bidder.ideal_s == HOUR
     assert themis._rho(bidder, 2, view) == pytest.approx(1.5)

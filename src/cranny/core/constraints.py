@@ -46,7 +46,8 @@ class ConstrainedPlacer:
         placement = self.placer.place(job, view)
         if wanted.same_rack is None or (placement is not None and _racks(placement, view.cluster) == 1):
             return placement
-        for _, first, past in sorted(_racks_that_fit(job, view)):
+        fitting = (rack for rack in _racks_free(job, view) if rack[0] >= job.gpus)
+        for _, first, past in sorted(fitting):
             inside = self.placer.place(job, view.only(within(-1, first, past) & wanted.allowed(view.cluster)))
             if inside is not None:
                 return inside
@@ -79,8 +80,3 @@ def _racks_free(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:
     """Return the free GPUs of each rack that a job may use, and the rack's span."""
     available = view.available(job)
     return [(available.only(within(-1, *span)).gpus, *span) for span in view.cluster.rack_spans]
-
-
-def _racks_that_fit(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:
-    """Return the racks with enough free GPUs for a job."""
-    return [rack for rack in _racks_free(job, view) if rack[0] >= job.gpus]

@@ -54,9 +54,7 @@ class Queue(list[Waiting]):
 
     def add(self, waiting: Waiting) -> None:
         """Insert a job at its position."""
-        self._arrivals += 1
-        key = (self._key(waiting), self._arrivals)
-        self._key_of[waiting.job.id] = key
+        key = self._new_key(waiting)
         at = bisect_left(self._keys, key)
         self._keys.insert(at, key)
         self.insert(at, waiting)
@@ -64,13 +62,14 @@ class Queue(list[Waiting]):
     def fill(self, many: Iterable[Waiting]) -> None:
         """Insert many jobs at once, as if they came one after the other."""
         entries = list(zip(self._keys, self, strict=True))
-        for waiting in many:
-            self._arrivals += 1
-            key = (self._key(waiting), self._arrivals)
-            self._key_of[waiting.job.id] = key
-            entries.append((key, waiting))
+        entries += [(self._new_key(waiting), waiting) for waiting in many]
         entries.sort(key=itemgetter(0))
         self._keys, self[:] = [key for key, _ in entries], [waiting for _, waiting in entries]
+
+    def _new_key(self, waiting: Waiting) -> tuple[Any, int]:
+        self._arrivals += 1
+        key = self._key_of[waiting.job.id] = (self._key(waiting), self._arrivals)
+        return key
 
     def take(self, job_id: str) -> Waiting:
         """Remove a job and return it."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cranny.core.machine_set import FreeMachines
 from cranny.core.packing import fewest, fewest_with
@@ -25,7 +25,7 @@ class DefaultRationale(NamedTuple):
     free: FreeMachines
     note: str  # of the policy, such as the constraint that was binding
 
-    def facts(self, placement: Placement) -> Mapping[str, object]:
+    def facts(self, placement: Placement) -> Mapping[str, Any]:
         """Return the reasons as plain values."""
         gpus = len(placement.machines)
         counts = placement.counts
@@ -55,7 +55,7 @@ class DefaultRationale(NamedTuple):
         """Return the reasons as a person would say them."""
         facts = self.facts(placement)
         opened, used = facts["idle_machines_opened"], facts["machines_used"]
-        where = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in _ranks_on(facts).items())
+        where = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in facts["ranks_on"].items())
         onto = _count(len(set(placement.machines)), "machine")
         bound = f"no map onto {onto} can be below {_megabytes(facts['cross_machine_bytes_bound'])}"
         lines = [
@@ -86,10 +86,6 @@ class DefaultRationale(NamedTuple):
         largest = max(machine.gpus for machine in self.cluster.machines)
         unit_bytes = parts(self.job, ())[0][1]  # that the shares of the graph refer to
         return lower_bound(exchange_graph(self.job), (largest,) * machines)[0] * unit_bytes
-
-
-def _ranks_on(facts: Mapping[str, object]) -> Mapping[str, list[int]]:
-    return facts["ranks_on"]  # type: ignore[return-value]
 
 
 def _count(number: object, noun: str) -> str:

@@ -40,15 +40,9 @@ Use = tuple[int, int, int, float, float, float]
 
 
 def _flows(uses: Sequence[Use]) -> Flows:
-    resource, root, leaf, merged, few, many = zip(*uses, strict=True) if uses else ((),) * 6
-    return Flows(
-        np.array(resource, dtype=np.int64),
-        np.array(root, dtype=np.int64),
-        np.array(leaf, dtype=np.int64),
-        np.array(merged, dtype=np.float64),
-        np.array(few, dtype=np.float64),
-        np.array(many, dtype=np.float64),
-    )
+    columns = zip(*uses, strict=True) if uses else ((),) * 6
+    kinds = (*(np.int64,) * 3, *(np.float64,) * 3)
+    return Flows._make(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True))
 
 
 def fixed(flows: Mapping[int, float]) -> Flows:

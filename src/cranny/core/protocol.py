@@ -163,6 +163,14 @@ def least_period_s(policy: object) -> float:
     return policy.least_period_s if isinstance(policy, Periodic) else 0.0
 
 
+class WaitsForGpus:
+    """A placer that lets a job wait only when GPUs are short."""
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say that GPUs are short, if they are."""
+        return lacks_gpus(job, view) or "can start now"
+
+
 def lacks_gpus(job: Job, view: Snapshot) -> str | None:
     """Say that there are too few free GPUs, if that is so."""
     free = view.available(job).gpus

@@ -30,6 +30,16 @@ LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
 DEPTH = 100
 
 
+class BySubmission:
+    """A policy whose queue is in order of submission; `plan` chooses among the jobs."""
+
+    order = "fifo"
+
+    def key(self, waiting: Waiting) -> float:
+        """Order the queue by submission."""
+        return waiting.job.submit_s
+
+
 class QueuePolicy:
     """A policy of a placer and a queue order: it places waiting jobs one after the other in that order."""
 

@@ -7,7 +7,6 @@ by some seconds, a *shift*, delays the job by as much.
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -36,7 +35,9 @@ class Circle:
     def __post_init__(self) -> None:
         if type(self.iteration_s) is not float or not 0.0 < self.iteration_s < math.inf:
             object.__setattr__(self, "iteration_s", positive(self.iteration_s, "a circle's iteration_s"))
-        arcs = sorted(_arc(arc, number, self.iteration_s) for number, arc in enumerate(_listed(self.arcs)))
+        if not isinstance(self.arcs, tuple | list):
+            raise InputError(f"a circle's arcs must be a list of (start_s, end_s, gbps), not {self.arcs!r}")
+        arcs = sorted(_arc(arc, number, self.iteration_s) for number, arc in enumerate(self.arcs))
         for (_, end, _), (start, _, _) in pairwise(arcs):
             if start < end:
                 raise InputError(f"a circle's arcs overlap: one ends at {end:g} s, the next starts at {start:g} s")
@@ -121,13 +122,6 @@ class Circle:
         if factor == 0:
             return Circle(self.iteration_s)
         return Circle(self.iteration_s, tuple((start, end, gbps * factor) for start, end, gbps in self.arcs))
-
-
-def _listed(arcs: object) -> Iterable[object]:
-    """Return arcs if they are a list of something, or say that they are not."""
-    if not isinstance(arcs, tuple | list):
-        raise InputError(f"a circle's arcs must be a list of (start_s, end_s, gbps), not {arcs!r}")
-    return arcs
 
 
 def _arc(arc: object, number: int, iteration_s: float) -> Arc:

@@ -29,11 +29,11 @@ def positive(value: object, what: str) -> float:
     return number
 
 
-def not_negative(value: object, what: str) -> float:
+def not_negative(value: object, what: str, kind: str = "a number") -> float:
     """Return `value` as a finite number of zero or more, or say what is wrong with it."""
     number = _real(value)
     if not 0 <= number < math.inf:
-        raise InputError(f"{what} must be a number, zero or more, not {value!r}")
+        raise InputError(f"{what} must be {kind}, zero or more, not {value!r}")
     return number
 
 
@@ -47,10 +47,7 @@ def between(value: object, what: str, least: int, most: int, *, below: bool = Fa
 
 def seconds(value: object, what: str) -> float:
     """Return `value` as a finite, non-negative number of seconds, or say what is wrong with it."""
-    number = _real(value)
-    if not 0 <= number < math.inf:
-        raise InputError(f"{what} must be a number of seconds, zero or more, not {value!r}")
-    return number
+    return not_negative(value, what, "a number of seconds")
 
 
 def _real(value: object) -> float:

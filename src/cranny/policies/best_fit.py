@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from cranny.core.machine_set import lowest
 from cranny.core.partition import split
-from cranny.core.protocol import Drafter, lacks_gpus
+from cranny.core.protocol import Drafter, WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
 
-class BestFit:
+class BestFit(WaitsForGpus):
     """Put a job on the machine with the least free GPUs that still holds it; split it only if none does."""
 
     fragments_before_idle = False
@@ -46,10 +46,6 @@ class BestFit:
         from cranny.core.fast.greedy import greedy  # compiles, so it is imported only where it is used
 
         return greedy(fewest=False)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Best fit waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"
 
 
 class BestFitMapped(BestFit):

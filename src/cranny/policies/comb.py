@@ -15,14 +15,14 @@ itself, and so do those of other collectives.
 
 import numpy as np
 
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.ranked_fill import Floats, candidates, capacities, fill, ordered
 
 
-class Comb:
+class Comb(WaitsForGpus):
     """Prefer machines with more free GPUs, then more switch memory left, then more bandwidth left."""
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
@@ -32,10 +32,6 @@ class Comb:
         chosen = found.machines
         order = ordered(found, -found.free, -memory_gbps[chosen], -link_gbps[chosen])
         return fill(job, view, order, "preferred: most free GPUs, then switch memory, then bandwidth left")
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Comb waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"
 
 
 def left_above(view: Snapshot) -> tuple[Floats, Floats]:

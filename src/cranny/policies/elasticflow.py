@@ -21,7 +21,6 @@ Departure: a job that its rounding makes larger than the cluster would wait for 
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
@@ -58,7 +57,9 @@ class ElasticFlow:
 
     def _within_machine(self, job: Job, view: Snapshot, size: int) -> Placement | None:
         """Best fit: the machine with the fewest free GPUs that has a block, and its smallest such block."""
-        for machine in _tightest_first(view.available(job), size):
+        available = view.available(job)
+        groups = (*available.in_use[size:], *available.idle[size:])
+        for machine in (machine for group in groups for machine in members(group)):
             block = _gpu_block(view.slots_on(machine), size)
             if block is not None:
                 first = block[0]
@@ -128,13 +129,6 @@ def smallest_block(free: int, size: int) -> tuple[int, int] | None:
 
 # The free GPUs of a machine are one of few numbers, seen again and again.
 _gpu_block = lru_cache(maxsize=65536)(smallest_block)
-
-
-def _tightest_first(available: FreeMachines, size: int) -> Iterator[int]:
-    """Yield machines with so many GPUs free, those with fewer free ones first and idle ones last."""
-    for groups in (available.in_use, available.idle):
-        for group in groups[size:]:
-            yield from members(group)
 
 
 @lru_cache(maxsize=16)

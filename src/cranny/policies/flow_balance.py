@@ -7,14 +7,14 @@ The flows of a machine are the running jobs that use its uplink: a job's workers
 what its parameter server gets counts as one as well, as it does where switches aggregate.
 """
 
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 
-class FlowBalance:
+class FlowBalance(WaitsForGpus):
     """Prefer machines with fewer flows, so that every uplink has about as many."""
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
@@ -22,7 +22,3 @@ class FlowBalance:
         found = candidates(job, view)
         flows = [view.link_users(machine) for machine in found.machines.tolist()]  # link i is machine i's uplink
         return fill(job, view, ordered(found, flows), "preferred: fewest flows on the uplink")
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Flow balance waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"

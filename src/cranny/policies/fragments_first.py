@@ -12,13 +12,13 @@ roomiest fragment gives 165 machines in use and the tightest 161; the paper repo
 from collections.abc import Sequence
 
 from cranny.core.machine_set import lowest
-from cranny.core.protocol import Drafter, lacks_gpus
+from cranny.core.protocol import Drafter, WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
 
-class FragmentsFirst:
+class FragmentsFirst(WaitsForGpus):
     """Fill fragments of non-idle machines exactly, however many machines that takes."""
 
     fragments_before_idle = False
@@ -50,7 +50,3 @@ class FragmentsFirst:
         from cranny.core.fast.greedy import greedy  # compiles, so it is imported only where it is used
 
         return greedy(fewest=False)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Fragments first waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"

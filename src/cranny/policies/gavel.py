@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.queue import BySubmission
+from cranny.core.snapshot import Snapshot
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -49,10 +50,9 @@ class RoundState:
     rounds: int = 0
 
 
-class Gavel:
+class Gavel(BySubmission):
     """Give jobs whole rounds on one type of GPU, as often as is fair."""
 
-    order = "fifo"
     period_s = ROUND_S
     least_period_s = 10.0  # so that a simulation of months ends
 
@@ -60,10 +60,6 @@ class Gavel:
         self._between_gbps = None if between_gbps is None else positive(between_gbps, "gavel: between_gbps")
         self._decided_s = -1.0
         self._state: RoundState | None = None
-
-    def key(self, waiting: Waiting) -> float:
-        """Order the queue by submission."""
-        return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
         """Choose the jobs of the round that begins now; one decision a round is enough."""

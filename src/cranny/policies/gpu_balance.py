@@ -4,14 +4,14 @@ B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network 
 Sec. 6.1. Machines are filled as in `_shared.ranked_fill`, as for all of NetPack's baselines.
 """
 
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 
-class GpuBalance:
+class GpuBalance(WaitsForGpus):
     """Prefer machines with more free GPUs, so that every machine has about as many."""
 
     fragments_before_idle = False
@@ -24,7 +24,3 @@ class GpuBalance:
     def first_choices(self, gpus: int, size: int) -> range:
         """Look for the emptiest machine."""
         return range(size, gpus - 1, -1)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """GPU balance waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"

@@ -25,7 +25,7 @@ Departure: VCs own machine cells only, as a share of the machines of each kind, 
 Departure: no low-priority jobs on cells that other VCs own but do not use; a placer could not stop them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, reduce
 from itertools import islice
 from operator import or_
@@ -143,7 +143,7 @@ class _VirtualCluster:
         if gpus > self.largest:
             return False
         best: tuple[int, int, int] | None = None  # size of the cell to split, machine, GPUs
-        for machine in self._machines(self.in_use, gpus, among):
+        for machine in (machine for group in self.in_use[gpus:] for machine in members(group & among)):
             found = fit(self._slots(machine), gpus)
             if found is not None and (best is None or found[0] < best[0]):
                 best = (found[0], machine, found[1])
@@ -170,11 +170,6 @@ class _VirtualCluster:
                 return True
         cells = cell_sizes(gpus, self.largest)
         return len(cells) > 1 and all(self.get_on_one_machine(size) for size in cells)
-
-    def _machines(self, groups: list[int], gpus: int, among: int) -> Iterator[int]:
-        """Yield machines with so many GPUs free, those with fewer first."""
-        for group in groups[gpus:]:
-            yield from members(group & among)
 
     def _slots(self, machine: int) -> int:
         return self.slots[machine] if machine in self.slots else self.view.slots_on(machine)

@@ -22,11 +22,18 @@ class Ideal:
         holding = [(gpus, machine) for machine, gpus in enumerate(free) if gpus >= job.gpus]
         if holding:
             return view.placement(job, (min(holding)[1],) * job.gpus)
+
+        def used(machine: int, switch: int) -> bool:
+            """Say whether a job uses a link from a machine up to a switch."""
+            path = cluster.paths[machine]
+            below = path[: path.index(switch)] if switch in path else path
+            return any(view.link_users(link) for link in below)
+
         switches = range(len(cluster.machines), len(cluster.parent))
         for switch in sorted(switches, key=lambda node: cluster.spans[node][1] - cluster.spans[node][0]):
             first, past = cluster.spans[switch]
             alone = [
-                free[machine] if first <= machine < past and _unused(machine, switch, view) else 0
+                free[machine] if first <= machine < past and not used(machine, switch) else 0
                 for machine in range(len(free))
             ]
             found = closest(job.gpus, alone, cluster)
@@ -37,10 +44,3 @@ class Ideal:
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Return that GPUs are short, or that all of them are at links that others use."""
         return lacks_gpus(job, view) or "the free GPUs are at links that other jobs use"
-
-
-def _unused(machine: int, switch: int, view: Snapshot) -> bool:
-    """Say whether no job uses a link from a machine up to a switch."""
-    path = view.cluster.paths[machine]
-    below = path[: path.index(switch)] if switch in path else path
-    return not any(view.link_users(link) for link in below)

@@ -17,7 +17,7 @@ it is on the machine of rank 0.
 
 from itertools import accumulate
 
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -27,7 +27,7 @@ from cranny.policies._shared.heterogeneous.solution import Shares
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 
-class Optimus:
+class Optimus(WaitsForGpus):
     """Divide a job evenly among the fewest machines with the most free GPUs."""
 
     fragments_before_idle = False
@@ -51,10 +51,6 @@ class Optimus:
     def first_choices(self, gpus: int, size: int) -> range:
         """Look for the emptiest machine."""
         return range(size, gpus - 1, -1)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Optimus waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"
 
 
 class OptimusShares(SharingPolicy):

@@ -43,7 +43,8 @@ from typing import TYPE_CHECKING
 
 from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.protocol import lacks_gpus
-from cranny.core.snapshot import ALL, Snapshot, Waiting
+from cranny.core.queue import BySubmission
+from cranny.core.snapshot import ALL, Snapshot
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -63,10 +64,8 @@ _GAIN = 1e-9
 Badness = Callable[[str, int], float]
 
 
-class Pollux:
+class Pollux(BySubmission):
     """Divide GPUs among jobs so that their goodputs, against a fair share, are largest."""
-
-    order = "fifo"  # of equal jobs
 
     def __init__(
         self,
@@ -82,10 +81,6 @@ class Pollux:
         self._choose = partial(choose, ties=drawn_by(ties, "pollux: ties"))
         self._divided_s = -math.inf
         self._goodputs: dict[tuple[str, int], float] = {}
-
-    def key(self, waiting: Waiting) -> float:
-        """Order the queue by submission; `plan` chooses among the jobs."""
-        return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
         """Divide GPUs anew if it is time, or start waiting jobs on free ones."""

@@ -3,13 +3,13 @@
 import numpy as np
 
 from cranny.core.machine_set import members
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
 
-class Random:
+class Random(WaitsForGpus):
     """Give a job any free GPUs, each equally likely."""
 
     def __init__(self, rng: np.random.Generator | None = None) -> None:
@@ -29,7 +29,3 @@ class Random:
             return None
         drawn = self._rng.choice(len(free), size=job.gpus, replace=False)
         return view.placement(job, tuple(free[i] for i in drawn))
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Random placement waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"

@@ -17,7 +17,7 @@ Here GPUs and uplinks are all there is, and the queue order decides which job is
 
 import numpy as np
 
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
 from cranny.model.job import Job
@@ -26,7 +26,7 @@ from cranny.model.validate import not_negative
 from cranny.policies._shared.ranked_fill import candidates, capacities, fill, ordered
 
 
-class Tetris:
+class Tetris(WaitsForGpus):
     """Prefer machines with the highest alignment score."""
 
     def __init__(self, link_weight: float = 1.0) -> None:
@@ -44,7 +44,3 @@ class Tetris:
             stream_s = job.profile.grad_bytes * BITS_PER_BYTE / GIGA / link_gbps
             score += self.link_weight * free * stream_s / (stream_s + job.profile.iteration_s)
         return fill(job, view, ordered(found, -score), "preferred: highest alignment score")
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Tetris waits only when GPUs are short."""
-        return lacks_gpus(job, view) or "can start now"

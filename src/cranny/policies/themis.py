@@ -44,6 +44,7 @@ from typing import NamedTuple
 
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.protocol import lacks_gpus
+from cranny.core.queue import BySubmission
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
@@ -82,10 +83,8 @@ class Bidder(NamedTuple):
         return max(total - self.had_gpu_s, REST * total)
 
 
-class Themis:
+class Themis(BySubmission):
     """Auction GPUs whose lease is over to the jobs farthest from fairness."""
-
-    order = "fifo"  # of jobs that are treated alike
 
     def __init__(
         self,
@@ -102,10 +101,6 @@ class Themis:
         self.slowdowns = tuple(between(each, "themis: each of slowdowns", 1, MOST_SLOWDOWN) for each in slowdowns)
         self._choose = partial(nearby, ties=drawn_by(ties, "themis: ties"))
         self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
-
-    def key(self, waiting: Waiting) -> float:
-        """Order the queue by submission; `plan` chooses among the jobs."""
-        return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
         """Run an auction if GPUs are available."""
@@ -126,10 +121,10 @@ class Themis:
         if not view.waiting and not expired:
             return [Plan(view.version)]
         base = without_jobs(view, expired)
-        bidders = {job_id: self._bidder(view, job_id) for job_id in expired}
-        bidders |= {each.job.id: self._waiting(view, each) for each in view.waiting}
-        sizes = self._auction(bidders, base)
         running = {job_id: view.running[job_id] for job_id in expired}
+        stopping = [Waiting(each.submitted, attained_gpu_s(each, view.now_s)) for each in running.values()]
+        bidders = {each.job.id: self._bidder(view, each) for each in (*stopping, *view.waiting)}
+        sizes = self._auction(bidders, base)
         machines_of = place_resized(
             sizes, running, {each.job.id: each for each in view.waiting}, base, self._choose
         )
@@ -137,7 +132,8 @@ class Themis:
         stopped = dict.fromkeys(losers, "its lease ended, and jobs farther from a fair finish bid more")
         for job_id in expired:
             self._renewed_s[job_id] = view.now_s
-        self._forget(view)
+        if len(self._renewed_s) > 2 * len(view.running) + 100:  # drop the notes on jobs that are gone
+            self._renewed_s = {job_id: at_s for job_id, at_s in self._renewed_s.items() if job_id in view.running}
         notes = {
             job_id: f"bid for {len(machines)} workers at rho {self._rho(bidders[job_id], len(machines), view):.2f}"
             for job_id, machines in machines_of.items()
@@ -148,18 +144,9 @@ class Themis:
         """Return until when a job holds its GPUs."""
         return max(view.running[job_id].started_s, self._renewed_s.get(job_id, 0.0)) + self.lease_s
 
-    def _forget(self, view: Snapshot) -> None:
-        """Drop the notes on jobs that are gone."""
-        if len(self._renewed_s) > 2 * len(view.running) + 100:
-            self._renewed_s = {job_id: at_s for job_id, at_s in self._renewed_s.items() if job_id in view.running}
-
     # -- bids ----------------------------------------------------------------------------------------------
 
-    def _bidder(self, view: Snapshot, job_id: str) -> Bidder:
-        running = view.running[job_id]
-        return self._waiting(view, Waiting(running.submitted, attained_gpu_s(running, view.now_s)))
-
-    def _waiting(self, view: Snapshot, waiting: Waiting) -> Bidder:
+    def _bidder(self, view: Snapshot, waiting: Waiting) -> Bidder:
         """Return a job with its T_id: all of its service on 1/N of the cluster, or on as many GPUs as it uses."""
         job = waiting.job
         share = view.cluster.gpus / (len(view.running) + len(view.waiting))

@@ -189,17 +189,7 @@ class Replay:
         if self._shared.delay(simulated, lost_s):
             return
         simulated.remaining_s += lost_s / simulated.slowdown
-        simulated.end_serial += 1
-        self._serial += 1
-        heappush(
-            self._ends,
-            (
-                simulated.since_s + simulated.remaining_s * simulated.slowdown,
-                self._serial,
-                simulated,
-                simulated.end_serial,
-            ),
-        )
+        self._predict_end(simulated, simulated.since_s)
 
     def _set_speeds(self, slowdowns: Slowdowns, now_s: float) -> None:
         """Set the speeds of jobs from now on, and predict when they end."""
@@ -212,17 +202,14 @@ class Replay:
             simulated = self._jobs[job_id]
             _advance(simulated, now_s)
             simulated.slowdown = slowdown * simulated.stretch
-            simulated.end_serial += 1
-            self._serial += 1
-            heappush(
-                self._ends,
-                (
-                    now_s + simulated.remaining_s * simulated.slowdown,
-                    self._serial,
-                    simulated,
-                    simulated.end_serial,
-                ),
-            )
+            self._predict_end(simulated, now_s)
+
+    def _predict_end(self, simulated: SimulatedJob, since_s: float) -> None:
+        """Predict when a job ends that goes on from some time at its present speed."""
+        simulated.end_serial += 1
+        self._serial += 1
+        end_s = since_s + simulated.remaining_s * simulated.slowdown
+        heappush(self._ends, (end_s, self._serial, simulated, simulated.end_serial))
 
     def _stop(self, simulated: SimulatedJob, now_s: float, *, lost: bool) -> None:
         """End a run early. A failure loses what was done since the last checkpoint; a stop saves it first."""
@@ -245,17 +232,9 @@ class Replay:
         done_s = simulated.run_work_s - simulated.remaining_s
         if simulated.since_s > simulated.start_s and done_s > 0:  # its speed has changed: what it was on average
             simulated.slowdown = (now_s - simulated.start_s) / done_s
-        stretch = (
-            simulated,
-            simulated.start_s,
-            now_s,
-            simulated.held or {},
-            simulated.run_work_s,
-            simulated.slowdown,
-            simulated.first_sample,
-            self.metrics.samples_taken,
-        )
-        self.log.runs.append(stretch)
+        work = simulated.run_work_s, simulated.slowdown
+        samples = simulated.first_sample, self.metrics.samples_taken
+        self.log.runs.append((simulated, simulated.start_s, now_s, simulated.held or {}, *work, *samples))
 
     def _skip_if_infeasible(self, job: Job, now_s: float) -> None:
         """Skip a job that would not be placed on the empty cluster: it would block the others for good."""

@@ -30,17 +30,15 @@ def with_periods(phased_jobs: Sequence[PhasedJob], jitter: float = 0.0) -> list[
     """Return the same jobs, each with the period that its agent keeps, and its shift within it."""
     turns = unify(tuple([phased_job.iteration_s for phased_job in phased_jobs])).turns
     perimeter_s = max(each * phased_job.iteration_s for each, phased_job in zip(turns, phased_jobs, strict=True))
-    slack = DEVIATIONS * jitter * max(_down_share(phased_job) for phased_job in phased_jobs)
+    # Jitter is of computing, so it matters as much as a job's down phases have of its iterations.
+    down_s = [sum(part.seconds for part in each.segments if not part.uses) for each in phased_jobs]
+    down_share = max(down / each.iteration_s for down, each in zip(down_s, phased_jobs, strict=True))
+    slack = DEVIATIONS * jitter * down_share
     found = []
     for each, phased_job in zip(turns, phased_jobs, strict=True):
         period_s = perimeter_s / each * (1.0 + slack)
         found.append(replace(phased_job, period_s=period_s, shift_s=phased_job.shift_s * (1.0 + slack) % period_s))
     return found
-
-
-def _down_share(phased_job: PhasedJob) -> float:
-    """Return the share of an iteration in which a job computes only."""
-    return sum(segment.seconds for segment in phased_job.segments if not segment.uses) / phased_job.iteration_s
 
 
 def with_agents(

@@ -112,7 +112,9 @@ def variations(
 
     seen = {canonical_all(machines_of)}
     kept = {job: (quality(job, machines), base.shares(machines)) for job, machines in machines_of.items()}
-    in_order = {job: first for job, first in firsts.items() if _rises(machines_of[job][first:])}
+    in_order = {
+        job: first for job, first in firsts.items() if all(a <= b for a, b in pairwise(machines_of[job][first:]))
+    }
     tries = 0
     while heap and len(found) < count:
         _, _, here = heappop(heap)
@@ -141,11 +143,6 @@ def _as_good(
     if quality(job, machines) != kept[0]:
         return False
     return all(now >= before for now, before in zip(base.shares(machines), kept[1], strict=True))
-
-
-def _rises(ranks: tuple[int, ...]) -> bool:
-    """Say whether ranks are on machines in order."""
-    return all(a <= b for a, b in pairwise(ranks))
 
 
 def _exchanged(machines_of: JobMachines, pairs: Mapping[int, int], in_order: Mapping[str, int]) -> JobMachines:

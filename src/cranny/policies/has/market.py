@@ -62,11 +62,6 @@ def prices(cleared: Market) -> Floats:
     return np.asarray(cleared.price.max() - cleared.price)
 
 
-def priced(rates: Floats) -> Floats:
-    """Return the throughputs with `CANNOT` where a job cannot run."""
-    return np.where(rates > 0, rates, CANNOT)
-
-
 @compiled
 def clear(market: Market, rates: Floats, sizes: Ints, totals: Ints) -> None:
     """Fill `hold` with the workers that have most throughput together, `sizes` of them for each job."""
@@ -182,7 +177,7 @@ class CategoryEvaluator:
 
     def __init__(self, problem: Problem) -> None:
         self.arrays = problem_arrays(problem)
-        self.rates = priced(problem.rates)
+        self.rates: Floats = np.where(problem.rates > 0, problem.rates, CANNOT)
         jobs, kinds = problem.rates.shape
         self._market = market(jobs, kinds)
         self._gap: Ints = np.zeros_like(self.arrays.counts)

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 
 from cranny.core.knapsack import KnapsackBatches
 from cranny.core.protocol import lacks_gpus
+from cranny.core.queue import BySubmission
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from cranny.policies.netpack.plan_kernel import Bools, Ints
 
 
-class NetPack:
+class NetPack(BySubmission):
     """Place batches of jobs where the network gives most and loses least."""
 
     order = "knapsack"  # of step 1
@@ -70,10 +71,6 @@ class NetPack:
         copied = type(self)(printed=self.printed)
         copied._batches = deepcopy(self._batches, memo)  # noqa: SLF001 - one of its own kind
         return copied
-
-    def key(self, waiting: Waiting) -> float:
-        """Order the queue by submission; `plan` chooses among the jobs."""
-        return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
         """Algorithm 2: choose a batch, place its jobs one by one, and give aggregation to those that gain most."""

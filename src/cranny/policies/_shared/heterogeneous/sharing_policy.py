@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.core.accounting import Running
+from cranny.core.queue import BySubmission
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import MAX_GPUS, Job
 from cranny.model.placement import Placement
@@ -57,10 +58,9 @@ class ResetState(NamedTuple):
         return job >= len(self.running)
 
 
-class SharingPolicy(ABC):
+class SharingPolicy(BySubmission, ABC):
     """Divide the cluster among all jobs by the method of a subclass."""
 
-    order = "fifo"
     method = ""  # its name in messages
     counts_restarts = True  # whether the cost of a move counts in decisions
 
@@ -96,10 +96,6 @@ class SharingPolicy(ABC):
     def report(self, job_id: str, gpu_type: str, speed: float) -> None:
         """Update the estimate by a worker's measured speed, relative to the type of the job's duration."""
         self.estimates.report(job_id, gpu_type, speed)
-
-    def key(self, waiting: Waiting) -> float:
-        """Order the queue by submission."""
-        return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
         """Divide the cluster anew if something has changed."""
