@@ -38,7 +38,6 @@ SAME_MODULE = {
     "app": "the command line's and the web service's",
     "errors": "ours, and what the REST API makes of them",
     "explain": "why a job is where it is, in a replay and in the service",
-    "inspect": "what a saved result, and what a trace, holds",
     "metrics": "of a replay, and of the service for Prometheus",
     "protocol": "what the engine, and what the service, asks of its parts",
 }

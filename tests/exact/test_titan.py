@@ -10,8 +10,7 @@ from cranny.core.check import check
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.core.traffic import parts, traffic
-from cranny.exact.titan import Exact, TitanOptimum, fewest_machines
-from cranny.exact.titan_instance import nimp_instance
+from cranny.exact.titan import Exact, TitanOptimum, fewest_machines, nimp_instance
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.job import Job

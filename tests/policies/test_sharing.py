@@ -19,11 +19,11 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.profile import ModelProfile
-from cranny.policies._shared.actions import feasible_order
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.instance import Instance
 from cranny.policies._shared.heterogeneous.min_max_workers import within
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
+from cranny.policies._shared.resize import feasible_order
 from cranny.policies.has import Has, HasExact, Jps, Las
 from cranny.policies.optimus import OptimusLb, OptimusShares
 

@@ -17,7 +17,7 @@ from cranny.network.steady.link_load import Load, job_streams
 from cranny.network.steady.stream_log import STREAMS, StreamLog
 from cranny.run import simulate
 from cranny.scenario import resolve_policy
-from cranny.sim.inspect import view_at
+from cranny.sim.replay import view_at
 from cranny.traces.generate import generate_trace
 
 CLUSTER = Cluster.fat_tree(4, 4, 4, link_gbps=25.0, oversubscription=2.0, pat_gbps=50.0)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cranny.model.job import Job
     from cranny.network.steady.link_load import Load
-    from cranny.sim.inspect import StoppedReplay
+    from cranny.sim.replay import StoppedReplay
 
 AT_HELP = "Second of the trace (default: when running jobs move most bytes between machines)."
 AtOption = Annotated[float | None, options.option("--at", AT_HELP, seconds)]
@@ -38,7 +38,7 @@ def network(
     """
     from cranny.network.steady.link_load import Load, job_streams
     from cranny.scenario import decision_period_s
-    from cranny.sim.inspect import view_at
+    from cranny.sim.replay import view_at
 
     options.split_policies(policy)
     options.check_file(page, "--out")

@@ -20,8 +20,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.network.steady.rates import Rates
-from cranny.network.steady.streams import stream
+from cranny.network.steady.rates import Rates, stream
 
 MOST = 5_000_000  # placements of all jobs together that are put in order
 

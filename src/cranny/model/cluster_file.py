@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cranny.model.fields import MAX_NAME, Fields, Name, Positive, checked
 from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
-from cranny.model.yaml_file import Document, Step
+from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked
 
 DEFAULT_LINK_GBPS = 100.0
 

@@ -26,11 +26,11 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Plan, Start, Stop
 from cranny.model.validate import counted, positive, whole
-from cranny.policies._shared.actions import feasible_order
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates, speed_on
 from cranny.policies._shared.heterogeneous.instance import Instance, placed
 from cranny.policies._shared.heterogeneous.min_max_workers import packed
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, exchange_s
+from cranny.policies._shared.resize import feasible_order
 
 ROUND_S = 360.0  # of its paper
 NOT_NOW = -1

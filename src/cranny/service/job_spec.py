@@ -10,11 +10,10 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.errors import InputError, unknown
-from cranny.model.fields import MAX_NAME, Fields, Name, Positive, checked
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import MAX_GPUS
-from cranny.model.yaml_file import Document, Step, dotted, shown
+from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked, dotted, shown
 
 MAX_ARGUMENTS = 1_000
 MAX_ARGUMENT = 32_768  # characters of an argument or of a value in the environment

@@ -1,5 +1,7 @@
 """The event loop: replays jobs on a cluster under a policy.
 
+`view_at` stops a replay at a given time, to inspect the cluster as it is then.
+
 At equal times, jobs end before machines change, and both before jobs arrive, so that an arriving job finds all
 that has come free. A policy that is asked periodically is asked last.
 """
@@ -9,10 +11,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
 
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.protocol import Network, PlacerPolicy, Policy, RecordingNetwork, Slowdowns
+from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
@@ -22,9 +28,10 @@ from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import not_negative, seconds
 from cranny.network.isolated import Isolated, SharedSlowdowns
+from cranny.network.networks import NetworkModel
 from cranny.sim.metrics import Metrics
 from cranny.sim.progress import SharedProgress
-from cranny.sim.record import ReplayLog, ReplayRecord, SimulatedJob
+from cranny.sim.record import SAMPLE_COLUMNS, ReplayLog, ReplayRecord, SimulatedJob, refuse_if_all_skipped
 
 PROGRESS_EVERY = 2048
 
@@ -279,3 +286,51 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+class StoppedReplay(NamedTuple):
+    """The cluster at a time of a replay, and the jobs skipped until then, with the reasons."""
+
+    view: Snapshot
+    skipped: Sequence[tuple[Job, str]]
+
+
+def view_at(
+    cluster: Cluster,
+    policy: Callable[[], Policy],
+    jobs: Sequence[Job],
+    model: NetworkModel,
+    at_s: float | None = None,
+    *,
+    period_s: float = 0.0,
+    name: str = "the trace",
+    progress: Callable[[int], None] | None = None,
+) -> StoppedReplay:
+    """Return the cluster at a time of a replay, after all events of that time.
+
+    Without a time it is the one at which running jobs move most bytes between machines. That is known only at the
+    end, so the replay is done twice, each time with a new policy. If no job can ever run there is no such time;
+    `name` is that of the trace.
+    """
+    with no_garbage_collection():
+        if at_s is None:
+            replay = Replay(cluster, policy(), network=model.on(cluster), period_s=period_s)
+            record = replay.run(jobs, progress)
+            refuse_if_all_skipped(record, name)
+            at_s = busiest_s(record)
+        replay = Replay(cluster, policy(), network=model.on(cluster), period_s=period_s)
+        replay.run(jobs, progress, until_s=at_s)
+    return StoppedReplay(replay.state.snapshot(at_s, tuple(replay.engine.queue)), replay.log.skipped)
+
+
+def busiest_s(record: ReplayRecord) -> float:
+    """Return when running jobs moved most bytes between machines in each iteration; the first such time."""
+    samples = record.samples
+    if not len(samples):
+        return 0.0
+    time_s, cross_bytes = (
+        samples[:, SAMPLE_COLUMNS.index("time_s")],
+        samples[:, SAMPLE_COLUMNS.index("cross_bytes")],
+    )
+    last = np.diff(time_s, append=np.inf) > 0  # of several samples at a time, the last counts
+    return float(time_s[last][cross_bytes[last].argmax()])

@@ -16,8 +16,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
 from cranny.network.networks import network
-from cranny.network.steady.rates import Rates
-from cranny.network.steady.streams import stream
+from cranny.network.steady.rates import Rates, stream
 
 UNIT = ModelProfile("unit", grad_bytes=1e9, iteration_ms=80.0)  # 8 Gbit: 80 ms at 100 Gbps
 

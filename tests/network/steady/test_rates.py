@@ -15,8 +15,7 @@ from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.network.steady.link_arrays import NOT_DRAWN
-from cranny.network.steady.rates import Rates
-from cranny.network.steady.streams import collective
+from cranny.network.steady.rates import Rates, collective
 
 CASES = 1_000
 NEAR = 1e-9

@@ -17,9 +17,8 @@ from cranny.core.queue import ORDERS
 from cranny.model.cluster import Cluster, shape
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import CrannyError, InputError, unknown
-from cranny.model.fields import Fields, Positive, checked
 from cranny.model.profile import ProfileLibrary, library
-from cranny.model.yaml_file import Document, Step
+from cranny.model.yaml_file import Document, Fields, Positive, Step, checked
 from cranny.network.networks import network as network_model
 from cranny.policies import TABLE
 from cranny.scenario import MAX_SEED, decision_period_s, seeded_policy

@@ -9,11 +9,10 @@ from pydantic import Field
 from cranny.model.circle import Arc, Circle
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
-from cranny.model.fields import MAX_NAME, Fields, Name, Positive, checked
 from cranny.model.job import Job
 from cranny.model.profile import ProfileLibrary, library
 from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, MAX_MACHINES
-from cranny.model.yaml_file import Document, Step
+from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked
 from cranny.network.interleave.affinity import SharedLink
 from cranny.network.interleave.demand import circles
 

@@ -10,8 +10,7 @@ import numpy as np
 from cranny.core.accounting import Running
 from cranny.core.flows import Floats, Flows, Ints
 from cranny.model.cluster import Cluster
-from cranny.network.steady.rates import Rates
-from cranny.network.steady.streams import stream
+from cranny.network.steady.rates import Rates, stream
 
 FULL = 1.0 - 1e-9  # share of its capacity from which a link counts as full, whatever the rounding
 HELD_BACK = 1.0 - 1e-9  # share of the rate alone below which others hold a job back

@@ -14,9 +14,8 @@ from cranny.core.accounting import Running
 from cranny.core.protocol import Slowdowns
 from cranny.model.cluster import Cluster
 from cranny.network.isolated import SharedSlowdowns
-from cranny.network.steady.rates import Rates
+from cranny.network.steady.rates import Rates, stream
 from cranny.network.steady.stream_log import StreamLog
-from cranny.network.steady.streams import stream
 
 
 class Steady:

@@ -87,10 +87,8 @@ class _Deployment:
                     for key, moved in (((phase, machine, elsewhere), sent), ((phase, elsewhere, machine), got)):
                         if moved:
                             added[key] = added.get(key, load.get(key, self._load.get(key, 0.0))) + moved
-            if all(moved <= self._limit(key) for key, moved in added.items()):
+            free, limit = self._view.bandwidth_gbps, self._bandwidth.limit_bytes
+            if all(moved <= limit(free(*key[1:])) for key, moved in added.items()):
                 ranks.append(rank)
                 load |= added
         return ranks, load
-
-    def _limit(self, load: Load) -> float:
-        return self._bandwidth.limit_bytes(self._view.bandwidth_gbps(load[1], load[2]))

@@ -12,8 +12,7 @@ from cranny.core.state import ClusterState
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.network.networks import network
-from cranny.network.steady.rates import RateEstimate
-from cranny.network.steady.streams import stream
+from cranny.network.steady.rates import RateEstimate, stream
 from cranny.policies.netpack import NetPack
 from cranny.repro.netpack.setups import on_testbed
 

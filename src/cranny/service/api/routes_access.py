@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import Field
 
-from cranny.model.fields import Fields, Name
+from cranny.model.yaml_file import Fields, Name
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, AuthDep, ServiceDep, caller_of, cookie_of
 from cranny.service.auth import SESSION_S, Role, UnauthenticatedError, create
 from cranny.service.limits import NotFoundError

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from cranny.core.queue import ORDERS
 from cranny.model.collective import COLLECTIVES
-from cranny.model.fields import Fields, Name
 from cranny.model.profile import library
+from cranny.model.yaml_file import Fields, Name
 from cranny.policies import TABLE
 from cranny.service import serialize
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, answered, prepared, still_known

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from cranny.model.errors import CrannyError, InputError
-from cranny.model.fields import Fields
 from cranny.model.plan import Start, Stop
+from cranny.model.yaml_file import Fields
 from cranny.service import serialize
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered, may_see
 from cranny.service.auth import Caller

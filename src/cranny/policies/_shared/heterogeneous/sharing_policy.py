@@ -27,13 +27,13 @@ from cranny.model.job import MAX_GPUS, Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Plan, Start, Stop
 from cranny.model.validate import between, not_negative, positive
-from cranny.policies._shared.actions import feasible_order
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.fewer_moves import SAME, MoveCosts, fewer_moves
 from cranny.policies._shared.heterogeneous.instance import Instance, infeasible, is_elastic, min_gpus, placed
 from cranny.policies._shared.heterogeneous.min_max_workers import within
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
 from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.resize import feasible_order
 
 MARGIN = 0.05  # measured, see docs/understand/has-jps.md
 
