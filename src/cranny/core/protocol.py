@@ -164,11 +164,13 @@ def least_period_s(policy: object) -> float:
 
 
 class WaitsForGpus:
-    """A placer that lets a job wait only when GPUs are short."""
+    """A placer or policy that lets a job wait when GPUs are short, or for one other reason if it has one."""
+
+    other_reason = "can start now"
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say that GPUs are short, if they are."""
-        return lacks_gpus(job, view) or "can start now"
+        """Say that GPUs are short, or else the other reason."""
+        return lacks_gpus(job, view) or self.other_reason
 
 
 def lacks_gpus(job: Job, view: Snapshot) -> str | None:

@@ -34,7 +34,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cranny.core.machine_set import members
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, parts, traffic
 from cranny.model.collective import PLACED, Phase
@@ -177,12 +177,14 @@ class TitanOptimum:
     proven: bool  # no better one exists; False when the time limit came first
 
 
-class Exact:
+class Exact(WaitsForGpus):
     """Solve NIMP with CP-SAT, on one thread and with a fixed seed: the same answer every time.
 
     `time_limit_s`, for each of at most three searches, is in CP-SAT's deterministic seconds: near those of a
     clock, but the same on every machine.
     """
+
+    other_reason = "no placement keeps every phase within the links' free bandwidth"
 
     def __init__(
         self,
@@ -203,10 +205,6 @@ class Exact:
             return None
         note = "proven optimal" if best.proven else "the best found before the time limit"
         return view.placement(job, best.machines, note=note)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Say whether GPUs or bandwidth are short."""
-        return lacks_gpus(job, view) or "no placement keeps every phase within the links' free bandwidth"
 
     def solve(self, job: Job, view: Snapshot) -> TitanOptimum | None:
         """Minimise O1, then O2, then traffic; None if no placement keeps to all constraints."""

@@ -6,15 +6,17 @@ with links that no other job uses. Iteration times are those of the paper's Idea
 waiting times are not, and the paper has none.
 """
 
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.locality import closest
 
 
-class Ideal:
+class Ideal(WaitsForGpus):
     """Place a job where it shares no link, or let it wait."""
+
+    other_reason = "the free GPUs are at links that other jobs use"
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take one machine, else the lowest switch below which enough machines have unused links up to it."""
@@ -40,7 +42,3 @@ class Ideal:
             if found is not None:
                 return view.placement(job, found, note="shares no link")
         return None
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Return that GPUs are short, or that all of them are at links that others use."""
-        return lacks_gpus(job, view) or "the free GPUs are at links that other jobs use"

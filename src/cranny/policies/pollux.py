@@ -42,7 +42,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cranny.core.accounting import Running, attained_gpu_s
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.queue import BySubmission
 from cranny.core.snapshot import ALL, Snapshot
 from cranny.core.traffic import communication
@@ -64,8 +64,10 @@ _GAIN = 1e-9
 Badness = Callable[[str, int], float]
 
 
-class Pollux(BySubmission):
+class Pollux(BySubmission, WaitsForGpus):
     """Divide GPUs among jobs so that their goodputs, against a fair share, are largest."""
+
+    other_reason = "other jobs gain more from the GPUs"
 
     def __init__(
         self,
@@ -90,10 +92,6 @@ class Pollux(BySubmission):
         """Place one job, with all of its workers."""
         found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
         return None if found is None else view.placement(job, found)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Return that GPUs are short, or that other jobs make more of them."""
-        return lacks_gpus(job, view) or "other jobs gain more from the GPUs"
 
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
         """Return plans with the same numbers of workers on different machines."""

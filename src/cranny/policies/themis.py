@@ -43,7 +43,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from cranny.core.accounting import attained_gpu_s
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.queue import BySubmission
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
@@ -83,8 +83,10 @@ class Bidder(NamedTuple):
         return max(total - self.had_gpu_s, REST * total)
 
 
-class Themis(BySubmission):
+class Themis(BySubmission, WaitsForGpus):
     """Auction GPUs whose lease is over to the jobs farthest from fairness."""
+
+    other_reason = "jobs that are farther from a fair finish go first"
 
     def __init__(
         self,
@@ -110,10 +112,6 @@ class Themis(BySubmission):
         """Place one job as if it were alone in an auction."""
         found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
         return None if found is None else view.placement(job, found)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Return that GPUs are short, or that other jobs are farther from fairness."""
-        return lacks_gpus(job, view) or "jobs that are farther from a fair finish go first"
 
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
         """Return plans with the same winners on different machines."""

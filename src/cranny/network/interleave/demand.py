@@ -4,10 +4,10 @@ CASSINI (NSDI'24) measures circles with port counters; we derive them from a mod
 links. The shapes follow its section 2.1 and Fig. 1:
 
 - data parallel: nothing in the forward pass; each gradient bucket is reduced as soon as it is ready and the one
-before it is done, so that the up phase begins within the backward pass; - tensor parallel: activations are
-reduced layer by layer all through the forward and the backward pass; - pipeline parallel: a peak after each
-minibatch of the forward and of the backward pass; - hybrid: these together, with the gradients reduced after the
-backward pass.
+  before it is done, so that the up phase begins within the backward pass;
+- tensor parallel: activations are reduced layer by layer all through the forward and the backward pass;
+- pipeline parallel: a peak after each minibatch of the forward and of the backward pass;
+- hybrid: these together, with the gradients reduced after the backward pass.
 
 What a link carries while a job communicates is the mean over that phase of the collective, in its busier
 direction: what `core/traffic.py` computes. Communication of tensor and pipeline parallelism adds to the iteration;

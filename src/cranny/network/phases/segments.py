@@ -1,4 +1,4 @@
-"""The segments of a job: its iteration cut into segments, down phases and up phases, over all its links at once.
+"""The segments of a job: its iteration cut into down phases and up phases, over all its links at once.
 
 A *segment* is a part of the iteration in which the job asks the same of every link. In a down phase it asks for
 nothing and computes. In an up phase it wants to send at so many Gbps over each of its links, in fixed

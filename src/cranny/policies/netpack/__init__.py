@@ -40,7 +40,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from cranny.core.knapsack import KnapsackBatches
-from cranny.core.protocol import lacks_gpus
+from cranny.core.protocol import WaitsForGpus
 from cranny.core.queue import BySubmission
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
@@ -55,9 +55,10 @@ if TYPE_CHECKING:
     from cranny.policies.netpack.plan_kernel import Bools, Ints
 
 
-class NetPack(BySubmission):
+class NetPack(BySubmission, WaitsForGpus):
     """Place batches of jobs where the network gives most and loses least."""
 
+    other_reason = "jobs of a higher total value go first"
     order = "knapsack"  # of step 1
     lean = False
 
@@ -81,10 +82,6 @@ class NetPack(BySubmission):
         """Place one job: a batch of its own."""
         placed = self._place_all([Waiting(job)], view)
         return placed[0].placement if placed else None
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Return that GPUs are short, or that other jobs go first."""
-        return lacks_gpus(job, view) or "jobs of a higher total value go first"
 
     def _place_all(self, batch: list[Waiting], view: Snapshot) -> list[Start]:
         """Lines 3 to 10."""

@@ -36,15 +36,7 @@ class NetPackRationale(NamedTuple):
         facts: dict[str, object] = {
             "gpus": self.job.gpus,
             "gpus_on": {names[machine]: gpus for machine, gpus in placement.counts.items()},
-            "servers": [
-                {
-                    "machine": names[each.machine],
-                    "left_gbps": each.left_gbps,
-                    "flows": each.flows,
-                    "value": each.value,
-                }
-                for each in self.values
-            ],
+            "servers": [{**each._asdict(), "machine": names[each.machine]} for each in self.values],
             "share_gbps": self.share_gbps if self.values else None,
         }
         if placement.server is not None:
