@@ -14,7 +14,7 @@ from cranny.core.flows import parameter_server
 from cranny.model.cluster import Cluster
 from cranny.network.steady.link_load import JobStream, Load
 from cranny.report.network_page import write_page as write_network
-from cranny.report.page import write_report
+from cranny.report.page import Lead, write_report
 from cranny.report.text_table import TextTable, text_table_html
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def test_a_log_stands_beside_the_policies(
     sheet = TextTable("Waits", "A note.", ("", *("a long head",) * 12), [("titan", *("1.5 h",) * 12)])
     grid = f'<div class="grid">{text_table_html(sheet)}</div>'
     lead = f'<section id="lead"><div class="card prose">{grid}</div></section>'
-    path = write_report([titan, was], tmp_path / "report.html", lead=lead)
+    path = write_report([titan, was], tmp_path / "report.html", lead=Lead("Jobs wait less.", lead, ""))
     visit = Visit(browser, path, viewport={"width": width, "height": 900})
     assert visit.page.locator("#lead table").is_visible()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width

@@ -66,7 +66,7 @@ def sweep(
 
 def _list(planned: "Sweep", folder: Path, *, as_json: bool) -> None:
     """Print every cell, and whether it is finished."""
-    from cranny.analysis.sweep.cell_store import CellStore
+    from cranny.analysis.sweep.cell import CellStore
 
     store = CellStore(folder)
     finished = [store.load(cell) is not None for cell in planned.cells]

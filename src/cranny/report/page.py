@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from string import Template
@@ -54,19 +55,25 @@ SCRIPTS = """<div id="tip" role="status" hidden></div>
 Lines = list[list[float | int | None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A section before all others, with a headline that stands for the sentence about machines."""
+
+    headline: str
+    section: str  # HTML
+    span: str  # which time the section covers, unlike the summary
+
+
 def write_report(
     results: Sequence[Result],
     path: str | Path,
     *,
     title: str | None = None,
     map_at_s: float | None = None,
-    headline: str | None = None,
-    lead: str = "",
-    lead_span: str = "",
+    lead: Lead | None = None,
 ) -> Path:
     """Write the comparison of some runs to one HTML file; the map first shows the time `map_at_s`."""
-    page = render(results, title=title, map_at_s=map_at_s, headline=headline, lead=lead, lead_span=lead_span)
-    return write_file(page, path)
+    return write_file(render(results, title=title, map_at_s=map_at_s, lead=lead), path)
 
 
 def render(
@@ -74,15 +81,9 @@ def render(
     *,
     title: str | None = None,
     map_at_s: float | None = None,
-    headline: str | None = None,
-    lead: str = "",
-    lead_span: str = "",
+    lead: Lead | None = None,
 ) -> str:
-    """Return the page as text.
-
-    `headline` stands for the sentence about machines; `lead` is a section, as HTML, that comes before all others,
-    and `lead_span` says which time that section covers where it differs from that of the summary.
-    """
+    """Return the page as text."""
     drawn = run_styles(results)
     script = f"\n{file_text('page.js')}{_map_script()}"
     times, time_data = _time_charts(results, drawn)
@@ -96,8 +97,8 @@ def render(
         "cdf": cdf_data,
     }
     main = Template(file_text("page.html")).substitute(
-        lead=lead,
-        table_hint=_table_hint(results, lead_span),
+        lead=lead.section if lead else "",
+        table_hint=_table_hint(results, lead.span if lead else ""),
         table=summary_table(results, drawn),
         legend=_legend(drawn),
         time_hint=_time_hint(drawn, in_rounds=bool(in_rounds(results))),
@@ -117,7 +118,7 @@ def render(
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest())
     return html_page(
         title if title is not None else _title(results),
-        finding(results) if headline is None else headline,
+        lead.headline if lead else finding(results),
         main,
         style=file_text("heat.css") + file_text("circles.css") + colours,
         kicker=_kicker(results),

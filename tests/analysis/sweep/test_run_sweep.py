@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 from tests.analysis.sweep.folders import files_of
 
-from cranny.analysis.sweep.cell import CellOutcome, SweepCell, SweepInputs, run_cell
-from cranny.analysis.sweep.cell_store import CellStore, table
+from cranny.analysis.sweep.cell import CellOutcome, CellStore, SweepCell, SweepInputs, run_cell, table
 from cranny.analysis.sweep.run_sweep import DIED, in_processes, on_ray, run_sweep
 from cranny.analysis.sweep.sweep_file import Sweep, read_sweep
 from cranny.analysis.sweep.sweep_table import groups

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cranny.analysis.sweep.cell import CellOutcome, SweepCell, SweepInputs, run_cell
-from cranny.analysis.sweep.cell_store import CellStore, table
+from cranny.analysis.sweep.cell import CellOutcome, CellStore, SweepCell, SweepInputs, run_cell, table
 from cranny.analysis.sweep.sweep_file import Sweep
 from cranny.model.errors import CrannyError
 from cranny.process_pool import DiedError, WorkerPool

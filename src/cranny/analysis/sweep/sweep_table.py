@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from cranny.analysis.sweep.cell_store import AXES, ENDED, SETTINGS
+from cranny.analysis.sweep.cell import AXES, ENDED, SETTINGS
 from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING, Metric, ValueScale, column, format_value, scale_for
 

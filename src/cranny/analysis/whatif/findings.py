@@ -109,7 +109,8 @@ def _removal(answer: WhatIfAnswer, policy: str, removal: Removal) -> Iterator[st
         limit = duration_text(removal.limit_s)
         yield f"With {policy} no machine could be removed without jobs waiting longer than {limit} on average."
     else:
-        saved = removal_money(answer, removal.machines)
+        gpus = answer.cluster.gpus / len(answer.cluster.machines)
+        saved = removal.machines * gpus * 24 * answer.price_per_gpu_hour  # a day, for machines of mean size
         yield (
             f"With {policy} {counted(removal.machines, 'machine')} could be removed: the mean wait would be "
             f"{duration_text(then)} instead of {duration_text(now)} (${saved:,.0f} a day)."
@@ -122,12 +123,6 @@ def _removal(answer: WhatIfAnswer, policy: str, removal: Removal) -> Iterator[st
         )
     else:
         yield "The numbers next to it were tried too and agree; those further away were not tried."
-
-
-def removal_money(answer: WhatIfAnswer, machines: int) -> float:
-    """Return what so many machines of mean size cost a day."""
-    gpus = answer.cluster.gpus / len(answer.cluster.machines)
-    return machines * gpus * 24 * answer.price_per_gpu_hour
 
 
 def _addition(policy: str, addition: Addition) -> str:

@@ -14,7 +14,7 @@ from cranny.analysis.whatif.headroom import HOLD_S, StepFunction
 from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, MachineSearch
 from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
-from cranny.report.page import write_report
+from cranny.report.page import Lead, write_report
 from cranny.report.scales import duration_text
 from cranny.report.shell import escape
 from cranny.report.table import MISSING
@@ -38,14 +38,8 @@ def write_page(answer: WhatIfAnswer, path: str | Path) -> Path:
     """Write the self-contained page, with the first finding, which is about waiting, as its headline."""
     trace = answer.results[0].settings["trace"]
     headline, *others = findings(answer)
-    return write_report(
-        answer.results,
-        path,
-        title=f"What if: {trace}",
-        headline=headline,
-        lead=_lead(answer, others),
-        lead_span=f"unlike the tables above, which are over {answer.span}",
-    )
+    lead = Lead(headline, _lead(answer, others), f"unlike the tables above, which are over {answer.span}")
+    return write_report(answer.results, path, title=f"What if: {trace}", lead=lead)
 
 
 def _lead(answer: WhatIfAnswer, others: Sequence[str]) -> str:
