@@ -143,7 +143,9 @@ def _time_clause(subject: RunFigures, rivals: Sequence[RunFigures]) -> str:
     direction = "longer" if subject.jct_s > shortest_s else "shorter"
     if len(rivals) == 1:
         return ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
-    owner = "its" if _only_subject(subject, rivals) else f"{_proper(subject.name)}'s"
+    # Where the sentence so far is about one run only, "its" is clear.
+    alone = subject.used < rivals[0].used and not _same(subject.used, rivals[0].used)
+    owner = "its" if alone else f"{_proper(subject.name)}'s"
     if same:
         ties = [run.name for run in rivals if run.jct_s is not None and _same(subject.jct_s, run.jct_s)]
         if len(ties) == len(rivals):
@@ -203,11 +205,6 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _only_subject(subject: RunFigures, rivals: Sequence[RunFigures]) -> bool:
-    """Say whether the sentence so far is about one run only, so that "its" is clear."""
-    return subject.used < rivals[0].used and not _same(subject.used, rivals[0].used)
 
 
 def _alone(result: Result, name: str) -> str:

@@ -29,19 +29,21 @@ def settings_html(results: Sequence[Result]) -> str:
     """List the settings that all runs share, and a table of those in which they differ."""
     names = labels(results)
     keys = [*NAMES, *sorted({key for result in results for key in result.settings} - NAMES.keys() - APART)]
-    shared, differing = [], []
+    shared: list[str] = []
+    differing: list[tuple[str, list[str]]] = []
     for key in keys:
+        title = escape(NAMES.get(key, key.replace("_", " ")))
         values = [_plain(result.settings.get(key)) for result in results]
         if not any(values):
             continue
         if len(set(values)) == 1:
-            shared.append(f"<dt>{escape(_name(key))}</dt><dd>{escape(values[0])}</dd>")
+            shared.append(f"<dt>{title}</dt><dd>{escape(values[0])}</dd>")
         else:
-            differing.append((key, values))
+            differing.append((title, values))
     parts = [f'<dl class="settings">{"".join(shared)}</dl>'] if shared else []
     # The policy alone differs in most reports, and it is the run's name: no table is needed for it.
-    if any(key != "policy" for key, _ in differing):
-        head = ["run", *(escape(_name(key)) for key, _ in differing)]
+    if any(title != NAMES["policy"] for title, _ in differing):
+        head = ["run", *(title for title, _ in differing)]
         rows = [
             [escape(name), *(escape(values[run]) for _, values in differing)] for run, name in enumerate(names)
         ]
@@ -66,10 +68,7 @@ def commands_html(results: Sequence[Result]) -> str:
 
 def notes_html(results: Sequence[Result]) -> str:
     """List what was assumed about the trace, each note once."""
-    notes: dict[str, None] = {}
-    for result in results:
-        given = result.settings.get("trace_notes")
-        notes.update(dict.fromkeys([str(note) for note in given] if isinstance(given, list | tuple) else []))
+    notes = dict.fromkeys(str(note) for result in results for note in result.settings.get("trace_notes") or ())
     return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
 
 
@@ -111,11 +110,6 @@ def _reasons(jobs: pl.DataFrame) -> list[tuple[str, str, int, list[str]]]:
         .sort("status", "reason")
     )
     return [(str(row[0]), str(row[1]), int(row[2]), list(row[3])) for row in grouped.iter_rows()]
-
-
-def _name(key: str) -> str:
-    """Return how a setting is called on the page."""
-    return NAMES.get(key, key.replace("_", " "))
 
 
 def _plain(value: object) -> str:

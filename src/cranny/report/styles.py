@@ -93,15 +93,10 @@ def labels(results: Sequence[Result]) -> tuple[str, ...]:
             f"{name} · {value}" if name in shared and value and _distinguishes(name, names, values) else name
             for name, value in zip(names, values, strict=True)
         ]
-    counted: dict[str, int] = {}
-    for name in names:
-        counted[name] = counted.get(name, 0) + 1
-    seen: dict[str, int] = {}
-    unique = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        unique.append(f"{name} #{seen[name]}" if counted[name] > 1 else name)
-    return tuple(unique)
+    return tuple(
+        f"{name} #{names[: place + 1].count(name)}" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    )
 
 
 def _distinguishes(name: str, names: Sequence[str], values: Sequence[str]) -> bool:

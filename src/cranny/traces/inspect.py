@@ -29,11 +29,19 @@ class DemandOverTime:
 
     def means(self, edges_s: Floats) -> Floats:
         """Return the mean number held between each two edges, (edges - 1,)."""
-        return _means(self.times_s, self.gpus, edges_s)
+        return self._means(self.gpus, edges_s)
 
     def share_above(self, gpus: int, edges_s: Floats) -> Floats:
         """Return the share of the time between each two edges in which more than `gpus` are held, (edges - 1,)."""
-        return _means(self.times_s, (self.gpus > gpus).astype(np.float64), edges_s)
+        return self._means((self.gpus > gpus).astype(np.float64), edges_s)
+
+    def _means(self, level: Floats, edges_s: Floats) -> Floats:
+        """Return the mean between each two edges of what has a level from each time until the next."""
+        if not len(self.times_s):
+            return np.zeros(len(edges_s) - 1)
+        so_far = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(self.times_s))])
+        mean: Floats = np.diff(np.interp(edges_s, self.times_s, so_far)) / np.diff(edges_s)
+        return mean
 
 
 def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
@@ -144,12 +152,3 @@ def _shares(gpus: Floats) -> dict[str, float]:
 def _given(trace: Trace, column: str) -> int:
     """Return how many jobs have a value in this column."""
     return trace.frame[column].count() if column in trace.frame.columns else 0
-
-
-def _means(times_s: Floats, level: Floats, edges_s: Floats) -> Floats:
-    """Return the mean between each two edges of what has a level from each time until the next."""
-    if not len(times_s):
-        return np.zeros(len(edges_s) - 1)
-    so_far = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times_s))])
-    mean: Floats = np.diff(np.interp(edges_s, times_s, so_far)) / np.diff(edges_s)
-    return mean
