@@ -176,8 +176,9 @@ class QueuePolicy:
         for waiting in view.waiting[1 : 1 + DEPTH]:
             job = waiting.job
             best = 1.0 if job.speeds is None else 1.0 / max(job.speeds.values(), default=1.0)
-            if not _may_pass(waiting, reserved, view, _least_taken(job, eligible, view), best):
-                continue  # not even where it runs best
+            elsewhere = 0 if eligible == ALL else view.available(job).only(~eligible).gpus
+            if not _may_pass(waiting, reserved, view, max(0, job.gpus - elsewhere), best):
+                continue  # not even where it runs best, and with all that it can have of other GPUs
             placement = self.placer.place(job, view)
             if placement is None:
                 continue
@@ -227,11 +228,6 @@ def remaining_s(job: Job, attained_gpu_s: float, slowdown: float) -> float:
     if job.duration_s is None:
         return math.inf
     return max(0.0, job.duration_s * slowdown - attained_gpu_s / job.gpus)
-
-
-def _least_taken(job: Job, machines: int, view: Snapshot) -> int:
-    """Return how many GPUs of some machines a job needs when it uses all it can of others."""
-    return job.gpus if machines == ALL else max(0, job.gpus - view.available(job).only(~machines).gpus)
 
 
 def las_level(attained: float) -> int:

@@ -117,7 +117,8 @@ class _Builder:
             self._claim("switches", below_name, spot)
             switch = self._switch(below, below_name, f"{below_name}-", spot)
             children.append(switch)
-            uplinks_gbps.append(self._uplink_gbps(below, switch))
+            oversubscription = below.oversubscription or self._fields.oversubscription
+            uplinks_gbps.append(below.uplink_gbps or sum(switch.uplinks_gbps) / oversubscription)
         return Switch(name, tuple(children), tuple(uplinks_gbps), fields.pat_gbps)
 
     def _machines(
@@ -135,12 +136,6 @@ class _Builder:
                 self._claim("machines", name, spot)
                 yield Machine(name, group.gpus, group.gpu_type or ""), gbps
                 number += 1
-
-    def _uplink_gbps(self, fields: SwitchFields, switch: Switch) -> float:
-        """Return the uplink of a switch: as given, or what comes from below over the oversubscription."""
-        if fields.uplink_gbps is not None:
-            return fields.uplink_gbps
-        return sum(switch.uplinks_gbps) / (fields.oversubscription or self._fields.oversubscription)
 
     def _claim(self, kind: str, name: str, spot: tuple[Step, ...]) -> None:
         """Refuse a name that is already taken."""

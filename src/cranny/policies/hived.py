@@ -165,7 +165,9 @@ class _VirtualCluster:
                 for machine in self._nearby(size, gpus // size):
                     gpus -= size
                     self._take(machine, self._slots(machine))
-            same_racks = _below_same_racks(self.view.cluster, [machine for machine, _ in self.chosen])
+            cluster = self.view.cluster
+            spans = {cluster.rack_spans[cluster.rack_of[machine]] for machine, _ in self.chosen}
+            same_racks = reduce(or_, (within(-1, *span) for span in spans), 0)
             if not gpus or self.get_on_one_machine(gpus, same_racks) or self.get_on_one_machine(gpus):
                 return True
         cells = cell_sizes(gpus, self.largest)
@@ -297,9 +299,3 @@ def _in_few_racks(cluster: Cluster, machines: int, count: int) -> list[int]:
     for rack in sorted(racks, key=int.bit_count, reverse=True):
         chosen |= dict.fromkeys(members(rack))
     return list(islice(chosen, count))
-
-
-def _below_same_racks(cluster: Cluster, machines: list[int]) -> int:
-    """Return all machines in the racks of these."""
-    spans = {cluster.rack_spans[cluster.rack_of[machine]] for machine in machines}
-    return reduce(or_, (within(-1, first, past) for first, past in spans), 0)

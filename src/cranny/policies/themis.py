@@ -115,7 +115,11 @@ class Themis(BySubmission, WaitsForGpus):
 
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
         """Return plans with the same winners on different machines."""
-        expired = [job_id for job_id in view.running if self._lease_ends_s(job_id, view) <= view.now_s]
+        expired = [
+            job_id
+            for job_id, running in view.running.items()
+            if max(running.started_s, self._renewed_s.get(job_id, 0.0)) + self.lease_s <= view.now_s
+        ]
         if not view.waiting and not expired:
             return [Plan(view.version)]
         base = without_jobs(view, expired)
@@ -138,10 +142,6 @@ class Themis(BySubmission, WaitsForGpus):
         }
         return plans(machines_of, view, base, stopped, notes, count, level)
 
-    def _lease_ends_s(self, job_id: str, view: Snapshot) -> float:
-        """Return until when a job holds its GPUs."""
-        return max(view.running[job_id].started_s, self._renewed_s.get(job_id, 0.0)) + self.lease_s
-
     # -- bids ----------------------------------------------------------------------------------------------
 
     def _bidder(self, view: Snapshot, waiting: Waiting) -> Bidder:
@@ -158,13 +158,10 @@ class Themis(BySubmission, WaitsForGpus):
     def _rho(self, bidder: Bidder, gpus: int, view: Snapshot) -> float:
         """Return T_sh / T_id for a number of workers."""
         since_s = max(view.now_s - bidder.job.submit_s, 0.0)
-        runs_s = bidder.left_gpu_s * (self._slowdown(gpus, view) / gpus if gpus else 1.0 / NOTHING)
-        return max(since_s + runs_s, 1.0) / bidder.ideal_s
-
-    def _slowdown(self, gpus: int, view: Snapshot) -> float:
-        """Return S for workers as close together as they can be."""
         machine, rack = largest(view.cluster)
-        return self.slowdowns[0 if gpus <= machine else 1 if gpus <= rack else 2]
+        slowdown = self.slowdowns[0 if gpus <= machine else 1 if gpus <= rack else 2]  # S, as close as can be
+        runs_s = bidder.left_gpu_s * (slowdown / gpus if gpus else 1.0 / NOTHING)
+        return max(since_s + runs_s, 1.0) / bidder.ideal_s
 
     def _auction(self, bidders: Mapping[str, Bidder], base: Snapshot) -> dict[str, int]:
         """Return how many workers each winner gets: first those farthest from fairness bid, then the others."""

@@ -115,7 +115,10 @@ class HasExactSolver:
 
     def _finish(self, search: SearchState, objective: Objective, value: float) -> tuple[float, SearchState, bool]:
         """Search for a better solution, or prove that there is none."""
-        gap = value - self._base if objective.beta == 1.0 else self._gap(objective, value)
+        gap = value - self._base
+        if objective.beta != 1.0:  # how far above the bound the mean completion time of a fairer solution may be
+            needed = -value - (1 - objective.beta)  # of the first term of Eq. 34, if fairness were 1
+            gap = objective.beta * objective.ideal / needed - self._base if needed > 0 else np.inf
         value, proved, found = prove(self.arrays, objective, self._prices, self._most, self._base, value, gap)
         if found is not None:
             search.hold[:] = found[:, :-1]
@@ -123,8 +126,3 @@ class HasExactSolver:
             recompute(self.arrays, search)
             value = value_of(self.arrays, objective, search.seconds)
         return value, search, proved
-
-    def _gap(self, objective: Objective, value: float) -> float:
-        """Return how far above the bound the mean completion time of a fairer solution may be."""
-        needed = -value - (1 - objective.beta)  # of the first term of Eq. 34, if fairness were 1
-        return objective.beta * objective.ideal / needed - self._base if needed > 0 else np.inf
