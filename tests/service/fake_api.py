@@ -273,7 +273,7 @@ def problem(status: int, title: str, detail: str, errors: list[dict[str, str]] |
 def app_of(fake: Fake) -> FastAPI:
     """Return the pages and the canned API of a made-up cluster."""
     app = FastAPI()
-    dashboard.add(app)
+    app.include_router(dashboard.router)
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Any) -> Response:

@@ -27,10 +27,10 @@ def crash(database: str, folder: Path, jobs: int, kills: int) -> None:
 
     store = EventStore(database)
     rows = list(store.read())
-    scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    scheduler = Scheduler(CLUSTER, "run", Limits())
     scheduler.restore(store)
     check(scheduler.engine.state)
-    again = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    again = Scheduler(CLUSTER, "run", Limits())
     again.restore(store)
     assert standing(scheduler) == standing(again)
     store.close()

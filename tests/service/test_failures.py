@@ -19,7 +19,7 @@ JOB = {"command": ["true"], "gpus": 1}
 
 def same_as_the_log(running: "object") -> None:
     service = running.service  # type: ignore[attr-defined]
-    again = Scheduler(service.scheduler.cluster, "run", Limits(), lambda _: None)
+    again = Scheduler(service.scheduler.cluster, "run", Limits())
     with service.lock:
         again.restore(service.store)
         assert standing(again) == standing(service.scheduler)

@@ -77,7 +77,7 @@ def test_a_round_is_short_however_many_ask_at_once(start: Start, monkeypatch: py
 
 
 def test_50000_pending_jobs_slow_neither_the_loop_nor_the_pages_down(serve: Serve) -> None:
-    scheduler = Scheduler(Cluster.fat_tree(125, 8, 8), "run", Limits(jobs_per_user=10**6), lambda _: None)
+    scheduler = Scheduler(Cluster.fat_tree(125, 8, 8), "run", Limits(jobs_per_user=10**6))
     scheduler.open(0.0)
     scheduler.set_policy({"name": "titan", "order": "backfill"}, "root", 0.0)
     for number in range(50_000):

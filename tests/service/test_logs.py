@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.service.conftest import Serve, Start
 
-from cranny.service.logs import LogReader
+from cranny.service.logs import read_log
 
 JOBS = "/api/v1/jobs"
 
@@ -77,5 +77,5 @@ def test_another_database_in_the_same_folder_has_its_own_logs(start: Start, tmp_
         assert job_id == "job-1"
         running.until(job_id, "done", "failed")
         assert running.status(job_id) == "done"
-        assert LogReader(running.service, job_id, 0).read(0)["text"] == f"{word}\n"
+        assert read_log(running.service, job_id, 0)["text"] == f"{word}\n"
         running.service.close()

@@ -24,7 +24,7 @@ def test_all_jobs_end_under_any_kind_of_policy(start: Start, name: str) -> None:
     until(lambda: all(record.over for record in service.scheduler.records.jobs.values()))
     assert service.scheduler.records.counts["done"] == 12
     service.close()
-    again = Scheduler(service.scheduler.cluster, "run", Limits(), lambda _: None)
+    again = Scheduler(service.scheduler.cluster, "run", Limits())
     store = EventStore(str(service.folder / "log.db"))
     again.restore(store)
     assert standing(again) == standing(service.scheduler)

@@ -98,7 +98,7 @@ def one_of(scheduler: Scheduler, number: int) -> JobRecord:
 def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) -> None:
     with TemporaryDirectory() as folder:
         store = EventStore(str(Path(folder) / "log.db"))
-        live = Scheduler(CLUSTER, mode, Limits(), lambda _: None)
+        live = Scheduler(CLUSTER, mode, Limits())
         live.open(0.0)
         live.set_policy({"name": "titan"}, "root", 0.0)
         for number, (what, value) in enumerate(course):
@@ -108,7 +108,7 @@ def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) 
                 assert "policy" not in str(error)  # noqa: PT017 - it is refused for its own sake
         store.append(live.rows)
         check(live.engine.state)
-        again = Scheduler(CLUSTER, mode, Limits(), lambda _: None)
+        again = Scheduler(CLUSTER, mode, Limits())
         again.restore(store)
         check(again.engine.state)
         assert standing(again) == standing(live)
@@ -117,14 +117,14 @@ def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) 
 
 def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
     store = EventStore(str(tmp_path / "log.db"))
-    live = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    live = Scheduler(CLUSTER, "run", Limits())
     live.open(0.0)
     live.set_policy({"name": "best-fit", "order": "las"}, "root", 0.0)
     live.submit("ann", {"command": ["true"], "gpus": 16}, None, 0.0)
     live.submit("ann", {"command": ["true"], "gpus": 1}, None, 5_000.0)
     assert [(each.job.id, each.attained_gpu_s) for each in live.engine.queue] == [("job-1", 80_000.0)]
     store.append(live.rows)
-    again = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    again = Scheduler(CLUSTER, "run", Limits())
     again.restore(store)
     assert standing(again) == standing(live)
     assert again.find("job-1").leaving
@@ -132,7 +132,7 @@ def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
 
 
 def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
-    scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    scheduler = Scheduler(CLUSTER, "run", Limits())
     scheduler.open(0.0)
     scheduler.set_policy({"name": "titan"}, "root", 0.0)
     job, _ = scheduler.submit("ann", {"command": ["true"], "gpus": 1}, None, 0.0)
@@ -151,7 +151,7 @@ def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
 @pytest.mark.parametrize("name", ["random", "titan", "netpack"])
 def test_a_question_changes_nothing_about_what_is_decided(name: str) -> None:
     def placements(*, ask: bool) -> list[Any]:
-        scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+        scheduler = Scheduler(CLUSTER, "run", Limits())
         scheduler.open(0.0)
         scheduler.set_policy({"name": name}, "root", 0.0)
         found = []

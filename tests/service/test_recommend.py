@@ -96,7 +96,7 @@ def test_a_log_of_recommendations_is_not_for_running(start: Start) -> None:
 
 def desk_of(cluster: Cluster = CLUSTER, **policy: Any) -> Scheduler:
     """Return a desk that only recommends."""
-    scheduler = Scheduler(cluster, "recommend", Limits(), lambda _: None)
+    scheduler = Scheduler(cluster, "recommend", Limits())
     scheduler.open(0.0)
     scheduler.set_policy({"name": "best-fit", **policy}, "root", 0.0)
     return scheduler

@@ -35,7 +35,7 @@ class Day:
     def __init__(self, policy: str, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - no secret
         self.now_s = 0.0
-        self.scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+        self.scheduler = Scheduler(CLUSTER, "run", Limits())
         self.scheduler.open(0.0)
         self.scheduler.set_policy({"name": policy}, "root", 0.0)
 
@@ -97,6 +97,6 @@ def test_no_policy_brings_the_desk_down(policy: str) -> None:
         assert {each.id for each in day.jobs("starting", "running", "stopping")} == set(
             day.scheduler.engine.state.running
         )
-        again = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+        again = Scheduler(CLUSTER, "run", Limits())
         again.restore(Log(day.scheduler.rows))  # type: ignore[arg-type]
         assert standing(again) == standing(day.scheduler)

@@ -321,7 +321,7 @@ def test_a_policy_with_a_period_goes_on_when_the_clock_is_set_back(start: Start)
 
 
 def test_a_job_that_is_lost_is_started_again_but_not_for_ever() -> None:
-    scheduler = Scheduler(CLUSTER, "run", Limits(), lambda _: None)
+    scheduler = Scheduler(CLUSTER, "run", Limits())
     scheduler.open(0.0)
     scheduler.set_policy({"name": "titan"}, "root", 0.0)
     record, _ = scheduler.submit("ann", JOB, None, 0.0)

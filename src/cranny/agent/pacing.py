@@ -119,9 +119,8 @@ class Iteration(NamedTuple):
     waited_s: float  # before it started
     start_s: float  # by the clock of the schedule
     work_s: float  # from its start to its end
-    communication: (
-        tuple[float, float] | None
-    )  # start and end of its communication after its own start, where known
+    # Start and end of its communication after its own start, where known.
+    communication: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)

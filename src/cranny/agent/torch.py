@@ -31,9 +31,8 @@ CommHook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 class TorchPacer(pacing.Pacer):
     """Keeps a PyTorch training loop to its schedule: call `step` as every iteration starts, in every worker."""
 
-    _bucket_times: list[tuple[Mark, Mark]] | None = (
-        None  # start and end of the exchange of each bucket of gradients
-    )
+    # Start and end of the exchange of each bucket of gradients.
+    _bucket_times: list[tuple[Mark, Mark]] | None = None
     _zero: tuple[float, torch.cuda.Event] | None = None  # the start of the iteration, by the clock and on the GPU
 
     def step(self) -> float:

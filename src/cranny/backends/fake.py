@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM
 
-from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason
-from cranny.backends.slots import Slots
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason, Slots
 from cranny.model.cluster import Cluster
 
 

@@ -19,9 +19,8 @@ from cranny.backends import attempt_files as io
 from cranny.backends import host
 from cranny.backends.attempt_files import AttemptFiles
 from cranny.backends.process import Process, carrying
-from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason, Slots
 from cranny.backends.ranks import LAUNCH, commands
-from cranny.backends.slots import Slots
 from cranny.model.cluster import Cluster
 
 SOURCE = str(Path(__file__).parents[2])

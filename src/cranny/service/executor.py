@@ -16,9 +16,8 @@ from cranny.model.errors import CrannyError
 
 POLL_S = 0.05
 NOT_STARTED = "not started"  # outcome of an attempt that was withdrawn because the service ended
-TRANSIENT = frozenset(
-    {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
-)  # resource shortage, not the job's fault
+# A shortage of resources, not the job's fault.
+TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 
 _log = logging.getLogger("cranny.service")
 

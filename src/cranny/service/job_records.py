@@ -94,11 +94,8 @@ class JobRecords:
         """Apply an event."""
         self.seq, self.last_s = row.seq, max(self.last_s, row.at_s)
         take = getattr(self, f"_{row.kind.replace('-', '_')}")
-        if row.job is None:
-            take(row)
-        else:
-            record = self.jobs.get(row.job)
-            take(row) if record is None else take(row, record)
+        record = self.jobs.get(row.job) if row.job is not None else None
+        take(row) if record is None else take(row, record)
 
     def _set(self, record: JobRecord, status: Status) -> None:
         if record.status == status:

@@ -31,6 +31,7 @@ from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExc
 from cranny.service.policy_setting import QueuedByPriority, build_policy, complete_setting
 from cranny.service.recommend import Recommendation, Recommender, observe_end, observe_start
 from cranny.service.store import EventRow, EventStore
+from cranny.service.utilization import UtilizationHistory
 
 Mode = Literal["run", "recommend"]
 DEFAULT_POLICY = {"name": "titan"}
@@ -52,20 +53,18 @@ class PolicyError(CrannyError):
 class Scheduler:
     """The queue, the cluster state and the job records, with the events that are not stored yet."""
 
-    def __init__(
-        self, cluster: Cluster, mode: Mode, limits: Limits, on_event: Callable[["Scheduler"], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, mode: Mode, limits: Limits) -> None:
         self.cluster = cluster
         self.mode = mode
         self.limits = limits
         self.records = JobRecords(cluster)
         self.engine = self._new_engine()
+        self.history = UtilizationHistory()
         self.rows: list[EventRow] = []
         self.instructions: deque[Instruction] = deque()
         self._empty = ClusterState(cluster).snapshot()
         self._set_feasibility(complete_setting(DEFAULT_POLICY))
         self._recommender = Recommender()  # used in recommend-only mode
-        self._on_event = on_event
 
     def _new_engine(self) -> Engine:
         return Engine(ClusterState(self.cluster), build_policy(complete_setting(DEFAULT_POLICY), self.records))
@@ -74,11 +73,11 @@ class Scheduler:
         """Rebuild everything from the event log."""
         self.rows, self.instructions = [], deque()
         self._recommender.forget()
-        self.records = JobRecords(self.cluster)
+        self.records, self.history = JobRecords(self.cluster), UtilizationHistory()
         self.engine = self._new_engine()
         for row in store.read():
             self.engine = replay(row, self.engine, self.records)
-            self._on_event(self)
+            self.history.note(self.records, self.engine.state)
         self._set_feasibility(self.records.policy or complete_setting(DEFAULT_POLICY))
 
     def _set_feasibility(self, setting: dict[str, Any]) -> None:
@@ -351,7 +350,7 @@ class Scheduler:
         row = EventRow(self.records.seq + 1, now_s, kind, job, body)
         self.records.apply(row)
         self.rows.append(row)
-        self._on_event(self)
+        self.history.note(self.records, self.engine.state)
 
 
 def verdict(record: JobRecord, attempt: Attempt, report: AttemptEnded) -> tuple[Status, int, str]:

@@ -27,7 +27,6 @@ from cranny.service.job_records import Attempt, JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import DEFAULT_POLICY, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.store import Append, EventRow, EventStore
-from cranny.service.utilization import UtilizationHistory
 from cranny.service.warmup import start_warmup
 from cranny.service.writer_lock import OtherWriterError, StoreError
 
@@ -77,8 +76,7 @@ class Service:
         self.store = store
         self.folder = folder
         self.lock = threading.RLock()
-        self.history = UtilizationHistory()
-        self.scheduler = Scheduler(built, mode, limits or Limits(), self._note_utilization)
+        self.scheduler = Scheduler(built, mode, limits or Limits())
         self.limits = self.scheduler.limits
         self.on_round: list[Callable[..., None]] = []  # get the seconds to decide, to store, and in all
         self.on_stored: list[Callable[[], None]] = []
@@ -323,7 +321,6 @@ class Service:
         for tries_left in reversed(range(MAX_TRIES)):
             try:
                 self.store.acquire()  # from here on nothing is appended, not even late by a lost session
-                self.history = UtilizationHistory()
                 self.scheduler.restore(self.store)
             except StoreError as error:
                 if not tries_left or isinstance(error, OtherWriterError):
@@ -374,9 +371,6 @@ class Service:
         future.add_done_callback(retry)
         self._calls.put(Call(work, future))
 
-    def _note_utilization(self, scheduler: Scheduler) -> None:
-        self.history.note(scheduler)
-
     # -- launching -------------------------------------------------------------------------------------
 
     def log_folder(self, job_id: str, attempt: int) -> Path:
@@ -386,15 +380,12 @@ class Service:
     def launch_of(self, record: JobRecord, attempt: Attempt) -> Launch:
         """Return the launch of an attempt for the backend."""
         spec, machines = record.spec, attempt.placement.machines
-        ranks = [
-            Rank(rank, machine, gpu)
-            for rank, (machine, gpu) in enumerate(zip(machines, attempt.gpus, strict=True))
-        ]
+        slots = zip(machines, attempt.gpus, strict=True)
         return Launch(
             job_id=record.id,
             attempt=attempt.number,
             argv=spec.argv,
-            ranks=tuple(ranks),
+            ranks=tuple(Rank(rank, machine, gpu) for rank, (machine, gpu) in enumerate(slots)),
             env=spec.variables,
             cwd=Path(spec.cwd) if spec.cwd is not None else None,
             log_dir=self.log_folder(record.id, attempt.number),

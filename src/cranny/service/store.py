@@ -58,18 +58,8 @@ _SESSIONS = sa.Table(
 )
 
 
-def _first(connection: sa.Connection) -> None:
-    """Create the tables of version 1."""
-    _META.create_all(connection, [_EVENTS, _TOKENS])
-
-
-def _second(connection: sa.Connection) -> None:
-    """Add browser sessions."""
-    _META.create_all(connection, [_SESSIONS])
-
-
-# Each brings a database from one version to the next; the first starts from an empty one.
-MIGRATIONS = (_first, _second)
+# The tables that each version of the schema adds; the first starts from an empty database.
+MIGRATIONS = ((_EVENTS, _TOKENS), (_SESSIONS,))
 
 
 class EventRow(NamedTuple):
@@ -332,9 +322,9 @@ def _migrate(connection: sa.Connection) -> None:
         raise StoreError("the database has events but no schema version; it was not written by cranny")
     if have > len(MIGRATIONS):
         raise StoreError(f"the database has schema version {have}; this cranny supports up to {len(MIGRATIONS)}")
-    for number in range(have, len(MIGRATIONS)):
-        MIGRATIONS[number](connection)
-        connection.execute(sa.insert(_VERSION).values(version=number + 1))
+    for version, added in enumerate(MIGRATIONS[have:], have + 1):
+        _META.create_all(connection, added)
+        connection.execute(sa.insert(_VERSION).values(version=version))
 
 
 def shown_url(url: str) -> str:

@@ -3,7 +3,8 @@
 from collections import deque
 from typing import NamedTuple
 
-from cranny.service.scheduler import Scheduler
+from cranny.core.state import ClusterState
+from cranny.service.job_records import JobRecords
 
 EVERY_S = 1.0
 MAX_POINTS = 20_000
@@ -26,9 +27,8 @@ class UtilizationHistory:
     def __init__(self) -> None:
         self._points: deque[UtilizationPoint] = deque(maxlen=MAX_POINTS)
 
-    def note(self, scheduler: Scheduler) -> None:
+    def note(self, records: JobRecords, state: ClusterState) -> None:
         """Record the current utilization; several events within a second leave one point."""
-        records, state = scheduler.records, scheduler.engine.state
         running = records.counts["running"] + records.counts["starting"] + records.counts["stopping"]
         point = UtilizationPoint(
             records.last_s,

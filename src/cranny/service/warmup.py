@@ -56,11 +56,8 @@ def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
     rng = np.random.default_rng(SEED)
     for kind in KINDS:
         sizes, models = rng.integers(1, 9, JOBS).tolist(), rng.choice(MODELS, JOBS).tolist()
-        _try(
-            chosen,
-            SMALL,
-            [{"gpus": gpus, "model": model, **kind} for gpus, model in zip(sizes, models, strict=True)],
-        )
+        jobs = [{"gpus": gpus, "model": model, **kind} for gpus, model in zip(sizes, models, strict=True)]
+        _try(chosen, SMALL, jobs)
 
 
 def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, Any]]) -> None:

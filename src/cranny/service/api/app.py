@@ -20,9 +20,7 @@ def build(service: Service, authenticator: Authenticator) -> FastAPI:
     app.state.metrics = MetricsCollector(service)
     service.on_stored.append(notifier.notify)
     add_handlers(app)
-    app.include_router(routes_jobs.router)
-    app.include_router(routes_cluster.router)
-    app.include_router(routes_access.router)
-    dashboard.add(app)
+    for routes in (routes_jobs, routes_cluster, routes_access, dashboard):
+        app.include_router(routes.router)
     app.add_middleware(RequestGuard, most_bytes=service.limits.body_bytes)
     return app

@@ -71,7 +71,7 @@ def history(
     """Return the utilization of the cluster over time."""
     with service.lock:
         now_s = service.now_s()
-        points = service.history.since(now_s - minutes * 60, MAX_POINTS)
+        points = service.scheduler.history.since(now_s - minutes * 60, MAX_POINTS)
     return {"gpus": service.scheduler.cluster.gpus, "points": [point._asdict() for point in points]}
 
 
@@ -91,13 +91,11 @@ def nodes(
     after: Annotated[int | None, Query(ge=0, le=2**31)] = None,
 ) -> Any:
     """List machines and the jobs that hold their GPUs, a page at a time."""
-    with service.lock:
-        view, drained = service.scheduler.engine.state.snapshot(), set(service.scheduler.records.drained)
-    total = len(view.cluster.machines)
+    total = len(service.scheduler.cluster.machines)
     first = min(after + 1, total) if after is not None else 0
     past = min(first + limit, total)
     return {
-        "nodes": serialize.nodes(view, drained, first, past),
+        "nodes": _nodes(service, first, past),
         "next": past - 1 if past < total else None,
         "total": total,
     }
@@ -119,13 +117,13 @@ async def _set_up(service: Service, name: str, by: str, *, up: bool) -> Any:
     machine = service.scheduler.machine(name)
     change = service.scheduler.resume if up else service.scheduler.drain
     await answered(service, service.call(lambda now_s: change(machine, by, now_s)))
-    return await asyncio.to_thread(_node, service, machine)
+    return (await asyncio.to_thread(_nodes, service, machine, machine + 1))[0]
 
 
-def _node(service: Service, machine: int) -> Any:
+def _nodes(service: Service, first: int, past: int) -> list[Any]:
     with service.lock:
         view, drained = service.scheduler.engine.state.snapshot(), set(service.scheduler.records.drained)
-    return serialize.nodes(view, drained, machine, machine + 1)[0]
+    return serialize.nodes(view, drained, first, past)
 
 
 @router.get("/policy")

@@ -17,7 +17,7 @@ from cranny.service.explain import Explanation, WaitContext, explain_placement, 
 from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
 from cranny.service.job_spec import JobSpec
 from cranny.service.limits import BusyError, ConflictError
-from cranny.service.logs import MAX_BYTES, LogReader
+from cranny.service.logs import MAX_BYTES, read_log
 from cranny.service.predict import expected_end_s, predict_starts
 from cranny.service.scheduler import PolicyError
 from cranny.service.service import Service
@@ -187,7 +187,7 @@ def logs(
 ) -> Any:
     """Return a part of the log of a rank; a negative offset counts from the end."""
     _find(service, caller, job_id)
-    return LogReader(service, job_id, rank, attempt).read(offset, limit)
+    return read_log(service, job_id, rank, attempt, offset, limit)
 
 
 @router.post("/jobs/{job_id}/observed")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
 TYPES = {
@@ -86,11 +86,6 @@ def asset(request: Request, version: str, name: str) -> Response:
     if found is None:
         return PlainTextResponse("There is no such file; load the page again.\n", status_code=404, headers=SAFE)
     return _sent(found, request, FOR_EVER)
-
-
-def add(app: FastAPI) -> None:
-    """Add the dashboard to a service."""
-    app.include_router(router)
 
 
 def _sent(found: Asset, request: Request, keep: str) -> Response:
