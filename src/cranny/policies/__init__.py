@@ -1,16 +1,14 @@
-"""The policies, by name. A policy is one file; adding one means adding an entry to `policies.toml`.
+"""The policies, by name. A policy is one file; adding one means adding an entry to `TABLE`.
 
 No policy imports another: what several need is in `_shared`. None reads a clock, draws without a generator that it
 is given, or changes the state: it gets a snapshot and returns a plan.
 """
 
 import sys
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import Parameter, signature
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +29,173 @@ class PolicyEntry:
     host: str = ""  # the policy that it improves
 
 
-def _table() -> dict[str, PolicyEntry]:
-    """Read the table of policies."""
-    text = Path(__file__).with_name("policies.toml").read_text(encoding="utf-8")
-    return {name: PolicyEntry(**entry) for name, entry in tomllib.loads(text).items()}
-
-
-TABLE = _table()
+TABLE: dict[str, PolicyEntry] = {
+    "titan": PolicyEntry(
+        "cranny.policies.titan:Titan",
+        "fewest idle machines opened, then fewest machines, then least cross-machine traffic",
+        "Titan, ICNP'24",
+    ),
+    "best-fit": PolicyEntry(
+        "cranny.policies.best_fit:BestFit",
+        "the machine that the job fills most tightly; large jobs take the emptiest machines",
+        "textbook; what Titan's paper says of ElasticFlow",
+    ),
+    "best-fit-mapped": PolicyEntry(
+        "cranny.policies.best_fit:BestFitMapped",
+        "best fit's machines with Titan's map of ranks, which no paper has",
+        "ours; separates Titan's machines from its map",
+    ),
+    "elasticflow": PolicyEntry(
+        "cranny.policies.elasticflow:ElasticFlow",
+        "powers of two, buddy blocks; a job of 5 holds 8 GPUs",
+        "ElasticFlow, ASPLOS'23",
+    ),
+    "consolidate-idle": PolicyEntry(
+        "cranny.policies.consolidate_idle:ConsolidateIdle",
+        "as few machines as the job could have, idle ones first; otherwise it waits",
+        "Titan's ElasticFlow baseline, ICNP'24",
+    ),
+    "hived": PolicyEntry(
+        "cranny.policies.hived:HiveD",
+        "virtual clusters of buddy cells; a tenant never takes cells of another",
+        "HiveD, OSDI'20",
+    ),
+    "fragments-first": PolicyEntry(
+        "cranny.policies.fragments_first:FragmentsFirst",
+        "fill scattered free GPUs exactly before anything else",
+        "Titan's HiveD baseline, ICNP'24",
+    ),
+    "tiresias": PolicyEntry(
+        "cranny.policies.tiresias:Tiresias",
+        "consolidate models with skewed tensors, spread the others",
+        "Tiresias, NSDI'19",
+        order="las",
+    ),
+    "gpu-balance": PolicyEntry(
+        "cranny.policies.gpu_balance:GpuBalance",
+        "the machines with the most free GPUs first",
+        "NetPack's GB baseline, ASPLOS'24",
+    ),
+    "flow-balance": PolicyEntry(
+        "cranny.policies.flow_balance:FlowBalance",
+        "the machines with the fewest flows first",
+        "NetPack's FB baseline, ASPLOS'24",
+    ),
+    "least-fragmentation": PolicyEntry(
+        "cranny.policies.least_fragmentation:LeastFragmentation",
+        "use up the machines in use, those with the fewest free GPUs first",
+        "NetPack's LF baseline, ASPLOS'24",
+    ),
+    "optimus": PolicyEntry(
+        "cranny.policies.optimus:Optimus",
+        "evenly over the fewest machines with the most free GPUs",
+        "Optimus's placement, EuroSys'18",
+    ),
+    "tetris": PolicyEntry(
+        "cranny.policies.tetris:Tetris",
+        "the machines whose free GPUs and bandwidth align best with the demand",
+        "Tetris, SIGCOMM'14",
+    ),
+    "comb": PolicyEntry(
+        "cranny.policies.comb:Comb",
+        "most free GPUs, then most switch memory left, then most bandwidth left",
+        "NetPack's naive combination, ASPLOS'24",
+    ),
+    "netpack": PolicyEntry(
+        "cranny.policies.netpack:NetPack",
+        "batches of jobs where the shared network leaves most, with in-network aggregation for those that gain",
+        "NetPack, ASPLOS'24",
+        order="knapsack",
+    ),
+    "netpack-lean": PolicyEntry(
+        "cranny.policies.netpack:NetPackLean",
+        "NetPack that counts what is left of links once, not for each machine, which no paper has",
+        "ours; a variant of NetPack, ASPLOS'24",
+        order="knapsack",
+    ),
+    "has": PolicyEntry(
+        "cranny.policies.has:Has",
+        "resizes jobs on mixed GPUs: most throughput for each split of the workers, then the lowest mean JCT; "
+        "up to 5 million splits",
+        "HAS, TPDS'24",
+    ),
+    "jps": PolicyEntry(
+        "cranny.policies.has:Jps",
+        "resizes jobs on mixed GPUs: as has, for a sample of the splits",
+        "JPS, TPDS'24",
+    ),
+    "has-exact": PolicyEntry(
+        "cranny.policies.has:HasExact",
+        "resizes jobs on mixed GPUs: the lowest mean JCT itself, proved or with a bound",
+        "ours; solves the problem of HAS, TPDS'24",
+    ),
+    "optimus-shares": PolicyEntry(
+        "cranny.policies.optimus:OptimusShares",
+        "resizes jobs: one worker more to the job that gains most, with equal parts for all workers",
+        "Optimus, EuroSys'18",
+    ),
+    "optimus-lb": PolicyEntry(
+        "cranny.policies.optimus:OptimusLb",
+        "resizes jobs: as optimus-shares, with parts in proportion to throughput",
+        "HAS's Optimus-LB baseline, TPDS'24",
+    ),
+    "las": PolicyEntry(
+        "cranny.policies.has:Las",
+        "resizes jobs on mixed GPUs: max-min fair throughput (not the queue order of this name)",
+        "HAS's LAS baseline, TPDS'24",
+    ),
+    "gavel": PolicyEntry(
+        "cranny.policies.gavel:Gavel",
+        "rounds of six minutes, one GPU type a job and round, max-min fair over time",
+        "Gavel, OSDI'20",
+    ),
+    "themis": PolicyEntry(
+        "cranny.policies.themis:Themis",
+        "leases of GPUs, auctioned to the jobs that are farthest from a fair finish",
+        "Themis, NSDI'20",
+    ),
+    "themis+cassini": PolicyEntry(
+        "cranny.policies.cassini:Cassini",
+        "of Themis's equally fair placements the one whose jobs interleave best on links, with shifts",
+        "CASSINI, NSDI'24",
+        host="themis",
+    ),
+    "pollux": PolicyEntry(
+        "cranny.policies.pollux:Pollux",
+        "numbers of workers with which all jobs together make the most progress",
+        "Pollux, OSDI'21",
+    ),
+    "pollux+cassini": PolicyEntry(
+        "cranny.policies.cassini:Cassini",
+        "of Pollux's equally good placements the one whose jobs interleave best on links, with shifts",
+        "CASSINI, NSDI'24",
+        host="pollux",
+    ),
+    "titan+cassini": PolicyEntry(
+        "cranny.policies.cassini:Cassini",
+        "Titan on machines of the same kind where jobs interleave best on links, which no paper has",
+        "ours; CASSINI, NSDI'24",
+        host="titan",
+    ),
+    "netpack+cassini": PolicyEntry(
+        "cranny.policies.cassini:Cassini",
+        "NetPack on machines of the same kind where jobs interleave best on links, which no paper has",
+        "ours; CASSINI, NSDI'24",
+        order="knapsack",
+        host="netpack",
+    ),
+    "ideal": PolicyEntry(
+        "cranny.policies.ideal:Ideal",
+        "links that no other job uses; a job waits for them",
+        "CASSINI's Ideal, NSDI'24",
+    ),
+    "random": PolicyEntry("cranny.policies.random:Random", "any free GPUs", "the usual baseline"),
+    "exact": PolicyEntry(
+        "cranny.exact.titan:Exact",
+        "Titan's problem solved to the optimum by CP-SAT; small clusters only",
+        "Titan, ICNP'24, Eq. 1",
+    ),
+}
 
 
 def listing() -> dict[str, str]:
