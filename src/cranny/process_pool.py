@@ -121,9 +121,8 @@ class WorkerPool:
     def _ready(self) -> ProcessPoolExecutor:
         """Return what starts processes, made anew after one has died."""
         if self._executor is None:
-            if getattr(
-                current_process(), "_inheriting", False
-            ):  # run by a process that a script without guard made
+            # In a process that a script without guard made, which runs the script again.
+            if getattr(current_process(), "_inheriting", False):
                 raise SystemExit(1)
             # Spawned, not forked: polars runs threads, which do not survive a fork.
             self._executor = ProcessPoolExecutor(

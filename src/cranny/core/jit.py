@@ -73,30 +73,30 @@ class _Cache(FunctionCache):
             return None
 
 
-def _cached(made: Any) -> Any:
+def _cached(made: Any, function: Callable[..., Any]) -> Any:
     cache: Any = _Cache
-    made._cache = cache(made.py_func)  # noqa: SLF001 - Numba has no other way to say it
+    made._cache = cache(function)  # noqa: SLF001 - Numba has no other way to say it
     return made
 
 
 def compiled(function: F) -> F:
     """Compile a function."""
-    return cast("F", _cached(numba.njit(**OPTIONS)(function)))
+    return cast("F", _cached(numba.njit(**OPTIONS)(function), function))
 
 
 def inlined(function: F) -> F:
     """Compile a function into those that call it: one that takes less time than to hand it all its arrays."""
-    return cast("F", _cached(numba.njit(**OPTIONS, forceinline=True)(function)))
+    return cast("F", _cached(numba.njit(**OPTIONS, forceinline=True)(function), function))
 
 
 def inside(function: F) -> F:
     """Compile a function that only compiled functions call."""
-    return cast("F", _cached(numba.njit(**INSIDE)(function)))
+    return cast("F", _cached(numba.njit(**INSIDE)(function), function))
 
 
 def allocating(function: F) -> F:
     """Compile a function that makes arrays of its own."""
-    return cast("F", _cached(numba.njit(cache=True)(function)))
+    return cast("F", _cached(numba.njit(cache=True)(function), function))
 
 
 def pointer(function: Callable[..., Any], *arguments: object) -> Any:
@@ -104,10 +104,8 @@ def pointer(function: Callable[..., Any], *arguments: object) -> Any:
     kind: Callable[[object], Any] = numba.typeof
     plain = getattr(function, "py_func", function)
     types = (tuple(kind(argument) for argument in arguments), numba.int64)
-    cache: Any = _Cache
     # What `numba.cfunc` does, with our cache.
-    made: Any = CFunc(plain, types, locals={}, options={"_nrt": False})
-    made._cache = cache(plain)  # noqa: SLF001 - as above
+    made = _cached(CFunc(plain, types, locals={}, options={"_nrt": False}), plain)
     made.compile()
     made._numba_type_ = kind(made)  # or it would be computed at every call
     return made
