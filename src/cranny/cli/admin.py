@@ -1,18 +1,22 @@
 """`cranny nodes`, `drain`, `resume`, `policy`, `token`: machines and policy of a server, tokens of its users."""
 
-from typing import Annotated, Any
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
-
-import typer
 
 from cranny.cli import options
 from cranny.cli.client import Remote, remote_options
-from cranny.cli.console import err, out, print_json
+from cranny.cli.console import err, print_json, print_table
+from cranny.cli.options import argument, option
 from cranny.cli.serve import DatabaseOption, needs_service
 from cranny.cli.typer_errors import Commands
 from cranny.model.errors import InputError
+from cranny.service.clock import wall_clock
 
-MachineArgument = Annotated[str, typer.Argument(metavar="MACHINE", help="The name of a machine, or its index.")]
+if TYPE_CHECKING:
+    from cranny.service.store import EventStore
+
+MachineArgument = Annotated[str, argument("MACHINE", "The name of a machine, or its index.")]
 policy = Commands(help="Show or set the policy of a server.")
 token = Commands(help="Create, list and revoke tokens.")
 
@@ -23,27 +27,21 @@ def nodes(remote: Remote) -> None:
 
     Example: cranny nodes
     """
-    found: list[Any] = []
-    after = None
-    while True:
-        page = remote.client.get("/api/v1/nodes", after=after)
+    page = remote.client.get("/api/v1/nodes")
+    found = page["nodes"]
+    while page["next"] is not None:
+        page = remote.client.get("/api/v1/nodes", after=page["next"])
         found += page["nodes"]
-        after = page["next"]
-        if after is None:
-            break
     if remote.as_json:
         print_json(found)
         return
-    from rich.table import Table
-
-    table = Table("machine", "rack", "state", "GPUs", "free", "uplink", "jobs", box=None, header_style="bold")
+    rows = []
     for node in found:
         held = ", ".join(dict.fromkeys(job for job in node["slots"] if job))
         uplink = f"{node['uplink_use_gbps']:.1f} of {node['uplink_gbps']:.0f} Gbps"
-        table.add_row(
-            node["name"], node["rack"], node["state"], str(node["gpus"]), str(node["free"]), uplink, held
-        )
-    out.print(table)
+        own = (str(node[name]) for name in ("name", "rack", "state", "gpus", "free"))
+        rows.append((*own, uplink, held))
+    print_table(("machine", "rack", "state", "GPUs", "free", "uplink", "jobs"), rows)
 
 
 @remote_options
@@ -82,7 +80,7 @@ def policy_show(remote: Remote) -> None:
 @policy.command("set")
 @remote_options
 def policy_set(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="See `cranny policies`.")],
+    name: Annotated[str, argument("NAME", "See `cranny policies`.")],
     order: options.OrderOption = None,
     period: options.PeriodOption = 0.0,
     policy_options: options.SettingsOption = None,
@@ -106,8 +104,8 @@ def _show_setting(remote: Remote, setting: Any) -> None:
 @token.command("create")
 @remote_options
 def token_create(
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user of the token.")],
-    role: Annotated[str, typer.Option("--role", help="viewer, user or admin.")] = "user",
+    user: Annotated[str, argument("USER", "The user of the token.")],
+    role: Annotated[str, option("--role", "viewer, user or admin.")] = "user",
     database: DatabaseOption = None,
     *,
     remote: Remote,
@@ -116,20 +114,15 @@ def token_create(
 
     Example: cranny token create ann --role user
     """
-    if database is not None:
-        needs_service()
-        from cranny.service.auth import create
-        from cranny.service.clock import wall_clock
-        from cranny.service.store import EventStore
-
-        store = EventStore(database)
-        with options.named("role"):
-            row, made = create(store, user, role, wall_clock())
-        store.close()
-        created: Any = {"id": row.id, "user": row.user, "role": row.role, "token": made}
-    else:
-        with options.named("role"):
+    with options.named("role"):
+        if database is None:
             created = remote.client.send("POST", "/api/v1/tokens", {"user": user, "role": role})
+        else:
+            with _opened(database) as store:
+                from cranny.service.auth import create
+
+                row, made = create(store, user, role, wall_clock())
+            created = {"id": row.id, "user": row.user, "role": row.role, "token": made}
     if not remote.as_json:
         about = f"token {created['id']} for {created['user']} as {created['role']}; it cannot be shown again"
         err.print(about, markup=False)
@@ -154,7 +147,7 @@ def token_list(remote: Remote) -> None:
 @token.command("revoke")
 @remote_options
 def token_revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="See `cranny token list`.")],
+    token_id: Annotated[str, argument("ID", "See `cranny token list`.")],
     database: DatabaseOption = None,
     *,
     remote: Remote,
@@ -163,16 +156,18 @@ def token_revoke(
 
     Example: cranny token revoke 3f9c2a7b1d04
     """
-    if database is not None:
-        needs_service()
-        from cranny.service.clock import wall_clock
-        from cranny.service.store import EventStore
-
-        store = EventStore(database)
-        found = store.revoke_token(token_id, wall_clock())
-        store.close()
-        if not found:
-            raise InputError(f"no valid token {token_id!r}")
-    else:
+    if database is None:
         remote.client.send("DELETE", f"/api/v1/tokens/{quote(token_id, safe='')}")
+    else:
+        with _opened(database) as store:
+            if not store.revoke_token(token_id, wall_clock()):
+                raise InputError(f"no valid token {token_id!r}")
     remote.show({"id": token_id, "revoked": True}, f"token {token_id} revoked")
+
+
+def _opened(database: str) -> "closing[EventStore]":
+    """Open the database of a server that need not run."""
+    needs_service()
+    from cranny.service.store import EventStore
+
+    return closing(EventStore(database))

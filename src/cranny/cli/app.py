@@ -4,26 +4,24 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import (
-    admin,
-    bench,
-    conformance,
-    demo,
-    explain,
-    interleave,
-    jobs,
-    network,
-    place,
-    policies,
-    repro,
-    serve,
-    simulate,
-    sweep,
-    traces,
-    whatif,
-)
+from cranny.cli import admin, repro, traces
+from cranny.cli.bench import bench
+from cranny.cli.explain import explain
+from cranny.cli.interleave import interleave
+from cranny.cli.jobs import cancel, jobs, logs, plan, submit, watch
+from cranny.cli.network import conformance, network
+from cranny.cli.place import place, policies
+from cranny.cli.serve import serve
+from cranny.cli.simulate import compare, demo, simulate
+from cranny.cli.sweep import sweep
 from cranny.cli.typer_errors import Commands
+from cranny.cli.whatif import what_if
 from cranny.version import VERSION
+
+SIMULATION = (demo, simulate, compare, what_if, place, explain, network, interleave, policies)
+EXPERIMENTS = (sweep, conformance, bench)
+SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume)
+GROUPS = {"traces": traces.app, "repro": repro.app, "policy": admin.policy, "token": admin.token}
 
 app = Commands(
     name="cranny",
@@ -31,32 +29,10 @@ app = Commands(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("simulate")(simulate.simulate)
-app.command("compare")(simulate.compare)
-app.command("what-if")(whatif.what_if)
-app.command("place")(place.place)
-app.command("explain")(explain.explain)
-app.command("network")(network.network)
-app.command("interleave")(interleave.interleave)
-app.command("policies")(policies.policies)
-app.add_typer(traces.app, name="traces")
-app.command("sweep")(sweep.sweep)
-app.add_typer(repro.app, name="repro")
-app.command("conformance")(conformance.conformance)
-app.command("bench")(bench.bench)
-app.command("serve")(serve.serve)
-app.command("submit")(jobs.submit)
-app.command("jobs")(jobs.jobs)
-app.command("watch")(jobs.watch)
-app.command("logs")(jobs.logs)
-app.command("cancel")(jobs.cancel)
-app.command("plan")(jobs.plan)
-app.command("nodes")(admin.nodes)
-app.command("drain")(admin.drain)
-app.command("resume")(admin.resume)
-app.add_typer(admin.policy, name="policy")
-app.add_typer(admin.token, name="token")
+for command in (*SIMULATION, *EXPERIMENTS, *SERVICE):
+    app.command()(command)
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 
 
 def _version(wanted: bool) -> None:

@@ -9,38 +9,35 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress
+from cranny.cli.options import option
+from cranny.model.errors import CrannyError, unknown
 
 
 def bench(
     cases: Annotated[
         list[str] | None, typer.Argument(help="Names of cases; all if none is given. See --list.")
     ] = None,
-    list_cases: Annotated[bool, typer.Option("--list", help="List the cases.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when a budget is missed.")] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Append what was measured to benchmarks/history.jsonl.")
-    ] = False,
+    list_cases: Annotated[bool, option("--list", "List the cases.")] = False,
+    check: Annotated[bool, option("--check", "Exit with 1 when a budget is missed.")] = False,
+    record: Annotated[bool, option("--record", "Append what was measured to benchmarks/history.jsonl.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Measure speed and quality against the budgets; ratios compare within one run.
 
     Example: cranny bench decide replay --json --check
     """
-    from cranny.model.errors import unknown
-
     benchmarks = _cases()
-    if list_cases and as_json:
-        print_json({name: case.about for name, case in benchmarks.CASES.items()})
-        return
+    known = {name: case.about for name, case in benchmarks.CASES.items()}
     if list_cases:
-        for name, case in benchmarks.CASES.items():
-            out.print(f"[bold]{name}[/bold]  {case.about}")
+        if as_json:
+            print_json(known)
+        else:
+            out.print(*(f"[bold]{name}[/bold]  {about}" for name, about in known.items()), sep="\n")
         return
-    for name in cases or ():
-        if name not in benchmarks.CASES:
-            raise unknown("bench case", name, benchmarks.CASES)
-    measured = []
-    chosen = cases or list(benchmarks.CASES)
+    measured, chosen = [], cases or list(known)
+    for name in chosen:
+        if name not in known:
+            raise unknown("bench case", name, known)
     with progress("measuring", len(chosen)) as tick:
         for done, name in enumerate(chosen, 1):
             measured.append(benchmarks.run_case(name))
@@ -58,8 +55,6 @@ def bench(
 
 def _cases() -> Any:
     """Return the package `benchmarks`, which is part of the source checkout and not of the installed package."""
-    from cranny.model.errors import CrannyError
-
     for folder in (Path(__file__).resolve().parents[3], Path.cwd()):
         if (folder / "benchmarks" / "measure.py").is_file():
             if str(folder) not in sys.path:

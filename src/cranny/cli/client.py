@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
-import typer
-
 from cranny.cli import options
 from cranny.cli.console import print_json, say, warn
+from cranny.cli.options import option
 from cranny.model.errors import CrannyError, InputError
 
 if TYPE_CHECKING:
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
 
 ServerOption = Annotated[
     str | None,
-    typer.Option("--server", help="Address of the server (default: CRANNY_SERVER, or the one started here)."),
+    option("--server", "Address of the server (default: CRANNY_SERVER, or the one started here)."),
 ]
-TokenOption = Annotated[
-    Path | None, typer.Option("--token-file", help="File with your token (default: CRANNY_TOKEN).")
-]
+TokenOption = Annotated[Path | None, option("--token-file", "File with your token (default: CRANNY_TOKEN).")]
 WRONG = frozenset({400, 404, 422})  # the user's input is wrong
 AWAY = frozenset({502, 503, 504})  # the server is unavailable
 AWAY_S = 60.0  # how long to wait for a server that is unreachable
@@ -59,9 +56,15 @@ class ServiceClient:
         """Find URL and token of the server; both may change with a restart."""
         from cranny.service.server_file import find_server
 
-        known = find_server(*self._given)
-        self.url = known.url
-        token = _checked(known.token, self._given[1])
+        server, token_file = self._given
+        self.url, token = find_server(server, token_file)
+        token = None if token is None else token.strip()
+        where = f"--token-file: {token_file}" if token_file is not None else "CRANNY_TOKEN"
+        if token == "" and token_file is not None:
+            raise InputError(f"{where}: is empty")
+        # What cannot be a token is not sent anywhere, and never printed.
+        if token and not (token.isascii() and token.isprintable() and " " not in token):
+            raise InputError(f"{where}: not a token: must be one line of letters, digits, - and _")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str, **query: Any) -> Any:
@@ -222,17 +225,6 @@ class _RetryBudget:
         if self._until_s is not None:
             self._until_s = None
             warn("reconnected to the server")
-
-
-def _checked(token: str | None, token_file: Path | None) -> str | None:
-    """Refuse text that cannot be a token before it is sent anywhere; it is never printed."""
-    token = None if token is None else token.strip()
-    where = f"--token-file: {token_file}" if token_file is not None else "CRANNY_TOKEN"
-    if token == "" and token_file is not None:
-        raise InputError(f"{where}: is empty")
-    if token and not (token.isascii() and token.isprintable() and " " not in token):
-        raise InputError(f"{where}: not a token: must be one line of letters, digits, - and _")
-    return token
 
 
 def path_of(job_id: str) -> str:

@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -20,10 +21,10 @@ class Tick(Protocol):
         """Move the bar."""
 
 
-def say(*lines: str) -> None:
+def say(*lines: str, style: str | None = None) -> None:
     """Print lines as they are: not wrapped, and without markup."""
     for line in lines:
-        out.print(line, soft_wrap=True, markup=False)
+        out.print(line, style=style, soft_wrap=True, markup=False)
 
 
 def warn(text: str) -> None:
@@ -34,6 +35,16 @@ def warn(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print one JSON value."""
     sys.stdout.write(json.dumps(value, indent=2, default=str, allow_nan=False) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
+    """Print rows under their names, or without if there are none; `numbers` are in all columns but the first."""
+    table = Table(*columns, box=None, header_style="bold", show_header=bool(columns))
+    for column in table.columns[1:] if numbers else ():
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
 
 
 @contextmanager

@@ -1,33 +1,23 @@
 """`cranny explain`: why a job of a trace or of a server is placed where it is, and why it waits."""
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import Annotated
 
 from cranny.cli import options
 from cranny.cli.client import Remote, remote_options
 from cranny.cli.console import progress
 from cranny.cli.jobs import explain_live
+from cranny.cli.options import argument
 from cranny.model.errors import InputError
 
-if TYPE_CHECKING:
-    from cranny.traces.trace import Trace
-
-JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)]
+TRACE_HELP = "A trace file, or a preset to generate from: philly, itp, acme. Omitted: JOB is of a server."
 
 
 @remote_options
 @options.scenario_options("price")
 def explain(
-    trace: Annotated[
-        str,
-        typer.Argument(
-            metavar="[TRACE]",
-            help="A trace file, or a preset to generate from: philly, itp, acme. Omitted: JOB is of a server.",
-        ),
-    ],
+    trace: Annotated[str, argument("[TRACE]", TRACE_HELP)],
     shared: options.ScenarioOptions,
-    job_id: JobArgument = None,
+    job_id: Annotated[str | None, argument("JOB", "The id of a job.", show_default=False)] = None,
     policy: options.PolicyOption = "titan",
     *,
     remote: Remote,
@@ -48,16 +38,10 @@ def explain(
 
     options.split_policies(policy)
     scenario = shared.scenario(trace, [policy])
-    _check_job(job_id, scenario.whole_trace)
-    with progress(policy, len(scenario.whole_trace)) as tick:
+    ids = scenario.whole_trace.frame["job_id"]
+    if len(ids) and job_id not in ids:  # refused before anything is replayed
+        known = f"the first is {ids[0]!r}, the last {ids[-1]!r}"
+        raise InputError(f"there is no job {job_id!r} in {scenario.whole_trace.name}; {known}")
+    with progress(policy, len(ids)) as tick:
         story = run(scenario, job_id, tick)
     remote.show(story.facts(), story.text())
-
-
-def _check_job(job_id: str, trace: "Trace") -> None:
-    """Refuse the id of a job that is not there before anything is replayed, and show what ids look like."""
-    ids = trace.frame["job_id"]
-    if len(ids) and job_id not in ids:
-        raise InputError(
-            f"there is no job {job_id!r} in {trace.name}; the first is {ids[0]!r}, the last {ids[-1]!r}"
-        )

@@ -1,19 +1,18 @@
 """`cranny interleave`: how well jobs share links, and the shifts at which they share them best."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from rich.markup import escape
 
 from cranny.cli import options
-from cranny.cli.console import out, print_json
+from cranny.cli.console import out, print_json, print_table, say
+from cranny.cli.options import argument, option
 from cranny.model.errors import InputError
 from cranny.model.validate import positive
 
 if TYPE_CHECKING:
-    from cranny.network.interleave.affinity import SharedLink
     from cranny.network.interleave.shifts import Interleaving
 
 PICTURES = (".svg", ".html", ".htm")
@@ -21,14 +20,12 @@ QUANTUM_HELP = "Iteration times are rounded to this, if that changes little; 1 i
 
 
 def interleave(
-    jobs: Annotated[
-        Path, typer.Argument(metavar="JOBS", help="Jobs and links, YAML or JSON; see docs/understand/cassini.md.")
-    ],
+    jobs: Annotated[Path, argument("JOBS", "Jobs and links, YAML or JSON; see docs/understand/cassini.md.")],
     picture: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Draw circles and demand to this .svg or .html file.")
+        Path | None, option("--out", "Draw circles and demand to this .svg or .html file.", short="-o")
     ] = None,
-    precision: Annotated[float, options.option("--precision", "Degrees by which circles are turned.")] = 5.0,
-    quantum_ms: Annotated[float | None, options.option("--quantum-ms", QUANTUM_HELP)] = None,
+    precision: Annotated[float, option("--precision", "Degrees by which circles are turned.")] = 5.0,
+    quantum_ms: Annotated[float | None, option("--quantum-ms", QUANTUM_HELP)] = None,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -47,7 +44,13 @@ def interleave(
     with options.named("precision"):
         search = Search(precision_deg=precision)
     if quantum_ms is not None:
-        search = replace(search, quantum_s=_quantum_s(quantum_ms, links))
+        quantum_s = positive(quantum_ms, "--quantum-ms:") / 1e3
+        times_s = [(circle.iteration_s, job) for link in links for job, circle in link.circles.items()]
+        shortest_s, job = min(times_s, default=(quantum_s, ""))
+        if quantum_s > shortest_s:  # no iteration time could be rounded to it
+            time = f"an iteration of job {job!r} ({shortest_s * 1e3:g} ms)"
+            raise InputError(f"--quantum-ms: {quantum_ms:g} ms is longer than {time}")
+        search = replace(search, quantum_s=quantum_s)
     found = solve(links, search)
     if found is None or not found.graph.links:
         raise InputError(f"{jobs}: no link carries more than one job")
@@ -61,18 +64,6 @@ def interleave(
         print_json(facts)
     else:
         _show(facts)
-
-
-def _quantum_s(quantum_ms: float, links: "Sequence[SharedLink]") -> float:
-    """Return a quantum in seconds; refuse one to which no iteration time could be rounded."""
-    quantum_s = positive(quantum_ms, "--quantum-ms:") / 1e3
-    times_s = [(circle.iteration_s, job) for link in links for job, circle in link.circles.items()]
-    shortest_s, job = min(times_s, default=(quantum_s, ""))
-    if quantum_s > shortest_s:
-        raise InputError(
-            f"--quantum-ms: {quantum_ms:g} ms is longer than an iteration of job {job!r} ({shortest_s * 1e3:g} ms)"
-        )
-    return quantum_s
 
 
 def _facts(found: "Interleaving") -> dict[str, Any]:
@@ -120,44 +111,25 @@ def _facts(found: "Interleaving") -> dict[str, Any]:
 
 def _show(facts: dict[str, Any]) -> None:
     """Print the scores and shifts for people."""
-    from rich.table import Table
-
     for link in facts["links"]:
-        how = (
-            "best of all rotations" if link["search"] == "exact" else f"no rotation gets above {link['bound']:.3f}"
-        )
+        exact, above = link["search"] == "exact", f"no rotation gets above {link['bound']:.3f}"
         scores = f"score {link['before']:.3f} unshifted, [bold]{link['score']:.3f}[/bold] shifted"
         circle = f"{link['angles']} angles on a circle of {link['perimeter_ms']:g} ms"
-        out.print(
-            f"[bold]{_plain(link['name'])}[/bold], {link['gbps']:g} Gbps: {scores} ({how}; {circle})",
-            soft_wrap=True,
-        )
+        why = f"{'best of all rotations' if exact else above}; {circle}"
+        name = f"[bold]{escape(link['name'])}[/bold], {link['gbps']:g} Gbps"
+        out.print(f"{name}: {scores} ({why})", soft_wrap=True)
         if link["error"] > 5e-4:
             out.print(f"  iteration times were changed by up to {link['error'] * 100:.1f} % to share one circle")
-        table = Table("job", "iteration", "up phases", "mean", "turns", "shift", box=None, header_style="bold")
-        for column in table.columns[1:]:
-            column.justify = "right"
+        rows = []
         for job in link["jobs"]:
-            table.add_row(
-                _plain(job["name"]),
-                f"{job['iteration_ms']:.5g} ms",
-                f"{job['up_ms']:.5g} ms",
-                f"{job['mean_gbps']:.3g} Gbps",
-                str(job["turns"]),
-                f"{facts['shifts_ms'][job['name']]:.1f} ms",
-            )
-        out.print(table)
+            times = (f"{job['iteration_ms']:.5g} ms", f"{job['up_ms']:.5g} ms", f"{job['mean_gbps']:.3g} Gbps")
+            shift = f"{facts['shifts_ms'][job['name']]:.1f} ms"
+            rows.append((escape(job["name"]), *times, str(job["turns"]), shift))
+        print_table(("job", "iteration", "up phases", "mean", "turns", "shift"), rows, numbers=True)
         out.print()
     if facts["loops"]:
         out.print("Links tie jobs together in a loop: not all of them can have the shifts that suit them best.")
     if len(facts["links"]) > 1:
         out.print(f"mean score {facts['before']:.3f} unshifted, {facts['score']:.3f} shifted")
     if "picture" in facts:
-        out.print(f"wrote {facts['picture']}", markup=False, soft_wrap=True)
-
-
-def _plain(name: str) -> str:
-    """Return a name from a file as text without markup."""
-    from rich.markup import escape
-
-    return escape(name)
+        say(f"wrote {facts['picture']}")

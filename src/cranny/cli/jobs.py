@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,27 +13,24 @@ import typer
 from cranny.cli import options
 from cranny.cli.client import Remote, changes, path_of, remote_options, state, until_over, writes, written
 from cranny.cli.console import err, out, print_json, say, warn
+from cranny.cli.options import argument, option
 from cranny.model.errors import CrannyError, InputError
+from cranny.service.clock import wall_clock
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, such as job-17.")]
+JobArgument = Annotated[str, argument("JOB", "The id of a job, such as job-17.")]
 MAX_KEY = 200  # characters
 COLUMNS = ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why")
 FLEXIBLE = frozenset({"name", "user", "where or why"})
 LEAST_NAME, LEAST_LAST = 6, 16  # columns of a terminal for a name, and for where or why
-MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
 @remote_options
 def submit(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A job file (YAML or JSON); see docs/use/service.md.")
-    ],
+    file: Annotated[Path, argument("FILE", "A job file (YAML or JSON); see docs/use/service.md.")],
     key: Annotated[
-        str | None, typer.Option("--key", help="Idempotency key: the same key and file submit one job only.")
+        str | None, option("--key", "Idempotency key: the same key and file submit one job only.")
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the job ends; exit code 1 unless it is done.")
-    ] = False,
+    wait: Annotated[bool, option("--wait", "Wait until the job ends; exit code 1 unless it is done.")] = False,
     *,
     remote: Remote,
 ) -> None:
@@ -59,12 +56,10 @@ def submit(
 @remote_options
 def jobs(
     status: Annotated[
-        list[str] | None, typer.Option("--status", "-s", help="Only these, such as waiting or running.")
+        list[str] | None, option("--status", "Only these, such as waiting or running.", short="-s")
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="Only jobs of this user.")] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many, latest first.")
-    ] = 50,
+    user: Annotated[str | None, option("--user", "Only jobs of this user.")] = None,
+    limit: Annotated[int, option("--limit", "At most this many, latest first.", short="-n", min=1, max=1000)] = 50,
     *,
     remote: Remote,
 ) -> None:
@@ -90,8 +85,17 @@ def _show(found: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    now = now_s()
-    rows = [COLUMNS, *(_row(job, now) for job in found)]
+    now = wall_clock()
+    rows = [COLUMNS]
+    for job in found:
+        start = ago(job["started_s"], now)
+        if job["status"] == "waiting":  # possibly after an earlier attempt
+            start = soon(job["predicted_start_s"], now) if job["predicted_start_s"] is not None else ""
+        first, more = job["machines"][:1], len(job["machines"]) - 1
+        where = " and ".join([*first, f"{more} more"] if more > 0 else first)
+        why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
+        own = (job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"])
+        rows.append((*own, ago(job["submitted_s"], now), start, why or where))
     widths = dict(zip(COLUMNS, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
     brief = sum(width for name, width in widths.items() if name not in FLEXIBLE) + 2 * len(COLUMNS)
     word = max(len(word) for *_, last in rows for word in last.split() or [""])
@@ -107,26 +111,9 @@ def _show(found: list[dict[str, Any]]) -> None:
     out.print(table)
 
 
-def _row(job: dict[str, Any], now: float) -> tuple[str, ...]:
-    """Return a job as a row of the table."""
-    start = ago(job["started_s"], now)
-    if job["status"] == "waiting":  # possibly after an earlier attempt
-        start = soon(job["predicted_start_s"], now) if job["predicted_start_s"] is not None else ""
-    first, more = job["machines"][:1], len(job["machines"]) - 1
-    where = " and ".join([*first, f"{more} more"] if more > 0 else first)
-    why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
-    own = (job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"])
-    return (*own, ago(job["submitted_s"], now), start, why or where)
-
-
 @remote_options
 def watch(
-    job_id: Annotated[
-        str | None,
-        typer.Argument(metavar="[JOB]", help="Only this job, until it ends."),
-    ] = None,
-    *,
-    remote: Remote,
+    job_id: Annotated[str | None, argument("[JOB]", "Only this job, until it ends.")] = None, *, remote: Remote
 ) -> None:
     """Print events as they happen.
 
@@ -136,10 +123,10 @@ def watch(
         if remote.as_json:
             _write(json.dumps(event) + "\n")
             continue
-        rest = {k: v for k, v in event.items() if k not in {"seq", "at_s", "kind", "job"} and v not in (None, "")}
         fields = " ".join(
             f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
-            for name, value in rest.items()
+            for name, value in event.items()
+            if name not in {"seq", "at_s", "kind", "job"} and value not in (None, "")
         )
         say(f"{stamp(event['at_s'])}  {kind:12} {event['job'] or '':10} {fields}".rstrip())
 
@@ -148,10 +135,10 @@ def watch(
 def logs(
     job_id: JobArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends, through retries.")
+        bool, option("--follow", "Follow the log until the job ends, through retries.", short="-f")
     ] = False,
-    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="The rank whose log is printed.")] = 0,
-    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Default: the latest.")] = None,
+    rank: Annotated[int, option("--rank", "The rank whose log is printed.", short="-r", min=0)] = 0,
+    attempt: Annotated[int | None, option("--attempt", "Default: the latest.", min=1)] = None,
     *,
     remote: Remote,
 ) -> None:
@@ -163,31 +150,25 @@ def logs(
         for part in writes(remote.client, job_id, rank, attempt):
             _write(json.dumps(part) + "\n" if remote.as_json else part["text"])
         return
-    parts = []
-    for part in written(remote.client, job_id, rank, attempt):
-        parts.append(part["text"])
-        if not remote.as_json:
-            _write(parts.pop())
+    parts = written(remote.client, job_id, rank, attempt)
     if remote.as_json:
-        print_json({**part, "offset": 0, "text": "".join(parts)})
+        *_, last = found = list(parts)
+        print_json({**last, "offset": 0, "text": "".join(part["text"] for part in found)})
+        return
+    for part in parts:
+        _write(part["text"])
 
 
 @remote_options
-def cancel(
-    job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="The ids of jobs.")],
-    *,
-    remote: Remote,
-) -> None:
+def cancel(job_ids: Annotated[list[str], argument("JOB...", "The ids of jobs.")], *, remote: Remote) -> None:
     """Cancel jobs, waiting or running.
 
     Example: cranny cancel job-17 job-18
     """
-    client = remote.client
-    cancelled = []
-    code = 0
+    cancelled, code = [], 0
     for job_id in job_ids:
         try:
-            cancelled.append(client.send("POST", f"{path_of(job_id)}/cancel"))
+            cancelled.append(remote.client.send("POST", f"{path_of(job_id)}/cancel"))
         except CrannyError as error:
             warn(str(error))
             code = max(code, 2 if isinstance(error, InputError) else 1)
@@ -198,9 +179,7 @@ def cancel(
 
 @remote_options
 def plan(
-    file: Annotated[Path, typer.Option("--file", "-f", help="A job file (YAML or JSON).")],
-    *,
-    remote: Remote,
+    file: Annotated[Path, option("--file", "A job file (YAML or JSON).", short="-f")], *, remote: Remote
 ) -> None:
     """Show what would happen if a job were submitted now; nothing is started.
 
@@ -241,7 +220,7 @@ def _explanation(why: dict[str, Any]) -> Iterator[str]:
         yield f"  {line}"
     start_s = why["predicted_start_s"]
     if why["status"] == "waiting" and why["kind"] != "placed" and start_s is not None:
-        yield f"predicted start: {soon(start_s, now_s())}, at {stamp(start_s)}"
+        yield f"predicted start: {soon(start_s, wall_clock())}, at {stamp(start_s)}"
     if why["next_step"]:
         yield f"what would help: {why['next_step']}"
 
@@ -249,11 +228,6 @@ def _explanation(why: dict[str, Any]) -> Iterator[str]:
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def now_s() -> float:
-    """Return the seconds since 1970."""
-    return datetime.now(UTC).timestamp()
 
 
 def stamp(at_s: float) -> str:
@@ -264,7 +238,7 @@ def stamp(at_s: float) -> str:
 def brief(seconds: float) -> str:
     """Write a duration in a few characters: 45s, 12m, 5h, 3d."""
     seconds = max(0.0, seconds)
-    for letter, unit_s in (("d", DAY_S), ("h", HOUR_S), ("m", MINUTE_S)):
+    for letter, unit_s in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= (2 * unit_s if letter == "d" else unit_s):  # 30h says more than 1d
             return f"{seconds / unit_s:.0f}{letter}"
     return f"{seconds:.0f}s"

@@ -1,4 +1,4 @@
-"""`cranny network`: links and switch memory of a cluster at one moment, as a heat map."""
+"""`cranny network`: the load of links at one moment, as a heat map; `cranny conformance` of network models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from cranny.cli import options
-from cranny.cli.console import out, print_json, progress
+from cranny.cli.console import out, print_json, print_table, progress, say
+from cranny.cli.options import option
 from cranny.model.validate import counted, seconds
 
 if TYPE_CHECKING:
@@ -14,12 +15,8 @@ if TYPE_CHECKING:
 
     from cranny.model.job import Job
     from cranny.network.steady.link_load import Load
-    from cranny.sim.replay import StoppedReplay
 
 AT_HELP = "Second of the trace (default: when running jobs move most bytes between machines)."
-AtOption = Annotated[float | None, options.option("--at", AT_HELP, seconds)]
-TopOption = Annotated[int, typer.Option("--top", min=0, help="Bottlenecks to list on the terminal.")]
-OutOption = Annotated[Path | None, options.option("--out", "Write a self-contained HTML page to this file.")]
 
 
 @options.scenario_options("price", network="steady")
@@ -27,9 +24,9 @@ def network(
     trace: options.TraceArgument,
     shared: options.ScenarioOptions,
     policy: options.PolicyOption = "titan",
-    at: AtOption = None,
-    top: TopOption = 5,
-    page: OutOption = None,
+    at: Annotated[float | None, option("--at", AT_HELP, seconds)] = None,
+    top: Annotated[int, option("--top", "Bottlenecks to list on the terminal.", min=0)] = 5,
+    page: Annotated[Path | None, option("--out", "Write a self-contained HTML page to this file.")] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Replay a trace up to a moment and show how full links and switch memory are, and which jobs that slows.
@@ -44,8 +41,6 @@ def network(
     options.check_file(page, "--out")
     scenario = shared.scenario(trace, [policy])
     built, name = scenario.cluster, scenario.trace_name
-    period_s = decision_period_s(policy, scenario.period_s)
-
     with progress(policy, len(scenario.whole_trace)) as tick:
         stopped = view_at(
             built,
@@ -53,52 +48,65 @@ def network(
             cast("Sequence[Job]", scenario.jobs()),
             scenario.model,
             at,
-            period_s=period_s,
+            period_s=decision_period_s(policy, scenario.period_s),
             name=name,
             progress=tick,
         )
-    now_s = stopped.view.now_s
-    found = Load.of(built, job_streams(built, stopped.view.running.values()))
+    view, skipped = stopped.view, stopped.skipped
+    found = Load.of(built, job_streams(built, view.running.values()))
     about = f"{policy} on {name}"
     if page is not None:
         from cranny.report.network_page import write_page
 
-        write_page(
-            found,
-            page,
-            title=f"The network at {now_s:,.0f} s",
-            kicker=f"{about} · {built.describe()} · {built.describe_links()} · {scenario.network} network",
-            command=scenario.command,
-        )
+        kicker = f"{about} · {built.describe()} · {built.describe_links()} · {scenario.network} network"
+        title = f"The network at {view.now_s:,.0f} s"
+        write_page(found, page, title=title, kicker=kicker, command=scenario.command)
     if as_json:
-        facts = {"at_s": now_s, "policy": policy, "network": scenario.network, "cluster": built.describe()}
-        print_json({**facts, **_counts(stopped), **found.facts()})
+        facts = {"at_s": view.now_s, "policy": policy, "network": scenario.network, "cluster": built.describe()}
+        counts = {"running": len(view.running), "waiting": len(view.waiting), "skipped": len(skipped)}
+        print_json({**facts, **counts, **found.facts()})
         return
-    show(found, stopped, about, top)
+    run = f"{counted(len(view.running), 'job')} {'runs' if len(view.running) == 1 else 'run'}"
+    wait = f"{len(view.waiting):,} {'waits' if len(view.waiting) == 1 else 'wait'}"
+    out.print(f"{about} at {view.now_s:,.0f} s: {run}, {wait}", style="bold", markup=False)
+    _show(found, top)
+    if skipped:
+        job, why = skipped[0]
+        line = f"{counted(len(skipped), 'job')} skipped, such as {job.id}: {why}"
+        out.print(line, style="yellow", markup=False)
     if page is not None:
-        out.print(f"page: {page}", soft_wrap=True, markup=False)
+        say(f"page: {page}")
 
 
-def _counts(stopped: "StoppedReplay") -> dict[str, int]:
-    """Count the jobs that are there, and those that never will be."""
-    view = stopped.view
-    return {"running": len(view.running), "waiting": len(view.waiting), "skipped": len(stopped.skipped)}
-
-
-def show(load: "Load", stopped: "StoppedReplay", about: str, top: int) -> None:
-    """Print the heat map, what it amounts to, the worst bottlenecks, and the jobs that were skipped."""
+def _show(load: "Load", top: int) -> None:
+    """Print the heat map, what it amounts to, and the worst bottlenecks."""
     from cranny.report.heatmap import heat_table, line, summary, worst
 
-    running, waiting, skipped = _counts(stopped).values()
-    run = f"{counted(running, 'job')} {'runs' if running == 1 else 'run'}"
-    run = f"{run}, {waiting:,} {'waits' if waiting == 1 else 'wait'}"
-    out.print(f"{about} at {stopped.view.now_s:,.0f} s: {run}", style="bold", markup=False)
     out.print()
     out.print(heat_table(load, out.width, plain=out.options.ascii_only))
     out.print()
     out.print(summary(load), markup=False)
     for each in worst(load, top):
         out.print(f"- {line(load, each)}", markup=False)
-    if skipped:
-        job, why = stopped.skipped[0]
-        out.print(f"{counted(skipped, 'job')} skipped, such as {job.id}: {why}", style="yellow", markup=False)
+
+
+def conformance(network: options.NetworkOption = "steady", as_json: options.JsonOption = False) -> None:
+    """Check a network model on small cases whose answer can be computed by hand.
+
+    Example: cranny conformance --network steady
+    """
+    from cranny.network.networks import network as known_network
+    from cranny.sim.conformance import conformance as run
+
+    known_network(network)
+    checks = run(network)
+    hold = all(check.ok for check in checks)
+    if as_json:
+        cases = [{**check._asdict(), "ok": check.ok} for check in checks]
+        print_json({"network": network, "ok": hold, "checks": cases})
+    else:
+        verdict = {True: "[green]ok[/green]", False: "[red]NO[/red]"}
+        rows = [(each.about, f"{each.known:g}", f"{each.got:g}", verdict[each.ok]) for each in checks]
+        print_table(("case", "known", "ours", ""), rows)
+    if not hold:
+        raise typer.Exit(1)

@@ -32,33 +32,33 @@ MAX_SEED = 2**63 - 1
 REQUIRED = object()  # in place of a default
 
 
-def checked(check: Callable[..., Any], option: str, **bounds: int) -> Callable[[Any], Any]:
-    """Return what checks the value of an option before anything is done, and names it as people type it."""
+def argument(name: str, text: str, **given: Any) -> Any:
+    """Declare an argument with its help."""
+    return typer.Argument(metavar=name, help=text, **given)
+
+
+def option(name: str, text: str, check: Callable[..., Any] | None = None, *, short: str = "", **given: Any) -> Any:
+    """Declare an option with its help.
+
+    Its value is checked before anything is done: by `check`, which gets the option as people type it, or by Typer.
+    """
+    names = (name, short) if short else (name,)
+    if check is None:
+        return typer.Option(*names, help=text, **given)
 
     def see(value: Any) -> Any:
-        return None if value is None else check(value, f"{option}:", **bounds)
+        return None if value is None else check(value, f"{name}:", **given)
 
-    return see
+    return typer.Option(*names, callback=see, help=text)
 
 
-def _jobs(value: int) -> int:
+def _job_count(value: int, name: str) -> int:
     from cranny.traces.generate import MAX_JOBS
 
-    return whole(value, "--jobs:", most=MAX_JOBS)
+    return whole(value, name, most=MAX_JOBS)
 
 
-def option(
-    name: str, text: str, check: Callable[..., Any] | None = None, *, short: str = "", **bounds: int
-) -> Any:
-    """Declare an option with its help, and what checks its value before anything is done, if given."""
-    names = (name, short) if short else (name,)
-    callback = None if check is None else checked(check, name, **bounds)
-    return typer.Option(*names, callback=callback, help=text)
-
-
-TraceArgument = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file, or a preset to generate from: philly, itp, acme.")
-]
+TraceArgument = Annotated[str, argument("TRACE", "A trace file, or a preset to generate from: philly, itp, acme.")]
 ClusterOption = Annotated[
     str, option("--cluster", "A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS.", short="-c")
 ]
@@ -69,7 +69,7 @@ OversubscriptionOption = Annotated[
 PatOption = Annotated[
     float | None, option("--pat-gbps", "What each rack's switch can aggregate, for RACKSxMACHINESxGPUS.", positive)
 ]
-JobsOption = Annotated[int, typer.Option("--jobs", "-n", callback=_jobs, help="Jobs to generate from a preset.")]
+JobsOption = Annotated[int, option("--jobs", "Jobs to generate from a preset.", _job_count, short="-n")]
 LoadOption = Annotated[
     float, option("--load", "Share of the cluster's GPUs that a generated trace asks for.", positive)
 ]
@@ -93,16 +93,16 @@ ProfilesOption = Annotated[
     Path | None, option("--profiles", "A JSON file with further models; see docs/use/profiles.md.")
 ]
 SET_HELP = "An option of the policy (of those of several that have it), such as elastic=4."
-SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SET_HELP)]
+SettingsOption = Annotated[list[str] | None, option("--set", SET_HELP, metavar="NAME=VALUE")]
 FORMAT_HELP = "Format of the file, such as philly or sacct (default: found by content)."
-FormatOption = Annotated[str, typer.Option("--format", help=FORMAT_HELP, show_default=False)]
+FormatOption = Annotated[str, option("--format", FORMAT_HELP, show_default=False)]
 STRICT_HELP = (
     "Refuse a file for a row that cannot be used, or skip and count such rows "
     "(default: strict for our own formats only)."
 )
-StrictOption = Annotated[bool | None, typer.Option("--strict/--no-strict", help=STRICT_HELP, show_default=False)]
+StrictOption = Annotated[bool | None, option("--strict/--no-strict", STRICT_HELP, show_default=False)]
 ProcessesOption = Annotated[
-    int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
+    int | None, option("--processes", "At once; as many as there are cores if not given.", min=1)
 ]
 PolicyOption = Annotated[str, option("--policy", "See `cranny policies`.", short="-p")]
 PoliciesOption = Annotated[

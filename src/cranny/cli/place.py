@@ -1,10 +1,11 @@
-"""`cranny place`: one job on a cluster in its present state."""
+"""`cranny place`: one job on a cluster in its present state; `cranny policies`: what can place it."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
 
 from cranny.cli import options
-from cranny.cli.console import out, print_json
+from cranny.cli.console import out, print_json, print_table, say
+from cranny.cli.options import option
 from cranny.model.errors import InputError
 from cranny.model.validate import whole
 from cranny.policies import TABLE
@@ -15,19 +16,17 @@ if TYPE_CHECKING:
 
 
 def place(
-    gpus: Annotated[int, options.option("--gpus", "Workers of the job, one GPU each.", whole, short="-g")],
-    policy: Annotated[str, options.option("--policy", "See `cranny policies`; or `all`.", short="-p")] = "titan",
+    gpus: Annotated[int, option("--gpus", "Workers of the job, one GPU each.", whole, short="-g")],
+    policy: Annotated[str, option("--policy", "See `cranny policies`; or `all`.", short="-p")] = "titan",
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
     pat_gbps: options.PatOption = None,
     free: Annotated[
-        str | None, options.option("--free", "Free GPUs of each machine, such as 4,3,2,1 (default: all).")
+        str | None, option("--free", "Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
-    model: Annotated[str, options.option("--model", "A model of the profile library.", short="-m")] = "resnet50",
-    collective: Annotated[
-        str, options.option("--collective", "How the workers communicate.")
-    ] = "halving-doubling",
+    model: Annotated[str, option("--model", "A model of the profile library.", short="-m")] = "resnet50",
+    collective: Annotated[str, option("--collective", "How the workers communicate.")] = "halving-doubling",
     seed: options.SeedOption = 0,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
@@ -67,7 +66,7 @@ def place(
     for each in decisions:
         if len(decisions) > 1:
             out.print(str(each["policy"]), style="bold")
-        out.print(str(each["text"]), soft_wrap=True, markup=False)
+        say(str(each["text"]))
 
 
 def with_free(cluster: "Cluster", free: str | None) -> "ClusterState":
@@ -90,3 +89,20 @@ def with_free(cluster: "Cluster", free: str | None) -> "ClusterState":
         if held:
             state.place(Job(id=f"background-{machine}", gpus=held), Placement((machine,) * held))
     return state
+
+
+def policies(as_json: options.JsonOption = False) -> None:
+    """List the policies, what each does, and the paper it comes from.
+
+    Example: cranny policies --json
+    """
+    from cranny.core.queue import ORDERS
+
+    if as_json:
+        known = {name: {"about": e.about, "paper": e.paper, "order": e.order} for name, e in TABLE.items()}
+        print_json({"policies": known, "orders": ORDERS})
+        return
+    columns = ("policy", "what it does", "paper", "queue")
+    print_table(columns, ((name, each.about, each.paper, each.order) for name, each in TABLE.items()))
+    out.print()
+    print_table(("queue order", "which job is next"), ORDERS.items())

@@ -2,46 +2,37 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from cranny.cli import options
-from cranny.cli.console import out, print_json, progress
+from cranny.cli.console import out, print_json, progress, say
+from cranny.cli.options import option
 from cranny.cli.typer_errors import Commands
+from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from cranny.repro.page import Reproduction
 
-T = TypeVar("T")
-FolderOption = Annotated[Path, typer.Option("--out", help="Folder for tables, plots and the page.")]
-ProcessesOption = Annotated[
-    int | None, typer.Option("--processes", min=1, help="At once; as many as there are cores if not given.")
-]
+FolderOption = Annotated[Path, option("--out", "Folder for tables, plots and the page.")]
 
 app = Commands(help="Rebuild the experiments of a paper, its values beside ours.")
-
-
-@app.callback()
-def _papers() -> None:
-    """Rebuild the experiments of a paper, its values beside ours."""
 
 
 @app.command("titan")
 def titan(
     traces: Annotated[
         Path | None,
-        typer.Option("--traces", help="Folder with elasticflow_itp.parquet and philly.parquet; else generated."),
+        option("--traces", "Folder with elasticflow_itp.parquet and philly.parquet; else generated."),
     ] = None,
     folder: FolderOption = Path("out/titan"),
     experiments: Annotated[
-        str, typer.Option("--experiments", help="Numbers of the paper's experiments, with commas between.")
+        str, option("--experiments", "Numbers of the paper's experiments, with commas between.")
     ] = "1,2,3,4,5,6,7",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Repetitions where something is drawn.")] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="Only the first 500 jobs of each trace.")] = False,
-    processes: ProcessesOption = None,
+    seeds: Annotated[int, option("--seeds", "Repetitions where something is drawn.", min=1)] = 5,
+    quick: Annotated[bool, option("--quick", "Only the first 500 jobs of each trace.")] = False,
+    processes: options.ProcessesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Rebuild Titan's evaluation (ICNP 2024) and say what holds and what does not.
@@ -53,7 +44,7 @@ def titan(
     from cranny.repro.titan.replays import plan, run_replays, sources
     from cranny.repro.titan.testbed import run_testbed
 
-    chosen = sorted(_chosen(experiments, "--experiments", {str(number): number for number in EXPERIMENTS}))
+    chosen = sorted(map(int, _chosen(experiments, "--experiments", map(str, EXPERIMENTS))))
     _check(folder)
     where = sources(traces, quick=quick)
     replays = None
@@ -66,18 +57,14 @@ def titan(
 
 @app.command("netpack")
 def netpack(
-    traces: Annotated[
-        Path | None, typer.Option("--traces", help="Folder with philly.parquet; else it is generated.")
-    ] = None,
+    traces: Annotated[Path | None, option("--traces", "Folder with philly.parquet; else it is generated.")] = None,
     folder: FolderOption = Path("out/netpack"),
     figures: Annotated[
-        str, typer.Option("--figures", help="The paper's figures, and our own questions, with commas between.")
+        str, option("--figures", "The paper's figures, and our own questions, with commas between.")
     ] = "7,8,9,10,11,12,13,15,load,queue,sign",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Repetitions.")] = 10,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only 100 jobs each, and no cluster of 10,000 servers.")
-    ] = False,
-    processes: ProcessesOption = None,
+    seeds: Annotated[int, option("--seeds", "Repetitions.", min=1)] = 10,
+    quick: Annotated[bool, option("--quick", "Only 100 jobs each, and no cluster of 10,000 servers.")] = False,
+    processes: options.ProcessesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Rebuild NetPack's evaluation (ASPLOS 2024) and say what holds and what does not.
@@ -90,7 +77,7 @@ def netpack(
     from cranny.repro.netpack.replays import plan, run_replays
     from cranny.repro.netpack.setups import EXPERIMENTS, chosen, source
 
-    keys = _chosen(figures, "--figures", {key: key for key in [*EXPERIMENTS, "10", "15"]})
+    keys = _chosen(figures, "--figures", [*EXPERIMENTS, "10", "15"])
     _check(folder)
     file = source(traces)
     seconds: dict[int, float] = {}
@@ -111,11 +98,11 @@ def cassini(
     folder: FolderOption = Path("out/cassini"),
     figures: Annotated[
         str,
-        typer.Option("--figures", help="The paper's figures, table2, and our own questions, with commas between."),
+        option("--figures", "The paper's figures, table2, and our own questions, with commas between."),
     ] = "2,5,11,12,13,14,16,alike,gap,table2,17,18",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Repetitions of traces.")] = 20,
-    quick: Annotated[bool, typer.Option("--quick", help="Few jobs, and two minutes on links.")] = False,
-    processes: ProcessesOption = None,
+    seeds: Annotated[int, option("--seeds", "Repetitions of traces.", min=1)] = 20,
+    quick: Annotated[bool, option("--quick", "Few jobs, and two minutes on links.")] = False,
+    processes: options.ProcessesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Rebuild CASSINI's evaluation (NSDI 2024) and say what holds and what does not.
@@ -124,7 +111,7 @@ def cassini(
     """
     from cranny.repro.cassini.evaluation import KEYS, replay_count, reproduction, run
 
-    keys = _chosen(figures, "--figures", {key: key for key in KEYS})
+    keys = _chosen(figures, "--figures", KEYS)
     _check(folder)
     with progress("replaying", replay_count(keys, seeds, quick=quick)) as tick:
         results = run(keys, seeds, processes or os.cpu_count() or 1, tick, quick=quick)
@@ -134,11 +121,9 @@ def cassini(
 @app.command("has")
 def has(
     folder: FolderOption = Path("out/has"),
-    fits: Annotated[
-        int, typer.Option("--fits", min=1, help="Sets of throughputs that fit what the paper states.")
-    ] = 10,
-    quick: Annotated[bool, typer.Option("--quick", help="Few repetitions, and no large clusters.")] = False,
-    processes: ProcessesOption = None,
+    fits: Annotated[int, option("--fits", "Sets of throughputs that fit what the paper states.", min=1)] = 10,
+    quick: Annotated[bool, option("--quick", "Few repetitions, and no large clusters.")] = False,
+    processes: options.ProcessesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Rebuild the evaluation of HAS and JPS (TPDS 2024) and say what holds and what does not.
@@ -162,17 +147,15 @@ def _check(folder: Path) -> None:
     options.check_folder(folder, "--out")
 
 
-def _chosen(given: str, option: str, known: "Mapping[str, T]") -> list[T]:
-    """Read names with commas between, in the order in which they are known."""
-    from cranny.model.errors import InputError
-
-    words = [word.strip() for word in given.split(",") if word.strip()]
+def _chosen(given: str, name: str, known: "Iterable[str]") -> list[str]:
+    """Read what an option names with commas between, in the order in which it is known."""
+    words, known = [word.strip() for word in given.split(",") if word.strip()], list(known)
     for word in words:
         if word not in known:
-            raise InputError(f"{option}: {word!r} is none of {', '.join(known)}")
+            raise InputError(f"{name}: {word!r} is none of {', '.join(known)}")
     if not words:
-        raise InputError(f"{option}: no number was given")
-    return [value for name, value in known.items() if name in words]
+        raise InputError(f"{name}: no number was given")
+    return [each for each in known if each in words]
 
 
 def _report(found: "Reproduction", folder: Path, *, as_json: bool) -> None:
@@ -189,4 +172,4 @@ def _report(found: "Reproduction", folder: Path, *, as_json: bool) -> None:
         out.print(f"{claim.title}: {claim.holds}", style="bold", markup=False)
         out.print(claim.text, markup=False)
         out.print()
-    out.print(f"page: {page}", soft_wrap=True, markup=False)
+    say(f"page: {page}")

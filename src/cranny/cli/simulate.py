@@ -1,13 +1,13 @@
-"""`cranny simulate` and `cranny compare`."""
+"""`cranny simulate`, `cranny compare`, and `cranny demo`: what Titan saves, in one command."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cranny.cli import options
-from cranny.cli.console import out, print_json, progress
+from cranny.cli.console import err, out, print_json, progress, say
+from cranny.cli.options import option
 from cranny.model.validate import counted
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def simulate(
     trace: options.TraceArgument,
     shared: options.ScenarioOptions,
     policy: options.PolicyOption = "titan",
-    save: Annotated[Path | None, typer.Option("--save", help="Save the result to this folder.")] = None,
+    save: Annotated[Path | None, option("--save", "Save the result to this folder.")] = None,
     report: options.ReportOption = None,
     map_at: options.MapAtOption = None,
     as_json: options.JsonOption = False,
@@ -65,10 +65,45 @@ def compare(
     show(results, report, map_at, as_json=as_json)
 
 
+def demo(
+    jobs: options.JobsOption = 6000,
+    load: options.LoadOption = 0.75,
+    seed: options.SeedOption = 0,
+    cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
+    policies: Annotated[str, option("--policies", "Names with commas between.", short="-p")] = (
+        options.DEFAULT_POLICIES
+    ),
+    folder: Annotated[Path, option("--out", "Where the page and the picture go.")] = Path("out"),
+    as_json: options.JsonOption = False,
+) -> None:
+    """Compare Titan with its rivals on a generated Microsoft-like workload; write a page and a picture.
+
+    Example: cranny demo --jobs 20000
+    """
+    from cranny.report.summary_svg import write_picture
+    from cranny.run import run_many
+
+    began = time.perf_counter()
+    names = options.split_policies(policies)
+    options.check_folder(folder, "--out")
+    scenario = options.ScenarioOptions(cluster=cluster, jobs=jobs, load=load, seed=seed).scenario("itp", names)
+    if not as_json:
+        about = f"{len(scenario.whole_trace):,} jobs that look like Microsoft's ITP trace"
+        err.print(f"{about} on {scenario.cluster.describe()}", style="dim")
+    with progress("comparing", len(names)) as tick:
+        results = run_many(scenario.with_policies(names), progress=tick)
+    folder.mkdir(parents=True, exist_ok=True)
+    show(results, folder / "demo.html", None, as_json=as_json)
+    picture = write_picture(results, folder / "demo.svg")
+    if not as_json:
+        say(f"picture: {picture}")
+        err.print(f"done in {time.perf_counter() - began:.1f} s", style="dim")
+
+
 def show(
     results: "Sequence[Result]", report: Path | None, map_at_s: float | None, *, as_json: bool = False
 ) -> None:
-    """Print results as a table or as JSON, and write the page if one is wanted."""
+    """Print results as a table or as JSON, with what was skipped, and write the page if one is wanted."""
     from cranny.report.headline import caution, finding
     from cranny.report.page import write_report
     from cranny.report.table import rich_table
@@ -80,25 +115,16 @@ def show(
         return
     out.print(rich_table(results))
     out.print(finding(results), markup=False)
-    for line in filter(None, [caution(results), *_rows_skipped(results[0]), *_skipped(results)]):
-        out.print(line, style="yellow", markup=False)
-    if written is not None:
-        out.print(f"report: {written}", soft_wrap=True, markup=False)
-
-
-def _rows_skipped(result: "Result") -> list[str]:
-    """Say how many rows of the trace could not be used, and why."""
-    skipped = result.settings["trace_skipped"]
-    return [f"rows of the trace skipped: {counted(count, 'row')}: {why}" for why, count in skipped.items()]
-
-
-def _skipped(results: "Sequence[Result]") -> list[str]:
-    """Say how many jobs each policy skipped, and why, with an example."""
-    lines = []
+    lines = [caution(results)]
+    for why, count in results[0].settings["trace_skipped"].items():
+        lines.append(f"rows of the trace skipped: {counted(count, 'row')}: {why}")
     for result in results:
         skipped = result.jobs.filter(result.jobs["status"] == "skipped")
         if skipped.height:
-            job_id, reason = skipped.row(0, named=True)["job_id"], skipped.row(0, named=True)["reason"]
-            count = counted(skipped.height, "job")
-            lines.append(f"{result.settings['policy']}: {count} skipped, such as {job_id}: {reason}")
-    return lines
+            first, count = skipped.row(0, named=True), counted(skipped.height, "job")
+            example = f"such as {first['job_id']}: {first['reason']}"
+            lines.append(f"{result.settings['policy']}: {count} skipped, {example}")
+    for line in filter(None, lines):
+        out.print(line, style="yellow", markup=False)
+    if written is not None:
+        say(f"report: {written}")

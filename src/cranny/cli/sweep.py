@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cranny.cli import options
-from cranny.cli.console import err, out, print_json, progress
+from cranny.cli.console import err, out, print_json, progress, say
+from cranny.cli.options import argument, option
 from cranny.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to sweep over; see docs/use/sweeps.md.")],
+    file: Annotated[Path, argument("FILE", "What to sweep over; see docs/use/sweeps.md.")],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where results go (default: out/NAME). Finished cells stay there.")
+        Path | None, option("--out", "Where results go (default: out/NAME). Finished cells stay there.")
     ] = None,
     processes: options.ProcessesOption = None,
     ray: Annotated[
         str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="Run on this Ray cluster, such as 10.0.0.1:6379."),
+        option("--ray", "Run on this Ray cluster, such as 10.0.0.1:6379.", metavar="ADDRESS"),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Run finished cells again.")] = False,
-    list_cells: Annotated[bool, typer.Option("--list", help="List the cells and run nothing.")] = False,
+    again: Annotated[bool, option("--again", "Run finished cells again.")] = False,
+    list_cells: Annotated[bool, option("--list", "List the cells and run nothing.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Simulate all combinations of policies, loads, seeds, clusters and traces; finished ones are not run again.
@@ -69,18 +70,12 @@ def _list(planned: "Sweep", folder: Path, *, as_json: bool) -> None:
     from cranny.analysis.sweep.cell import CellStore
 
     store = CellStore(folder)
-    finished = [store.load(cell) is not None for cell in planned.cells]
+    cells = [(cell, store.load(cell) is not None) for cell in planned.cells]
     if as_json:
-        print_json(
-            [
-                {**cell.axes, "key": cell.key, "finished": ready}
-                for cell, ready in zip(planned.cells, finished, strict=True)
-            ]
-        )
+        print_json([{**cell.axes, "key": cell.key, "finished": ready} for cell, ready in cells])
         return
-    for cell, ready in zip(planned.cells, finished, strict=True):
-        out.print(f"{cell.key}  {_name(cell)}{'  finished' if ready else ''}", soft_wrap=True, markup=False)
-    out.print(f"{len(finished):,} cells, {sum(finished):,} finished in {folder}", soft_wrap=True, markup=False)
+    say(*(f"{cell.key}  {_name(cell)}{'  finished' if ready else ''}" for cell, ready in cells))
+    say(f"{len(cells):,} cells, {sum(ready for _, ready in cells):,} finished in {folder}")
 
 
 def _show(planned: "Sweep", swept: "SweepResult", folder: Path, *, as_json: bool) -> None:
@@ -116,9 +111,8 @@ def _show(planned: "Sweep", swept: "SweepResult", folder: Path, *, as_json: bool
     out.print(f"{len(planned.cells):,} cells: {swept.run:,} run{taken_over}{failed_cells}")
     for name, reasons in skipped.items():
         for why, count in reasons.items():
-            out.print(f"{name}: {count:,} rows skipped: {why}", style="yellow", soft_wrap=True, markup=False)
-    for made in files:
-        out.print(f"table: {made}", soft_wrap=True, markup=False)
+            say(f"{name}: {count:,} rows skipped: {why}", style="yellow")
+    say(*(f"table: {made}" for made in files))
 
 
 def _name(cell: "SweepCell") -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cranny.cli import options
-from cranny.cli.console import out, print_json, progress
+from cranny.cli.console import out, print_json, print_table, progress, say
+from cranny.cli.options import argument, option
 from cranny.cli.typer_errors import Commands
 from cranny.model.errors import InputError, unknown
 from cranny.model.validate import counted, positive, whole
@@ -19,13 +20,13 @@ app = Commands(help="Find, inspect, convert, cut and generate job logs.")
 
 UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A trace file.")]
-ToArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Where to write it: .csv or .parquet.")]
+FileArgument = Annotated[Path, argument("FILE", "A trace file.")]
+ToArgument = Annotated[Path, argument("OUT", "Where to write it: .csv or .parquet.")]
 
 
 @app.command("list")
 def list_(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to look.", show_default="here")] = Path(),
+    folder: Annotated[Path, argument("FOLDER", "Where to look.", show_default="here")] = Path(),
     as_json: options.JsonOption = False,
 ) -> None:
     """List the trace files below a folder, and the presets that can be generated.
@@ -33,56 +34,47 @@ def list_(
     Example: cranny traces list logs
     """
     from cranny.traces.generate import presets as known
-    from cranny.traces.read import trace_files
+    from cranny.traces.inspect import describe
+    from cranny.traces.read import read_trace, trace_files
 
     if not folder.is_dir():
         problem = "is a file, not a folder" if folder.exists() else "there is no such folder"
         raise InputError(f"{folder}: {problem}")
     files = list(trace_files(folder))
-    found = []
+    found: list[dict[str, Any]] = []
     with progress("reading", len(files)) as tick:
         for index, (path, name) in enumerate(files):
             tick(index)
-            found.append({"file": str(path.relative_to(folder)), "format": name, **_in_short(path, name)})
+            found.append({"file": str(path.relative_to(folder)), "format": name})
+            try:
+                facts = describe(read_trace(path, name, strict=False))
+            except InputError as error:
+                found[-1]["problem"] = str(error).removeprefix(f"{path}").removeprefix(": ")
+            else:
+                found[-1] |= {key: facts[key] for key in ("jobs", "days", "gpu_hours")}
+                found[-1]["skipped"] = sum(facts["skipped"].values())
     if as_json:
         print_json({"folder": str(folder), "files": found, "presets": list(known())})
         return
     _print_list(found)
     if not found:
-        out.print(f"{folder}: no trace files here", soft_wrap=True, markup=False)
+        say(f"{folder}: no trace files here")
     out.print(f"can be generated: {', '.join(known())} (see `cranny traces presets`)", style="dim")
-
-
-def _in_short(path: Path, name: str) -> dict[str, Any]:
-    """Return the main figures of a file, or why it cannot be read."""
-    from cranny.traces.inspect import describe
-    from cranny.traces.read import read_trace
-
-    try:
-        facts = describe(read_trace(path, name, strict=False))
-    except InputError as error:
-        return {"problem": str(error).removeprefix(f"{path}").removeprefix(": ")}
-    figures = {key: facts[key] for key in ("jobs", "days", "gpu_hours")}
-    return {**figures, "skipped": sum(facts["skipped"].values())}
 
 
 def _print_list(found: list[dict[str, Any]]) -> None:
     """Print a line a file; its name stands last, where it may be as long as it is."""
-    rows = [
-        (each["format"], f"{each['jobs']:,}", f"{each['days']:.1f}", f"{each['gpu_hours']:,.0f}",
-         f"{each['skipped']:,}", each["file"])
-        for each in found if "problem" not in each
-    ]  # fmt: skip
+    line = "{format}|{jobs:,}|{days:.1f}|{gpu_hours:,.0f}|{skipped:,}|{file}"
+    rows = [line.format(**each).split("|", 5) for each in found if "problem" not in each]
     if rows:
-        rows.insert(0, ("format", "GPU jobs", "days", "GPU-hours", "skipped", "file"))
+        rows.insert(0, ["format", "GPU jobs", "days", "GPU-hours", "skipped", "file"])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for kind, *counts, name in rows:
         cells = [count.rjust(width) for count, width in zip(counts, widths[1:], strict=False)]
-        out.print("  ".join([kind.ljust(widths[0]), *cells, name]), soft_wrap=True, markup=False)
+        say("  ".join([kind.ljust(widths[0]), *cells, name]))
     for each in found:
         if "problem" in each:
-            line = f"{each['file']}: {each['format']}, cannot be read: {each['problem']}"
-            out.print(line, style="yellow", soft_wrap=True, markup=False)
+            say("{file}: {format}, cannot be read: {problem}".format_map(each), style="yellow")
 
 
 @app.command("inspect")
@@ -92,10 +84,10 @@ def inspect(
     strict: options.StrictOption = None,
     profiles: options.ProfilesOption = None,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", min=1, help="GPUs of the cluster, to compare the demand with.")
+        int | None, option("--gpus", "GPUs of the cluster, to compare the demand with.", min=1)
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="The same, as a cluster file or RACKSxMACHINESxGPUS.")
+        str | None, option("--cluster", "The same, as a cluster file or RACKSxMACHINESxGPUS.", short="-c")
     ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -119,32 +111,27 @@ def inspect(
 
 
 def _print_facts(facts: dict[str, Any]) -> None:
-    from rich.table import Table
-
     from cranny.cli.sparkline import chart
 
-    out.print(
-        f"{facts['name']}: {counted(facts['jobs'], 'job')} over {facts['days']:.1f} days",
-        style="bold",
-        markup=False,
-    )
-    sizes = Table("GPUs", *facts["share_by_size_percent"], box=None, header_style="bold")
-    sizes.add_row("% of jobs", *(f"{share:.2f}" for share in facts["share_by_size_percent"].values()))
-    out.print(sizes)
-    gap, load = facts["mean_gap_s"], facts["requested_gpus"]
+    def three(*names: str, of: str) -> str:
+        return ", ".join(f"{name} {facts[f'{name}_{of}']:,.0f} s" for name in names)
+
+    about = f"{facts['name']}: {counted(facts['jobs'], 'job')} over {facts['days']:.1f} days"
+    out.print(about, style="bold", markup=False)
+    shares = facts["share_by_size_percent"]
+    print_table(("GPUs", *shares), [("% of jobs", *(f"{share:.2f}" for share in shares.values()))])
+    gap, load, waits = facts["mean_gap_s"], facts["requested_gpus"], facts["jobs_with_wait"]
     mean = f"mean {sum(load) / len(load):,.0f}, " if load else ""
+    of = f" (of {waits:,} jobs)" if waits < facts["jobs"] else ""
     rows = {
-        "duration": _three(facts, "median", "mean", "p90", of="duration_s"),
-        "wait in the log": _waited(facts),
+        "duration": three("median", "mean", "p90", of="duration_s"),
+        "wait in the log": three("median", "mean", "p99", of="wait_s") + of if waits else "not known",
         "gap, mean": f"{gap:,.1f} s" if gap is not None else "one job",
         "GPU-hours": f"{facts['gpu_hours']:,.0f}",
         "largest job": f"{facts['largest_job_gpus']:,} GPUs",
         "GPUs asked for at once": f"{mean}at most {facts['peak_requested_gpus']:,}",
     }
-    table = Table(box=None, show_header=False)
-    for name, value in rows.items():
-        table.add_row(name, value)
-    out.print(table)
+    print_table((), rows.items())
     if load:
         out.print("\nGPUs asked for over time, if each job started when submitted", style="bold")
         for line in chart(load, facts["bucket_s"] * len(load)):
@@ -153,35 +140,13 @@ def _print_facts(facts: dict[str, Any]) -> None:
     _print_remarks(facts)
 
 
-def _three(facts: dict[str, Any], *names: str, of: str) -> str:
-    """Return three figures of the same kind."""
-    return ", ".join(f"{name} {facts[f'{name}_{of}']:,.0f} s" for name in names)
-
-
-def _waited(facts: dict[str, Any]) -> str:
-    """Return how long jobs waited in the log, where it is known."""
-    known = facts["jobs_with_wait"]
-    if not known:
-        return "not known"
-    of = f" (of {known:,} jobs)" if known < facts["jobs"] else ""
-    return _three(facts, "median", "mean", "p99", of="wait_s") + of
-
-
 def _print_remarks(facts: dict[str, Any]) -> None:
     """Print what a reader of the figures should know."""
-    remarks = [
-        (
-            "skipped",
-            "yellow",
-            [f"{counted(rows, 'row')}: {reason}" for reason, rows in facts["skipped"].items()],
-        ),
-        ("warning", "yellow", facts.get("warnings", [])),
-        ("note", "yellow", facts["notes"]),
-        ("assumed", "dim", facts.get("assumed", [])),
-    ]
-    for kind, style, lines in remarks:
+    skipped = [f"{counted(rows, 'row')}: {reason}" for reason, rows in facts["skipped"].items()]
+    remarks = {"skipped": skipped, "warning": facts.get("warnings", []), "note": facts["notes"]}
+    for kind, lines in {**remarks, "assumed": facts.get("assumed", [])}.items():
         for line in lines:
-            out.print(f"{kind}: {line}", style=style, markup=False)
+            out.print(f"{kind}: {line}", style="dim" if kind == "assumed" else "yellow", markup=False)
 
 
 @app.command("convert")
@@ -208,21 +173,17 @@ def slice_(
     file: FileArgument,
     to: ToArgument,
     start: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="First submission to keep: seconds, 90m, 3h, 2d or 1w.")
+        str, option("--from", "First submission to keep: seconds, 90m, 3h, 2d or 1w.", metavar="TIME")
     ] = "0",
-    end: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Keep what is submitted before this time.")
-    ] = None,
-    skip: Annotated[
-        int, typer.Option("--skip", min=0, help="Of the jobs kept so far, pass over the first N.")
-    ] = 0,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Then keep at most N.")] = None,
+    end: Annotated[str | None, option("--to", "Keep what is submitted before this time.", metavar="TIME")] = None,
+    skip: Annotated[int, option("--skip", "Of the jobs kept so far, pass over the first N.", min=0)] = 0,
+    count: Annotated[int | None, option("--count", "Then keep at most N.", min=1)] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", metavar="COLUMN=VALUE", help="Keep jobs with this value only; may be repeated."),
+        option("--where", "Keep jobs with this value only; may be repeated.", metavar="COLUMN=VALUE"),
     ] = None,
     from_zero: Annotated[
-        bool, typer.Option("--from-zero", help="Shift times so that the first job kept is submitted at 0.")
+        bool, option("--from-zero", "Shift times so that the first job kept is submitted at 0.")
     ] = False,
     format: options.FormatOption = "auto",  # noqa: A002
     strict: options.StrictOption = None,
@@ -288,7 +249,7 @@ def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) ->
         print_json(written)
         return
     some = "" if of is None else f"{len(trace):,} of "
-    out.print(f"{to}: {some}{counted(len(trace) if of is None else of, 'job')}", soft_wrap=True, markup=False)
+    say(f"{to}: {some}{counted(len(trace) if of is None else of, 'job')}")
     _print_remarks(written)
 
 
@@ -298,13 +259,11 @@ def generate(
     file: ToArgument,
     jobs: options.JobsOption = 5000,
     seed: options.SeedOption = 0,
-    load: Annotated[
-        float | None, options.option("--load", "Share of --gpus that the jobs ask for.", positive)
-    ] = None,
+    load: Annotated[float | None, option("--load", "Share of --gpus that the jobs ask for.", positive)] = None,
     gpus: Annotated[
-        int | None, options.option("--gpus", "GPUs of the cluster that --load refers to.", whole, most=2**40)
+        int | None, option("--gpus", "GPUs of the cluster that --load refers to.", whole, most=2**40)
     ] = None,
-    max_gpus: Annotated[int | None, options.option("--max-gpus", "Largest job.", whole)] = None,
+    max_gpus: Annotated[int | None, option("--max-gpus", "Largest job.", whole)] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Write a trace that looks like a published one.
@@ -315,11 +274,8 @@ def generate(
 
     if load is not None and gpus is None:
         raise InputError("--load: needs --gpus: say of how many GPUs the jobs should ask for that share")
-    _write(
-        generate_trace(preset, jobs=jobs, seed=seed, load=load, gpus=gpus, max_gpus=max_gpus),
-        file,
-        as_json=as_json,
-    )
+    trace = generate_trace(preset, jobs=jobs, seed=seed, load=load, gpus=gpus, max_gpus=max_gpus)
+    _write(trace, file, as_json=as_json)
 
 
 @app.command("presets")
@@ -331,9 +287,7 @@ def presets(as_json: options.JsonOption = False) -> None:
     from cranny.traces.generate import presets as known
 
     if as_json:
-        print_json(
-            {name: {"about": preset.description, "source": preset.source} for name, preset in known().items()}
-        )
+        print_json({name: {"about": each.description, "source": each.source} for name, each in known().items()})
         return
     for name, preset in known().items():
         out.print(f"[bold]{name}[/bold]  {preset.description}")

@@ -1,12 +1,11 @@
 """`cranny what-if`: what a job log would have looked like under other policies, in waits, machines and money."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cranny.cli import options
-from cranny.cli.console import out, print_json, progress
+from cranny.cli.console import out, print_json, progress, say
+from cranny.cli.options import argument, option
 from cranny.model.errors import InputError
 from cranny.model.topology_spec import MAX_MACHINES
 from cranny.model.validate import whole
@@ -15,27 +14,18 @@ if TYPE_CHECKING:
     from cranny.analysis.whatif.answer import WhatIfAnswer
 
 DEFAULT_POLICIES = "titan,best-fit,consolidate-idle"
-LogArgument = Annotated[
-    Path, typer.Argument(metavar="LOG", help="A job log, such as the output of `sacct -X -P`.")
-]
-SearchOption = Annotated[
-    bool,
-    typer.Option("--search/--no-search", help="Also search for machines that could be removed, and try more."),
-]
-SearchWithOption = Annotated[
-    str | None, options.option("--search-with", "Policy to search with, beside the best (default: the first).")
-]
-AddOption = Annotated[int | None, options.option("--add", "Machines to add in the search (default: 5 % of them).")]
+SEARCH_HELP = "Also search for machines that could be removed, and try more."
+SEARCH_WITH_HELP = "Policy to search with, beside the best (default: the first)."
 
 
 @options.scenario_options("jobs", "load", cluster=options.REQUIRED, network="instant")
 def what_if(
-    log: LogArgument,
+    log: Annotated[Path, argument("LOG", "A job log, such as the output of `sacct -X -P`.")],
     shared: options.ScenarioOptions,
     policies: options.PoliciesOption = DEFAULT_POLICIES,
-    search: SearchOption = True,
-    search_policy: SearchWithOption = None,
-    add: AddOption = None,
+    search: Annotated[bool, option("--search/--no-search", SEARCH_HELP)] = True,
+    search_policy: Annotated[str | None, option("--search-with", SEARCH_WITH_HELP)] = None,
+    add: Annotated[int | None, option("--add", "Machines to add in the search (default: 5 % of them).")] = None,
     processes: options.ProcessesOption = None,
     report: options.ReportOption = None,
     as_json: options.JsonOption = False,
@@ -46,39 +36,24 @@ def what_if(
     """
     from cranny.analysis.whatif.tables import write_page
     from cranny.analysis.whatif.what_if import answer
+    from cranny.traces.generate import presets
 
-    _check_log(log)
+    if not log.exists():
+        if str(log) in presets():  # which other commands take for a trace
+            needs = "what-if needs a job log, such as the output of `sacct -X -P`"
+            raise InputError(f"LOG: {str(log)!r} is a preset, and {needs}; see `cranny compare {log}`")
+        raise InputError(f"{log}: there is no such file")
     names = options.split_policies(policies)
     options.check_file(report, "--report")
     if add is not None:
         whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
-    found = answer(
-        shared.scenario(str(log), names),
-        names,
-        search=search,
-        search_policy=search_policy,
-        add=add,
-        processes=processes,
-        bar=progress,
-    )
+    given: Any = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
+    found = answer(shared.scenario(str(log), names), names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
     if as_json:
         print_json(found.facts())
     else:
         _show(found, written)
-
-
-def _check_log(log: Path) -> None:
-    """Refuse a missing file, and the name of a preset, which other commands take for a trace."""
-    from cranny.traces.generate import presets
-
-    if str(log) in presets() and not log.exists():
-        raise InputError(
-            f"LOG: {str(log)!r} is a preset, and what-if needs a job log, such as the output of `sacct -X -P`; "
-            f"see `cranny compare {log}`"
-        )
-    if not log.exists():
-        raise InputError(f"{log}: there is no such file")
 
 
 def _show(answer: "WhatIfAnswer", report: Path | None) -> None:
@@ -97,4 +72,4 @@ def _show(answer: "WhatIfAnswer", report: Path | None) -> None:
     for line in answer.assumptions:
         out.print(f"- {line}", style="dim", markup=False)
     if report is not None:
-        out.print(f"\nreport: {report}", soft_wrap=True, markup=False)
+        say(f"\nreport: {report}")
