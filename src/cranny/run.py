@@ -1,16 +1,14 @@
 """Running scenarios: one, several at once, or one trace under several policies."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from cranny.core.protocol import Placer, Policy
 from cranny.model.cluster import Cluster
-from cranny.model.errors import InputError
-from cranny.model.event import Event
+from cranny.model.errors import CrannyError, InputError
 from cranny.model.job import Job
-from cranny.model.profile import ModelProfile
 from cranny.process_pool import WorkerPool
 from cranny.report.page import write_report
 from cranny.scenario import Scenario, decision_period_s
@@ -23,6 +21,16 @@ from cranny.traces.trace_jobs import Jobs
 # Jobs from which a compiled replay pays, with what it takes to load it.
 COMPILE_FROM = 50_000
 Progress = Callable[[int], None]  # called with how much is done
+T = TypeVar("T")
+
+
+class Pool(Protocol):
+    """What runs calls at the same time."""
+
+    def ended(
+        self, work: Callable[..., T], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, T | CrannyError]]:
+        """Yield the number of a call and its result as they end, or an error where a call was lost."""
 
 
 class Result(sim_result.Result):
@@ -42,38 +50,14 @@ def simulate(
     network: str = "isolated",
     seed: int = 0,
     *,
-    order: str | None = None,
-    collective: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    profiles: Mapping[str, ModelProfile] | None = None,
-    checkpoint_s: float = 1800.0,
-    period_s: float = 0.0,
-    machine_events: Iterable[tuple[float, Event]] = (),
-    price_per_gpu_hour: float = 1.0,
     progress: Progress | None = None,
-    command: str = "",
+    **settings: Any,
 ) -> Result:
-    """Replay a trace on a cluster under a policy; the arguments are those of `Scenario`.
+    """Replay a trace on a cluster under a policy; the arguments and further `settings` are those of `Scenario`.
 
     `progress` is called with the number of jobs that have been submitted.
     """
-    scenario = Scenario(
-        cluster,
-        trace,
-        policy,
-        network,
-        seed,
-        order=order,
-        collective=collective,
-        options=options or {},
-        profiles=profiles,
-        checkpoint_s=checkpoint_s,
-        period_s=period_s,
-        machine_events=machine_events,
-        price_per_gpu_hour=price_per_gpu_hour,
-        command=command,
-    )
-    return run(scenario, progress)
+    return run(Scenario(cluster, trace, policy, network, seed, **settings), progress)
 
 
 def run(scenario: Scenario, progress: Progress | None = None) -> Result:
@@ -86,24 +70,38 @@ def run(scenario: Scenario, progress: Progress | None = None) -> Result:
 
 
 def run_many(
-    scenarios: Sequence[Scenario],
+    scenarios: Sequence[Scenario | Callable[..., Scenario]],
     *,
     keep: Callable[[Result], Any] | None = None,
     impossible: Any = None,
+    failed: Callable[[Exception], Any] | None = None,
     processes: int | None = None,
-    pool: WorkerPool | None = None,
+    pool: Pool | None = None,
     progress: Progress | None = None,
+    ended: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
     """Simulate scenarios in processes at the same time; return results, or what `keep` makes of them, in order.
 
-    `keep` is called where a scenario runs, so that only what is needed is sent back; `impossible` stands for the
-    result of a scenario that cannot run, which is an error if it is not given. The `pool` is one of the
-    caller's that stays for further scenarios, or else a new one of so many `processes`, as many as there are cores
-    if not given. `progress` is called with the number of scenarios that are done.
+    A scenario may also be a call that makes it where it runs, from what the pool shares. `keep` is called there
+    too, so that only what is needed is sent back. `impossible` stands for the result of a scenario that cannot
+    run, and `failed` makes a result of any error, also of a process that died; without them an error is raised at
+    once. The `pool` is one of the caller's that stays for further scenarios, or else a new one of so many
+    `processes`, as many as there are cores if not given. `progress` is called with the number of scenarios that
+    are done, and `ended` with the number of one that is done and its result.
     """
-    calls = [(scenario, keep, impossible) for scenario in scenarios]
+    calls = [(scenario, keep, impossible, failed) for scenario in scenarios]
+    results: dict[int, Any] = {}
     with nullcontext(pool) if pool is not None else WorkerPool(processes) as ready:
-        return ready.run(_run_and_keep, calls, progress)
+        for number, result in ready.ended(run_scenario, calls):
+            lost = isinstance(result, CrannyError)
+            if lost and failed is None:
+                raise result
+            results[number] = failed(result) if lost and failed is not None else result
+            if progress is not None:
+                progress(len(results))
+            if ended is not None:
+                ended(number, results[number])
+    return [results[number] for number in range(len(calls))]
 
 
 def compare(
@@ -138,11 +136,20 @@ def _record(scenario: Scenario, policy: Policy, progress: Progress | None) -> Re
     return scenario.replay(policy).run(jobs, progress)
 
 
-def _run_and_keep(scenario: Scenario, keep: Callable[[Result], Any] | None, impossible: Any) -> Any:
+def run_scenario(
+    scenario: Scenario | Callable[..., Scenario],
+    keep: Callable[[Result], Any] | None,
+    impossible: Any,
+    failed: Callable[[Exception], Any] | None,
+    *shared: Any,
+) -> Any:
+    """Simulate one of the scenarios of `run_many`, in the process or on the machine where it runs."""
     try:
-        result = run(scenario)
-    except InputError:
-        if impossible is None:
+        result = run(scenario if isinstance(scenario, Scenario) else scenario(*shared))
+        return result if keep is None else keep(result)
+    except Exception as error:
+        if impossible is not None and isinstance(error, InputError):
+            return impossible
+        if failed is None:
             raise
-        return impossible
-    return result if keep is None else keep(result)
+        return failed(error)

@@ -5,9 +5,8 @@ when something is wrong does anyone go back to the file, to show the value and t
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import polars as pl
 
@@ -68,38 +67,14 @@ class SourceRow:
     called: Mapping[str, str] = field(default_factory=dict)  # the file's names for our columns, where they differ
 
 
-class Origin(Protocol):
-    """Where a table came from."""
-
-    @property
-    def file(self) -> str:
-        """Name of the file in messages."""
-
-    def find(self, row: int) -> SourceRow:
-        """Go back to the file for a row, counted from 0."""
+Find = Callable[[int], SourceRow]  # goes back to the file for a row, counted from 0
 
 
-@dataclass(frozen=True, slots=True)
-class TableRows:
-    """Names the rows of a table, from 1, and reads them again."""
-
-    file: str
-    scan: pl.LazyFrame
-
-    def find(self, row: int) -> SourceRow:
-        """Read one row again."""
-        line = f"row {row + 1}"
-        values = self.scan.slice(row, 1).collect().row(0, named=True)
-        return SourceRow(line, f"{self.file}: {line}", {name.strip(): value for name, value in values.items()})
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedTable:
-    """A table that holds only sound rows, and what was noticed on the way."""
-
-    frame: pl.DataFrame
-    notes: tuple[str, ...]
-    skipped: dict[str, int]
+def table_row(file: str, scan: pl.LazyFrame, row: int) -> SourceRow:
+    """Read one row of a table again; rows count from 1 in messages."""
+    line = f"row {row + 1}"
+    values = scan.slice(row, 1).collect().row(0, named=True)
+    return SourceRow(line, f"{file}: {line}", {name.strip(): value for name, value in values.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +152,17 @@ def _cast(source: str, dtype: pl.DataType, name: str, file: str) -> pl.Expr:
 
 def checked(
     frame: pl.DataFrame,
-    origin: Origin,
+    file: str,
+    find: Find,
     profiles: Mapping[str, ModelProfile],
     *,
     strict: bool = True,
     rules: Sequence[RowRule] = (CPU_ONLY,),
-) -> CheckedTable:
+) -> tuple[pl.DataFrame, tuple[str, ...], dict[str, int]]:
     """Check the rows of a table; raise on the first bad one, or with `strict` false leave all bad ones out.
 
     `rules` come before those that hold for every trace. A row counts under the first rule that it breaks.
+    Returns a table that holds only sound rows, notes, and how many rows were skipped for each reason.
     """
     frame, notes = _models(frame, profiles)
     rules = [*rules, *_rules(frame.columns, profiles)]
@@ -202,22 +179,25 @@ def checked(
             if rule.error and (first is None or hit.arg_true()[0] < first[0]):
                 first = hit.arg_true()[0], rule
     if strict and first is not None:
-        raise _error(*first, origin, profiles)
+        raise _error(first[1], find(first[0]), profiles)
     frame = frame.drop(BLANK, strict=False)
     repeated = _repeated(frame["job_id"], keep)
     if repeated is not None:
         if strict:
-            _raise_repeated(frame["job_id"], repeated, keep, origin)
+            ids, again = frame["job_id"], repeated.arg_true()[0]
+            where = find(((ids == ids[again]) & keep).arg_true()[0]).line
+            problem = f"must be unique, but {_shown(ids[again])} is also in {where}"
+            raise InputError(f"{find(again).spot}: job_id: {problem}")
         skipped[_REPEATED] = int(repeated.sum())
         keep &= ~repeated
     if not keep.any():
         why = "; ".join(f"{count} rows skipped: {reason}" for reason, count in skipped.items())
-        raise InputError(f"{origin.file}: no jobs" + (f" ({why})" if why else ""))
+        raise InputError(f"{file}: no jobs" + (f" ({why})" if why else ""))
     if not keep.all():
         frame = frame.filter(keep)
     frame = frame.with_columns(pl.col(name).cast(SCHEMA[name]) for name in ("gpus", *COUNTS) if name in frame)
     frame, lost = _logged(frame)
-    return CheckedTable(frame, (*notes, *lost), skipped)
+    return frame, (*notes, *lost), skipped
 
 
 def _logged(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -322,9 +302,8 @@ def _elastic_rules(columns: list[str], groups: pl.Expr) -> list[RowRule]:
     return rules
 
 
-def _error(row: int, rule: RowRule, origin: Origin, profiles: Mapping[str, ModelProfile]) -> InputError:
+def _error(rule: RowRule, found: SourceRow, profiles: Mapping[str, ModelProfile]) -> InputError:
     """Return the error of a row that breaks a rule."""
-    found = origin.find(row)
     name = found.called.get(rule.field, rule.field)
     value = found.values.get(name)
     spot = f"{found.spot}: {name}"
@@ -353,11 +332,3 @@ def _repeated(ids: pl.Series, keep: pl.Series) -> pl.Series | None:
     once = kept.is_first_distinct()
     rows = keep.arg_true().filter(~once)
     return pl.int_range(len(ids), dtype=pl.UInt32, eager=True).is_in(rows.implode())
-
-
-def _raise_repeated(ids: pl.Series, repeated: pl.Series, keep: pl.Series, origin: Origin) -> None:
-    """Raise the error of the first repeated id."""
-    again = repeated.arg_true()[0]
-    first = ((ids == ids[again]) & keep).arg_true()[0]
-    where = f"{_shown(ids[again])} is also in {origin.find(first).line}"
-    raise InputError(f"{origin.find(again).spot}: job_id: must be unique, but {where}")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
-from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, TableRows, checked, typed
+from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, checked, table_row, typed
 from cranny.traces.trace_jobs import Jobs
 
 DEFAULT_COLLECTIVE = "halving-doubling"
@@ -56,13 +57,9 @@ class Trace:
 
         With `strict` false, rows that cannot be used are skipped and counted.
         """
-        result = checked(
-            frame.select(typed(frame.schema, name)),
-            TableRows(name, frame.lazy()),
-            library() if profiles is None else profiles,
-            strict=strict,
-        )
-        return Trace(name, result.frame, result.notes, result.skipped)
+        table = frame.select(typed(frame.schema, name))
+        known = library() if profiles is None else profiles
+        return Trace(name, *checked(table, name, partial(table_row, name, frame.lazy()), known, strict=strict))
 
     def __len__(self) -> int:
         return self.frame.height

@@ -43,7 +43,7 @@ def cells_on(raylet: int) -> int:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            if parent == raylet and b"run_cell" in stat.with_name("cmdline").read_bytes():
+            if parent == raylet and b"run_scenario" in stat.with_name("cmdline").read_bytes():
                 running += 1
         except OSError:  # it has ended meanwhile
             continue

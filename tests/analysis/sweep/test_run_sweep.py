@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -10,11 +11,14 @@ import polars as pl
 import pytest
 from tests.analysis.sweep.folders import files_of
 
-from cranny.analysis.sweep.cell import CellOutcome, CellStore, SweepCell, SweepInputs, run_cell, table
-from cranny.analysis.sweep.run_sweep import DIED, in_processes, on_ray, run_sweep
+from cranny.analysis.sweep.cell import CellOutcome, CellStore, SweepCell, SweepInputs, table
+from cranny.analysis.sweep.run_sweep import run_sweep
 from cranny.analysis.sweep.sweep_file import Sweep, read_sweep
 from cranny.analysis.sweep.sweep_table import groups
 from cranny.model.errors import CrannyError
+from cranny.process_pool import DiedError, WorkerPool
+from cranny.run import run_many, run_scenario
+from cranny.scenario import Scenario
 
 
 @pytest.fixture
@@ -118,23 +122,39 @@ def test_two_names_for_one_cluster_run_once(tmp_path: Path) -> None:
     assert swept.table["cluster"].to_list() == ["1x2x4", "1x2x4 (link_gbps=100)"]
 
 
-def dies_on_random(cell: SweepCell, inputs: SweepInputs) -> CellOutcome:
+def dies_on_random(cell: SweepCell, inputs: SweepInputs) -> Scenario:
     """Stand for a cell that takes more memory than there is."""
     if cell.settings["policy"] == "random":
         os._exit(1)
-    return run_cell(cell, inputs)
+    return cell.scenario(inputs)
 
 
 def test_a_process_that_dies_takes_no_other_cell_with_it(sweep: Sweep) -> None:
     cells = [cell for cell in sweep.cells if cell.axes["trace"] == "philly" and cell.axes["cluster"] == "1x2x4"]
-    ended = dict(in_processes(dies_on_random, cells, sweep.inputs, 2))
-    assert set(ended) == set(cells)
-    for cell, outcome in ended.items():
-        assert (outcome == DIED) == (cell.axes["policy"] == "random")
+    ended: dict[int, CellOutcome] = {}
+    with WorkerPool(2, shared=(sweep.inputs,)) as pool:
+        outcomes = run_many(
+            [partial(dies_on_random, cell) for cell in cells],
+            keep=CellOutcome.of,
+            failed=CellOutcome.failed,
+            pool=pool,
+            ended=ended.__setitem__,
+        )
+    assert [ended[number] for number in range(len(cells))] == outcomes
+    for cell, outcome in zip(cells, outcomes, strict=True):
+        died = outcome.reason == "its process died, perhaps for lack of memory"
+        assert died == (cell.axes["policy"] == "random")
+        assert died == (outcome == CellOutcome.failed(DiedError()))
+
+
+def outcome_of(cell: SweepCell, inputs: SweepInputs) -> CellOutcome:
+    outcome = run_scenario(cell.scenario, CellOutcome.of, None, CellOutcome.failed, inputs)
+    assert isinstance(outcome, CellOutcome)
+    return outcome
 
 
 def test_a_fault_of_ours_is_told_in_one_line(sweep: Sweep) -> None:
-    missing = run_cell(sweep.cells[0], SweepInputs({}, {}, sweep.inputs.profiles))
+    missing = outcome_of(sweep.cells[0], SweepInputs({}, {}, sweep.inputs.profiles))
     assert missing.reason is not None
     assert missing.reason.startswith("KeyError: ")
     assert "\n" not in missing.reason
@@ -142,7 +162,7 @@ def test_a_fault_of_ours_is_told_in_one_line(sweep: Sweep) -> None:
 
 def test_another_version_of_cranny_refuses_to_run_a_cell(sweep: Sweep) -> None:
     other = SweepCell({}, {**sweep.cells[0].settings, "cranny": "0.0.1"})
-    assert "where the sweep was started it is 0.0.1" in str(run_cell(other, sweep.inputs).reason)
+    assert "where the sweep was started it is 0.0.1" in str(outcome_of(other, sweep.inputs).reason)
 
 
 def test_a_table_of_failures_only_has_no_measures(sweep: Sweep) -> None:
@@ -169,16 +189,18 @@ def test_seeds_are_gathered(tmp_path: Path) -> None:
     assert first.measures["mean_jct_s"].mean == pytest.approx(made["mean_jct_s"][:3].mean())
 
 
-def test_without_ray_the_error_says_what_to_install(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_error_says_what_to_install(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(CrannyError, match=r"needs 'ray': install cranny with its extra 'ray'"):
-        list(on_ray(run_cell, sweep.cells, sweep.inputs, "127.0.0.1:6379"))
+        run_sweep(sweep, tmp_path, ray="127.0.0.1:6379")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
 def test_a_ray_cluster_that_is_not_there_is_told_at_once(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, address: str
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
     with pytest.raises(CrannyError, match=f"Ray at {address} cannot be reached: "):
-        list(on_ray(run_cell, sweep.cells, sweep.inputs, address))
+        run_sweep(sweep, tmp_path, ray=address)

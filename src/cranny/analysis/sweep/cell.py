@@ -1,4 +1,4 @@
-"""The cells of a sweep: what decides their results, running them, and the folder that keeps what they found."""
+"""The cells of a sweep: what decides their results, how they ended, and the folder that keeps what they found."""
 
 import hashlib
 import json
@@ -6,14 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.profile import ProfileLibrary
-from cranny.run import run
+from cranny.process_pool import DiedError
+from cranny.run import Result
 from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
 from cranny.traces.trace import Trace
@@ -47,6 +48,26 @@ class SweepCell:
         """Return a name that changes with what decides the result, and with nothing else."""
         return digest(json.dumps(self.settings, sort_keys=True).encode())[:KEY_CHARACTERS]
 
+    def scenario(self, inputs: "SweepInputs") -> Scenario:
+        """Return what the settings describe; generated jobs, or a file's at the load that is wanted."""
+        settings, load = self.settings, self.settings["load"]
+        if settings["cranny"] != VERSION:
+            raise CrannyError(f"cranny here is {VERSION}, where the sweep was started it is {settings['cranny']}")
+        cluster = inputs.clusters[settings["cluster"]]
+        trace = inputs.traces.get(settings["trace"])
+        if trace is None:
+            trace = generate_trace(settings["trace"], settings["jobs"], settings["seed"], load, cluster.gpus)
+        elif load is not None:
+            trace = at_load(trace, load, cluster.gpus)
+        same = ("policy", "network", "seed", "order", "collective", "options", "price_per_gpu_hour")
+        return Scenario(
+            cluster,
+            trace,
+            profiles=inputs.profiles,
+            period_s=settings.get("period_s", 0.0),  # sweeps of earlier versions have none
+            **{name: settings[name] for name in same},
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepInputs:
@@ -56,25 +77,6 @@ class SweepInputs:
     traces: Mapping[str, Trace]
     profiles: ProfileLibrary
 
-    def scenario(self, settings: Mapping[str, Any]) -> Scenario:
-        """Return the scenario that the settings of a cell describe."""
-        cluster = self.clusters[settings["cluster"]]
-        same = ("policy", "network", "seed", "order", "collective", "options", "price_per_gpu_hour")
-        return Scenario(
-            cluster,
-            self.trace(settings, cluster.gpus),
-            profiles=self.profiles,
-            period_s=settings.get("period_s", 0.0),  # sweeps of earlier versions have none
-            **{name: settings[name] for name in same},
-        )
-
-    def trace(self, settings: Mapping[str, Any], gpus: int) -> Trace:
-        """Return the jobs of a cell: a file's, at the load that is wanted, or generated ones."""
-        name, load = settings["trace"], settings["load"]
-        if name not in self.traces:
-            return generate_trace(name, jobs=settings["jobs"], seed=settings["seed"], load=load, gpus=gpus)
-        return self.traces[name] if load is None else at_load(self.traces[name], load, gpus)
-
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
@@ -82,6 +84,20 @@ class CellOutcome:
 
     summary: Mapping[str, float] | None = None
     reason: str | None = None
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """Keep of a run what the table needs."""
+        return cls(dict(result.summary))
+
+    @classmethod
+    def failed(cls, error: Exception) -> Self:
+        """Say in one line why a cell failed; a fault in one must not stop the others."""
+        if isinstance(error, DiedError):
+            return cls(reason="its process died, perhaps for lack of memory")
+        if isinstance(error, CrannyError):
+            return cls(reason=str(error))
+        return cls(reason=" ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def digest(content: bytes) -> str:
@@ -93,23 +109,6 @@ def cluster_digest(cluster: Cluster) -> str:
     """Return a digest of all of a cluster that a simulation looks at; names are not part of it."""
     machines = [(machine.gpus, machine.gpu_type) for machine in cluster.machines]
     return digest(repr((machines, cluster.parent, cluster.uplink_gbps, cluster.pat_gbps)).encode())
-
-
-def run_cell(cell: SweepCell, inputs: SweepInputs) -> CellOutcome:
-    """Run a cell; an error becomes its reason, in one line."""
-    try:
-        return CellOutcome(_summary(cell.settings, inputs))
-    except CrannyError as error:
-        return CellOutcome(reason=str(error))
-    except Exception as error:  # noqa: BLE001 - a fault in one cell must not stop the others
-        return CellOutcome(reason=" ".join(f"{type(error).__name__}: {error}".split()))
-
-
-def _summary(settings: Mapping[str, Any], inputs: SweepInputs) -> Mapping[str, float]:
-    """Simulate what the settings say."""
-    if settings["cranny"] != VERSION:
-        raise CrannyError(f"cranny here is {VERSION}, where the sweep was started it is {settings['cranny']}")
-    return dict(run(inputs.scenario(settings)).summary)
 
 
 def at_load(trace: Trace, load: float, gpus: int) -> Trace:
@@ -177,10 +176,9 @@ def table(ended: Iterable[tuple[SweepCell, CellOutcome]]) -> pl.DataFrame:
     ]
     fixed = {**AXES, **SETTINGS, **ENDED}
     measures = dict.fromkeys(name for row in rows for name in row if name not in fixed)
-    kinds = {name: _kind(row.get(name) for row in rows) for name in measures}
+    # Whole numbers stay whole.
+    kinds = {
+        name: pl.Int64 if all(isinstance(row.get(name), int | None) for row in rows) else pl.Float64
+        for name in measures
+    }
     return pl.DataFrame(rows, schema={**fixed, **kinds})
-
-
-def _kind(values: Iterable[object]) -> type[pl.DataType]:
-    """Return the type of a measure: whole numbers stay whole."""
-    return pl.Int64 if all(isinstance(value, int | None) for value in values) else pl.Float64

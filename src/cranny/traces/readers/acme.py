@@ -9,7 +9,8 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers.delimited import DelimitedFormat
-from cranny.traces.readers.log_mapping import DATED, LogMapping, dated
+from cranny.traces.readers.log_mapping import DATED, LogMapping
+from cranny.traces.readers.timestamps import epoch_s
 
 NEEDS = ("job_id", "user", "type", *DATED.values())
 KALOS_ONLY = "mem_per_pod_GB"
@@ -18,9 +19,10 @@ KALOS_ONLY = "mem_per_pod_GB"
 def log(names: Sequence[str], _: Mapping[str, ModelProfile], __: str) -> LogMapping:
     """Take our columns."""
     kalos = KALOS_ONLY in names
-    columns = {**dated(), "cluster": pl.lit("Kalos" if kalos else "Seren")}
+    cluster = pl.lit("Kalos" if kalos else "Seren")
     notes = ["Kalos counts its column `duration` from submission; end - start is used"] if kalos else []
-    return LogMapping(columns, called=DATED, zone="UTC", notes=notes)
+    columns = {"job_id": "job_id", "user": "user", "cluster": cluster, **DATED}
+    return LogMapping(columns, zone="UTC", notes=notes, times=epoch_s)
 
 
 _FORMAT = DelimitedFormat(log, NEEDS)

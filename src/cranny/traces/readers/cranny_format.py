@@ -2,7 +2,8 @@
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,7 @@ from cranny.model.errors import InputError, at
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
 from cranny.traces.readers.delimited import first_fields, first_line_not_text, refuse_binary
-from cranny.traces.schema import COLUMN_ALIASES, SourceRow, TableRows, checked, typed
+from cranny.traces.schema import COLUMN_ALIASES, SourceRow, checked, table_row, typed
 from cranny.traces.trace import Trace
 
 MAGIC = b"PAR1"  # the first bytes of a Parquet file
@@ -41,29 +42,14 @@ def read_csv(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) 
     last = header[-1] if header[-1] in frame.columns else COLUMN_ALIASES[header[-1]]
     if frame[last].null_count():
         _refuse_ragged_rows(path, len(header))
-    result = checked(frame, _CsvLines(path, header), profiles, strict=strict)
-    return Trace(path.stem, result.frame, result.notes, result.skipped)
+    return Trace(path.stem, *checked(frame, file, partial(_found, path, header), profiles, strict=strict))
 
 
-@dataclass(frozen=True, slots=True)
-class _CsvLines:
-    """Names the rows of a CSV file by their lines, and reads them again."""
-
-    path: Path
-    header: list[str]
-
-    @property
-    def file(self) -> str:
-        """Name of the file in messages."""
-        return str(self.path)
-
-    def find(self, row: int) -> SourceRow:
-        """Read the file again up to this row."""
-        for index, (line, record) in enumerate(_records(self.path)):
-            if index == row + 1:  # the header is record 0
-                values = dict(zip(self.header, record, strict=False))
-                return SourceRow(f"line {line}", at(self.path, line), values)
-        return SourceRow("the last line", self.file, {})
+def _found(path: Path, header: list[str], row: int) -> SourceRow:
+    """Read the file again up to this row; the header is record 0."""
+    for line, record in islice(_records(path), row + 1, None):
+        return SourceRow(f"line {line}", at(path, line), dict(zip(header, record, strict=False)))
+    return SourceRow("the last line", str(path), {})
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -105,7 +91,8 @@ def _fault(path: Path, width: int, message: str) -> InputError:
     line = first_line_not_text(path)
     if line:
         return InputError(f"{at(path, line)}: not UTF-8 text")
-    odd = _odd_quotes(path)
+    with path.open("rb") as file:
+        odd = next((number for number, text in enumerate(file, start=1) if text.count(b'"') % 2), 0)
     if odd:
         return InputError(f"{at(path, odd)}: a quotation mark is not closed")
     try:
@@ -113,12 +100,6 @@ def _fault(path: Path, width: int, message: str) -> InputError:
     except InputError as error:
         return error
     return InputError(f"{path}: cannot be read as CSV: {message.splitlines()[0]}")
-
-
-def _odd_quotes(path: Path) -> int:
-    """Return the first line with an odd number of quotation marks, or 0."""
-    with path.open("rb") as file:
-        return next((line for line, text in enumerate(file, start=1) if text.count(b'"') % 2), 0)
 
 
 def sniff_parquet(head: bytes) -> bool:
@@ -138,5 +119,4 @@ def read_parquet(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bo
         frame = scan.select(typed(schema, file)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{file}: broken or truncated Parquet file: {str(error).splitlines()[0]}") from None
-    result = checked(frame, TableRows(file, scan), profiles, strict=strict)
-    return Trace(path.stem, result.frame, result.notes, result.skipped)
+    return Trace(path.stem, *checked(frame, file, partial(table_row, file, scan), profiles, strict=strict))

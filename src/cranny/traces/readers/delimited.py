@@ -5,7 +5,7 @@ too many fields is one bad row, not the end of the file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +29,7 @@ _PADDING = ' \t\r"\ufeff'  # quotation marks, and the byte order mark that may b
 class DelimitedFormat:
     """One kind of text table."""
 
-    log: Callable[[Sequence[str], Mapping[str, ModelProfile], str], LogMapping]  # of names, profiles, file
+    log: LogMapping | Callable[[Sequence[str], Mapping[str, ModelProfile], str], LogMapping]  # or what makes one
     needs: Sequence[str] = ()  # columns that tell a file of this kind, and must be there
     separator: str = ","
     names: Sequence[str] = ()  # of a table without a header line; one that has it all the same is fine
@@ -43,7 +43,7 @@ class DelimitedFormat:
         refuse_binary(path)
         names, skip = self._header(path)
         missing(str(path), self.needs, names)
-        log = self.log(names, profiles, str(path))
+        log = self.log if isinstance(self.log, LogMapping) else self.log(names, profiles, str(path))
         line, fields = pl.col(_LINE), pl.col(_FIELDS)
         lines = pl.scan_lines(path, name=_LINE, row_index_name=ROW, glob=False).slice(skip)
         split = lines.with_columns(line.str.split_exact(self.separator, len(names) - 1).alias(_FIELDS))
@@ -53,18 +53,26 @@ class DelimitedFormat:
             (line.str.strip_chars() == "").alias(BLANK),
             (line.str.count_matches(self.separator, literal=True) != len(names) - 1).alias(_RAGGED),
         )
-        columns = [expr.alias(name) for name, expr in log.columns.items()]
         try:
-            frame = table.select(*columns, BLANK, _RAGGED).collect(engine="streaming")
+            frame = table.select(*log.taken(names), BLANK, _RAGGED).collect(engine="streaming")
         except pl.exceptions.PolarsError as error:
             bad = first_line_not_text(path)
             if bad:
                 raise InputError(f"{at(path, bad)}: not UTF-8 text") from None
             raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
         ragged = RowRule("row", f"does not have {len(names)} fields", pl.col(_RAGGED), of_value=False)
-        log = LogMapping(log.columns, (ragged, *log.rules), log.called, log.zone, log.notes)
-        origin = _DelimitedLines(path, self.separator, names, skip, log.called)
-        return as_trace(path, frame, log, origin, profiles, strict=strict)
+
+        def find(row: int) -> SourceRow:
+            """Read the file again up to this row."""
+            number = skip + row + 1
+            with path.open(encoding="utf-8", newline="\n") as file:
+                line = next(islice(file, number - 1, None), "")
+            fields = (value.strip(_PADDING + "\n") for value in line.split(self.separator))
+            values = dict(zip(names, fields, strict=False))
+            return SourceRow(f"line {number}", at(path, number), values, log.names)
+
+        ruled = replace(log, rules=(ragged, *log.rules))
+        return as_trace(path, frame, ruled, find, profiles, strict=strict)
 
     def _header(self, path: Path) -> tuple[Sequence[str], int]:
         """Return the names of the columns, and how many lines come before the first row."""
@@ -83,31 +91,6 @@ class DelimitedFormat:
             if names.count(name) > 1:
                 raise InputError(f"{at(path, skip + 1)}: column {name[:60]!r} occurs twice")
         return names, skip + 1
-
-
-@dataclass(frozen=True, slots=True)
-class _DelimitedLines:
-    """Names rows by their lines, and reads them again."""
-
-    path: Path
-    separator: str
-    names: Sequence[str]
-    skip: int
-    called: Mapping[str, str]
-
-    @property
-    def file(self) -> str:
-        """Name of the file in messages."""
-        return str(self.path)
-
-    def find(self, row: int) -> SourceRow:
-        """Read the file again up to this row."""
-        number = self.skip + row + 1
-        with self.path.open(encoding="utf-8", newline="\n") as file:
-            line = next(islice(file, number - 1, None), "")
-        fields = (value.strip(_PADDING + "\n") for value in line.split(self.separator))
-        values = dict(zip(self.names, fields, strict=False))
-        return SourceRow(f"line {number}", at(self.path, number), values, self.called)
 
 
 def first_fields(head: bytes, separator: str) -> list[str]:

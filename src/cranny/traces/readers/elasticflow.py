@@ -6,12 +6,9 @@ version of Philly names its columns a little differently.
 
 from collections.abc import Mapping, Sequence
 
-import polars as pl
-
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers import timestamps
 from cranny.traces.readers.delimited import DelimitedFormat, first_fields
-from cranny.traces.readers.log_mapping import LogMapping, number, text, where_there
+from cranny.traces.readers.log_mapping import LogMapping
 from cranny.traces.schema import CPU_ONLY, missing
 
 NEEDS = ("job_id", "num_gpu", "duration")
@@ -31,23 +28,9 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMa
     if SUBMISSION not in names and PHILLY[0] in names:
         (submission, deadline), iterations = PHILLY, "iteration"
     missing(file, (*NEEDS, submission), names)
-    columns = {
-        "job_id": text("job_id"),
-        "submit_s": timestamps.seconds(pl.col(submission)),
-        "gpus": number("num_gpu"),
-        "duration_s": number("duration"),
-        **where_there(
-            names,
-            {
-                "model": ("model_name", text("model_name")),
-                "iterations": (iterations, number(iterations)),
-                "batch_size": ("batch_size", number("batch_size")),
-                "deadline_s": (deadline, number(deadline)),
-            },
-        ),
-    }
-    called = {"submit_s": submission, "gpus": "num_gpu", "duration_s": "duration", "model": "model_name"}
-    return LogMapping(columns, rules=(CPU_ONLY,), called=called)
+    columns = {"job_id": "job_id", "submit_s": submission, "gpus": "num_gpu", "duration_s": "duration"}
+    drawn = {"model": "model_name", "iterations": iterations, "batch_size": "batch_size", "deadline_s": deadline}
+    return LogMapping(columns, drawn, rules=(CPU_ONLY,), called={"model": "model_name"})
 
 
 read = DelimitedFormat(log).read

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers import timestamps
 from cranny.traces.readers.delimited import ROW, DelimitedFormat, first_fields
 from cranny.traces.readers.log_mapping import LogMapping, number
 from cranny.traces.schema import CPU_ONLY, RowRule
@@ -44,14 +43,14 @@ def log(_: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) -> LogM
     step_s = iteration_s * (batch / measured_batch).fill_null(1.0)
     columns = {
         "job_id": (pl.col(ROW) + 1).cast(pl.String),
-        "submit_s": timestamps.seconds(pl.col("arrival_s")),
-        "gpus": number("scale_factor"),
+        "submit_s": "arrival_s",
+        "gpus": "scale_factor",
         "duration_s": number("total_steps") * step_s,
         "model": pl.when(name.is_in(known)).then(name),
-        "iterations": number("total_steps"),
+        "iterations": "total_steps",
         "batch_size": batch,
     }
-    called = {"submit_s": "arrival_s", "gpus": "scale_factor", "duration_s": "total_steps", "model": "job_type"}
+    called = {"duration_s": "total_steps", "model": "job_type"}
     unknown = RowRule(
         "model", "no duration in the log, and no profile of its model", pl.col("model").is_null(), of_value=False
     )

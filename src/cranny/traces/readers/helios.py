@@ -3,20 +3,16 @@
 Times carry no zone. `duration` and `queue` repeat what the times say, and are not read.
 """
 
-from collections.abc import Mapping, Sequence
-
-from cranny.model.profile import ModelProfile
 from cranny.traces.readers.delimited import DelimitedFormat
-from cranny.traces.readers.log_mapping import DATED, LogMapping, dated, text
+from cranny.traces.readers.log_mapping import DATED, LogMapping
+from cranny.traces.readers.timestamps import epoch_s
 
 NEEDS = ("job_id", "user", "vc", *DATED.values())
+LOG = LogMapping(
+    {"job_id": "job_id", "user": "user", "tenant": "vc", **DATED},
+    zone="the log's own clock; no zone is given",
+    times=epoch_s,
+)
 
-
-def log(_names: Sequence[str], _: Mapping[str, ModelProfile], __: str) -> LogMapping:
-    """Take our columns."""
-    columns = {**dated(), "tenant": text("vc")}
-    return LogMapping(columns, called=DATED, zone="the log's own clock; no zone is given")
-
-
-_FORMAT = DelimitedFormat(log, NEEDS)
+_FORMAT = DelimitedFormat(LOG, NEEDS)
 sniff, read = _FORMAT.sniff, _FORMAT.read

@@ -3,14 +3,16 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from cranny.model.errors import InputError, at
+from cranny.model.profile import ModelProfile
+from cranny.traces.readers.log_mapping import LogMapping, as_trace, life
 from cranny.traces.schema import LOGGED, SCHEMA, RowRule, SourceRow
+from cranny.traces.trace import Trace
 
 MOST_BYTES = 4 * 2**30
 NO_JOB = RowRule("job_id", "not a job, or one without an id", pl.col("job_id").is_null(), of_value=False)
@@ -36,32 +38,35 @@ def load(path: Path) -> object:
         raise InputError(f"{path}: not JSON that can be read: {error}") from None
 
 
-def table(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
-    """Make a table of rows with our columns, numbers as floats; a column that no row has is dropped."""
-    names = {name for row in rows for name in row} | {"job_id", "submit_s", "start_s", "end_s", "gpus"}
-    types = {**SCHEMA, **LOGGED}
+def rows_trace(
+    path: Path,
+    rows: Sequence[Mapping[str, object]],
+    called: Mapping[str, str],
+    profiles: Mapping[str, ModelProfile],
+    *,
+    strict: bool,
+    zone: str,
+    notes: Sequence[str],
+) -> Trace:
+    """Make a trace of rows with our columns, which the document calls otherwise; it names rows by their place."""
+    there = {name for row in rows for name in row} | {"job_id", "submit_s", "start_s", "end_s", "gpus"}
+    # Numbers are floats; a column that no row has is dropped.
     schema = {
         name: pl.String() if dtype == pl.String() else pl.Float64()
-        for name, dtype in types.items()
-        if name in names
+        for name, dtype in {**SCHEMA, **LOGGED}.items()
+        if name in there
     }
-    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
+    frame = pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
 
-
-@dataclass(frozen=True, slots=True)
-class JsonRows:
-    """Names rows by their place in a document."""
-
-    file: str
-    rows: Sequence[Mapping[str, object]]
-    called: Mapping[str, str] = field(default_factory=dict)
-
-    def find(self, row: int) -> SourceRow:
+    def find(row: int) -> SourceRow:
         """Return a row."""
-        name = self.rows[row].get("job_id")
+        name = rows[row].get("job_id")
         line = f"job {row + 1}" + (f" ({name})" if name else "")
-        values = {self.called.get(name, name): value for name, value in self.rows[row].items()}
-        return SourceRow(line, f"{self.file}: {line}", values, self.called)
+        values = {called.get(name, name): value for name, value in rows[row].items()}
+        return SourceRow(line, f"{path}: {line}", values, called)
+
+    log = LogMapping({}, rules=(NO_JOB, *life()), zone=zone, notes=notes)
+    return as_trace(path, frame, log, find, profiles, strict=strict)
 
 
 def text(value: object) -> str | None:

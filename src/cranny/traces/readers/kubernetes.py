@@ -15,8 +15,7 @@ from typing import Any
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.json_log import NO_JOB, JsonRows, load, mapping, number, objects, table, text
-from cranny.traces.readers.log_mapping import LogMapping, as_trace, life
+from cranny.traces.readers.json_log import load, mapping, number, objects, rows_trace, text
 from cranny.traces.readers.timestamps import moment_s
 from cranny.traces.trace import Trace
 
@@ -76,8 +75,7 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
         notes.append(
             "a Job without its pods starts when its controller takes it up, which may be before its pods ran"
         )
-    log = LogMapping({}, rules=(NO_JOB, *life()), called=CALLED, zone="UTC", notes=notes)
-    return as_trace(path, table(rows), log, JsonRows(str(path), rows, CALLED), profiles, strict=strict)
+    return rows_trace(path, rows, CALLED, profiles, strict=strict, zone="UTC", notes=notes)
 
 
 def _name(entry: dict[str, Any]) -> tuple[str | None, str | None]:

@@ -17,16 +17,8 @@ from cranny.traces.readers.log_mapping import LogMapping, life, number, text
 from cranny.traces.trace import Trace
 
 TASK_TABLE = (
-    "job_name",
-    "task_name",
-    "inst_num",
-    "status",
-    "start_time",
-    "end_time",
-    "plan_cpu",
-    "plan_mem",
-    "plan_gpu",
-    "gpu_type",
+    *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),
+    *("plan_cpu", "plan_mem", "plan_gpu", "gpu_type"),
 )
 JOB_TABLE = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 STATUSES = ("Terminated", "Failed", "Running", "Waiting", "Interrupted")
@@ -49,14 +41,14 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMa
     gpu_type = text("gpu_type")
     columns = {
         "job_id": text("job_name") + "/" + text("task_name").fill_null(""),
-        "submit_s": timestamps.seconds(pl.col("start_time")),
-        "end_s": timestamps.seconds(pl.col("end_time")),
+        "submit_s": "start_time",
+        "end_s": "end_time",
         "duration_s": timestamps.seconds(pl.col("end_time")) - timestamps.seconds(pl.col("start_time")),
         "gpus": pl.when(asks).then(number("inst_num") * gpus_each).otherwise(0.0),
         "gpu_type": pl.when(gpu_type != "MISC").then(gpu_type),  # a mixture of small types
-        "status": text("status"),
+        "status": "status",
     }
-    called = {"job_id": "job_name", "gpus": "inst_num", "submit_s": "start_time", "end_s": "end_time"}
+    called = {"job_id": "job_name", "gpus": "inst_num"}
     notes = (
         "a row is a task (role) of a job, not always a whole job",
         "a part of a GPU counts as one GPU",

@@ -10,8 +10,7 @@ from typing import Any
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.json_log import NO_JOB, JsonRows, load, mapping, objects, table, text
-from cranny.traces.readers.log_mapping import LogMapping, as_trace, life
+from cranny.traces.readers.json_log import load, mapping, objects, rows_trace, text
 from cranny.traces.readers.timestamps import moment_s
 from cranny.traces.trace import Trace
 
@@ -40,8 +39,7 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     if endless:
         notes.append(f"attempts without an end that were followed by another count as no time ({endless})")
     zone = "the log's own clock; no zone is given"
-    log = LogMapping({}, rules=(NO_JOB, *life()), called=CALLED, zone=zone, notes=notes)
-    return as_trace(path, table(rows), log, JsonRows(str(path), rows, CALLED), profiles, strict=strict)
+    return rows_trace(path, rows, CALLED, profiles, strict=strict, zone=zone, notes=notes)
 
 
 def _job(entry: dict[str, Any]) -> dict[str, object]:

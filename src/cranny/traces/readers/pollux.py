@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers import timestamps
 from cranny.traces.readers.delimited import DelimitedFormat
 from cranny.traces.readers.log_mapping import LogMapping, number, text
 from cranny.traces.schema import CPU_ONLY, RowRule
@@ -34,15 +33,14 @@ def log(_names: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) ->
     gpu_s = application.replace_strict(GPU_HOURS, default=None) * 3600.0
     model = application.replace_strict(MODELS, default=None, return_dtype=pl.String)
     columns = {
-        "job_id": text("name"),
-        "submit_s": timestamps.seconds(pl.col("time")),
-        "gpus": number("num_replicas"),
+        "job_id": "name",
+        "submit_s": "time",
+        "gpus": "num_replicas",
         "application": application,
         "duration_s": gpu_s / number("num_replicas"),
         "model": pl.when(model.is_in(list(profiles))).then(model),
-        "batch_size": number("batch_size"),
+        "batch_size": "batch_size",
     }
-    called = {"job_id": "name", "submit_s": "time", "gpus": "num_replicas", "duration_s": "application"}
     foreign = ~pl.col("application").is_in(list(GPU_HOURS)).fill_null(value=False)
     unknown = RowRule(
         "application", "no duration in the log, and an application of no known class", foreign, of_value=False
@@ -51,7 +49,7 @@ def log(_names: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) ->
         "the log has no durations: an application's class of GPU time (its middle), divided by the job's GPUs",
         "models in this log were drawn by its authors; ncf, deepspeech2 and yolov3 get another drawn",
     )
-    return LogMapping(columns, rules=(CPU_ONLY, unknown), called=called, notes=notes)
+    return LogMapping(columns, rules=(CPU_ONLY, unknown), called={"duration_s": "application"}, notes=notes)
 
 
 _FORMAT = DelimitedFormat(log, NEEDS)

@@ -6,6 +6,7 @@ are added up.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import polars as pl
 
@@ -13,7 +14,7 @@ from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
 from cranny.traces.readers.delimited import DelimitedFormat, first_fields
-from cranny.traces.readers.log_mapping import LogMapping, life, number, text, where_there
+from cranny.traces.readers.log_mapping import LogMapping, life, number, text
 from cranny.traces.schema import RowRule, missing
 
 IDS = ("JobID", "JobIDRaw")
@@ -22,6 +23,7 @@ GRES = ("AllocGRES", "ReqGRES")
 ASK_FOR = "JobID,User,Partition,State,Submit,Start,End,ElapsedRaw,NNodes,Timelimit,AllocTRES,ReqTRES"
 
 _IS_STEP = pl.col("job_id").str.contains(".", literal=True).fill_null(value=False)
+_time = partial(timestamps.epoch_s, between="T")
 _STEP = RowRule("JobID", "a step, whose job has a row of its own", _IS_STEP, of_value=False, error=False)
 
 
@@ -35,58 +37,44 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMa
     """Take our columns."""
     tells_gpus = [name for name in (*TRES, *GRES) if name in names]
     ids = [name for name in IDS if name in names]
-    lasts = _first(names, "ElapsedRaw", "Elapsed")
+    lasts, limit = _first(names, "ElapsedRaw", "Elapsed"), _first(names, "TimelimitRaw", "Timelimit")
     if not ids or not tells_gpus:
         raise InputError(f"{file}: has no column for {'GPUs' if ids else 'ids'}; ask for sacct -X -P -o {ASK_FOR}")
     missing(file, ("Submit", "Start", "End"), names)
-    start = timestamps.epoch_s(pl.col("Start"), "T")
+    start = _time(pl.col("Start"))
     if "AllocTRES" in names:  # cancelled before it started: some versions of Slurm log a start all the same
         start = pl.when(text("AllocTRES").is_not_null()).then(start)
     columns = {
-        "job_id": text(ids[0]),
-        "submit_s": timestamps.epoch_s(pl.col("Submit"), "T"),
+        "job_id": ids[0],
+        "submit_s": "Submit",
         "start_s": start,
-        "end_s": timestamps.epoch_s(pl.col("End"), "T"),
+        "end_s": "End",
         "gpus": pl.coalesce(_gpus(name) for name in tells_gpus),
         "gpu_type": pl.coalesce(_gpu_type(name) for name in tells_gpus),
-        **where_there(
-            names,
-            {
-                "duration_s": (
-                    lasts,
-                    number(lasts) if lasts.endswith("Raw") else timestamps.length_s(pl.col(lasts)),
-                ),
-                **_further(names),
-            },
-        ),
     }
-    called = {"job_id": ids[0], "submit_s": "Submit", "start_s": "Start", "end_s": "End", "gpus": tells_gpus[0]}
-    called |= {"duration_s": lasts} if lasts else {}
-    return LogMapping(
-        columns, rules=(_STEP, *life()), called=called, zone="the clock of the cluster that wrote the log"
-    )
+    called = {"start_s": "Start", "gpus": tells_gpus[0]}
+    if lasts:
+        columns["duration_s"] = number(lasts) if lasts.endswith("Raw") else timestamps.length_s(pl.col(lasts))
+        called["duration_s"] = lasts
+    if "State" in names:
+        columns["status"] = text("State").str.extract(r"^(\S+)")  # less the "by 1000" after CANCELLED
+    if limit:
+        # A limit may be "UNLIMITED" or "Partition_Limit", which is none that we know.
+        limit_s = timestamps.length_s(pl.col(limit)).fill_nan(None)
+        columns["limit_s"] = number(limit) * 60 if limit.endswith("Raw") else limit_s
+    further = {
+        "tenant": _first(names, "Partition", "Account"),
+        "user": "User",
+        "cluster": "Cluster",
+        "machines": _first(names, "NNodes", "AllocNodes"),
+    }
+    zone = "the clock of the cluster that wrote the log"
+    return LogMapping(columns, further, (_STEP, *life()), called, zone, times=_time)
 
 
 def _first(names: Sequence[str], *wanted: str) -> str:
     """Return the first of these columns that the log has, or no name."""
     return next((name for name in wanted if name in names), "")
-
-
-def _further(names: Sequence[str]) -> dict[str, tuple[str, pl.Expr]]:
-    """Take what a policy does not need."""
-    tenant = _first(names, "Partition", "Account")
-    nodes = _first(names, "NNodes", "AllocNodes")
-    limit = _first(names, "TimelimitRaw", "Timelimit")
-    # A limit may be "UNLIMITED" or "Partition_Limit", which is none that we know.
-    limit_s = number(limit) * 60 if limit.endswith("Raw") else timestamps.length_s(pl.col(limit)).fill_nan(None)
-    return {
-        "tenant": (tenant, text(tenant)),
-        "user": ("User", text("User")),
-        "status": ("State", text("State").str.extract(r"^(\S+)")),  # less the "by 1000" after CANCELLED
-        "cluster": ("Cluster", text("Cluster")),
-        "machines": (nodes, number(nodes)),
-        "limit_s": (limit, limit_s),
-    }
 
 
 def _gpus(name: str) -> pl.Expr:
