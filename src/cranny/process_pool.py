@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from multiprocessing import active_children, connection, current_process, get_context, parent_process
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from cranny.model.errors import CrannyError
 
@@ -57,25 +57,6 @@ class WorkerPool:
                 for child in set(active_children()) - self._others:
                     child.terminate()
             self._executor.shutdown(cancel_futures=True)
-
-    def run(
-        self,
-        work: Callable[..., T],
-        calls: Sequence[tuple[Any, ...]],
-        progress: Callable[[int], None] | None = None,
-    ) -> list[T]:
-        """Call `work` with each of the arguments; return the results in their order.
-
-        `progress` is called with the number of calls that have ended. What a call raises is raised at once.
-        """
-        results: dict[int, T] = {}
-        for done, (number, result) in enumerate(self.ended(work, calls), 1):
-            if isinstance(result, DiedError):
-                raise result
-            results[number] = result
-            if progress is not None:
-                progress(done)
-        return [results[number] for number in range(len(calls))]
 
     def ended(
         self, work: Callable[..., T], calls: Sequence[tuple[Any, ...]]
@@ -135,6 +116,44 @@ class WorkerPool:
         return self._executor
 
 
+class Pool(Protocol):
+    """What runs calls at the same time: processes of this machine, or other machines."""
+
+    def ended(
+        self, work: Callable[..., T], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, T | CrannyError]]:
+        """Yield the number of a call and its result as they end, or an error where a call was lost."""
+
+
+def run_calls(
+    pool: Pool,
+    work: Callable[..., T],
+    calls: Sequence[tuple[Any, ...]],
+    progress: Callable[[int], None] | None = None,
+    *,
+    lost: Callable[[CrannyError], T] | None = None,
+    ended: Callable[[int, T], None] | None = None,
+) -> list[T]:
+    """Call `work` with each of the arguments; return the results in their order.
+
+    What a call raises is raised at once, as is the loss of a call, unless `lost` makes a result of it. `progress`
+    is called with the number of calls that have ended, and `ended` with the number of each and its result.
+    """
+    results: dict[int, T] = {}
+    for number, result in pool.ended(work, calls):
+        if isinstance(result, CrannyError):
+            if lost is None:
+                raise result
+            results[number] = lost(result)
+        else:
+            results[number] = result
+        if progress is not None:
+            progress(len(results))
+        if ended is not None:
+            ended(number, results[number])
+    return [results[number] for number in range(len(calls))]
+
+
 def run_each(
     work: Callable[..., T],
     calls: Sequence[tuple[Any, ...]],
@@ -145,7 +164,7 @@ def run_each(
 ) -> list[T]:
     """Call `work` with each of the arguments in a pool of its own; return the results in their order."""
     with WorkerPool(min(len(calls), processes) or 1, calls_per_process=calls_per_process) as pool:
-        return pool.run(work, calls, progress)
+        return run_calls(pool, work, calls, progress)
 
 
 def _call(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:

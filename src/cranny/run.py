@@ -1,15 +1,15 @@
 """Running scenarios: one, several at once, or one trace under several policies."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from cranny.core.protocol import Placer, Policy
 from cranny.model.cluster import Cluster
-from cranny.model.errors import CrannyError, InputError
+from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.process_pool import WorkerPool
+from cranny.process_pool import Pool, WorkerPool, run_calls
 from cranny.report.page import write_report
 from cranny.scenario import Scenario, decision_period_s
 from cranny.sim import result as sim_result
@@ -21,16 +21,6 @@ from cranny.traces.trace_jobs import Jobs
 # Jobs from which a compiled replay pays, with what it takes to load it.
 COMPILE_FROM = 50_000
 Progress = Callable[[int], None]  # called with how much is done
-T = TypeVar("T")
-
-
-class Pool(Protocol):
-    """What runs calls at the same time."""
-
-    def ended(
-        self, work: Callable[..., T], calls: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, T | CrannyError]]:
-        """Yield the number of a call and its result as they end, or an error where a call was lost."""
 
 
 class Result(sim_result.Result):
@@ -76,32 +66,23 @@ def run_many(
     impossible: Any = None,
     failed: Callable[[Exception], Any] | None = None,
     processes: int | None = None,
+    shared: Sequence[Any] = (),
     pool: Pool | None = None,
     progress: Progress | None = None,
     ended: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
     """Simulate scenarios in processes at the same time; return results, or what `keep` makes of them, in order.
 
-    A scenario may also be a call that makes it where it runs, from what the pool shares. `keep` is called there
-    too, so that only what is needed is sent back. `impossible` stands for the result of a scenario that cannot
-    run, and `failed` makes a result of any error, also of a process that died; without them an error is raised at
-    once. The `pool` is one of the caller's that stays for further scenarios, or else a new one of so many
-    `processes`, as many as there are cores if not given. `progress` is called with the number of scenarios that
-    are done, and `ended` with the number of one that is done and its result.
+    A scenario may also be a call that makes it where it runs, from what is `shared`, which is sent there once.
+    `keep` is called there too, so that only what is needed is sent back. `impossible` stands for the result of a
+    scenario that cannot run, and `failed` makes a result of any error, also of a process that died; without them
+    an error is raised at once. The `pool` is one of the caller's that stays for further scenarios, or else a new
+    one of so many `processes`, as many as there are cores if not given. `progress` is called with the number of
+    scenarios that are done, and `ended` with the number of one that is done and its result.
     """
     calls = [(scenario, keep, impossible, failed) for scenario in scenarios]
-    results: dict[int, Any] = {}
-    with nullcontext(pool) if pool is not None else WorkerPool(processes) as ready:
-        for number, result in ready.ended(run_scenario, calls):
-            lost = isinstance(result, CrannyError)
-            if lost and failed is None:
-                raise result
-            results[number] = failed(result) if lost and failed is not None else result
-            if progress is not None:
-                progress(len(results))
-            if ended is not None:
-                ended(number, results[number])
-    return [results[number] for number in range(len(calls))]
+    with nullcontext(pool) if pool is not None else WorkerPool(processes, shared=shared) as ready:
+        return run_calls(ready, run_scenario, calls, progress, lost=failed, ended=ended)
 
 
 def compare(

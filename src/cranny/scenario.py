@@ -172,7 +172,9 @@ def resolve_policy(
         return policy, _in_order(placer, order, slowdown), order
     if options:
         raise InputError("options are for a policy that is given by name; this one is made already")
-    policy = _unused(policy)
+    core = policy.placer if isinstance(policy, QueuePolicy) else policy
+    if type(core).__module__.startswith("cranny.policies."):
+        policy = deepcopy(policy)  # so that one object serves several runs alike; policies of others see to that
     if not isinstance(policy, QueuePolicy):
         order = order or default_order(policy)
         return type(policy).__name__, _in_order(policy, order, slowdown), order
@@ -199,12 +201,6 @@ def decision_period_s(policy: str | Placer | Policy, asked_s: float = 0.0) -> fl
     if 0 < asked_s < least_period_s(kind):
         raise InputError(f"{name}: period_s must be at least {least_period_s(kind):g}, not {asked_s!r}")
     return asked_s or default_period_s(kind)
-
-
-def _unused(policy: Placer | Policy) -> Placer | Policy:
-    """Return a copy of a policy of ours, so that one object serves several runs alike; others see to that."""
-    core = policy.placer if isinstance(policy, QueuePolicy) else policy
-    return deepcopy(policy) if type(core).__module__.startswith("cranny.policies.") else policy
 
 
 def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:

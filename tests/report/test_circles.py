@@ -9,8 +9,7 @@ import pytest
 from cranny.model.circle import Circle
 from cranny.network.interleave.affinity import SharedLink
 from cranny.network.interleave.shifts import Interleaving, interleave
-from cranny.report.circles_page import write_circles
-from cranny.report.circles_svg import LEGEND_ENDS, render, ring_hue
+from cranny.report.circles import LEGEND_ENDS, picture, ring_hue, write_circles
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,7 +29,7 @@ def test_eighteen_jobs_have_eighteen_colours_on_light_and_on_dark_pages() -> Non
 
 
 def test_the_legend_of_many_jobs_lies_within_its_panel() -> None:
-    root = ET.fromstring(render(interleaved(*(f"job-{number}" for number in range(12)))))  # noqa: S314 - our own
+    root = ET.fromstring(picture(interleaved(*(f"job-{number}" for number in range(12)))))  # noqa: S314 - our own
     (panel,) = (each for each in root.iter(f"{SVG}rect") if each.get("rx") == "12")
     below = [float(each.get("y", "")) for each in root.iter(f"{SVG}text") if each.get("class") == "value end"]
     assert len(below) == 48
@@ -38,7 +37,7 @@ def test_the_legend_of_many_jobs_lies_within_its_panel() -> None:
 
 
 def test_a_long_name_is_cut_off_before_the_next_column() -> None:
-    root = ET.fromstring(render(interleaved("W" * 60, "other")))  # noqa: S314 - our own
+    root = ET.fromstring(picture(interleaved("W" * 60, "other")))  # noqa: S314 - our own
     boxes = [each for each in root.iter(f"{SVG}svg") if each.get("x") == "46"]
     assert len(boxes) == 2
     widest = 46 + max(float(each.get("width", "")) for each in boxes)

@@ -7,7 +7,7 @@ import pytest
 from tests.report import test_page_in_browser as shared
 from tests.report.test_circles import interleaved
 
-from cranny.report.circles_page import write_circles
+from cranny.report.circles import write_circles
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,8 +13,7 @@ from cranny.core.flows import fixed, parameter_server
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.network.steady.link_load import FULL, JobStream, Load
 from cranny.report.heatmap import LEVELS, blocks, gbps, heat_table, level, line, percent, summary, worst
-from cranny.report.heatmap_svg import HEIGHT, WIDTH, heat_svg, layout
-from cranny.report.network_page import section, write_page
+from cranny.report.network_page import HEIGHT, WIDTH, heat_svg, layout, section, write_page
 
 EVIL = "<script>alert(1)</script>"
 # Two racks of two machines with links of 100 Gbps; the racks' uplinks have 50 Gbps, their switches a PAT of 30.
@@ -146,7 +145,7 @@ def test_what_a_rack_lacks_leaves_a_gap() -> None:
     made = blocks(Load.of(Cluster.of(Switch("top", (Machine("a", 1), rack), (10.0, 10.0), pat_gbps=5.0)), ()))
     assert [(block.uplink is None, block.memory is None) for block in made] == [(True, False), (False, False)]
     plan = layout(made)
-    memory_at = plan.sides_at + plan.wide + plan.gap
+    memory_at = plan.label + plan.wide + plan.gap
     assert heat_svg(made, "map").count(f"M{memory_at:g} ") == 2  # below each other
 
 

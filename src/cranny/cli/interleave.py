@@ -56,7 +56,7 @@ def interleave(
         raise InputError(f"{jobs}: no link carries more than one job")
     facts = _facts(found)
     if picture is not None:
-        from cranny.report.circles_page import write_circles
+        from cranny.report.circles import write_circles
 
         title = f"Interleaved jobs of {jobs.name}"
         facts["picture"] = str(write_circles(found, picture, title=title, command=options.command_line()))

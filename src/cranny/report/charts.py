@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cranny.report.scales import Axis, share_axis
-from cranny.report.shell import escape, svg_text
+from cranny.report.scales import Axis
+from cranny.report.shell import svg, svg_text
 
 LETTER = 7.0  # width of a letter of a label, about
 LARGE_LETTER = 13.0  # on a narrow screen, where the style sheet makes letters larger and hides `roomy` labels
@@ -82,16 +82,15 @@ def line_chart(
     ordered = sorted(lines, key=lambda line: line.strong is not strong_below)
     bands = [_band(line, x_axis, y_axis, frame) for line in ordered]
     strokes = [_stroke(line, x_axis, y_axis, frame) for line in ordered]
-    body = [*_grid(x_axis, y_axis, frame), under, *bands, *strokes]
-    return f"{_open(frame, label, x_axis, y_axis)}{''.join(body)}</svg>"
-
-
-def cdf_chart(
-    lines: Sequence[ChartLine], x_axis: Axis, *, label: str, frame: Frame | None = None, low: float = 0.0
-) -> str:
-    """Draw distributions: for each value the share of jobs that lie at or under it; shares begin at `low`."""
-    # Distributions often coincide: thin lines over the heavy one let the reader see all of them.
-    return line_chart(lines, x_axis, share_axis(low), label=label, frame=frame, strong_below=True)
+    body = "".join([*_grid(x_axis, y_axis, frame), under, *bands, *strokes])
+    # The page's script reads the axes from these attributes.
+    axes = (
+        f' data-left="{frame.left:g}" data-right="{frame.width - frame.right:g}" '
+        f'data-top="{frame.top:g}" data-bottom="{frame.height - frame.bottom:g}" '
+        f'data-x-low="{x_axis.low!r}" data-x-high="{x_axis.high!r}" '
+        f'data-y-low="{y_axis.low!r}" data-y-high="{y_axis.high!r}" data-x-log="{int(x_axis.log)}"'
+    )
+    return svg(frame.width, frame.height, label, body, "chart", axes)
 
 
 def bar_chart(
@@ -108,7 +107,7 @@ def bar_chart(
     row_height = min((frame.height - frame.top - frame.bottom - head) / len(names), 66.0)
     pitch = (frame.width - frame.left - frame.right + gap) / max(len(columns), 1)
     baselines = [frame.top + head + (row + 0.4) * row_height for row in range(len(names))]
-    parts = [_open(frame, label)]
+    parts: list[str] = []
     for place, column in enumerate(columns):
         x = frame.left + place * pitch
         parts.extend(
@@ -124,24 +123,7 @@ def bar_chart(
     for row, name in enumerate(names):
         parts.append(f'<circle cx="5" cy="{baselines[row] - 4.5:.1f}" r="5" style="fill:{colours[row]}"/>')
         parts.append(svg_text(17.0, baselines[row], name, "name strong" if row in strong else "name"))
-    return "".join([*parts, "</svg>"])
-
-
-def _open(frame: Frame, label: str, x_axis: Axis | None = None, y_axis: Axis | None = None) -> str:
-    """Open an SVG element; the page's script reads its axes from the attributes."""
-    axes = ""
-    if x_axis is not None and y_axis is not None:
-        axes = (
-            f' data-left="{frame.left:g}" data-right="{frame.width - frame.right:g}" '
-            f'data-top="{frame.top:g}" data-bottom="{frame.height - frame.bottom:g}" '
-            f'data-x-low="{x_axis.low!r}" data-x-high="{x_axis.high!r}" '
-            f'data-y-low="{y_axis.low!r}" data-y-high="{y_axis.high!r}" data-x-log="{int(x_axis.log)}"'
-        )
-    width, height = f"{frame.width:g}", f"{frame.height:g}"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label="{escape(label)}"{axes}>'
-    )
+    return svg(frame.width, frame.height, label, "".join(parts), "chart")
 
 
 def _grid(x_axis: Axis, y_axis: Axis, frame: Frame) -> list[str]:

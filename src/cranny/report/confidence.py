@@ -28,11 +28,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     if count < 2:
         return Estimate(mean, None)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
-    return Estimate(mean, _t95(count - 1) * deviation / math.sqrt(count))
-
-
-def _t95(freedom: int) -> float:
-    """Return Student's t for 95 %; past the table by the first terms of its series."""
-    if freedom <= len(_T95):
-        return _T95[freedom - 1]
-    return _Z95 + (_Z95**3 + _Z95) / (4 * freedom)
+    freedom = count - 1
+    # Past the table by the first terms of its series.
+    t95 = _T95[freedom - 1] if freedom <= len(_T95) else _Z95 + (_Z95**3 + _Z95) / (4 * freedom)
+    return Estimate(mean, t95 * deviation / math.sqrt(count))

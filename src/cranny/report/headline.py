@@ -1,7 +1,7 @@
 """The headline: what a comparison shows, in one sentence, whichever policy is best."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cranny.report.styles import STRONG_POLICY, labels, policy_of
 from cranny.report.table import Metric, column, format_value, in_rounds, number, share_links, with_unit
@@ -19,8 +19,7 @@ ITERATION = column("mean_iteration_s")
 DONE = column("jobs_done")
 
 
-@dataclass(frozen=True, slots=True)
-class RunFigures:
+class RunFigures(NamedTuple):
     """What the sentence needs of one run."""
 
     name: str
@@ -28,8 +27,7 @@ class RunFigures:
     jct_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Phrasing:
+class Phrasing(NamedTuple):
     """How to say what policies use: "keeps 3 machines on", or "needs 3 machine-hours"."""
 
     measure: Metric
@@ -68,8 +66,7 @@ def finding(results: Sequence[Result]) -> str:
     subject = next((run for run, policy in runs if policy == STRONG_POLICY), fewest)
     rivals = sorted((run for run in figures if run is not subject), key=lambda run: run.used)
     time = _time_clause(subject, rivals)
-    text = f"{_machines_clause(subject, rivals, words)}{time}."
-    return text[0].upper() + text[1:]
+    return _sentence(f"{_machines_clause(subject, rivals, words)}{time}.")
 
 
 def caution(results: Sequence[Result]) -> str:
@@ -85,8 +82,7 @@ def _rounds(results: Sequence[Result]) -> str:
     subject = _listed(names) if len(names) < len(results) or len(names) == 1 else "All policies"
     verb = "decides" if len(names) == 1 else "decide"
     instead = "instead of values at arrivals there are means over time, each to its own last end"
-    text = f"{subject} {verb} in rounds, not when a job arrives: {instead}, so compare machine-hours."
-    return text[0].upper() + text[1:]
+    return _sentence(f"{subject} {verb} in rounds, not when a job arrives: {instead}, so compare machine-hours.")
 
 
 def _unlike(results: Sequence[Result]) -> str:
@@ -166,11 +162,7 @@ def _shared(results: Sequence[Result], names: Sequence[str]) -> str:
         values = [(number(result, measure), name) for result, name in zip(results, names, strict=True)]
         clauses.append(_ranked([(value, name) for value, name in values if value is not None], measure, words))
     text = "; ".join(filter(None, clauses))
-    return (
-        f"{text[0].upper()}{text[1:]}."
-        if text
-        else "There is nothing to compare: fewer than two runs ended a job."
-    )
+    return _sentence(f"{text}.") if text else "There is nothing to compare: fewer than two runs ended a job."
 
 
 def _ranked(found: Sequence[tuple[float, str]], measure: Metric, words: tuple[str, str, str]) -> str:
@@ -202,9 +194,12 @@ def _written(column: Metric, value: float) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     """Write names as a list."""
-    if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _sentence(text: str) -> str:
+    """Begin with a capital letter."""
+    return text[0].upper() + text[1:]
 
 
 def _alone(result: Result, name: str) -> str:
@@ -222,15 +217,14 @@ def _alone(result: Result, name: str) -> str:
         iteration_s = number(result, ITERATION)
         if iteration_s is not None:
             text += f", and an iteration takes {with_unit(ITERATION, iteration_s)} on average"
-        return f"{text[0].upper()}{text[1:]}."
+        return _sentence(f"{text}.")
     parts = [f"{_proper(name)} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
     fragmentation = number(result, FRAGMENTED_OVER_TIME if rounds else FRAGMENTATION)
     if fragmentation is not None:
         parts.append(f"leaves {_percent(fragmentation)} of their GPUs idle")
     if jct_s is not None:
         parts.append(f"completes a job in {with_unit(JCT, jct_s)} on average")
-    text = f"{', '.join(parts[:-1])} and {parts[-1]}." if len(parts) > 1 else f"{parts[0]}."
-    return text[0].upper() + text[1:]
+    return _sentence(f"{_listed(parts)}.")
 
 
 def _gap(mine: float, theirs: float) -> str:

@@ -258,18 +258,23 @@ def _mark(cells: Sequence[HeatCell | None], marks: str) -> "Text":
     return drawn
 
 
-def _rows(made: Sequence[HeatBlock], across: int, marks: str) -> "Table":
-    """Make a row for each rack, with a letter for each machine."""
+def _plain_table(*heads: str) -> "Table":
+    """Make an empty table whose cells do not break."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1), show_edge=False)
+    for head in heads:
+        made.add_column(head, no_wrap=True)
+    return made
+
+
+def _rows(made: Sequence[HeatBlock], across: int, marks: str) -> "Table":
+    """Make a row for each rack, with a letter for each machine."""
     from rich.text import Text
 
-    shown = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1), show_edge=False)
-    shown.add_column("rack", no_wrap=True)
-    shown.add_column("machines' uplinks", no_wrap=True)
     beside = sides(made)
-    for name in beside:
-        shown.add_column(name, no_wrap=True)
+    shown = _plain_table("rack", "machines' uplinks", *beside)
     for block in made:
         cells = block.machines
         lines = Text("\n").join(_mark(cells[at : at + across], marks) for at in range(0, len(cells), across))
@@ -283,8 +288,6 @@ def _rows(made: Sequence[HeatBlock], across: int, marks: str) -> "Table":
 
 def _grids(made: Sequence[HeatBlock], across: int, marks: str) -> "list[Text | Table]":
     """Make a grid of racks for each of: machines' uplinks, racks' uplinks, switch memory."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
     parts: dict[str, Sequence[HeatCell | None]] = {
@@ -298,9 +301,7 @@ def _grids(made: Sequence[HeatBlock], across: int, marks: str) -> "list[Text | T
     for title, cells in parts.items():
         if not any(cells):
             continue
-        grid = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1), show_edge=False)
-        grid.add_column("from", no_wrap=True)
-        grid.add_column(title, no_wrap=True)
+        grid = _plain_table("from", title)
         for at in range(0, len(cells), across):
             grid.add_row(Text(made[at].name), _mark(cells[at : at + across], marks))
         grids += [Text(""), grid] if grids else [grid]

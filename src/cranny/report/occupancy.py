@@ -43,13 +43,17 @@ def occupancy(results: Sequence[Result], *, at_s: float | None = None) -> Packed
         if count > most and count > TIMES[-1]:
             continue
         times_s = sample_times_s(span_s, count, at_s)
-        packed = _pack(_content(results, times_s, span_s[0], at_s))
+        shown = int(times_s.size // 2) if at_s is None else int(np.searchsorted(times_s, at_s))
+        content = _content(results, times_s, span_s[0], shown)
+        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+        # Safe inside any HTML element. No time stamp inside: the same results must give the same bytes.
+        packed = base64.b64encode(gzip.compress(text, compresslevel=6, mtime=0)).decode("ascii")
         if len(packed) <= BUDGET_BYTES:
             break
         # Jobs that last are stored once, so half the times need about half the bytes or more: what lies
         # between here and this bound would not fit either.
         most = count * BUDGET_BYTES / len(packed)
-    return PackedMap(packed, times_s.size, float(times_s[_shown(times_s, at_s)]))
+    return PackedMap(packed, times_s.size, float(times_s[shown]))
 
 
 def map_span_s(results: Sequence[Result]) -> tuple[float, float]:
@@ -70,13 +74,8 @@ def sample_times_s(span_s: tuple[float, float], count: int, at_s: float | None) 
     return times_s if at_s is None else np.unique(np.append(times_s, at_s))
 
 
-def _shown(times_s: NDArray[np.float64], at_s: float | None) -> int:
-    """Return which of the times the map opens with."""
-    return int(times_s.size // 2) if at_s is None else int(np.searchsorted(times_s, at_s))
-
-
 def _content(
-    results: Sequence[Result], times_s: NDArray[np.float64], origin_s: float, at_s: float | None
+    results: Sequence[Result], times_s: NDArray[np.float64], origin_s: float, shown: int
 ) -> dict[str, Any]:
     """Return the map as plain lists: clusters, jobs, masks, and the rows of each run."""
     tables = [_rows(result, times_s) for result in results]
@@ -97,7 +96,7 @@ def _content(
         runs.append({"cluster": clusters.index(cluster), **_columns(table, jobs, masks)})
     return {
         "times_s": [round(float(at) - origin_s, 3) for at in times_s],
-        "shown": _shown(times_s, at_s),
+        "shown": shown,
         "clusters": clusters,
         "models": models,
         "jobs": {
@@ -105,7 +104,7 @@ def _content(
             "gpus": jobs["wanted"].to_list(),
             "model": np.searchsorted(np.array(models, dtype=object), jobs["model"].to_numpy()).tolist(),
         },
-        "masks": [_slots(int(mask)) for mask in masks],
+        "masks": [[slot for slot in range(64) if int(mask) >> slot & 1] for mask in masks],  # of GPUs
         "runs": runs,
     }
 
@@ -161,15 +160,3 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "rack_of": [int(rack) for rack in cluster.rack_of],
         "racks": [str(name) for name in cluster.rack_names],
     }
-
-
-def _slots(mask: int) -> list[int]:
-    """Return which GPU slots a mask holds."""
-    return [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
-
-
-def _pack(content: Mapping[str, Any]) -> str:
-    """Compress to text that is safe inside any HTML element."""
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-    # No time stamp inside: the same results must give the same bytes.
-    return base64.b64encode(gzip.compress(text.encode("utf-8"), compresslevel=6, mtime=0)).decode("ascii")

@@ -5,21 +5,19 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from string import Template
 
-from cranny.network.phases.contention import Contention
 from cranny.report import provenance
-from cranny.report.charts import ChartLine, cdf_chart, line_chart
-from cranny.report.circles_page import ring_colours
-from cranny.report.circles_page import section as circles_section
+from cranny.report.charts import ChartLine, line_chart
+from cranny.report.circles import ring_colours
+from cranny.report.circles import section as circles_section
 from cranny.report.headline import caution, finding
 from cranny.report.network_page import section
 from cranny.report.occupancy import occupancy
 from cranny.report.sampling import (
     GAP,
-    Slices,
     arrival_span_s,
     cdf,
     finished,
@@ -30,7 +28,7 @@ from cranny.report.sampling import (
 )
 from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
 from cranny.report.shell import escape, file_text, html_page, json_for_script, write_file
-from cranny.report.styles import RunStyle, colour_variables, run_styles
+from cranny.report.styles import RunStyle, css_colours, run_styles
 from cranny.report.table import Metric, best, format_value, in_rounds, number, scale_for, shown_columns
 from cranny.sim.result import Result
 
@@ -52,7 +50,6 @@ SCRIPTS = """<div id="tip" role="status" hidden></div>
 <script type="text/plain" id="map-data">{map_data}</script>
 <script>{script}</script>
 """
-Lines = list[list[float | int | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +103,14 @@ def render(
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
         map_choices=_map_choices(results, drawn),
-        network=_network(results, drawn, packed.shown_s) + circles_section(_contentions(results, drawn)),
+        network=_network(results, drawn, packed.shown_s),
         settings=provenance.settings_html(results),
         commands=_under("Commands", provenance.commands_html(results)),
         notes=_under("Assumptions and notes", provenance.notes_html(results)),
         skipped=provenance.skipped_html(results),
         meanings=provenance.meanings_html(),
     )
-    colours = f"{colour_variables(drawn)}\n{ring_colours()}"
+    colours = f"{css_colours({f'run-{run}': look.hue for run, look in enumerate(drawn)})}\n{ring_colours()}"
     # The content security policy names the script by its hash, so that no other can run.
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest())
     return html_page(
@@ -136,42 +133,37 @@ def summary_table(results: Sequence[Result], drawn: Sequence[RunStyle]) -> str:
         f'<th scope="colgroup" colspan="{len(list(members))}"><span>{escape(group)}</span></th>'
         for group, members in groupby(columns, key=lambda column: column.group)
     )
-    head = "".join(_head(place, column, results) for place, column in enumerate(columns, start=1))
+    made = [_column(place, column, results) for place, column in enumerate(columns, start=1)]
     rows = []
-    cells = [_cells(column, results) for column in columns]
     for run, look in enumerate(drawn):
         kind = ' class="strong"' if look.strong else ""
         label = escape(look.label)
         name = f'<th scope="row" class="name-cell" data-value="{label}">{_swatch(run, look)}{label}</th>'
-        rows.append(f'<tr data-run="{run}"{kind}>{name}{"".join(cell[run] for cell in cells)}</tr>')
+        rows.append(f'<tr data-run="{run}"{kind}>{name}{"".join(cells[run] for _, cells in made)}</tr>')
     return (
         f'<table class="summary"><thead><tr class="groups"><td class="name-cell"></td>{groups}</tr>'
         f'<tr><th scope="col" class="name-cell" data-column="0"><button type="button">policy'
-        f'<span class="unit">&nbsp;</span></button></th>{head}</tr></thead>'
+        f'<span class="unit">&nbsp;</span></button></th>{"".join(head for head, _ in made)}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 
 
-def _head(place: int, column: Metric, results: Sequence[Result]) -> str:
-    """Make a column's head: a button that sorts, with the explanation for the hover text."""
-    scale = scale_for(column, [number(result, column) for result in results])
-    better = {"lower": " Lower is better.", "higher": " Higher is better.", "": ""}[column.better]
-    title = f"{column.label}, {scale.unit}" if scale.unit else column.label
-    return (
-        f'<th scope="col" data-column="{place}" data-key="{column.key}" data-better="{column.better}" '
-        f'data-title="{escape(title)}" data-explain="{escape(column.explanation + better)}">'
-        f'<button type="button" aria-description="{escape(column.explanation + better)}">{escape(column.label)}'
-        f'<span class="unit">{escape(scale.unit) or "&nbsp;"}</span></button></th>'
-    )
-
-
-def _cells(column: Metric, results: Sequence[Result]) -> list[str]:
-    """Make the cells of one column, with the raw values for sorting."""
+def _column(place: int, column: Metric, results: Sequence[Result]) -> tuple[str, list[str]]:
+    """Make a column: a button that sorts, explained in its hover text, and cells with raw values for sorting."""
     values = [number(result, column) for result in results]
     scale = scale_for(column, values)
     winners = best(results, column)
+    better = {"lower": " Lower is better.", "higher": " Higher is better.", "": ""}[column.better]
+    explained = escape(column.explanation + better)
+    title = f"{column.label}, {scale.unit}" if scale.unit else column.label
+    head = (
+        f'<th scope="col" data-column="{place}" data-key="{column.key}" data-better="{column.better}" '
+        f'data-title="{escape(title)}" data-explain="{explained}">'
+        f'<button type="button" aria-description="{explained}">{escape(column.label)}'
+        f'<span class="unit">{escape(scale.unit) or "&nbsp;"}</span></button></th>'
+    )
     kind = ' class="best" title="best of its column"'
-    return [
+    return head, [
         f'<td data-value="{"" if value is None else repr(value)}"{kind if run in winners else ""}>'
         f"{escape(format_value(column, value, scale))}</td>"
         for run, value in enumerate(values)
@@ -194,21 +186,14 @@ def _time_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[
             ChartLine(run, f"var(--run-{run})", at_s, each.mean, look.dash, look.strong, each.low, each.high, GAP)
             for run, (look, each) in enumerate(zip(drawn, cut, strict=True))
         ]
-        y_axis = count_axis(_extent(cut, drawn), factor=factor, suffix=suffix if suffix == " %" else "")
+        # All lines must fit the frame, and the band of the strong one.
+        extent = [each.mean + (each.high if look.strong else ()) for each, look in zip(cut, drawn, strict=True)]
+        y_axis = count_axis(chain(*extent), factor=factor, suffix=suffix if suffix == " %" else "")
         chart = line_chart(lines, x_axis, y_axis, label=f"{title} over time, one line for each policy")
         figures.append(_figure(name, title, about, chart))
-        shown: Lines = [[significant(value) for value in each.mean] for each in cut]
+        shown = [[*map(significant, each.mean)] for each in cut]
         data[name] = {"lines": shown, "format": {"factor": factor, "suffix": suffix, "places": places}}
     return "".join(figures), data
-
-
-def _extent(cut: Sequence[Slices], drawn: Sequence[RunStyle]) -> list[float | None]:
-    """Return the values that must fit the frame: all lines, and the band of the strong one."""
-    values = [value for each in cut for value in each.mean]
-    for each, look in zip(cut, drawn, strict=True):
-        if look.strong:
-            values.extend(each.high)
-    return values
 
 
 def _cdf_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
@@ -228,15 +213,12 @@ def _cdf_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[s
         ]
         label = f"Distribution of the {title.lower()}, one line for each policy"
         # Where most jobs do not wait at all, the frame shows those that do.
-        low = share_axis(min(share_up_to(x, y, x_axis.low) for x, y in points if x)).low
-        note = f"{about}; the axis starts at {low * 100:.0f} %" if low else about
-        figures.append(_figure(name, title, note, cdf_chart(lines, x_axis, label=label, low=low)))
-        data[name] = {
-            "lines": [
-                {"x": [significant(value) for value in x], "y": [significant(value) for value in y]}
-                for x, y in points
-            ]
-        }
+        y_axis = share_axis(min(share_up_to(x, y, x_axis.low) for x, y in points if x))
+        note = f"{about}; the axis starts at {y_axis.low * 100:.0f} %" if y_axis.low else about
+        # Distributions often coincide: thin lines over the heavy one let the reader see all of them.
+        chart = line_chart(lines, x_axis, y_axis, label=label, strong_below=True)
+        figures.append(_figure(name, title, note, chart))
+        data[name] = {"lines": [{"x": [*map(significant, x)], "y": [*map(significant, y)]} for x, y in points]}
     return "".join(figures), data
 
 
@@ -278,20 +260,13 @@ def _map_choices(results: Sequence[Result], drawn: Sequence[RunStyle]) -> str:
 
 
 def _network(results: Sequence[Result], drawn: Sequence[RunStyle], at_s: float) -> str:
-    """Show the link load of the runs that recorded it, at the time that the map opens with."""
-    loads = {
-        look.label: load for result, look in zip(results, drawn, strict=True) if (load := result.load_at(at_s))
+    """Show how full links are when the map opens, of runs that recorded it, and the costliest shared links."""
+    runs = [(look.label, result) for result, look in zip(results, drawn, strict=True)]
+    loads = {name: load for name, result in runs if (load := result.load_at(at_s))}
+    contentions = {
+        name: tuple(result.contentions) for name, result in runs if result.settings.get("network") == "phases"
     }
-    return section(loads, at_s - arrival_span_s(results)[0])
-
-
-def _contentions(results: Sequence[Result], drawn: Sequence[RunStyle]) -> dict[str, tuple[Contention, ...]]:
-    """Return the costliest shared links of the runs with the phases network."""
-    return {
-        look.label: tuple(result.contentions)
-        for result, look in zip(results, drawn, strict=True)
-        if result.settings.get("network") == "phases"
-    }
+    return section(loads, at_s - arrival_span_s(results)[0]) + circles_section(contentions)
 
 
 def _table_hint(results: Sequence[Result], lead_span: str) -> str:

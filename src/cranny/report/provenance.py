@@ -83,7 +83,13 @@ def skipped_html(results: Sequence[Result]) -> str:
     rows: dict[tuple[str, str], dict[str, str]] = {}
     examples: dict[tuple[str, str], list[str]] = {}
     for result, name in zip(results, names, strict=True):
-        for status, reason, count, ids in _reasons(result.jobs):
+        reasons = (
+            result.jobs.filter(pl.col("status") != "done")
+            .group_by(pl.col("status").cast(pl.String), pl.col("reason").cast(pl.String).fill_null(""))
+            .agg(pl.len(), pl.col("job_id").cast(pl.String).sort().head(EXAMPLES))
+            .sort("status", "reason")
+        )
+        for status, reason, count, ids in reasons.iter_rows():
             rows.setdefault((status, reason), {})[name] = f"{count:,}"
             examples.setdefault((status, reason), ids)
     if not rows:
@@ -99,17 +105,6 @@ def skipped_html(results: Sequence[Result]) -> str:
         for (status, reason), counts in sorted(rows.items())
     ]
     return html_table(head, body, kind="plain numbers")
-
-
-def _reasons(jobs: pl.DataFrame) -> list[tuple[str, str, int, list[str]]]:
-    """Return status, reason, count and some job ids for the jobs that did not finish."""
-    grouped = (
-        jobs.filter(pl.col("status") != "done")
-        .group_by(pl.col("status").cast(pl.String), pl.col("reason").cast(pl.String).fill_null(""))
-        .agg(pl.len().alias("count"), pl.col("job_id").cast(pl.String).sort().head(EXAMPLES).alias("ids"))
-        .sort("status", "reason")
-    )
-    return [(str(row[0]), str(row[1]), int(row[2]), list(row[3])) for row in grouped.iter_rows()]
 
 
 def _plain(value: object) -> str:

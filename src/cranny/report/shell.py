@@ -29,6 +29,15 @@ def svg_text(x: float, y: float, words: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
+def svg(width: float, height: float, label: str, content: str, kind: str = "", more: str = "") -> str:
+    """Make a picture of its own, with a label for screen readers; `more` are further attributes."""
+    of_kind = f' class="{kind}"' if kind else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg"{of_kind} viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" role="img" aria-label="{escape(label)}"{more}>{content}</svg>'
+    )
+
+
 def json_for_script(value: object) -> str:
     """Write JSON that no HTML parser can mistake for the end of its script element."""
     plain = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -49,6 +58,15 @@ def html_table(
     )
     inside = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="scroll"><table class="{kind}">{inside}</table></div>'
+
+
+def html_section(name: str, head: str, content: str, hint: str = "") -> str:
+    """Make a section of a page; `content` is HTML."""
+    about = f'<p class="hint">{escape(hint)}</p>' if hint else ""
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-head"><h2 id="{name}-head">{escape(head)}</h2>'
+        f"{about}{content}</section>"
+    )
 
 
 def html_page(

@@ -62,11 +62,6 @@ def run_styles(results: Sequence[Result]) -> tuple[RunStyle, ...]:
     return tuple(drawn)
 
 
-def colour_variables(drawn: Sequence[RunStyle]) -> str:
-    """Return the CSS that names each run's colour `--run-0` and so on, for light and for dark pages."""
-    return css_colours({f"run-{run}": look.hue for run, look in enumerate(drawn)})
-
-
 def css_colours(hues: Mapping[str, Hue]) -> str:
     """Return the CSS that gives colours their names, for light and for dark pages."""
     light = "".join(f"--{name}:{hue.light};" for name, hue in hues.items())
@@ -88,17 +83,13 @@ def labels(results: Sequence[Result]) -> tuple[str, ...]:
         values = [str(result.settings.get(setting, "")) for result in results]
         if len(set(names)) == len(names):
             break
-        shared = {name for name in names if names.count(name) > 1}
+        # The names whose runs differ in this setting.
+        shared = {name for name in names if len({v for n, v in zip(names, values, strict=True) if n == name}) > 1}
         names = [
-            f"{name} · {value}" if name in shared and value and _distinguishes(name, names, values) else name
+            f"{name} · {value}" if name in shared and value else name
             for name, value in zip(names, values, strict=True)
         ]
     return tuple(
         f"{name} #{names[: place + 1].count(name)}" if names.count(name) > 1 else name
         for place, name in enumerate(names)
     )
-
-
-def _distinguishes(name: str, names: Sequence[str], values: Sequence[str]) -> bool:
-    """Say whether the runs called `name` differ in this setting."""
-    return len({value for other, value in zip(names, values, strict=True) if other == name}) > 1

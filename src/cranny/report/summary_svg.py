@@ -6,7 +6,7 @@ from pathlib import Path
 from cranny.report.charts import BarColumn, ChartLine, Frame, bar_chart, line_chart
 from cranny.report.sampling import GAP, arrival_span_s, settled, slice_times_s, slices
 from cranny.report.scales import count_axis, time_axis
-from cranny.report.shell import escape, file_text, write_file
+from cranny.report.shell import escape, file_text, svg, write_file
 from cranny.report.styles import RunStyle, run_styles
 from cranny.report.table import best, column, format_value, number, scale_for
 from cranny.sim.result import Result
@@ -30,25 +30,21 @@ def write_picture(results: Sequence[Result], path: str | Path) -> Path:
 def render(results: Sequence[Result]) -> str:
     """Return the picture as text."""
     drawn = run_styles(results)
-    style = file_text("picture.css")
-    left = _lines(results, drawn)
-    right = _bars(results, drawn)
     names = ", ".join(look.label for look in drawn)
-    label = escape(f"Machines used over time and headline metrics of {names}")
     settings = results[0].settings
     about = escape(" · ".join(str(settings[key]) for key in ("trace", "cluster") if settings.get(key)))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}" '
-        f'height="{HEIGHT:g}" role="img" aria-label="{label}"><style>{style}</style>'
+    content = (
+        f"<style>{file_text('picture.css')}</style>"
         f'<rect class="panel" x="0.5" y="0.5" width="{WIDTH - 1:g}" height="{HEIGHT - 1:g}" rx="12"/>'
         f'<text class="title" x="26" y="40">Used machines over time</text>'
         f'<text class="title" x="{RIGHT:g}" y="40">Averages</text>'
-        f'<g transform="translate(16 58)">{left}</g><g transform="translate({RIGHT:g} 58)">{right}</g>'
+        f'<g transform="translate(16 58)">{_lines(results, drawn)}</g>'
+        f'<g transform="translate({RIGHT:g} 58)">{_bars(results, drawn)}</g>'
         f'<text x="26" y="{HEIGHT - 18:g}">{about}</text>'
         f'<text class="end" x="{WIDTH - 28:g}" y="{HEIGHT - 18:g}">'
         "Shorter bars are better; the best is bold.</text>"
-        "</svg>\n"
     )
+    return svg(WIDTH, HEIGHT, f"Machines used over time and headline metrics of {names}", content) + "\n"
 
 
 def _lines(results: Sequence[Result], drawn: Sequence[RunStyle]) -> str:

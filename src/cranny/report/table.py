@@ -73,8 +73,10 @@ def number(result: Result, column: Metric) -> float | None:
 def shown_columns(results: Sequence[Result], *, brief: bool = False) -> tuple[Metric, ...]:
     """Return the columns with something to say about these runs."""
     shown = []
-    brief_keys = _brief_keys(results)
-    rounds = bool(in_rounds(results))
+    rounds, shared = bool(in_rounds(results)), share_links(results)
+    chosen = [column for column in COLUMNS if (column.brief_if_shared if shared else column.brief)]
+    # With rounds, means over time stand for those at arrivals.
+    brief_keys = {column.key for column in chosen} | {column.over_time for column in chosen if rounds}
     for column in COLUMNS:
         values = [value for result in results if (value := number(result, column)) is not None]
         if (
@@ -84,18 +86,9 @@ def shown_columns(results: Sequence[Result], *, brief: bool = False) -> tuple[Me
         ):
             continue
         # With little space, job counts are worth a column only where they differ.
-        wanted = column.key in brief_keys
-        if not brief or (wanted and (column.kind != "count" or len(set(values)) > 1)):
+        if not brief or (column.key in brief_keys and (column.kind != "count" or len(set(values)) > 1)):
             shown.append(column)
     return tuple(shown)
-
-
-def _brief_keys(results: Sequence[Result]) -> frozenset[str]:
-    """Return the columns for a terminal; with rounds, means over time stand for those at arrivals."""
-    shared = share_links(results)
-    chosen = [column for column in COLUMNS if (column.brief_if_shared if shared else column.brief)]
-    over_time = {column.over_time for column in chosen} if in_rounds(results) else set()
-    return frozenset({*(column.key for column in chosen), *over_time})
 
 
 def in_rounds(results: Sequence[Result]) -> tuple[str, ...]:

@@ -62,9 +62,9 @@ def presets() -> dict[str, Preset]:
     """Return the presets of `generate_trace` by name."""
     return {
         name: Preset(
-            name, entry["description"], entry["source"], entry["licence"], tuple(entry.get("remarks", ()))
+            name, about["description"], about["source"], about["licence"], tuple(about.get("remarks", ()))
         )
-        for name, entry in _data().items()
+        for name, about in _data().items()
     }
 
 
@@ -87,8 +87,10 @@ def generate_trace(
         raise unknown("preset", preset, [*_data(), *ALIASES])
     count = whole(jobs, "jobs", most=MAX_JOBS)
     rng = np.random.default_rng(whole(seed, "seed", least=0, most=2**63 - 1))
-    most = _largest(gpus, max_gpus)
     workload = _workload(name)
+    most = gpus = None if gpus is None else whole(gpus, "gpus", most=2**40)
+    if max_gpus is not None:
+        most = whole(max_gpus, "max_gpus", most=MAX_GPUS)
     if most is not None:
         workload = workload.up_to(most)
 
@@ -96,7 +98,13 @@ def generate_trace(
     # Rounding may leave the last step a hair below 1: a draw above it belongs to the last size in use.
     row = np.minimum(row, np.flatnonzero(workload.weights)[-1])
     size = workload.gpus[row]
-    duration_s = _durations(workload, workload.curve_of[row], rng.random(count))
+    levels, duration_s = rng.random(count), np.empty(count)
+    for index, points in enumerate(workload.curves):
+        mine = np.flatnonzero(workload.curve_of[row] == index)
+        duration_s[mine] = points.at(levels[mine])
+    duration_s = np.round(
+        duration_s, 3
+    )  # to the millisecond: the last bits of a logarithm differ between machines
     span_s = _span(count, workload.mean_gap_s, load, gpus, float(duration_s @ size))
     submit_s = _arrivals(workload, count, span_s, rng)
 
@@ -107,24 +115,6 @@ def generate_trace(
     )
     note = f"generated from published statistics of {presets()[name].source}; synthetic, seed {seed}"
     return Trace(name=name, frame=frame, notes=(note,))
-
-
-def _largest(gpus: int | None, max_gpus: int | None) -> int | None:
-    """Return the largest size that may be drawn, if there is a limit."""
-    if gpus is not None:
-        gpus = whole(gpus, "gpus", most=2**40)
-    if max_gpus is not None:
-        return whole(max_gpus, "max_gpus", most=MAX_GPUS)
-    return gpus
-
-
-def _durations(workload: WorkloadModel, curve: np.ndarray[Any, Any], level: Floats) -> Floats:
-    """Draw durations, (jobs,), to the millisecond: the last bits of a logarithm differ between machines."""
-    duration_s = np.empty(len(level))
-    for index, points in enumerate(workload.curves):
-        mine = np.flatnonzero(curve == index)
-        duration_s[mine] = points.at(level[mine])
-    return np.round(duration_s, 3)
 
 
 def _span(count: int, mean_gap_s: float, load: float | None, gpus: int | None, gpu_s: float) -> float:

@@ -60,6 +60,9 @@ def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
         gpu_s = float(gpus @ duration_s)
         if not math.isfinite(gpu_s + float(gpus.sum()) * last_s):
             raise InputError(f"{trace.name}: its times are too large to be added up")
+    # "other" is a size up to 64 that is no power of two.
+    sizes = {str(size): int((gpus == size).sum()) for size in POWERS} | {">64": int((gpus > POWERS[-1]).sum())}
+    sizes["other"] = len(gpus) - sum(sizes.values())
     held = requested(trace)
     edges_s = np.linspace(first_s, last_s, max(buckets, 1) + 1)
     wait_s = waits(trace)
@@ -67,7 +70,7 @@ def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
     return {
         "name": trace.name,
         "jobs": len(trace),
-        "share_by_size_percent": _shares(gpus),
+        "share_by_size_percent": {size: 100.0 * count / len(gpus) for size, count in sizes.items()},
         "mean_gpus": float(gpus.mean()),
         "largest_job_gpus": int(gpus.max()),
         "median_duration_s": float(np.median(duration_s)),
@@ -139,14 +142,6 @@ def waits(trace: Trace) -> Floats:
 def _some(count: int, jobs: int) -> str:
     """Name some of the jobs."""
     return f"{'all' if count == jobs else f'{count:,} of'} {jobs:,} jobs"
-
-
-def _shares(gpus: Floats) -> dict[str, float]:
-    """Return percent of jobs by size; "other" is a size up to 64 that is no power of two."""
-    counts = {str(size): int((gpus == size).sum()) for size in POWERS}
-    counts[">64"] = int((gpus > POWERS[-1]).sum())
-    counts["other"] = len(gpus) - sum(counts.values())
-    return {size: 100.0 * count / len(gpus) for size, count in counts.items()}
 
 
 def _given(trace: Trace, column: str) -> int:

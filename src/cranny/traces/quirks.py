@@ -36,12 +36,9 @@ def cut_durations(trace: Trace) -> str | None:
     longest_s = float(duration_s.max())
     count = int((duration_s == longest_s).sum())
     # Where most jobs last equally long, that is how they were made, and nothing was cut.
-    if not FEW <= count <= len(trace) / 2:
-        return None
-    return (
-        f"{_of(count, trace)} last exactly {longest_s / HOUR_S:,.4g} h, the longest of all: "
-        "durations seem to be cut there, so that GPU-hours are a lower bound"
-    )
+    many = f"{_of(count, trace)} last exactly {longest_s / HOUR_S:,.4g} h, the longest of all"
+    cut = "durations seem to be cut there, so that GPU-hours are a lower bound"
+    return f"{many}: {cut}" if FEW <= count <= len(trace) / 2 else None
 
 
 def time_limits(trace: Trace) -> str | None:
@@ -77,15 +74,9 @@ def starts_before_submission(trace: Trace) -> str | None:
 def never_starts_soon(trace: Trace) -> str | None:
     """Find clocks that differ between submissions and starts: even the quickest jobs wait for long."""
     wait_s = waits(trace)
-    if len(wait_s) < FEW:
-        return None
-    quick_s = float(np.quantile(wait_s, 0.01))
-    if quick_s < 30 * MINUTE_S:
-        return None
-    return (
-        f"99 % of the jobs wait {quick_s / HOUR_S:,.1f} h or more: "
-        "submission and start may be in different time zones"
-    )
+    quick_s = float(np.quantile(wait_s, 0.01)) if len(wait_s) >= FEW else 0.0
+    why = "submission and start may be in different time zones"
+    return f"99 % of the jobs wait {quick_s / HOUR_S:,.1f} h or more: {why}" if quick_s >= 30 * MINUTE_S else None
 
 
 def clock_changes(trace: Trace) -> str | None:
@@ -93,9 +84,8 @@ def clock_changes(trace: Trace) -> str | None:
     ran_s = _column(trace, "end_s") - _column(trace, "start_s")
     once = ~(_column(trace, "attempts") > 1)
     count = int((once & _is_whole_hours(ran_s - _column(trace, "duration_s"))).sum())
-    if not count:
-        return None
-    return f"{_of(count, trace)} end whole hours off their start plus duration: was the clock changed meanwhile?"
+    off = "end whole hours off their start plus duration: was the clock changed meanwhile?"
+    return f"{_of(count, trace)} {off}" if count else None
 
 
 def several_clusters(trace: Trace) -> str | None:
@@ -114,24 +104,16 @@ def several_clusters(trace: Trace) -> str | None:
 def repeated_attempts(trace: Trace) -> str | None:
     """Find jobs that were started more than once."""
     attempts = _column(trace, "attempts")
-    again = attempts > 1
-    if not again.any():
-        return None
-    return (
-        f"{_of(int(again.sum()), trace)} ran in several attempts, up to {attempts[again].max():.0f}: "
-        "each counts as one job"
-    )
+    count, most = int((attempts > 1).sum()), np.nanmax(attempts, initial=0.0)
+    several = f"ran in several attempts, up to {most:.0f}: each counts as one job"
+    return f"{_of(count, trace)} {several}" if count else None
 
 
 def repeated_ids(trace: Trace) -> str | None:
     """Find rows that were skipped because an earlier row has their job id."""
     count = sum(rows for reason, rows in trace.skipped.items() if "repeated" in reason)
-    if not count:
-        return None
-    return (
-        f"{count:,} rows repeat the id of a job and are skipped: "
-        "if they are further attempts, the time they ran is not counted"
-    )
+    lost = "if they are further attempts, the time they ran is not counted"
+    return f"{count:,} rows repeat the id of a job and are skipped: {lost}" if count else None
 
 
 def uneven_load(trace: Trace) -> str | None:
@@ -162,12 +144,10 @@ def idle_gaps(trace: Trace) -> str | None:
         return None
     least_s = max(3 * DAY_S, 20 * float(gaps_s.mean()))
     count = int((gaps_s >= least_s).sum())
-    if not count:
-        return None
     at = int(gaps_s.argmax())
     longest = f"{gaps_s[at] / DAY_S:.1f} days from day {float(trace.frame['submit_s'][at]) / DAY_S:.0f} on"
-    if count == 1:
-        return f"nothing is submitted for {longest}"
+    if count <= 1:
+        return f"nothing is submitted for {longest}" if count else None
     return f"{count} times nothing is submitted for {least_s / DAY_S:.2g} days or more, once for {longest}"
 
 
@@ -180,9 +160,8 @@ def zero_seconds(trace: Trace) -> str | None:
 def drawn_models(trace: Trace) -> str | None:
     """Find models that the authors of a published table drew at random."""
     drawn = {"model", DRAWN_MODELS_COLUMN} <= set(trace.frame.columns)
-    if not drawn or any("drawn" in note for note in trace.notes):
-        return None
-    return "models in this table were drawn by its authors, not observed"
+    noted = any("drawn" in note for note in trace.notes)
+    return "models in this table were drawn by its authors, not observed" if drawn and not noted else None
 
 
 def demand_above_capacity(trace: Trace, capacity_gpus: int) -> str | None:
@@ -209,12 +188,8 @@ def jobs_too_large(trace: Trace, capacity_gpus: int) -> str | None:
     """Find jobs that no cluster of this size can ever run."""
     gpus = _column(trace, "gpus")
     count = int((gpus > capacity_gpus).sum())
-    if not count:
-        return None
-    return (
-        f"{_of(count, trace)} ask for more GPUs than the cluster has, up to {gpus.max():,.0f} of "
-        f"{capacity_gpus:,}: they can never be placed"
-    )
+    sizes = f"more GPUs than the cluster has, up to {gpus.max():,.0f} of {capacity_gpus:,}"
+    return f"{_of(count, trace)} ask for {sizes}: they can never be placed" if count else None
 
 
 QUIRKS: Sequence[Callable[[Trace], str | None]] = (
@@ -244,8 +219,7 @@ def _column(trace: Trace, name: str) -> Floats:
 
 def _since_first(trace: Trace) -> Floats:
     """Return the seconds from the first submission to each, (jobs,)."""
-    submit_s = trace.frame["submit_s"].to_numpy()
-    since_s: Floats = submit_s - submit_s[0]
+    since_s: Floats = (trace.frame["submit_s"] - trace.frame["submit_s"][0]).to_numpy()
     return since_s
 
 

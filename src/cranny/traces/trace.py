@@ -137,11 +137,9 @@ class Trace:
         suffix = path.suffix.lower()
         if suffix not in (".csv", ".parquet"):
             raise InputError(f"{path}: a trace's name must end in .csv or .parquet")
+        write = self.frame.write_csv if suffix == ".csv" else self.frame.write_parquet
         try:
-            if suffix == ".csv":
-                self.frame.write_csv(path)
-            else:
-                self.frame.write_parquet(path)
+            write(path)
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
         except pl.exceptions.PolarsError as error:

@@ -98,9 +98,7 @@ class Jobs(Sequence[Job]):
     @property
     def collectives(self) -> pl.Series:
         """Collective of each job: its own, or the one for those that name none."""
-        if "collective" not in self._frame.columns:
-            return pl.repeat(self._collective, len(self), dtype=pl.String, eager=True)
-        return self._frame["collective"].fill_null(self._collective)
+        return self._filled("collective", self._collective)
 
     @property
     def data_parallel(self) -> bool:
@@ -110,9 +108,7 @@ class Jobs(Sequence[Job]):
     @property
     def tenants(self) -> pl.Series:
         """Tenant of each job; empty if not known."""
-        if "tenant" not in self._frame.columns:
-            return pl.repeat("", len(self), dtype=pl.String, eager=True)
-        return self._frame["tenant"].fill_null("")
+        return self._filled("tenant", "")
 
     @property
     def any_type(self) -> bool:
@@ -126,28 +122,31 @@ class Jobs(Sequence[Job]):
         """What makes a job of the fields of a row."""
         return Job.checked_before if self._plain else _checked
 
+    def _filled(self, name: str, default: Any, start: int = 0, rows: int | None = None) -> pl.Series:
+        """Return a column with `default` where it is empty, or all `default` where there is none."""
+        if name not in self._frame.columns:
+            return pl.repeat(default, len(self) if rows is None else rows, dtype=SCHEMA[name], eager=True)
+        column = self._frame[name].slice(start, rows)
+        return column if default is None else column.fill_null(default)
+
     def _fields(self, chunk: int) -> Fields:
         """Return the fields of the jobs of a chunk, in the order in which `_make` takes them."""
         start = chunk * CHUNK
-        frame = self._frame.slice(start, CHUNK)
-        rows = frame.height
-        part = {name: frame[name].to_list() for name in frame.columns}
-        model = [self._drawn_from[draw] for draw in self._draws[start : start + rows].tolist()]
-        if "model" in part:
-            model = [mine or drawn for mine, drawn in zip(part["model"], model, strict=True)]
+        rows = min(CHUNK, len(self) - start)
+
+        def part(name: str, default: object = None) -> list[Any]:
+            return self._filled(name, default, start, rows).to_list()
+
+        drawn = [self._drawn_from[draw] for draw in self._draws[start : start + rows].tolist()]
+        model = [mine or other for mine, other in zip(part("model"), drawn, strict=True)]
         profile = [self._profiles[name] for name in model]
-        collective = _filled(part, "collective", self._collective, rows)
-        tenant = _filled(part, "tenant", "", rows)
-        gpu_type = part.get("gpu_type", [None] * rows)
-        known = part["job_id"], part["gpus"], model, collective, part["submit_s"], part["duration_s"]
+        known = part("job_id"), part("gpus"), model, part("collective", self._collective)
+        times, owner = (part("submit_s"), part("duration_s")), (part("tenant", ""), part("gpu_type"))
         if self._plain:
-            return *known, tenant, gpu_type, profile
-        tp, pp = _filled(part, "tp", 1, rows), _filled(part, "pp", 1, rows)
-        least, most = _filled(part, "least_gpus", None, rows), _filled(part, "most_gpus", None, rows)
-        speeds = [_speeds(text) for text in _filled(part, "speeds", None, rows)]
-        restart_s = _filled(part, "restart_s", 0.0, rows)
-        elastic = least, most, speeds, restart_s
-        return *known, tp, pp, [None] * rows, tenant, gpu_type, *elastic, profile
+            return *known, *times, *owner, profile
+        speeds = [_speeds(text) for text in part("speeds")]
+        elastic = part("least_gpus"), part("most_gpus"), speeds, part("restart_s", 0.0)
+        return *known, *times, part("tp", 1), part("pp", 1), [None] * rows, *owner, *elastic, profile
 
 
 def _checked(*fields: Any) -> Job:
@@ -165,10 +164,3 @@ def _speeds(text: str | None) -> dict[str, float] | None:
         return {gpu_type: float(speed) for gpu_type, speed in pairs}
     except ValueError:
         raise InputError(f"speeds: must be like T4=0.43 V100=1, not {text!r}") from None
-
-
-def _filled(part: Mapping[str, list[Any]], name: str, default: object, rows: int) -> list[Any]:
-    """Return a column with `default` where it is empty, or all `default` where there is none."""
-    if name not in part:
-        return [default] * rows
-    return [default if value is None else value for value in part[name]]

@@ -16,7 +16,7 @@ from cranny.analysis.sweep.run_sweep import run_sweep
 from cranny.analysis.sweep.sweep_file import Sweep, read_sweep
 from cranny.analysis.sweep.sweep_table import groups
 from cranny.model.errors import CrannyError
-from cranny.process_pool import DiedError, WorkerPool
+from cranny.process_pool import DiedError
 from cranny.run import run_many, run_scenario
 from cranny.scenario import Scenario
 
@@ -132,14 +132,14 @@ def dies_on_random(cell: SweepCell, inputs: SweepInputs) -> Scenario:
 def test_a_process_that_dies_takes_no_other_cell_with_it(sweep: Sweep) -> None:
     cells = [cell for cell in sweep.cells if cell.axes["trace"] == "philly" and cell.axes["cluster"] == "1x2x4"]
     ended: dict[int, CellOutcome] = {}
-    with WorkerPool(2, shared=(sweep.inputs,)) as pool:
-        outcomes = run_many(
-            [partial(dies_on_random, cell) for cell in cells],
-            keep=CellOutcome.of,
-            failed=CellOutcome.failed,
-            pool=pool,
-            ended=ended.__setitem__,
-        )
+    outcomes = run_many(
+        [partial(dies_on_random, cell) for cell in cells],
+        keep=CellOutcome.of,
+        failed=CellOutcome.failed,
+        processes=2,
+        shared=(sweep.inputs,),
+        ended=ended.__setitem__,
+    )
     assert [ended[number] for number in range(len(cells))] == outcomes
     for cell, outcome in zip(cells, outcomes, strict=True):
         died = outcome.reason == "its process died, perhaps for lack of memory"

@@ -24,7 +24,7 @@ class FakeReplays:
 
     def run(self, cells: Sequence[ResizedReplay]) -> list[WaitOutcome]:
         self.asked += cells
-        return [self.outcome(-cell.change) for cell in cells]
+        return [self.outcome(-change) for _, change in cells]
 
     def outcome(self, removed: int, peak_used: int = 0) -> WaitOutcome:
         wait_s = self.wait_s(removed)
@@ -89,4 +89,4 @@ def test_policies_go_in_step() -> None:
     base = {name: cells.outcome(0, 8) for name in ("titan", "best-fit")}
     found = search(cells.run, 8, 1, base)
     assert [(each.policy, each.removal.machines) for each in found] == [("titan", 2), ("best-fit", 2)]
-    assert [cell.policy for cell in cells.asked[:4]] == ["titan", "best-fit"] * 2
+    assert [cell[0] for cell in cells.asked[:4]] == ["titan", "best-fit"] * 2

@@ -14,7 +14,7 @@ from cranny.network.phases import iteration_log
 from cranny.network.phases.contention import ContendingJob, Contention, ContentionLog
 from cranny.network.phases.iteration_log import IterationInterval, IterationStats, WeightedValues
 from cranny.network.phases.outcome import JobOutcome
-from cranny.report.circles_page import section
+from cranny.report.circles import section
 from cranny.report.page import render
 from cranny.sim.result import Result
 

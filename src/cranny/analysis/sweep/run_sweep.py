@@ -1,17 +1,25 @@
 """Running a sweep: finished cells are reused, the rest runs here or on Ray, and all of it becomes one table."""
 
-from collections.abc import Callable
+import logging
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import polars as pl
 
 from cranny.analysis.sweep.cell import CellOutcome, CellStore, SweepCell, table
-from cranny.analysis.sweep.ray_pool import RayPool
 from cranny.analysis.sweep.sweep_file import Sweep
-from cranny.process_pool import WorkerPool
+from cranny.model.errors import CrannyError
 from cranny.run import run_many
 
+RETRIES = 5  # how often Ray runs a cell again whose machine or process has died
+CONNECT_S = 10.0
+T = TypeVar("T")
 Ended = Callable[[SweepCell, CellOutcome], None]
 
 
@@ -23,6 +31,61 @@ class SweepResult:
     run: int
     taken_over: int
     failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RayPool:
+    """The Ray cluster at an address; to `run_many` it is a pool like that of this machine.
+
+    What cells need and what they find travels through Ray, so the machines need no common folder; each needs the
+    same version of cranny. A cell on a machine that dies is run again on another.
+    """
+
+    address: str
+    shared: Sequence[Any]
+
+    def ended(
+        self, work: Callable[..., T], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, T | CrannyError]]:
+        """Call `work` with each of the arguments; yield the number of a call and its result as they end."""
+        try:
+            import ray
+        except ModuleNotFoundError:
+            raise CrannyError("a sweep on Ray needs 'ray': install cranny with its extra 'ray'") from None
+        self._check_reachable()
+        with redirect_stdout(sys.stderr):  # Ray reports there machines that died; our output is for results
+            try:
+                ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+            except Exception as error:  # noqa: BLE001 - Ray raises many kinds where it cannot be used
+                raise CrannyError(f"Ray at {self.address} cannot be used: {_line(error)}") from None
+            try:
+                task = ray.remote(max_retries=RETRIES)(work)
+                held = [ray.put(value) for value in self.shared]
+                under_way = {task.remote(*arguments, *held): number for number, arguments in enumerate(calls)}
+                while under_way:
+                    (ended, *_), _ = ray.wait(list(under_way), num_returns=1)
+                    try:
+                        result = ray.get(ended)
+                    except ray.exceptions.RayError as error:
+                        result = CrannyError(f"Ray: {_line(error)}")
+                    yield under_way.pop(ended), result
+            finally:
+                ray.shutdown()
+
+    def _check_reachable(self) -> None:
+        """Refuse an address HOST:PORT that does not answer: Ray itself would try for minutes."""
+        found = re.fullmatch(r"(?:ray://)?(.+):(\d{1,5})", self.address)
+        if found is None:
+            return
+        try:
+            socket.create_connection((found[1].strip("[]"), int(found[2])), CONNECT_S).close()
+        except (OSError, OverflowError) as error:
+            raise CrannyError(f"Ray at {self.address} cannot be reached: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    """Return an error in one line."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def run_sweep(
@@ -55,9 +118,15 @@ def run_sweep(
             ended(cell, outcome)
 
     shared = (sweep.inputs,)
-    with RayPool(ray, shared) if ray is not None and todo else WorkerPool(processes, shared=shared) as pool:
-        scenarios = [cell.scenario for cell in todo]
-        run_many(scenarios, keep=CellOutcome.of, failed=CellOutcome.failed, pool=pool, ended=keep)
+    run_many(
+        [cell.scenario for cell in todo],
+        keep=CellOutcome.of,
+        failed=CellOutcome.failed,
+        processes=processes,
+        shared=shared,
+        pool=RayPool(ray, shared) if ray is not None and todo else None,
+        ended=keep,
+    )
     whole = table((cell, found[cell.key]) for cell in sweep.cells)
     store.write_table(whole)
     failed = whole.filter(pl.col("status") == "failed").height

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -146,12 +146,17 @@ class _Builder:
         fields = self._fields
         with self._at("network"):
             network_model(fields.network)
-        if fields.collective is not None and fields.collective not in COLLECTIVES:
-            raise self._document.error(("collective",), str(unknown("collective", fields.collective, COLLECTIVES)))
-        self._check_order(fields.order, "order")
+        with self._at("collective"):
+            _known("collective", fields.collective, COLLECTIVES)
+        with self._at("order"):
+            _known("queue order", fields.order, ORDERS)
         self._distinct("seeds", fields.seeds)
         self._distinct("loads", fields.loads or ())
-        profiles, profiles_digest = self._profiles()
+        profiles, profiles_digest = library(), None
+        if fields.profiles is not None:
+            file = self._folder / fields.profiles
+            with self._at("profiles"):
+                profiles, profiles_digest = profiles.with_file(file), _file_digest(file)
         axes = (self._trace_axis(profiles), self._cluster_axis(), self._policy_axis())
         shared = {
             "cranny": VERSION,
@@ -180,26 +185,23 @@ class _Builder:
         axis = []
         for index, entry in enumerate(self._fields.policies):
             steps = ("policies", index)
-            if entry.name not in TABLE:
-                raise self._document.error((*steps, "name"), str(unknown("policy", entry.name, TABLE)))
-            self._check_order(entry.order, *steps, "order")
-            self._check_options(entry, *steps, "options")
+            with self._at(*steps, "name"):
+                _known("policy", entry.name, TABLE)
+            with self._at(*steps, "order"):
+                _known("queue order", entry.order, ORDERS)
+            with self._at(*steps, "options"):
+                _try_options(entry)
+            period_s = self._fields.period_s if entry.period_s is None else entry.period_s
+            with self._at(*(() if entry.period_s is None else steps), "period_s"):
+                decision_period_s(entry.name, period(period_s))
             order = entry.order or self._fields.order or TABLE[entry.name].order
             given = {"order": entry.order, "period_s": entry.period_s, **entry.options}
             settings: dict[str, Any] = {"policy": entry.name, "order": order, "options": entry.options}
-            if period_s := self._period_s(entry, *steps):
+            if period_s:
                 settings["period_s"] = period_s
             axis.append((_label(entry.name, given), settings))
         self._distinct("policies", [label for label, _ in axis])
         return axis
-
-    def _period_s(self, entry: PolicyFields, *steps: Step) -> float:
-        """Return the period that the file sets for a policy; 0 if it sets none."""
-        own = entry.period_s is not None
-        asked_s = entry.period_s if entry.period_s is not None else self._fields.period_s
-        with self._at(*((*steps, "period_s") if own else ("period_s",))):
-            decision_period_s(entry.name, period(asked_s))
-        return asked_s
 
     def _cluster_axis(self) -> list[tuple[str, dict[str, Any]]]:
         """Return what each cluster is called, and its digest."""
@@ -235,37 +237,15 @@ class _Builder:
             if name in known and not file.exists():
                 axis.append((name, {"trace": name, "jobs": self._fields.jobs}))
                 continue
-            if not file.exists() and not file.suffix:
-                problem = str(unknown("trace file or preset", name, known))
-                raise self._document.error(("traces", index), problem)
             with self._at("traces", index):
+                if not file.exists() and not file.suffix:
+                    raise unknown("trace file or preset", name, known)
                 trace = read_trace(file, profiles=profiles)
                 key = _file_digest(file)
             self._traces[key] = trace
             axis.append((name, {"trace": key, "jobs": None}))
         self._distinct("traces", self._fields.traces)
         return axis
-
-    def _profiles(self) -> tuple[ProfileLibrary, str | None]:
-        """Return the models that jobs may name, and the digest of the file that adds to them."""
-        if self._fields.profiles is None:
-            return library(), None
-        file = self._folder / self._fields.profiles
-        with self._at("profiles"):
-            return library().with_file(file), _file_digest(file)
-
-    def _check_order(self, order: str | None, *steps: Step) -> None:
-        if order is not None and order not in ORDERS:
-            raise self._document.error(steps, str(unknown("queue order", order, ORDERS)))
-
-    def _check_options(self, entry: PolicyFields, *steps: Step) -> None:
-        """Make the policy once, so that a wrong option is found before anything runs."""
-        try:
-            seeded_policy(entry.name, 0, entry.options)
-        except InputError as error:
-            raise self._document.error(steps, str(error)) from None
-        except CrannyError:
-            pass  # it needs an extra, which may be there where the cell runs
 
     def _distinct(self, field: str, values: Sequence[object]) -> None:
         """Refuse a value that occurs twice: the same cell would be in the table twice."""
@@ -282,6 +262,22 @@ class _Builder:
             yield
         except InputError as error:
             raise self._document.error(steps, str(error)) from None
+
+
+def _known(kind: str, name: str | None, names: Collection[str]) -> None:
+    """Refuse a name that is none of these."""
+    if name is not None and name not in names:
+        raise unknown(kind, name, names)
+
+
+def _try_options(entry: PolicyFields) -> None:
+    """Make the policy once, so that a wrong option is found before anything runs."""
+    try:
+        seeded_policy(entry.name, 0, entry.options)
+    except InputError:
+        raise
+    except CrannyError:
+        pass  # it needs an extra, which may be there where the cell runs
 
 
 def _label(name: str, given: Mapping[str, object]) -> str:

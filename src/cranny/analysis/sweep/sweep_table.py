@@ -57,7 +57,13 @@ def blocks(groups: Sequence[SeedGroup]) -> "list[RenderableType]":
     rows = [_row(group, columns, scales) for group in groups]
     widths = [max(map(len, [*words, *cells])) for words, cells in zip(heads, zip(*rows, strict=True), strict=True)]
     shown: list[RenderableType] = []
-    for about_block, numbers in groupby(range(len(groups)), key=lambda number: _block(groups[number])):
+
+    def named_block(number: int) -> str:
+        return ", ".join(
+            f"{name} {named(value)}" for name, value in groups[number].axes.items() if name != "policy"
+        )
+
+    for about_block, numbers in groupby(range(len(groups)), key=named_block):
         table = Table(
             *("\n".join(words) for words in heads),
             box=SIMPLE_HEAD, show_header=not shown, show_edge=False, padding=0, header_style="bold",
@@ -81,11 +87,6 @@ def _row(group: SeedGroup, columns: Sequence[Metric], scales: Sequence[ValueScal
         spread = "" if half is None else f" ±{format_value(about, half, scale)}"
         cells.append(MISSING if known is None else format_value(about, known.mean, scale) + spread)
     return cells
-
-
-def _block(group: SeedGroup) -> str:
-    """Name the block that a group is in."""
-    return ", ".join(f"{name} {named(value)}" for name, value in group.axes.items() if name != "policy")
 
 
 def named(value: object) -> str:

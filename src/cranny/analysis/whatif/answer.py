@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours, Window
+from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours, StepFunction, Window
 from cranny.analysis.whatif.machine_search import MachineSearch
 from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
@@ -81,32 +81,26 @@ class WhatIfAnswer:
         }
 
     def _case(self, case: WhatIfCase) -> dict[str, Any]:
-        money = None
-        if case.machines is not None:
-            money = {
-                "off_a_day": self.money_a_day(case.machines),
-                "off": case.machines.off_gpu_hours * self.price_per_gpu_hour,
-            }
+        machines, waits, headroom = case.machines, case.waits, case.headroom
+        money = largest = None
+        if machines is not None:
+            off = machines.off_gpu_hours * self.price_per_gpu_hour
+            money = {"off_a_day": self.money_a_day(machines), "off": off}
+        if headroom is not None:
+            steps = {"anywhere": headroom.free_gpus, "on_idle_machines": headroom.idle_gpus}
+            largest = {where: None if each is None else self._shares(each) for where, each in steps.items()}
         return {
             "name": case.name,
-            "waits": asdict(case.waits) if case.waits is not None else None,
-            "machines": asdict(case.machines) if case.machines is not None else None,
+            "waits": None if waits is None else asdict(waits),
+            "machines": None if machines is None else asdict(machines),
             "money": money,
             "mean_fragmentation": case.fragmentation,
-            "largest_job": self._largest(case.headroom) if case.headroom is not None else None,
+            "largest_job": largest,
         }
 
-    def _largest(self, headroom: Headroom) -> dict[str, Any]:
-        steps = {"anywhere": headroom.free_gpus, "on_idle_machines": headroom.idle_gpus}
-        return {
-            where: {
-                "mean_gpus": each.mean,
-                "share_of_time": {str(size): each.share_from(size) for size in self.sizes_to_start},
-            }
-            if each is not None
-            else None
-            for where, each in steps.items()
-        }
+    def _shares(self, free: StepFunction) -> dict[str, Any]:
+        shares = {str(size): free.share_from(size) for size in self.sizes_to_start}
+        return {"mean_gpus": free.mean, "share_of_time": shares}
 
 
 def _finite(value: Any) -> Any:

@@ -37,7 +37,12 @@ def warnings(
     large = int((trace.frame["gpus"] > cluster.gpus).sum())
     if large:
         found.append(f"Skipped because they are larger than the cluster: {counted(large, 'job')}.")
-    longer = max(map(_stretch, results))
+    longer = 0.0
+    for result in results:
+        done = result.jobs.filter(pl.col("status") == "done")
+        weights = (done["gpus"] * done["duration_s"]).to_numpy()
+        stretch = float(np.average(done["slowdown"].to_numpy(), weights=weights)) if weights.sum() else 1.0
+        longer = max(longer, stretch)
     if logged is not None and longer > LONGER:
         found.append(
             f"Running jobs take up to {longer:.2f} times the GPU-hours of the log, whose durations hold what "
@@ -46,20 +51,10 @@ def warnings(
     return found
 
 
-def _stretch(result: Result) -> float:
-    """Return the GPU-hours that jobs took over those of the log."""
-    done = result.jobs.filter(pl.col("status") == "done")
-    gpu_s = (done["gpus"] * done["duration_s"]).to_numpy()
-    return float(np.average(done["slowdown"].to_numpy(), weights=gpu_s)) if gpu_s.sum() else 1.0
-
-
 def assumptions(trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, compared: int) -> list[str]:
     """List what was assumed, from the log to the replay."""
-    return [
-        *_of_the_log(trace, logged, compared),
-        *_of_the_replay(trace, results),
-        *results[0].settings["trace_notes"],
-    ]
+    notes = results[0].settings["trace_notes"]
+    return [*_of_the_log(trace, logged, compared), *_of_the_replay(trace, results), *notes]
 
 
 def _of_the_log(trace: Trace, logged: LoggedJobs | None, compared: int) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
+from cranny.analysis.whatif.answer import WhatIfAnswer
 from cranny.analysis.whatif.headroom import HOLD_S
 from cranny.analysis.whatif.machine_search import Addition, Removal
 from cranny.analysis.whatif.waits import Waits
@@ -15,7 +15,10 @@ SOONER = 0.05  # a wait that is shorter by less than this is called the same
 
 def findings(answer: WhatIfAnswer) -> list[str]:
     """Return the sentences, in the order in which people ask."""
-    return [*_waiting(answer), *_machines(answer), *_largest(answer), *_search(answer)]
+    found = [*_waiting(answer), *_machines(answer), *_largest(answer)]
+    for search in answer.searches:
+        found += [*_removal(answer, search.policy, search.removal), _addition(search.policy, search.addition)]
+    return found
 
 
 def _waiting(answer: WhatIfAnswer) -> Iterator[str]:
@@ -80,27 +83,15 @@ def _largest(answer: WhatIfAnswer) -> Iterator[str]:
     )
     (most, best), (least, worst) = shares[0], shares[-1]
     rival = f", with {worst.name} {percent(least)}" if percent(most) != percent(least) else ""
+    anywhere = ""
+    if best.headroom is not None:
+        anywhere = f"; so many GPUs were free somewhere {percent(best.headroom.free_gpus.share_from(size))} of it"
+        if (was := answer.cases[0].headroom) is not None:
+            anywhere += f" (in the log {percent(was.free_gpus.share_from(size))})"
     yield (
         f"A job of {size} GPUs could have started on idle machines alone {percent(most)} of the time with "
-        f"{best.name}{rival}{_anywhere(answer.cases[0], best, size)}."
+        f"{best.name}{rival}{anywhere}."
     )
-
-
-def _anywhere(was: WhatIfCase, best: WhatIfCase, size: int) -> str:
-    """Add how often so many GPUs were free at all."""
-    if best.headroom is None:
-        return ""
-    free = f"; so many GPUs were free somewhere {percent(best.headroom.free_gpus.share_from(size))} of it"
-    return (
-        free if was.headroom is None else f"{free} (in the log {percent(was.headroom.free_gpus.share_from(size))})"
-    )
-
-
-def _search(answer: WhatIfAnswer) -> Iterator[str]:
-    """Say what fewer and more machines would do."""
-    for search in answer.searches:
-        yield from _removal(answer, search.policy, search.removal)
-        yield _addition(search.policy, search.addition)
 
 
 def _removal(answer: WhatIfAnswer, policy: str, removal: Removal) -> Iterator[str]:

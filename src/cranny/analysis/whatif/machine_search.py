@@ -4,8 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple, Self
+from typing import Self
 
 import polars as pl
 
@@ -19,14 +18,8 @@ TOLERANCE = 0.05  # of the mean wait
 TOLERANCE_S = 60.0  # or this, if it is more
 BEYOND = (-1, 2, 3)  # neighbours of the answer that are tried as well; the next one was tried on the way
 
+ResizedReplay = tuple[str, int]  # a policy, and how many machines more (or fewer, if negative) it has
 Extra = Mapping[int, list[tuple[Machine, float]]]  # switch -> new machines and their uplinks
-
-
-class ResizedReplay(NamedTuple):
-    """One replay: a policy, and how many machines more (or fewer, if negative) it has."""
-
-    policy: str
-    change: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ def search(
     progress: Callable[[int], None] | None = None,
 ) -> list[MachineSearch]:
     """Ask both questions for each policy of `base`, which holds its outcome on the unchanged cluster."""
-    added = dict(zip(base, run([ResizedReplay(policy, add) for policy in base]), strict=True))
+    added = dict(zip(base, run([(policy, add) for policy in base]), strict=True))
     done = len(base)
     removals = {policy: _remove(machines, outcome) for policy, outcome in base.items()}
     sent: dict[str, Sequence[WaitOutcome] | None] = dict.fromkeys(base)
@@ -106,7 +99,7 @@ def search(
         if progress is not None:
             progress(done)
         # The policies go in step, so that their replays can run at the same time.
-        ran = iter(run([ResizedReplay(policy, -count) for policy, counts in wanted.items() for count in counts]))
+        ran = iter(run([(policy, -count) for policy, counts in wanted.items() for count in counts]))
         sent = {policy: [next(ran) for _ in counts] for policy, counts in wanted.items()}
         done += sum(map(len, wanted.values()))
     return [
@@ -169,16 +162,12 @@ def _with_fewer(cluster: Cluster, count: int) -> Cluster:
     """Take machines away one by one, each the last of the rack that has the most left."""
     if count >= len(cluster.machines):
         raise InputError(f"cannot remove {count} of {len(cluster.machines)} machines")
-    members: dict[int, list[int]] = {}
+    seen: Counter[int] = Counter()
+    order = []
     for machine, rack in enumerate(cluster.rack_of):
-        members.setdefault(rack, []).append(machine)
-    fullest = [(-len(machines), -rack) for rack, machines in members.items()]
-    heapify(fullest)
-    gone = set()
-    for _ in range(count):
-        left, rack = heappop(fullest)
-        gone.add(members[-rack].pop())
-        heappush(fullest, (left + 1, rack))
+        order.append((seen[rack], rack, machine))
+        seen[rack] += 1
+    gone = {machine for _, _, machine in sorted(order, reverse=True)[:count]}
     return _rebuilt(cluster, gone, {})
 
 

@@ -16,7 +16,7 @@ from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
 from cranny.report.page import Lead, write_report
 from cranny.report.scales import duration_text
-from cranny.report.shell import escape
+from cranny.report.shell import escape, html_section
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable, text_table_html
 
@@ -38,19 +38,18 @@ def write_page(answer: WhatIfAnswer, path: str | Path) -> Path:
     """Write the self-contained page, with the first finding, which is about waiting, as its headline."""
     trace = answer.results[0].settings["trace"]
     headline, *others = findings(answer)
-    lead = Lead(headline, _lead(answer, others), f"unlike the tables above, which are over {answer.span}")
-    return write_report(answer.results, path, title=f"What if: {trace}", lead=lead)
-
-
-def _lead(answer: WhatIfAnswer, others: Sequence[str]) -> str:
-    """Make the section with the other findings, tables and assumptions."""
     lines = [*(f"<strong>{escape(line)}</strong>" for line in answer.warnings), *map(escape, others)]
     tables = "".join(map(text_table_html, answer_tables(answer)))
-    return (
-        '<section id="what-if" aria-labelledby="what-if-head"><h2 id="what-if-head">What if</h2>'
+    content = (
         f'<div class="card prose">{_items(lines)}<div class="grid">{tables}</div>'
-        f"<h3>Assumptions</h3>{_items(map(escape, answer.assumptions))}</div></section>"
+        f"<h3>Assumptions</h3>{_items(map(escape, answer.assumptions))}</div>"
     )
+    lead = Lead(
+        headline,
+        html_section("what-if", "What if", content),
+        f"unlike the tables above, which are over {answer.span}",
+    )
+    return write_report(answer.results, path, title=f"What if: {trace}", lead=lead)
 
 
 def _items(lines: Iterable[str]) -> str:

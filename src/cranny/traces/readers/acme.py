@@ -9,7 +9,7 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers.delimited import DelimitedFormat
-from cranny.traces.readers.log_mapping import DATED, LogMapping
+from cranny.traces.readers.log_mapping import DATED, Columns, LogMapping
 from cranny.traces.readers.timestamps import epoch_s
 
 NEEDS = ("job_id", "user", "type", *DATED.values())
@@ -21,7 +21,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], __: str) -> LogMapp
     kalos = KALOS_ONLY in names
     cluster = pl.lit("Kalos" if kalos else "Seren")
     notes = ["Kalos counts its column `duration` from submission; end - start is used"] if kalos else []
-    columns = {"job_id": "job_id", "user": "user", "cluster": cluster, **DATED}
+    columns: Columns = {"job_id": "job_id", "user": "user", "cluster": cluster, **DATED}
     return LogMapping(columns, zone="UTC", notes=notes, times=epoch_s)
 
 

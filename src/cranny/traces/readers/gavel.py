@@ -11,7 +11,7 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers.delimited import ROW, DelimitedFormat, first_fields
-from cranny.traces.readers.log_mapping import LogMapping, number
+from cranny.traces.readers.log_mapping import Columns, LogMapping, number
 from cranny.traces.schema import CPU_ONLY, RowRule
 
 NAMES = ("job_type", "command", "steps_flag", "needs_data", "total_steps", "arrival_s", "scale_factor")
@@ -41,7 +41,7 @@ def log(_: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) -> LogM
     iteration_s = name.replace_strict(known, [profiles[k].iteration_s for k in known], default=None)
     measured_batch = name.replace_strict(known, [float(profiles[k].batch) for k in known], default=None)
     step_s = iteration_s * (batch / measured_batch).fill_null(1.0)
-    columns = {
+    columns: Columns = {
         "job_id": (pl.col(ROW) + 1).cast(pl.String),
         "submit_s": "arrival_s",
         "gpus": "scale_factor",

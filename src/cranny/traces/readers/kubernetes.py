@@ -8,10 +8,9 @@ whose pods are in the file too only adds when it was submitted, and its limit.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
@@ -30,22 +29,13 @@ CALLED = {
 }
 
 
-@dataclass(slots=True)
-class _Pod:
+class _Pod(NamedTuple):
     """When a pod ran, and with what."""
 
     gpus: float
     start_s: float | None
     end_s: float | None
     machine: str
-
-
-@dataclass(slots=True)
-class _Owner:
-    """What belongs to one job."""
-
-    job: dict[str, Any] | None = None
-    pods: list[dict[str, Any]] = field(default_factory=list)
 
 
 def sniff(head: bytes) -> bool:
@@ -59,19 +49,19 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     items = document.get("items", [document])
     if not isinstance(items, list) or not document:
         raise InputError(f"{path}: must be a list of pods or jobs, as `kubectl get pods -A -o json` writes it")
-    owners: dict[object, _Owner] = {}
+    owners: dict[object, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}  # their pods, and the job itself
     for place, item in enumerate(items):
         entry = mapping(item)
         kind = entry.get("kind") or str(document.get("kind")).removesuffix("List")
         if kind == "Pod":
-            owners.setdefault(_owner(entry), _Owner()).pods.append(entry)
+            owners.setdefault(_owner(entry), ([], []))[0].append(entry)
         elif kind == "Job":
-            owners.setdefault((*_name(entry), "Job"), _Owner()).job = entry
+            owners.setdefault((*_name(entry), "Job"), ([], []))[1].append(entry)
         else:
-            owners[place] = _Owner()  # neither: one row, to be counted
-    rows = [_row(key, owner) for key, owner in owners.items()]
+            owners[place] = [], []  # neither: one row, to be counted
+    rows = [_row(key, *owner) for key, owner in owners.items()]
     notes = [f"{len(items)} pods and jobs make {len(rows)} jobs"] if len(rows) != len(items) else []
-    if any(owner.job and not owner.pods for owner in owners.values()):
+    if any(jobs and not pods for pods, jobs in owners.values()):
         notes.append(
             "a Job without its pods starts when its controller takes it up, which may be before its pods ran"
         )
@@ -93,12 +83,12 @@ def _owner(pod: dict[str, Any]) -> tuple[str | None, str | None, str]:
     return (namespace, name, "Pod") if owned_by is None else (namespace, owned_by, str(controller.get("kind")))
 
 
-def _row(key: object, owner: _Owner) -> dict[str, object]:
+def _row(key: object, pods: list[dict[str, Any]], jobs: list[dict[str, Any]]) -> dict[str, object]:
     """Take our columns from the pods of an owner, or from the owner alone."""
     if not isinstance(key, tuple) or key[1] is None:
         return {}
-    own = {} if owner.job is None else _row_of_job(owner.job)
-    found = {**own, **(_row_of_pods(owner.pods) if owner.pods else {})}
+    own = _row_of_job(jobs[-1]) if jobs else {}
+    found = {**own, **(_row_of_pods(pods) if pods else {})}
     for name in ("submit_s", "limit_s"):
         if own.get(name) is not None:
             found[name] = own[name]
@@ -117,9 +107,9 @@ def _row_of_pods(entries: list[dict[str, Any]]) -> dict[str, object]:
     phases = {text(mapping(entry.get("status")).get("phase")) or "Unknown" for entry in entries}
     spec = mapping(entries[0].get("spec"))
     return {
-        "submit_s": _least(time for time in created if time is not None),
-        "start_s": _least(pod.start_s for pod in started if pod.start_s is not None),
-        "end_s": None if None in ends else _most(end for end in ends if end is not None),
+        "submit_s": _first(created),
+        "start_s": _first(pod.start_s for pod in started),
+        "end_s": None if None in ends else _first(ends, last=True),
         "gpus": gpus,
         "machines": machines,
         "gpu_type": text(mapping(spec.get("nodeSelector")).get(GPU_TYPE)),
@@ -135,7 +125,7 @@ def _pod(entry: dict[str, Any]) -> _Pod:
         moment_s(mapping(mapping(container.get("state")).get("terminated")).get("finishedAt"))
         for container in objects(status.get("containerStatuses"))
     ]
-    end_s = None if None in ends else _most(end for end in ends if end is not None)
+    end_s = None if None in ends else _first(ends, last=True)
     machine = text(spec.get("nodeName")) or f"(pod) {_name(entry)}"
     return _Pod(_gpus(spec), moment_s(status.get("startTime")), end_s, machine)
 
@@ -194,11 +184,7 @@ def _most_at_once(pods: list[_Pod]) -> tuple[float, float]:
     return (math.nan, best[1]) if math.isnan(held) else best
 
 
-def _least(times: Iterable[float]) -> float | None:
-    """Return the earliest time, if there is one; NaN if one is no time."""
-    return min(times, key=lambda time: (not math.isnan(time), time), default=None)
-
-
-def _most(times: Iterable[float]) -> float | None:
-    """Return the latest time, if there is one; NaN if one is no time."""
-    return min(times, key=lambda time: (not math.isnan(time), -time), default=None)
+def _first(times: Iterable[float | None], *, last: bool = False) -> float | None:
+    """Return the earliest of the known times, or the last, if there is one; NaN if one is no time."""
+    known = (time for time in times if time is not None)
+    return min(known, key=lambda time: (not math.isnan(time), -time if last else time), default=None)

@@ -12,6 +12,7 @@ from cranny.traces.readers import timestamps
 from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, Find, RowRule, checked
 from cranny.traces.trace import Trace
 
+Columns = dict[str, str | pl.Expr]
 _A_TIME = "must be a time"
 # The columns that Helios and Acme share.
 DATED = {

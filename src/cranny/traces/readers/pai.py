@@ -13,7 +13,7 @@ from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
 from cranny.traces.readers.delimited import HEAD_BYTES, DelimitedFormat, first_fields
-from cranny.traces.readers.log_mapping import LogMapping, life, number, text
+from cranny.traces.readers.log_mapping import Columns, LogMapping, life, number, text
 from cranny.traces.trace import Trace
 
 TASK_TABLE = (
@@ -39,7 +39,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMa
     gpus_each = (number("plan_gpu") / 100).ceil().clip(lower_bound=1.0)
     asks = (number("plan_gpu") > 0).fill_null(value=False)
     gpu_type = text("gpu_type")
-    columns = {
+    columns: Columns = {
         "job_id": text("job_name") + "/" + text("task_name").fill_null(""),
         "submit_s": "start_time",
         "end_s": "end_time",

@@ -34,7 +34,11 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     if not isinstance(entries, list):
         raise InputError(f"{path}: must be a list of jobs")
     rows = [_job(mapping(entry)) for entry in entries]
-    endless = sum(_without_end(mapping(entry)) for entry in entries)
+    endless = sum(  # attempts that started, do not end, and are not the last
+        moment_s(attempt.get("start_time")) is not None and moment_s(attempt.get("end_time")) is None
+        for entry in entries
+        for attempt in objects(mapping(entry).get("attempts"))[:-1]
+    )
     notes = ["the duration of a job is the sum of its attempts"]
     if endless:
         notes.append(f"attempts without an end that were followed by another count as no time ({endless})")
@@ -73,12 +77,3 @@ def _size(attempt: dict[str, Any]) -> tuple[float | None, float | None]:
         return None, None
     gpus = [machine.get("gpus") for machine in machines]
     return float(sum(len(names) for names in gpus if isinstance(names, list))), float(len(machines))
-
-
-def _without_end(entry: dict[str, Any]) -> int:
-    """Count the attempts that started, do not end, and are not the last."""
-    attempts = objects(entry.get("attempts"))[:-1]
-    return sum(
-        moment_s(attempt.get("start_time")) is not None and moment_s(attempt.get("end_time")) is None
-        for attempt in attempts
-    )

@@ -10,7 +10,7 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers.delimited import DelimitedFormat
-from cranny.traces.readers.log_mapping import LogMapping, number, text
+from cranny.traces.readers.log_mapping import Columns, LogMapping, number, text
 from cranny.traces.schema import CPU_ONLY, RowRule
 
 NEEDS = ("name", "time", "application", "num_replicas", "batch_size")
@@ -32,7 +32,7 @@ def log(_names: Sequence[str], profiles: Mapping[str, ModelProfile], __: str) ->
     application = text("application")
     gpu_s = application.replace_strict(GPU_HOURS, default=None) * 3600.0
     model = application.replace_strict(MODELS, default=None, return_dtype=pl.String)
-    columns = {
+    columns: Columns = {
         "job_id": "name",
         "submit_s": "time",
         "gpus": "num_replicas",

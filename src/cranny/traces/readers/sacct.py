@@ -14,7 +14,7 @@ from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import timestamps
 from cranny.traces.readers.delimited import DelimitedFormat, first_fields
-from cranny.traces.readers.log_mapping import LogMapping, life, number, text
+from cranny.traces.readers.log_mapping import Columns, LogMapping, life, number, text
 from cranny.traces.schema import RowRule, missing
 
 IDS = ("JobID", "JobIDRaw")
@@ -44,7 +44,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str) -> LogMa
     start = _time(pl.col("Start"))
     if "AllocTRES" in names:  # cancelled before it started: some versions of Slurm log a start all the same
         start = pl.when(text("AllocTRES").is_not_null()).then(start)
-    columns = {
+    columns: Columns = {
         "job_id": ids[0],
         "submit_s": "Submit",
         "start_s": start,

@@ -1,4 +1,4 @@
-"""CASSINI's circles of the jobs on a link, their demand over time, and a picture of both, before and after shifts.
+"""CASSINI's circles of the jobs on a link, and their demand over time: a picture, a page, and a section.
 
 Each job is a ring of its link's unified circle, the first one outermost; coloured arcs are up phases, darker the
 higher their demand. Time runs counter-clockwise from three o'clock, as in CASSINI's figures. The outer red band
@@ -7,23 +7,27 @@ marks where the total demand exceeds the link's capacity.
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 from cranny.model.circle import DEGREES
-from cranny.model.validate import percent
+from cranny.model.validate import counted, percent
 from cranny.network.interleave.affinity import SharedLink
 from cranny.network.interleave.compatibility import Compatibility
-from cranny.network.interleave.shifts import Interleaving
-from cranny.network.interleave.unified_circle import DemandCurve, UnifiedCircle, curve
+from cranny.network.interleave.shifts import Interleaving, curve_scores
+from cranny.network.interleave.unified_circle import DemandCurve, UnifiedCircle, curve, unify
+from cranny.network.phases.contention import MOST, Contention
 from cranny.report.charts import ChartLine, Frame, line_chart
-from cranny.report.scales import Axis, count_axis
-from cranny.report.shell import escape, file_text, svg_text
-from cranny.report.styles import HUES, Hue
+from cranny.report.scales import Axis, count_axis, duration_text
+from cranny.report.shell import escape, file_text, html_page, html_section, html_table, svg, svg_text, write_file
+from cranny.report.styles import HUES, Hue, css_colours
 
 WIDTH, HEAD, FOOT = 1120.0, 64.0, 44.0
 RADIUS, HOLE = 104.0, 34.0
 CIRCLE_EXTENT = RADIUS + 10.0  # radius of a circle with the band round it
 CHART = Frame(width=560.0, height=154.0, left=52.0, right=12.0, top=24.0, bottom=24.0)
+PAGE_CHART = Frame(width=420.0, height=170.0, left=44.0, right=12.0, top=24.0, bottom=26.0)
 LEGEND_ROW = 20.0
 LEGEND_AT = HEAD + 276.0
 LEGEND_ENDS = (290.0, 366.0, 458.0, 528.0)  # where its columns end
@@ -145,22 +149,17 @@ def demand(side: ShiftedLink, paint: Palette, x_axis: Axis, y_axis: Axis, frame:
             unified.perimeter_s, unified.turns[:count], unified.angles, unified.iterations_s[:count]
         )
         total = curve(circles[:count], side.shifts_s[:count], part)
-        outline = _steps(total, x_axis, y_axis, frame)
+        # The outline of a curve of steps, as far as the axis goes.
+        outline = f"M{frame.x(x_axis, 0.0):.1f} {frame.y(y_axis, 0.0):.1f}"
+        for start, length, height in zip(total.at_s, total.lengths_s, total.gbps, strict=True):
+            if start < x_axis.high:
+                outline += f"V{frame.y(y_axis, height):.1f}H{frame.x(x_axis, start + length):.1f}"
+        outline += f"V{frame.y(y_axis, 0.0):.1f}Z"
         areas.append(f'<path class="area" style="fill:{paint.jobs[count - 1]}" d="{outline}"/>')
     capacity = ChartLine(0, paint.alarm, (0.0, x_axis.high), (gbps, gbps), dash="5 4")
     label = f"{side.name}: demand over time, {side.whole.excess(gbps):.3g} Gbps above capacity on average"
     note = svg_text(frame.left, frame.top - 10, f"{side.name}, Gbps", "small")
     return line_chart([capacity], x_axis, y_axis, label=label, frame=frame, under="".join([*areas, note]))
-
-
-def _steps(total: DemandCurve, x_axis: Axis, y_axis: Axis, frame: Frame) -> str:
-    """Return the outline of a curve of steps, as far as the axis goes."""
-    path = [f"M{frame.x(x_axis, 0.0):.1f} {frame.y(y_axis, 0.0):.1f}"]
-    for start, length, gbps in zip(total.at_s, total.lengths_s, total.gbps, strict=True):
-        if start < x_axis.high:
-            path.append(f"V{frame.y(y_axis, gbps):.1f}H{frame.x(x_axis, start + length):.1f}")
-    path.append(f"V{frame.y(y_axis, 0.0):.1f}Z")
-    return "".join(path)
 
 
 def searched(fit: Compatibility) -> str:
@@ -176,7 +175,7 @@ def ms(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms"
 
 
-def render(found: Interleaving) -> str:
+def picture(found: Interleaving) -> str:
     """Return the picture as text: one panel a link, light on any page."""
     colours = {job: ring_hue(number).light for number, job in enumerate(found.shifts_s)}
     panels, y = [], 12.0
@@ -191,12 +190,9 @@ def render(found: Interleaving) -> str:
     )
     y += FOOT
     style = file_text("picture.css") + file_text("circles_picture.css")
-    label = escape("Circles of jobs before and after their time shifts, and the demand of each link")
     page = f'<rect class="panel" x="0" y="0" width="{WIDTH:g}" height="{y:g}" style="stroke:none"/>'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {y:g}" width="{WIDTH:g}" height="{y:g}" '
-        f'role="img" aria-label="{label}"><style>{style}</style>{page}{"".join(panels)}{key}</svg>\n'
-    )
+    label = "Circles of jobs before and after their time shifts, and the demand of each link"
+    return svg(WIDTH, y, label, f"<style>{style}</style>{page}{''.join(panels)}{key}") + "\n"
 
 
 def _panel(link: SharedLink, fit: Compatibility, found: Interleaving, paint: Palette, height: float) -> str:
@@ -232,3 +228,114 @@ def _legend(side: ShiftedLink, paint: Palette) -> list[str]:
         values = (ms(circle.iteration_s), ms(circle.up_s), f"{circle.mean_gbps:.3g} Gbps", ms(side.shifts_s[row]))
         parts += [svg_text(x, at, value, "value end") for x, value in zip(LEGEND_ENDS, values, strict=True)]
     return parts
+
+
+def write_circles(found: Interleaving, path: str | Path, *, title: str, command: str) -> Path:
+    """Write circles before and after their shifts: an SVG file, or a page if the name ends in .html."""
+    path = Path(path)
+    wants_page = path.suffix.lower() in {".html", ".htm"}
+    return write_file(render(found, title, command) if wants_page else picture(found), path)
+
+
+def render(found: Interleaving, title: str, command: str) -> str:
+    """Return the page as text."""
+    links, fits = found.graph.links, found.graph.fits
+    numbers = {job: number for number, job in enumerate(found.shifts_s)}
+    cards = [
+        card(link, searched(fit), sides(link, fit, found.shifts_s), numbers)
+        for link, fit in zip(links, fits, strict=True)
+    ]
+    before, after = (
+        sum(scores) / len(links)
+        for scores in (curve_scores(found.graph, {}), curve_scores(found.graph, found.shifts_s))
+    )
+    many = "Mean score of" if len(links) > 1 else "Score of"
+    shared = counted(len(links), "shared link")
+    return html_page(
+        title,
+        f"{many} {shared}: {before:.2f} before, {after:.2f} after. "
+        "The score is 1 where the demand never exceeds the link's capacity.",
+        Template(file_text("circles.html")).substitute(
+            key=escape(KEY), cards="".join(cards), command=escape(command)
+        ),
+        style=file_text("circles.css") + ring_colours(),
+        kicker=f"{counted(len(numbers), 'job')} · {shared}",
+    )
+
+
+def section(contentions: Mapping[str, Sequence[Contention]]) -> str:
+    """Make the report's section about the costliest links of runs in phases, by their names; nothing without any.
+
+    One run shows several links, several runs show one each.
+    """
+    met = {name: found[: MOST if len(contentions) == 1 else 1] for name, found in contentions.items() if found}
+    if not met:
+        return ""
+    cards = "".join(
+        _contention(each, name if len(contentions) > 1 else "") for name, found in met.items() for each in found
+    )
+    hint = f"Links on which demand exceeded capacity the most, with the jobs as their iterations started. {KEY}"
+    return html_section("circles", "Costliest shared links", f'<div class="stack">{cards}</div>', hint)
+
+
+def _contention(contention: Contention, run: str) -> str:
+    """Draw the jobs that shared a link."""
+    link = SharedLink(
+        f"{run}: {contention.link}" if run else contention.link,
+        contention.gbps,
+        {job.job_id: job.circle for job in contention.jobs},
+    )
+    unified = unify(tuple(circle.iteration_s for circle in link.circles.values()))
+    about = (
+        f"{counted(len(link.circles), 'job')} for {duration_text(contention.seconds)}; "
+        f"{contention.above_gbit / contention.seconds:,.3g} Gbps demanded above capacity on average"
+    )
+    side = ShiftedLink.of("As they started", link, unified, contention.shifts_s)
+    return card(link, about, [side], {job: number for number, job in enumerate(link.circles)})
+
+
+def ring_colours() -> str:
+    """Return the CSS that names the colours of rings, for light and for dark pages."""
+    return css_colours({"alarm": ALARM, **{f"ring-{number}": ring_hue(number) for number in range(COLOURS)}})
+
+
+def card(link: SharedLink, about: str, shown: Sequence[ShiftedLink], numbers: Mapping[str, int]) -> str:
+    """Draw one link: each side's circles and demand, and a legend of its jobs, coloured by their numbers."""
+    paint = Palette(tuple(f"var(--ring-{numbers[job] % COLOURS})" for job in link.circles), "var(--alarm)")
+    x_axis, y_axis = axes(shown)
+    kind = "side" if len(shown) > 1 else "side alone"
+    drawn = "".join(
+        f'<div class="{kind}">{_rings(side, paint)}'
+        f'<div class="demand">{demand(side, paint, x_axis, y_axis, PAGE_CHART)}</div></div>'
+        for side in shown
+    )
+    return (
+        f'<figure class="card circles"><figcaption><strong>{escape(link.name)}, {link.gbps:g} Gbps</strong>'
+        f'<span>{escape(about)}</span></figcaption><div class="sides">{drawn}</div>'
+        f"{_job_rows(shown[-1], paint)}</figure>"
+    )
+
+
+def _rings(side: ShiftedLink, paint: Palette) -> str:
+    """Draw the circles of one side as a picture of its own."""
+    size = 2 * CIRCLE_EXTENT
+    label = escape(f"{side.name}: circles of {counted(len(side.link.circles), 'job')}, score {side.score:.2f}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart rings" viewBox="0 0 {size:g} {size:g}" role="img" '
+        f'aria-label="{label}">{rings(side, paint, CIRCLE_EXTENT, CIRCLE_EXTENT)}</svg>'
+    )
+
+
+def _job_rows(side: ShiftedLink, paint: Palette) -> str:
+    """Name the jobs, with their times and shifts."""
+    rows = [
+        [
+            f'<span class="job-name"><span class="spot" style="background:{colour}"></span>{escape(job)}</span>',
+            *(ms(shift_s), ms(circle.iteration_s), ms(circle.up_s), f"{circle.mean_gbps:.3g} Gbps"),
+        ]
+        for (job, circle), shift_s, colour in zip(
+            side.link.circles.items(), side.shifts_s, paint.jobs, strict=True
+        )
+    ]
+    head = ["job", "shift", "iteration", "up phases", "mean"]
+    return f'<div class="prose">{html_table(head, rows, kind="plain figures")}</div>'
