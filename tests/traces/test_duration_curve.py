@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cranny.traces.duration_curve import QuantileCurve, split_by_group
+from cranny.traces.generate import QuantileCurve, split_by_group
 
 
 def test_draws_log_linearly_between_points() -> None:

@@ -113,11 +113,11 @@ def test_gpus_held_agree_with_a_count_second_by_second(jobs: list[tuple[int, int
         sum(size for begin, size, length in jobs if begin <= second < begin + length)
         for second in range(first, last + 1)
     ]
-    assert held.peak() == max(each)
+    assert held.value.max() == max(each)
     seconds = np.arange(first, last + 1, dtype=np.float64)
     assert held.means(seconds) == pytest.approx(each[:-1])
     over = sum(now > capacity for now in each[:-1]) / (last - first)
-    assert held.share_above(capacity, seconds[[0, -1]])[0] == pytest.approx(over)
+    assert held.above(capacity).means(seconds[[0, -1]])[0] == pytest.approx(over)
 
 
 # As tabulated for the published logs: jobs, median s, mean s, p90 s, gap s, GPU-hours, days.

@@ -151,12 +151,11 @@ def _columns(table: pl.DataFrame, jobs: pl.DataFrame, masks: NDArray[np.uint64])
 def _cluster(cluster: Cluster) -> dict[str, Any]:
     """Return the machines and racks as plain lists."""
     types = sorted({machine.gpu_type or "" for machine in cluster.machines})
-    place = {name: index for index, name in enumerate(types)}
     return {
         "machines": [str(machine.name) for machine in cluster.machines],
         "gpus": [int(machine.gpus) for machine in cluster.machines],
         "gpu_types": types,
-        "gpu_type": [place[machine.gpu_type or ""] for machine in cluster.machines],
+        "gpu_type": [types.index(machine.gpu_type or "") for machine in cluster.machines],
         "rack_of": [int(rack) for rack in cluster.rack_of],
         "racks": [str(name) for name in cluster.rack_names],
     }

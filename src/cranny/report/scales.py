@@ -75,8 +75,9 @@ def time_axis(low_s: float, high_s: float) -> Axis:
     span_s = high_s - low_s if high_s > low_s else 1.0
     step_s = next((step for step in TIME_STEPS_S if span_s / step <= 8), _round_step(span_s / 5))
     count = int(span_s / step_s + 1e-9)
-    ticks = tuple((low_s + index * step_s, _elapsed(index * step_s, step_s)) for index in range(count + 1))
-    return Axis(low_s, low_s + span_s, ticks)
+    unit, length_s = next((entry for entry in TIME_UNITS if step_s >= entry[1]), ("s", 1.0))
+    texts = ("0", *(f"{index * step_s / length_s:g} {unit}" for index in range(1, count + 1)))
+    return Axis(low_s, low_s + span_s, tuple((low_s + at * step_s, text) for at, text in enumerate(texts)))
 
 
 def log_time_axis(values_s: Iterable[float], *, floor_s: float = 1.0) -> Axis:
@@ -144,11 +145,3 @@ def _short(value: float, places: int) -> str:
         if abs(value) >= 10 * size or (abs(value) >= size and value % (size / 10) == 0):
             return f"{value / size:g}{suffix}"
     return f"{value:,.{places}f}"
-
-
-def _elapsed(seconds: float, step_s: float) -> str:
-    """Write a tick of elapsed time in the unit of its step."""
-    if seconds == 0:
-        return "0"
-    unit, length_s = next(((unit, size) for unit, size in TIME_UNITS if step_s >= size), ("s", 1.0))
-    return f"{seconds / length_s:g} {unit}"

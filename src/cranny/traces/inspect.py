@@ -1,46 +1,68 @@
 """What a trace looks like, in numbers."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
 
 from cranny.model.errors import InputError
-from cranny.traces.duration_curve import Floats
+from cranny.traces.generate import Floats
 from cranny.traces.trace import DEFAULT_COLLECTIVE, Trace
 
 DAY_S = 86_400.0
 HOUR_S = 3600.0
+Window = tuple[float, float]  # seconds, from and to
 POWERS = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DemandOverTime:
-    """GPUs held over time: `gpus[i]` of them from `times_s[i]` until the next change."""
+class StepFunction:
+    """The value from each moment to the next, the last one up to the end of the window."""
 
-    times_s: Floats  # (changes,), never falling
-    gpus: Floats  # (changes,), the last is 0
+    at_s: Floats  # (steps,) ascending; the first is the start of the window
+    value: Floats  # (steps,)
+    end_s: float
 
-    def peak(self) -> int:
-        """Return the most that are held at once."""
-        return int(self.gpus.max(initial=0))
+    @classmethod
+    def of(cls, start_s: Floats, end_s: Floats, weight: Floats, window: Window, base: float = 0.0) -> Self:
+        """Add to `base` the weights of all stretches, each from its start to before its end."""
+        first_s, last_s = window
+        start_s, end_s = np.clip(start_s, first_s, last_s), np.clip(end_s, first_s, last_s)
+        at_s, place = np.unique(np.concatenate([[first_s], start_s, end_s]), return_inverse=True)
+        change = np.bincount(place[1:], weights=np.concatenate([weight, -weight]), minlength=at_s.size)
+        inside = at_s < last_s
+        inside[0] = True
+        return cls(at_s[inside], np.asarray(base + np.cumsum(change)[inside], dtype=np.float64), last_s)
+
+    @property
+    def _lengths_s(self) -> Floats:
+        lengths_s = np.diff(self.at_s, append=self.end_s)
+        return lengths_s if lengths_s.sum() > 0 else np.ones_like(lengths_s)
+
+    @property
+    def mean(self) -> float:
+        """Mean over time."""
+        return float(np.average(self.value, weights=self._lengths_s))
+
+    def share_from(self, least: float) -> float:
+        """Return the share of time in which the value is `least` or more."""
+        return float(np.average(self.value >= least, weights=self._lengths_s))
+
+    def at(self, times_s: Floats) -> Floats:
+        """Return the value at some times; outside the window that of its nearer end."""
+        place = np.searchsorted(self.at_s, times_s, side="right") - 1
+        return self.value[np.maximum(place, 0)]
+
+    def above(self, level: float) -> Self:
+        """Return 1 where the value is above a level, and 0 elsewhere."""
+        return replace(self, value=(self.value > level).astype(np.float64))
 
     def means(self, edges_s: Floats) -> Floats:
-        """Return the mean number held between each two edges, (edges - 1,)."""
-        return self._means(self.gpus, edges_s)
-
-    def share_above(self, gpus: int, edges_s: Floats) -> Floats:
-        """Return the share of the time between each two edges in which more than `gpus` are held, (edges - 1,)."""
-        return self._means((self.gpus > gpus).astype(np.float64), edges_s)
-
-    def _means(self, level: Floats, edges_s: Floats) -> Floats:
-        """Return the mean between each two edges of what has a level from each time until the next."""
-        if not len(self.times_s):
-            return np.zeros(len(edges_s) - 1)
-        so_far = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(self.times_s))])
-        mean: Floats = np.diff(np.interp(edges_s, self.times_s, so_far)) / np.diff(edges_s)
+        """Return the mean between each two edges, (edges - 1,)."""
+        so_far = np.concatenate([[0.0], np.cumsum(self.value * np.diff(self.at_s, append=self.end_s))])
+        mean: Floats = np.diff(np.interp(edges_s, np.append(self.at_s, self.end_s), so_far)) / np.diff(edges_s)
         return mean
 
 
@@ -86,7 +108,7 @@ def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
         "mean_wait_s": float(wait_s.mean()) if len(wait_s) else None,
         "p99_wait_s": float(np.quantile(wait_s, 0.99)) if len(wait_s) else None,
         "mean_requested_gpus": gpu_s / span_s if span_s > 0 else None,
-        "peak_requested_gpus": held.peak(),
+        "peak_requested_gpus": int(held.value.max()),
         "requested_gpus": held.means(edges_s).tolist() if span_s > 0 else [],
         "bucket_s": span_s / max(buckets, 1),
         "jobs_without_model": len(trace) - _given(trace, "model"),
@@ -115,20 +137,15 @@ def assumed(trace: Trace) -> list[str]:
     return [sentence for count, sentence in assumptions if count]
 
 
-def requested(trace: Trace) -> DemandOverTime:
+def requested(trace: Trace) -> StepFunction:
     """Return the GPUs that jobs would hold up to the last submission if each started when submitted."""
     submit_s = trace.frame["submit_s"].to_numpy()
     duration_s = trace.frame["duration_s"].to_numpy()
     gpus = trace.frame["gpus"].to_numpy().astype(np.float64)
-    # What comes after the last submission is not looked at; cut off there, no duration is too long to add up.
-    end_s = np.minimum(submit_s + duration_s, np.nextafter(submit_s[-1], np.inf))
-    # Ends come first among equal times, for a GPU that is given back can be taken at once; but a job of
-    # zero seconds would end before it began, and holds nothing.
     lasting = duration_s > 0
-    times_s = np.concatenate([end_s[lasting], submit_s[lasting]])
-    change = np.concatenate([-gpus[lasting], gpus[lasting]])
-    order = np.argsort(times_s, kind="stable")
-    return DemandOverTime(times_s[order], np.cumsum(change[order]))
+    # What comes after the last submission is not looked at; cut off there, no duration is too long to add up.
+    window = float(submit_s[0]), float(np.nextafter(submit_s[-1], np.inf))
+    return StepFunction.of(submit_s[lasting], (submit_s + duration_s)[lasting], gpus[lasting], window)
 
 
 def waits(trace: Trace) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cranny.traces.duration_curve import Floats
+from cranny.traces.generate import Floats
 from cranny.traces.inspect import DAY_S, HOUR_S, requested, waits
 from cranny.traces.schema import DRAWN_MODELS_COLUMN
 from cranny.traces.trace import Trace
@@ -167,19 +167,20 @@ def drawn_models(trace: Trace) -> str | None:
 def demand_above_capacity(trace: Trace, capacity_gpus: int) -> str | None:
     """Find more GPUs asked for than there are, if each job started when submitted."""
     held = requested(trace)
-    if held.peak() <= capacity_gpus:
+    peak = int(held.value.max())
+    if peak <= capacity_gpus:
         return None
     ends_s = trace.frame["submit_s"].to_numpy()[[0, -1]]
     mean, share = 0.0, 0.0
     if ends_s[1] > ends_s[0]:
-        mean, share = float(held.means(ends_s)[0]), float(held.share_above(capacity_gpus, ends_s)[0])
+        mean, share = float(held.means(ends_s)[0]), float(held.above(capacity_gpus).means(ends_s)[0])
     if mean > capacity_gpus:
         return (
-            f"jobs ask for {mean:,.0f} GPUs on average and {held.peak():,} at most, the cluster has "
+            f"jobs ask for {mean:,.0f} GPUs on average and {peak:,} at most, the cluster has "
             f"{capacity_gpus:,}: its queue grows until the last submission"
         )
     return (
-        f"jobs ask for up to {held.peak():,} GPUs at once, the cluster has {capacity_gpus:,}: "
+        f"jobs ask for up to {peak:,} GPUs at once, the cluster has {capacity_gpus:,}: "
         f"demand is above it {_percent(share)} of the time, and jobs wait"
     )
 

@@ -54,6 +54,7 @@ BLANK = "(blank line)"
 _REPEATED = "job_id: repeated"
 _SECONDS = "must be a number of seconds, zero or more"
 _WHOLE = f"must be a whole number from 1 to {MAX_GPUS}"
+_KNOWN = "must be known"
 _SHOWN = 60  # characters of a wrong value that an error shows
 
 
@@ -93,9 +94,46 @@ class RowRule:
         return f"{self.field}: {self.text}" if self.of_value else self.text
 
 
+def _of(name: str, wrong: pl.Expr) -> pl.Expr:
+    """Find rows with a wrong value in a column that may be empty."""
+    return pl.col(name).is_not_null() & wrong.fill_null(value=True)
+
+
+def _no_time(name: str) -> pl.Expr:
+    return ~(pl.col(name).is_finite() & (pl.col(name) >= 0))
+
+
+def _not_whole(name: str, least: int) -> pl.Expr:
+    number = pl.col(name)
+    return ~(number.is_finite() & number.is_between(least, MAX_GPUS) & (number == number.floor()))
+
+
+def _false_if_null(broken: pl.Expr) -> pl.Expr:
+    return broken.fill_null(value=False)
+
+
 # Rows for CPUs are none of ours, whatever else they hold.
-CPU_ONLY = RowRule(
-    "gpus", "CPU-only (gpus 0)", (pl.col("gpus") == 0).fill_null(value=False), of_value=False, error=False
+CPU_ONLY = RowRule("gpus", "CPU-only (gpus 0)", _false_if_null(pl.col("gpus") == 0), of_value=False, error=False)
+_GROUPS = pl.col("tp").fill_null(1.0) * pl.col("pp").fill_null(1.0)
+_PARTED = "only jobs without tp and pp can be resized"
+# What holds for the columns of every trace, where they are there; a null verdict counts as broken.
+RULES = (
+    RowRule("job_id", "must not be empty", pl.col("job_id") == ""),
+    RowRule("submit_s", _SECONDS, _no_time("submit_s")),
+    RowRule("gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", _not_whole("gpus", 0)),
+    RowRule("duration_s", _SECONDS, _no_time("duration_s")),
+    RowRule("tp", _WHOLE, _of("tp", _not_whole("tp", 1))),
+    RowRule("tp", "must divide gpus", _false_if_null(pl.col("gpus") % pl.col("tp").fill_null(1.0) != 0)),
+    RowRule("pp", _WHOLE, _of("pp", _not_whole("pp", 1))),
+    RowRule("pp", "times tp must divide gpus", _false_if_null(pl.col("gpus") % _GROUPS != 0)),
+    RowRule("least_gpus", _WHOLE, _of("least_gpus", _not_whole("least_gpus", 1))),
+    RowRule("most_gpus", _WHOLE, _of("most_gpus", _not_whole("most_gpus", 1))),
+    RowRule("least_gpus", "must be at most gpus", _false_if_null(pl.col("least_gpus") > pl.col("gpus"))),
+    RowRule("least_gpus", _PARTED, _of("least_gpus", _GROUPS > 1), of_value=False),
+    RowRule("most_gpus", "must be at least gpus", _false_if_null(pl.col("most_gpus") < pl.col("gpus"))),
+    RowRule("most_gpus", _PARTED, _of("most_gpus", _GROUPS > 1), of_value=False),
+    RowRule("restart_s", _SECONDS, _of("restart_s", _no_time("restart_s"))),
+    RowRule("speeds", "must be like T4=0.43 V100=1", _false_if_null(~pl.col("speeds").str.contains(SPEEDS))),
 )
 
 
@@ -165,8 +203,13 @@ def checked(
     Returns a table that holds only sound rows, notes, and how many rows were skipped for each reason.
     """
     frame, notes = _models(frame, profiles)
-    rules = [*rules, *_rules(frame.columns, profiles)]
-    masks = frame.select(rule.broken.fill_null(value=True).alias(str(k)) for k, rule in enumerate(rules))
+    # What is missing of tp and pp is 1 for every job.
+    lacks = [name for name in DEGREES if name not in frame.columns]
+    whole = frame.with_columns(pl.lit(None, pl.Float64).alias(name) for name in lacks if len(lacks) == 1)
+    names = {"model": list(profiles), "collective": list(COLLECTIVES)}
+    every = [*RULES, *(RowRule(name, _KNOWN, _of(name, ~pl.col(name).is_in(names[name]))) for name in names)]
+    rules = [*rules, *(rule for rule in every if {*whole.columns}.issuperset(rule.broken.meta.root_names()))]
+    masks = whole.select(rule.broken.fill_null(value=True).alias(str(k)) for k, rule in enumerate(rules))
     keep = ~frame[BLANK] if BLANK in frame.columns else pl.repeat(value=True, n=frame.height, eager=True)
     skipped: dict[str, int] = {}
     first: tuple[int, RowRule] | None = None
@@ -241,67 +284,6 @@ def _models(frame: pl.DataFrame, profiles: Mapping[str, ModelProfile]) -> tuple[
     return frame, (note,)
 
 
-def _rules(columns: list[str], profiles: Mapping[str, ModelProfile]) -> list[RowRule]:
-    """Return the rules for the columns at hand; a null verdict counts as broken."""
-
-    def whole(name: str, most: int) -> pl.Expr:
-        """Find what is no whole number from 0 to `most`."""
-        number = pl.col(name)
-        return ~(number.is_finite() & (number >= 0) & (number <= most) & (number == number.floor()))
-
-    def seconds(name: str) -> pl.Expr:
-        """Find what is no time."""
-        return ~(pl.col(name).is_finite() & (pl.col(name) >= 0))
-
-    rules = [
-        RowRule("job_id", "must not be empty", pl.col("job_id") == ""),
-        RowRule("submit_s", _SECONDS, seconds("submit_s")),
-        RowRule(
-            "gpus", f"must be a whole number from 1 to {MAX_GPUS}, or 0 for CPU-only", whole("gpus", MAX_GPUS)
-        ),
-        RowRule("duration_s", _SECONDS, seconds("duration_s")),
-    ]
-    groups = pl.lit(1.0)
-    for name in COUNTS:
-        if name in columns:
-            given = pl.col(name).is_not_null()
-            wrong = given & (whole(name, MAX_GPUS) | (pl.col(name) < 1)).fill_null(value=True)
-            rules.append(RowRule(name, _WHOLE, wrong))
-        if name in columns and name in DEGREES:
-            groups = groups * pl.col(name).fill_null(1.0)
-            uneven = (pl.col("gpus") % groups != 0).fill_null(value=False)
-            rules.append(
-                RowRule(name, "times tp must divide gpus" if name == "pp" else "must divide gpus", uneven)
-            )
-    rules += _elastic_rules(columns, groups)
-    for name, known in (("model", list(profiles)), ("collective", list(COLLECTIVES))):
-        if name in columns:
-            foreign = pl.col(name).is_not_null() & ~pl.col(name).is_in(known).fill_null(value=True)
-            rules.append(RowRule(name, "must be known", foreign))
-    return rules
-
-
-def _elastic_rules(columns: list[str], groups: pl.Expr) -> list[RowRule]:
-    """Return the rules for jobs that can be resized; `groups` is the product of their degrees."""
-    rules = []
-    for name, beyond, text in (
-        ("least_gpus", pl.col("least_gpus") > pl.col("gpus"), "must be at most gpus"),
-        ("most_gpus", pl.col("most_gpus") < pl.col("gpus"), "must be at least gpus"),
-    ):
-        if name in columns:
-            rules.append(RowRule(name, text, beyond.fill_null(value=False)))
-            parted = (pl.col(name).is_not_null() & (groups > 1)).fill_null(value=False)
-            rules.append(RowRule(name, "only jobs without tp and pp can be resized", parted, of_value=False))
-    if "restart_s" in columns:
-        number = pl.col("restart_s")
-        wrong = number.is_not_null() & ~(number.is_finite() & (number >= 0))
-        rules.append(RowRule("restart_s", _SECONDS, wrong.fill_null(value=False)))
-    if "speeds" in columns:
-        wrong = ~pl.col("speeds").str.contains(SPEEDS)
-        rules.append(RowRule("speeds", "must be like T4=0.43 V100=1", wrong.fill_null(value=False)))
-    return rules
-
-
 def _error(rule: RowRule, found: SourceRow, profiles: Mapping[str, ModelProfile]) -> InputError:
     """Return the error of a row that breaks a rule."""
     name = found.called.get(rule.field, rule.field)
@@ -309,7 +291,7 @@ def _error(rule: RowRule, found: SourceRow, profiles: Mapping[str, ModelProfile]
     spot = f"{found.spot}: {name}"
     if not rule.of_value:
         return InputError(f"{spot}: {rule.text}")
-    if rule.text == "must be known":
+    if rule.text == _KNOWN:
         known = profiles if rule.field == "model" else COLLECTIVES
         return InputError(f"{spot}: {unknown(rule.field, str(value)[:_SHOWN], known)}")
     if value is None or value == "":

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cranny.analysis.whatif.headroom import StepFunction
+from cranny.traces.inspect import StepFunction
 
 STRETCHES = st.lists(
     st.tuples(st.integers(-3, 12), st.integers(0, 6), st.integers(1, 8)).map(lambda s: (s[0], s[0] + s[1], s[2]))

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours, StepFunction, Window
+from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours
 from cranny.analysis.whatif.machine_search import MachineSearch
 from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
 from cranny.report.sampling import arrival_span_s
 from cranny.report.scales import duration_text
 from cranny.sim.result import Result
+from cranny.traces.inspect import StepFunction, Window
 
 JOBS_TO_START = (8, 16, 32, 64)  # GPUs of the jobs of which we say how often they could have started
 DAY_H = 24.0

@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 
 from cranny.analysis.whatif.baseline import UNKNOWN, LoggedJobs
-from cranny.analysis.whatif.headroom import HOLD_S, Window
+from cranny.analysis.whatif.headroom import HOLD_S
 from cranny.model.cluster import Cluster
 from cranny.model.validate import counted
 from cranny.report.scales import duration_text
 from cranny.sim.result import Result
+from cranny.traces.inspect import Window
 from cranny.traces.trace import Trace
 
 LONGER = 1.02  # from here on, running times are no longer those of the log

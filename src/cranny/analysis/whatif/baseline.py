@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from cranny.analysis.whatif.headroom import Headroom, StepFunction, Window
+from cranny.analysis.whatif.headroom import Headroom
 from cranny.analysis.whatif.waits import time_stats
 from cranny.model.cluster import Cluster
 from cranny.sim.result import Result
+from cranny.traces.inspect import StepFunction, Window
 from cranny.traces.trace import Trace
 
 AS_LOGGED = "as logged"

@@ -10,7 +10,7 @@ from pathlib import Path
 from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.baseline import UNKNOWN
 from cranny.analysis.whatif.findings import findings
-from cranny.analysis.whatif.headroom import HOLD_S, StepFunction
+from cranny.analysis.whatif.headroom import HOLD_S
 from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, MachineSearch
 from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
@@ -19,6 +19,7 @@ from cranny.report.scales import duration_text
 from cranny.report.shell import escape, html_section
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable, text_table_html
+from cranny.traces.inspect import StepFunction
 
 
 def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:

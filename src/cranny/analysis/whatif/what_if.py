@@ -68,7 +68,7 @@ def answer(
     search_policy: str | None = None,
     add: int | None = None,
     processes: int | None = None,
-    bar: ProgressBar | None = None,
+    bar: ProgressBar = lambda _what, _total: nullcontext(lambda _done: None),
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
     cluster, trace = scenario.cluster, scenario.whole_trace
@@ -77,29 +77,25 @@ def answer(
         raise unknown("policy to search with", named, policies)
     more = max(1, round(ADD_SHARE * len(cluster.machines))) if add is None else add
     whole(more, "machines to add", most=MAX_MACHINES - len(cluster.machines))
-    bar = bar if bar is not None else _no_bar
     scenarios = scenario.with_policies(policies)
     with bar("replaying", len(policies)) as tick:
         results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
     logged = logged_jobs(trace)
     window = map_span_s(results)
     jobs = _compared(results, logged)
-    headrooms: dict[str, Headroom | None] = {}
     cases = []
     for result in results:
         name = str(result.settings["policy"])
         idle = idle_stretches(result.runs, len(cluster.machines), window)
-        headrooms[name] = headroom(result.runs, idle, cluster.machines, window)
+        left = headroom(result.runs, idle, cluster.machines, window)
         off = switched_off(idle, cluster.machines, window)
-        cases.append(
-            WhatIfCase(name, waits(jobs[name]), headrooms[name], off, result.summary["mean_fragmentation"])
-        )
+        cases.append(WhatIfCase(name, waits(jobs[name]), left, off, result.summary["mean_fragmentation"]))
     was = WhatIfCase(AS_LOGGED, None, None)
-    views: list[Result] = list(results)
+    shown = [_with_headroom(result, case.headroom) for result, case in zip(results, cases, strict=True)]
     if logged is not None:
-        headrooms[AS_LOGGED] = logged.headroom(cluster.gpus, window)
-        was = WhatIfCase(AS_LOGGED, waits(jobs[AS_LOGGED]), headrooms[AS_LOGGED])
-        views.append(baseline_result(logged, cluster, results[0], trace.frame["submit_s"]))
+        was = WhatIfCase(AS_LOGGED, waits(jobs[AS_LOGGED]), logged.headroom(cluster.gpus, window))
+        as_logged = baseline_result(logged, cluster, results[0], trace.frame["submit_s"])
+        shown.append(_with_headroom(as_logged, was.headroom))
     return WhatIfAnswer(
         cluster=cluster,
         window=window,
@@ -108,7 +104,7 @@ def answer(
         searches=_searched(scenarios, results, named, more, processes, bar) if search else (),
         warnings=warnings(cluster, trace, results, logged, window),
         assumptions=assumptions(trace, results, logged, jobs[cases[0].name].height),
-        results=[_with_headroom(view, headrooms[str(view.settings["policy"])]) for view in views],
+        results=shown,
     )
 
 
@@ -171,7 +167,3 @@ def _with_headroom(result: Result, left: Headroom | None) -> Result:
     if left.idle_gpus is not None:
         columns.append(pl.Series("idle_gpus", left.idle_gpus.at(at_s)))
     return replace(result, timeline=result.timeline.with_columns(columns))
-
-
-def _no_bar(what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:  # noqa: ARG001
-    return nullcontext(lambda done: None)  # noqa: ARG005
