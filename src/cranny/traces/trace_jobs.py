@@ -38,6 +38,8 @@ class Jobs(Sequence[Job]):
         self._collective = collective
         self._profiles = profiles
         self._plain = not any(name in frame.columns for name in (*COUNTS, "restart_s", "speeds"))
+        # What makes a job of the fields of a row.
+        self._make: Callable[..., Job] = Job.checked_before if self._plain else _checked
         self._chunks: dict[int, Fields] = {}  # those that were looked into lately
 
     def __len__(self) -> int:
@@ -116,11 +118,6 @@ class Jobs(Sequence[Job]):
         return all(
             name not in self._frame.columns or self._frame[name].count() == 0 for name in ("gpu_type", "speeds")
         )
-
-    @property
-    def _make(self) -> Callable[..., Job]:
-        """What makes a job of the fields of a row."""
-        return Job.checked_before if self._plain else _checked
 
     def _filled(self, name: str, default: Any, start: int = 0, rows: int | None = None) -> pl.Series:
         """Return a column with `default` where it is empty, or all `default` where there is none."""

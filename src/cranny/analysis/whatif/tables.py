@@ -21,6 +21,8 @@ from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable, text_table_html
 from cranny.traces.inspect import StepFunction
 
+HOURS = ("hours used", "hours idle", "hours off")
+
 
 def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     """Return the tables in the order in which people ask."""
@@ -91,52 +93,38 @@ def _by_size(answer: WhatIfAnswer) -> TextTable:
 
 
 def _machines(answer: WhatIfAnswer) -> TextTable:
-    rows = []
-    for case in answer.cases:
-        machines = case.machines
-        if machines is None:
-            rows.append(_unknown(case, 7))
-            continue
-        rows.append(
-            [
-                case.name,
-                f"{machines.used:,.1f}",
-                _percent(case.fragmentation, 1),
-                _hours(machines.used_hours),
-                _hours(machines.idle_hours),
-                _hours(machines.off_hours),
-                f"{machines.off:,.1f}",
-                f"${answer.money_a_day(machines):,.0f}",
-            ]
-        )
+    rows = [
+        [
+            case.name,
+            f"{machines.used:,.1f}",
+            _percent(case.fragmentation, 1),
+            *map(_hours, (machines.used_hours, machines.idle_hours, machines.off_hours)),
+            f"{machines.off:,.1f}",
+            f"${answer.money_a_day(machines):,.0f}",
+        ]
+        if (machines := case.machines) is not None
+        else _unknown(case, 7)
+        for case in answer.cases
+    ]
     hold = duration_text(HOLD_S)
     return TextTable(
         "Machines, and what could have been off",
         f"Of {counted(len(answer.cluster.machines), 'machine')} over {answer.span}; hours are machine-hours; off "
         f"is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour. Fragmentation is "
         "a mean over arrivals.",
-        (
-            "",
-            "machines used",
-            "frag- mented",
-            "hours used",
-            "hours idle",
-            "hours off",
-            "machines off",
-            "money a day",
-        ),
+        ("", "machines used", "frag- mented", *HOURS, "machines off", "money a day"),
         rows,
     )
 
 
 def _largest(answer: WhatIfAnswer) -> TextTable:
     sizes = answer.sizes_to_start
-    rows = []
-    for case in answer.cases:
-        if case.headroom is None:
-            rows.append(_unknown(case, 2 * len(sizes) + 2))
-            continue
-        rows.append([case.name, *_steps(case.headroom.free_gpus, sizes), *_steps(case.headroom.idle_gpus, sizes)])
+    rows = [
+        [case.name, *_steps(case.headroom.free_gpus, sizes), *_steps(case.headroom.idle_gpus, sizes)]
+        if case.headroom is not None
+        else _unknown(case, 2 * len(sizes) + 2)
+        for case in answer.cases
+    ]
     shares = [f"{size}" for size in sizes]
     return TextTable(
         "Largest job that could have started",
@@ -148,19 +136,16 @@ def _largest(answer: WhatIfAnswer) -> TextTable:
 
 
 def _removal(answer: WhatIfAnswer) -> TextTable:
-    rows = []
-    for search in answer.searches:
-        removal = search.removal
-        rows.append(
-            [
-                search.policy,
-                f"{removal.machines:,}",
-                duration_text(removal.tried[0]),
-                duration_text(removal.tried[removal.machines]),
-                duration_text(removal.limit_s),
-                ", ".join(f"{count:,}" for count in removal.tried if count),
-            ]
-        )
+    rows = [
+        [
+            search.policy,
+            f"{removal.machines:,}",
+            *map(duration_text, (removal.tried[0], removal.tried[removal.machines], removal.limit_s)),
+            ", ".join(f"{count:,}" for count in removal.tried if count),
+        ]
+        for search in answer.searches
+        for removal in [search.removal]
+    ]
     return TextTable(
         "How many machines could be removed",
         "Taken evenly from the racks; every job still runs and the mean wait grows by no more than "
