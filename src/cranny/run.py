@@ -9,6 +9,7 @@ from cranny.core.protocol import Placer, Policy
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
+from cranny.network.networks import NetworkModel
 from cranny.process_pool import Pool, WorkerPool, run_calls
 from cranny.report.page import write_report
 from cranny.scenario import Scenario, decision_period_s
@@ -37,7 +38,7 @@ def simulate(
     cluster: Cluster,
     trace: Trace | Iterable[Job],
     policy: str | Placer | Policy = "titan",
-    network: str = "isolated",
+    network: str | NetworkModel = "isolated",
     seed: int = 0,
     *,
     progress: Progress | None = None,
@@ -60,7 +61,7 @@ def run(scenario: Scenario, progress: Progress | None = None) -> Result:
 
 
 def run_many(
-    scenarios: Sequence[Scenario | Callable[..., Scenario]],
+    scenarios: Sequence[Scenario | Callable[..., Any]],
     *,
     keep: Callable[[Result], Any] | None = None,
     impossible: Any = None,
@@ -73,12 +74,13 @@ def run_many(
 ) -> list[Any]:
     """Simulate scenarios in processes at the same time; return results, or what `keep` makes of them, in order.
 
-    A scenario may also be a call that makes it where it runs, from what is `shared`, which is sent there once.
-    `keep` is called there too, so that only what is needed is sent back. `impossible` stands for the result of a
-    scenario that cannot run, and `failed` makes a result of any error, also of a process that died; without them
-    an error is raised at once. The `pool` is one of the caller's that stays for further scenarios, or else a new
-    one of so many `processes`, as many as there are cores if not given. `progress` is called with the number of
-    scenarios that are done, and `ended` with the number of one that is done and its result.
+    A scenario may also be a call that makes it where it runs, from what is `shared`, which is sent there once; or
+    that returns what it found without a simulation, which is the result as it is. `keep` is called there too, so
+    that only what is needed is sent back. `impossible` stands for the result of a scenario that cannot run, and
+    `failed` makes a result of any error, also of a process that died; without them an error is raised at once. The
+    `pool` is one of the caller's that stays for further scenarios, or else a new one of so many `processes`, as
+    many as there are cores if not given. `progress` is called with the number of scenarios that are done, and
+    `ended` with the number of one that is done and its result.
     """
     calls = [(scenario, keep, impossible, failed) for scenario in scenarios]
     with nullcontext(pool) if pool is not None else WorkerPool(processes, shared=shared) as ready:
@@ -118,7 +120,7 @@ def _record(scenario: Scenario, policy: Policy, progress: Progress | None) -> Re
 
 
 def run_scenario(
-    scenario: Scenario | Callable[..., Scenario],
+    given: Scenario | Callable[..., Any],
     keep: Callable[[Result], Any] | None,
     impossible: Any,
     failed: Callable[[Exception], Any] | None,
@@ -126,7 +128,10 @@ def run_scenario(
 ) -> Any:
     """Simulate one of the scenarios of `run_many`, in the process or on the machine where it runs."""
     try:
-        result = run(scenario if isinstance(scenario, Scenario) else scenario(*shared))
+        scenario = given if isinstance(given, Scenario) else given(*shared)
+        if not isinstance(scenario, Scenario):
+            return scenario
+        result = run(scenario)
         return result if keep is None else keep(result)
     except Exception as error:
         if impossible is not None and isinstance(error, InputError):

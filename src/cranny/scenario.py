@@ -41,17 +41,18 @@ class Scenario:
     """All that decides the result of a simulation.
 
     `trace` is a trace, or jobs in the order of their submission; an iterator serves one run. `policy` is a name,
-    with `options` for its constructor, or an object. `order` is the queue order (that of the policy's paper if
-    None), and `collective` is for jobs that name none. `profiles` are the models that the trace may name.
-    `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job that a failure stops goes on
-    from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy decides once in a period about
-    all jobs that came since, and not at every event; a policy of rounds has a period of its own.
+    with `options` for its constructor, or an object; `network` is a name, or a model. `order` is the queue order
+    (that of the policy's paper if None), and `collective` is for jobs that name none. `profiles` are the models
+    that the trace may name. `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job
+    that a failure stops goes on from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy
+    decides once in a period about all jobs that came since, and not at every event; a policy of rounds has its
+    own period.
     """
 
     cluster: Cluster
     trace: Trace | Iterable[Job]
     policy: str | Placer | Policy = "titan"
-    network: str = "isolated"
+    network: str | NetworkModel = "isolated"
     seed: int = 0
     order: str | None = None
     collective: str | None = None
@@ -138,7 +139,7 @@ class Scenario:
         made: dict[str, Any] = {
             "policy": name,
             "order": order,
-            "network": self.network,
+            "network": self.network if isinstance(self.network, str) else "given in Python",
             "collective": self.collective or "as the jobs say, else halving-doubling",
             "seed": self.seed,
             "options": dict(self.options),

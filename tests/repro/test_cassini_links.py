@@ -54,7 +54,7 @@ def test_fig_5_fits_at_the_papers_rotation() -> None:
 
 def test_jobs_that_start_together_gain_most_from_a_shift() -> None:
     half = Circle.half_up(0.2, LINK_GBPS)
-    found = run_jobs((half, half), LINK_GBPS, GIVEN, 2, 30.0, together=True)
+    found = run_jobs((half, half), LINK_GBPS, 2, 30.0, together=True)
     assert found.fit.score == 1.0
     assert 1.2 < found.gain().mean < 1.5
     assert found.communication_gain().mean > found.gain().mean
@@ -66,7 +66,7 @@ def test_jobs_that_start_together_gain_most_from_a_shift() -> None:
 
 def test_jobs_that_do_not_clash_gain_nothing() -> None:
     small = Circle.half_up(0.2, LINK_GBPS / 2)
-    found = run_jobs((small, small), LINK_GBPS, GIVEN, 2, 10.0)
+    found = run_jobs((small, small), LINK_GBPS, 2, 10.0)
     assert found.fit.score == found.unshifted == 1.0
     assert found.gain().mean == pytest.approx(1.0, abs=0.02)
 

@@ -1,6 +1,8 @@
 from cranny.network.interleave.demand import circles
+from cranny.network.networks import RECORDED_PHASES
+from cranny.network.phases.iteration_log import IterationStats
 from cranny.repro.cassini import setups as setup
-from cranny.repro.cassini.replays import recorded
+from cranny.run import simulate
 
 
 def test_the_testbed_is_as_oversubscribed_as_the_papers() -> None:
@@ -38,7 +40,12 @@ def test_poisson_jobs_come_at_the_load() -> None:
 def test_cassini_improves_themis_on_the_dynamic_trace() -> None:
     # Three seeds; docs/understand/cassini.md has ten.
     found = {
-        name: [recorded(setup.testbed(), setup.dynamic(seed, sets=2), name) for seed in range(3)]
+        name: [
+            IterationStats(
+                simulate(setup.testbed(), setup.dynamic(seed, sets=2), name, RECORDED_PHASES, seed).intervals
+            )
+            for seed in range(3)
+        ]
         for name in ("themis", "themis+cassini")
     }
     mean = {name: sum(each.mean_s for each in runs) for name, runs in found.items()}

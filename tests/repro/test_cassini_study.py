@@ -1,29 +1,19 @@
 """CASSINI's traces: what is replayed, what remains of it, and the sentences about it."""
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from cranny.model.job import Job
+from cranny.network.networks import RECORDED_PHASES
+from cranny.network.phases.iteration_log import IterationStats
 from cranny.report.confidence import estimate
 from cranny.repro.cassini import setups as setup
-from cranny.repro.cassini.evaluation import KEYS, reproduction, run
-from cranny.repro.cassini.paper import GAINS
-from cranny.repro.cassini.replays import (
-    ALIKE,
-    ALIKE_S,
-    GAP,
-    PAIRS,
-    TRACES,
-    CassiniCell,
-    CassiniReplays,
-    CassiniRun,
-    alike,
-    plan,
-    recorded,
-    replay,
-)
+from cranny.repro.cassini.evaluation import KEYS, reproduction, run, run_links
+from cranny.repro.cassini.paper import ALIKE, GAP, TEXT, TRACES, CassiniTrace
+from cranny.repro.cassini.replays import ALIKE_S, PAIRS, CassiniReplays, CassiniRun, alike, plan, scenario
 from cranny.repro.cassini.trace_results import (
     gain_claims,
     gain_sheet,
@@ -35,31 +25,51 @@ from cranny.repro.cassini.trace_results import (
     trace_sheet,
 )
 from cranny.repro.claim import Claim
+from cranny.repro.experiment import Cell
+from cranny.run import Result, simulate
+from cranny.run import run as run_scenario
 
+FIGURES = tuple(dict.fromkeys(work.figure for work in TRACES))
 RUN = CassiniRun(
-    100.0,
-    1.0,
-    2.0,
-    1.1,
-    1.8,
+    {
+        "mean_s": 1.0,
+        "p99_s": 2.0,
+        "over_alone": 1.1,
+        "p99_over_alone": 1.8,
+        "iterations": 100.0,
+        "mean_jct_s": 10.0,
+    },
     (1.0,) * 100,
     (1.0,) * 100,
     {"dlrm": (50.0, 50.0), "vgg16": (10.0, 50.0)},
-    10.0,
     (("vgg16", 0.0, 60.0, 0.3),),
 )
 
 
-def study(mean: float = 1.5, p99: float = 2.2, relief: float = 1.2, *, shares: bool = True) -> CassiniReplays:
+def study(
+    mean: float = 1.5,
+    p99: float = 2.2,
+    relief: float = 1.2,
+    *,
+    shares: bool = True,
+    traces: Sequence[CassiniTrace] = TRACES,
+) -> CassiniReplays:
     """Return replays in which CASSINI makes every host so many times better; 1 if nothing is said."""
     runs = {}
-    for cell in plan(TRACES, 3, quick=True):
-        one = RUN if shares else replace(RUN, marks={"dlrm": (0.0, 50.0)})
+    for cell in plan(FIGURES, 3):
+        one = RUN if shares else RUN._replace(marks={"dlrm": (0.0, 50.0)})
         if cell.scheme not in PAIRS.values():
-            one = replace(one, mean_s=mean, p99_s=2.0 * p99, over_alone=1.1 * relief)
-            one = replace(one, marks={model: (27 * gbit, count) for model, (gbit, count) in one.marks.items()})
-        runs[cell] = one
-    return CassiniReplays(TRACES, runs, 3)
+            one = one._replace(
+                measures={**one.measures, "mean_s": mean, "p99_s": 2.0 * p99, "over_alone": 1.1 * relief},
+                marks={model: (27 * gbit, count) for model, (gbit, count) in one.marks.items()},
+            )
+        if cell.setup in traces:
+            runs[cell] = one
+    return CassiniReplays(runs, 3)
+
+
+def recorded(jobs: Sequence[Job]) -> Result:
+    return simulate(setup.testbed(), jobs, "best-fit", RECORDED_PHASES)
 
 
 def ours(replays: CassiniReplays) -> dict[str, Claim]:
@@ -69,21 +79,22 @@ def ours(replays: CassiniReplays) -> dict[str, Claim]:
 
 def test_every_figure_has_a_trace_and_every_trace_a_paper_or_a_question() -> None:
     assert {work.figure for work in TRACES} == {"11", "12", "13", "14", "16", ALIKE, GAP}
-    assert {gain.trace for gain in GAINS} <= {work.key for work in TRACES}
+    assert {gain.trace for gain in TEXT.gains} <= {work.key for work in TRACES}
 
 
 def test_a_replay_does_all_iterations_of_all_jobs() -> None:
     jobs = setup.dynamic(0)
-    found = recorded(setup.testbed(), jobs, "best-fit")
+    result = recorded(jobs)
+    found = IterationStats(result.intervals)
     assert found.count == pytest.approx(sum((job.duration_s or 0.0) / job.profile.iteration_s for job in jobs))
-    first = found.of([jobs[0].id])
+    first = IterationStats(each for each in result.intervals if each.job_id == jobs[0].id)
     assert first.count < found.count
     assert found.quantiles_s([0.01])[0] <= found.mean_s <= found.quantiles_s([1.0])[0]
     assert found.over_alone >= 1.0
 
 
 def test_jobs_that_share_no_link_take_as_long_as_alone() -> None:
-    found = recorded(setup.testbed(), setup.dynamic(0)[:1], "best-fit")
+    found = IterationStats(recorded(setup.dynamic(0)[:1]).intervals)
     assert found.over_alone == pytest.approx(1.0)
     assert found.quantiles_over_alone([0.99]) == pytest.approx([1.0])
     assert found.above_gbit == 0.0
@@ -101,11 +112,11 @@ def test_alike_jobs_have_one_iteration_time_and_as_many_iterations() -> None:
 @pytest.mark.parametrize("scheme", ["themis", "themis+cassini", "themis+cassini, loops dropped"])
 def test_a_replay_keeps_quantiles_marks_and_courses(scheme: str) -> None:
     work = next(each for each in TRACES if each.key == "dynamic-2")
-    runs = replay(CassiniCell(work, scheme, 0, quick=True))
-    assert runs.mean_s > 0
+    runs = CassiniRun.of(run_scenario(scenario(Cell(work, scheme, 0), quick=True)))
+    assert runs.measures["mean_s"] > 0
     assert list(runs.quantiles_s) == sorted(runs.quantiles_s)
-    assert runs.p99_s == runs.quantiles_s[98]
-    assert runs.iterations == pytest.approx(sum(count for _, count in runs.marks.values()))
+    assert runs.measures["p99_s"] == runs.quantiles_s[98]
+    assert runs.measures["iterations"] == pytest.approx(sum(count for _, count in runs.marks.values()))
     assert bool(runs.outcomes) == (scheme in ("themis", "themis+cassini"))
 
 
@@ -134,14 +145,14 @@ def test_where_no_link_is_shared_the_words_say_so() -> None:
 
 def test_gains_are_taken_seed_by_seed() -> None:
     found = study()
-    assert found.gain(TRACES[0], "themis", "themis+cassini", "mean_s") == estimate([1.5] * 3)
+    assert found.ratio(TRACES[0], "themis", "themis+cassini", "mean_s") == estimate([1.5] * 3)
     assert found.marks(TRACES[0], "themis+cassini") == pytest.approx({"": 0.6, "dlrm": 1.0, "vgg16": 0.2})
 
 
 def test_tables_have_a_row_for_each_scheme() -> None:
     found = study()
     assert len(gain_sheet(host_gains(found)).rows) == sum(len(PAIRS.keys() & set(work.schemes)) for work in TRACES)
-    assert len(trace_sheet(found, TRACES[0]).rows) == len(found.schemes(TRACES[0]))
+    assert len(trace_sheet(found, TRACES[0]).rows) == len(TRACES[0].schemes)
     assert len(trace_rows(found)) == sum(len(work.schemes) for work in TRACES)
     assert "400 ms" in ours(found)["Where all iterations take equally long"].text
 
@@ -151,14 +162,15 @@ def test_every_step_of_the_gap_is_reported_for_both_hosts() -> None:
     text = ours(found)["Why gains are smaller than the paper's"].text
     steps = [work for work in TRACES if work.figure == GAP]
     assert all(f"{work.title}, {host}: mean 1.50x" in text for work in steps for host in ("themis", "pollux"))
-    assert "Why gains are smaller than the paper's" not in ours(replace(found, traces=TRACES[:1]))
+    assert "Why gains are smaller than the paper's" not in ours(study(traces=TRACES[:1]))
 
 
 def test_drawn_placements_make_more_jobs_share_links_and_are_the_same_for_the_same_seed() -> None:
     first, drawn = TRACES[4], next(work for work in TRACES if work.drawn)
     assert (first.key, first.fours) == ("dynamic", True)
-    runs = [replay(CassiniCell(work, "themis", seed)) for work in (first, drawn, drawn) for seed in range(3)]
-    shares = [sum(each.over_alone for each in runs[start : start + 3]) for start in (0, 3, 6)]
+    cells = [Cell(work, "themis", seed) for work in (first, drawn, drawn) for seed in range(3)]
+    costs = [CassiniRun.of(run_scenario(scenario(cell))).measures["over_alone"] for cell in cells]
+    shares = [sum(costs[start : start + 3]) for start in (0, 3, 6)]
     assert shares[0] < shares[1] == shares[2]
 
 
@@ -169,9 +181,8 @@ def test_two_jobs_fit_on_servers_with_two_gpus() -> None:
 
 def test_the_page_has_every_figure_with_its_picture_and_the_files_beside_it(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
-    links = [key for key in KEYS if key not in {work.figure for work in TRACES}]
-    results = replace(run(links, 1, 1, quick=True), replays=replace(study(), traces=TRACES[3:4]))
-    found = reproduction(results)
+    links = run_links([key for key in KEYS if key not in FIGURES], quick=True)
+    found = reproduction(links, study(traces=TRACES[3:4]), quick=True)
     page = found.write(tmp_path).read_text(encoding="utf-8")
     assert page.count("<img") == 4 + 2  # of links, and CDFs and marks of the dynamic trace
     for claim in found.claims:
@@ -183,7 +194,7 @@ def test_the_page_has_every_figure_with_its_picture_and_the_files_beside_it(tmp_
 
 
 def test_what_was_not_asked_for_is_not_reported() -> None:
-    found = reproduction(run(["5"], 1, 1, quick=True))
+    found = run(["5"], 1, 1, quick=True)
     assert [claim.title[:6] for claim in found.claims[:-1]] == ["Fig. 5"]
     assert found.claims[-1].holds == "not tested"
     assert len(found.shown) == 1

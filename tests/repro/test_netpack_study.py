@@ -7,25 +7,30 @@ from dataclasses import replace
 import pytest
 
 from cranny.repro.claim import Claim
+from cranny.repro.experiment import Cell
 from cranny.repro.netpack.evaluation import reproduction
-from cranny.repro.netpack.paper import RIVALS
+from cranny.repro.netpack.paper import IN_ORDER, PRINTED, RIVALS
 from cranny.repro.netpack.rates import job_rates
-from cranny.repro.netpack.replays import NetpackCell, NetpackReplays, NetpackRun, cell, plan, replay
-from cranny.repro.netpack.setups import EXPERIMENTS, IN_ORDER, PRINTED, SCHEMES, chosen, in_simulator
+from cranny.repro.netpack.replays import NetpackResults, NetpackRun, cell, plan, scenario
+from cranny.repro.netpack.setups import EXPERIMENTS, SCHEMES, NetpackExperiment, NetpackSetup, chosen
+from cranny.repro.netpack.setups import setup as made
 from cranny.repro.netpack.tables import panel_sheet, panel_tables
+from cranny.run import run
 
 ALL = tuple(EXPERIMENTS.values())
+NetpackCell = Cell[NetpackSetup]
 Value = Callable[[NetpackCell], float]
+Study = tuple[tuple[NetpackExperiment, ...], NetpackResults]
 
 
-def study(jct_h: Value, keys: tuple[str, ...] = tuple(EXPERIMENTS), seeds: int = 3) -> NetpackReplays:
+def study(jct_h: Value, keys: tuple[str, ...] = tuple(EXPERIMENTS), seeds: int = 3) -> Study:
     """Return replays with these mean JCTs; DE falls as JCT rises."""
     experiments = chosen(keys, quick=False)
     runs = {
-        cell: NetpackRun(jct_h(cell) * 3600 * (1 + cell.seed), 1 / jct_h(cell), 0.0, 1.0, 2.0)
+        cell: NetpackRun({"jct": jct_h(cell) * (1 + cell.seed), "de": 1 / jct_h(cell), "machines": 2.0})
         for cell in plan(experiments, seeds)
     }
-    return NetpackReplays(experiments, runs, seeds, generated=True)
+    return experiments, NetpackResults(runs, seeds, generated=True)
 
 
 def twice(cell: NetpackCell) -> float:
@@ -33,8 +38,8 @@ def twice(cell: NetpackCell) -> float:
     return 1.0 if cell.scheme == "netpack" else 2.0
 
 
-def claim(found: NetpackReplays, start: str) -> Claim:
-    (one,) = [each for each in reproduction(found, {}, []).claims if each.title.startswith(start)]
+def claim(found: Study, start: str) -> Claim:
+    (one,) = [each for each in reproduction(*found, {}, []).claims if each.title.startswith(start)]
     return one
 
 
@@ -42,17 +47,17 @@ def test_every_replay_is_planned_once_and_figures_share_theirs() -> None:
     cells = plan(ALL, 10)
     assert len(cells) == len(set(cells))
     assert plan([EXPERIMENTS["7"]], 10) == plan([EXPERIMENTS["7"], EXPERIMENTS["8"], EXPERIMENTS["13"]], 10)
-    default = NetpackCell(in_simulator("poisson"), "netpack", 0)
+    default = Cell(made("simulator", "poisson"), "netpack", 0)
     for key in ("7", "11", "12", "load", "queue", "sign"):
         assert default in plan([EXPERIMENTS[key]], 1)
 
 
 def test_what_comes_to_the_same_is_replayed_once() -> None:
-    setup = in_simulator("poisson")
+    setup = made("simulator", "poisson")
     fifo = replace(setup, order="fifo")
     assert cell(fifo, "netpack", 0) == cell(setup, "netpack", 0) == cell(setup, IN_ORDER, 0)
-    assert cell(fifo, IN_ORDER, 0) == NetpackCell(fifo, IN_ORDER, 0)
-    assert cell(fifo, "tetris", 0) == NetpackCell(fifo, "tetris", 0)
+    assert cell(fifo, IN_ORDER, 0) == Cell(fifo, IN_ORDER, 0)
+    assert cell(fifo, "tetris", 0) == Cell(fifo, "tetris", 0)
 
 
 def test_a_quick_run_has_few_jobs_and_no_large_cluster() -> None:
@@ -62,7 +67,7 @@ def test_a_quick_run_has_few_jobs_and_no_large_cluster() -> None:
 
 
 def test_ratios_are_taken_seed_by_seed_so_that_a_common_swing_cancels() -> None:
-    table = panel_tables(study(twice, ("7",)))[0]
+    table = panel_tables(*study(twice, ("7",)))[0]
     entry = table.at("Poisson")["tetris"]
     assert entry.value.half is not None
     assert entry.value.half > 1
@@ -72,7 +77,7 @@ def test_ratios_are_taken_seed_by_seed_so_that_a_common_swing_cancels() -> None:
 
 
 def test_efficiency_is_better_when_it_is_higher() -> None:
-    entry = panel_tables(study(twice, ("8",)))[0].at("normal")["optimus"]
+    entry = panel_tables(*study(twice, ("8",)))[0].at("normal")["optimus"]
     assert entry.value.mean == 0.5
     assert entry.advantage.mean == 2.0
     assert entry.standing == "ahead"
@@ -82,14 +87,14 @@ def test_efficiency_is_better_when_it_is_higher() -> None:
     ("jct_h", "word", "mark"), [(2.0, "ahead", ""), (1.0, "level", " ="), (0.5, "behind", " <")]
 )
 def test_a_comparison_says_where_netpack_stands(jct_h: float, word: str, mark: str) -> None:
-    table = panel_tables(study(lambda cell: jct_h if cell.scheme == "tetris" else 1.0, ("7",)))[0]
+    table = panel_tables(*study(lambda cell: jct_h if cell.scheme == "tetris" else 1.0, ("7",)))[0]
     assert table.at("Poisson")["tetris"].standing == word
     row = next(row for row in panel_sheet(table).rows if row[0] == "tetris")
     assert row[1] == f"{jct_h:.2f}x{mark}"
 
 
 def test_a_sheet_has_netpack_first_every_policy_and_the_mean_reduction() -> None:
-    shown = panel_sheet(panel_tables(study(twice, ("12",)))[0])
+    shown = panel_sheet(panel_tables(*study(twice, ("12",)))[0])
     assert shown.head == ("oversubscription", "1:1", "2:1", "4:1", "8:1", "20:1")
     assert [row[0].split()[0].rstrip(",") for row in shown.rows[:-1]] == list(SCHEMES)
     assert shown.rows[-1] == ["lower by", *["50 %"] * 5]
@@ -144,14 +149,14 @@ def test_the_printed_sign_and_the_queue_are_reported_by_their_numbers() -> None:
 
 
 def test_everything_that_is_reported_is_plain_json() -> None:
-    values = reproduction(study(twice), {100: 1e-5, 10_000: 1e-4}, job_rates()).as_json()
+    values = reproduction(*study(twice), {100: 1e-5, 10_000: 1e-4}, job_rates()).as_json()
     assert json.loads(json.dumps(values, allow_nan=False)) == values
     assert len(values["claims"]) == 8 + 3 + 2 + 1
 
 
 def test_placing_is_judged_by_time_and_growth() -> None:
     def judged(small_s: float, large_s: float) -> str:
-        claims = reproduction(None, {100: small_s, 10_000: large_s}, []).claims
+        claims = reproduction((), None, {100: small_s, 10_000: large_s}, []).claims
         return next(each.holds for each in claims if each.title.startswith("Fig. 10"))
 
     assert judged(1e-5, 1e-4) == "holds"
@@ -170,7 +175,10 @@ def test_the_estimate_is_the_steady_network_and_a_shared_link_halves_rates() -> 
 
 
 def test_netpack_beats_every_baseline_when_oversubscribed() -> None:
-    setup = replace(in_simulator("poisson"), jobs=300, oversubscription=8.0)
-    found = {scheme: replay(NetpackCell(setup, scheme, 0), None) for scheme in ("netpack", *RIVALS)}
-    assert all(found["netpack"].jct_s < found[rival].jct_s for rival in RIVALS)
-    assert all(found["netpack"].de > found[rival].de for rival in RIVALS)
+    setup = replace(made("simulator", "poisson"), jobs=300, oversubscription=8.0)
+    found = {
+        scheme: NetpackRun.of(run(scenario(None, Cell(setup, scheme, 0)))).measures
+        for scheme in ("netpack", *RIVALS)
+    }
+    assert all(found["netpack"]["jct"] < found[rival]["jct"] for rival in RIVALS)
+    assert all(found["netpack"]["de"] > found[rival]["de"] for rival in RIVALS)

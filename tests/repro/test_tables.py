@@ -5,11 +5,12 @@ import json
 import pytest
 
 from cranny.model.errors import InputError
+from cranny.repro.experiment import Results
 from cranny.repro.number_format import spread
 from cranny.repro.titan.claims import claims
 from cranny.repro.titan.evaluation import reproduction
 from cranny.repro.titan.paper import FIGURES, POLICIES
-from cranny.repro.titan.replays import TitanReplays, TraceRun, plan, sources
+from cranny.repro.titan.replays import Setup, TraceRun, plan, sources
 from cranny.repro.titan.tables import trace_sheet, trace_tables, verdict_sheet
 
 LIKE_THE_PAPER: dict[str, dict[str, float]] = {
@@ -24,18 +25,18 @@ LIKE_THE_PAPER: dict[str, dict[str, float]] = {
 
 def study(
     changes: dict[tuple[str, str], float] | None = None, *, seeds: int = 2, wobble: float = 0.0
-) -> TitanReplays:
+) -> Results[Setup, TraceRun]:
     """Return replays whose values are the paper's, but for some; policies it lacks get Titan's."""
     runs = {}
     for cell in plan(seeds):
         summary = {
-            metric: (changes or {}).get((metric, cell.policy), values.get(cell.policy, values["titan"]))
+            metric: (changes or {}).get((metric, cell.scheme), values.get(cell.scheme, values["titan"]))
             * (1 + wobble * cell.seed)
             for metric, values in LIKE_THE_PAPER.items()
         }
         lines = {figure.column: (1.0, None, 2.0) for figure in FIGURES}
         runs[cell] = TraceRun(10, summary, (0.0, 1.0, 2.0), lines)
-    return TitanReplays(runs, seeds, generated=True)
+    return Results(runs, seeds, generated=True)
 
 
 def test_the_papers_own_values_confirm_every_figure() -> None:
@@ -107,10 +108,10 @@ def test_everything_that_is_reported_is_plain_json() -> None:
 
 
 def test_the_whole_acme_trace_runs_only_where_communication_takes_no_time_and_slow_policies_once() -> None:
-    cells = [cell for cell in plan(5) if cell.trace == "acme"]
-    assert {cell.network for cell in cells} == {"instant"}
-    assert len([cell for cell in cells if cell.policy == "titan"]) == 5
-    assert len([cell for cell in cells if cell.policy == "hived"]) == 1
+    cells = [cell for cell in plan(5) if cell.setup[0] == "acme"]
+    assert {cell.setup[1] for cell in cells} == {"instant"}
+    assert len([cell for cell in cells if cell.scheme == "titan"]) == 5
+    assert len([cell for cell in cells if cell.scheme == "hived"]) == 1
 
 
 def test_a_folder_without_the_files_is_refused_with_their_names(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -11,6 +11,7 @@ from cranny.report.text_table import TextTable
 from cranny.repro.claim import Claim
 from cranny.repro.number_format import spread, times
 from cranny.repro.page import Reproduction, Section
+from cranny.repro.paper_file import Paper
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,8 @@ def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> Non
     picture.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
     section = Section("Fig. 1", [TextTable("a table", "", ("", "ours"), [["a", "1"]])], {"fig": lambda _: picture})
     claims = [Claim("a claim", "holds", "words")]
-    found = Reproduction("page", "X, Y 2024", "title", ["a fact"], claims, [section], {}, {}, [])
+    paper = Paper(name="page", paper="X, Y 2024", title="title", names={}, facts={}, claims={}, untested="")
+    found = Reproduction(paper, ["a fact"], claims, [section], {})
     page = found.write(tmp_path)
     text = page.read_text(encoding="utf-8")
     assert re.search(r'<figure class="card"><div class="scroll"><img alt="fig" src="data:image/svg', text)

@@ -90,7 +90,8 @@ def netpack(
     if experiments:
         with progress("replaying", len(plan(experiments, seeds))) as tick:
             replays = run_replays(experiments, seeds, file, processes or os.cpu_count() or 1, tick)
-    _report(reproduction(replays, seconds, job_rates() if "15" in keys else []), folder, as_json=as_json)
+    rates = job_rates() if "15" in keys else []
+    _report(reproduction(experiments, replays, seconds, rates), folder, as_json=as_json)
 
 
 @app.command("cassini")
@@ -109,13 +110,14 @@ def cassini(
 
     Example: cranny repro cassini --out out/cassini
     """
-    from cranny.repro.cassini.evaluation import KEYS, replay_count, reproduction, run
+    from cranny.repro.cassini.evaluation import KEYS, run
+    from cranny.repro.cassini.replays import plan
 
     keys = _chosen(figures, "--figures", KEYS)
     _check(folder)
-    with progress("replaying", replay_count(keys, seeds, quick=quick)) as tick:
-        results = run(keys, seeds, processes or os.cpu_count() or 1, tick, quick=quick)
-    _report(reproduction(results), folder, as_json=as_json)
+    with progress("replaying", len(plan(keys, seeds))) as tick:
+        found = run(keys, seeds, processes or os.cpu_count() or 1, tick, quick=quick)
+    _report(found, folder, as_json=as_json)
 
 
 @app.command("has")

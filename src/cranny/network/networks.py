@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from cranny.core.protocol import Network, Slowdown
 from cranny.core.traffic import Communication, isolated
@@ -34,11 +35,11 @@ def _steady(cluster: Cluster) -> Network:
     return Steady(cluster)
 
 
-def _phases(cluster: Cluster) -> Network:
+def _phases(cluster: Cluster, *, keep: bool = False) -> Network:
     from cranny.network.phases.iteration_log import IterationLog
     from cranny.network.phases.phases_network import Phases
 
-    return Phases(cluster, iteration_log=IterationLog(keep=False))
+    return Phases(cluster, iteration_log=IterationLog(keep=keep))
 
 
 # `isolated` is Titan's simulation: durations in the log stand for training on one machine, so a job has
@@ -51,10 +52,14 @@ NETWORKS: dict[str, NetworkModel] = {
     "steady": NetworkModel(isolated, _steady),
     "phases": NetworkModel(isolated, _phases),
 }
+# `phases`, with all intervals of time in which the iterations of a job took equally long in the result.
+RECORDED_PHASES = NetworkModel(isolated, partial(_phases, keep=True))
 
 
-def network(name: str) -> NetworkModel:
-    """Return a network model by name."""
+def network(name: str | NetworkModel) -> NetworkModel:
+    """Return a network model by name; one that is made already is returned as it is."""
+    if isinstance(name, NetworkModel):
+        return name
     if name not in NETWORKS:
         raise unknown("network model", name, NETWORKS)
     return NETWORKS[name]

@@ -37,6 +37,11 @@ def all_or_some(parts: Iterable[bool]) -> Holds:
     return "holds" if all(found) else "holds in part" if any(found) else "does not hold"
 
 
+def graded(first: bool, *others: bool) -> Holds:  # noqa: FBT001 - parts of a claim, as many as there are
+    """Return the verdict on a claim that does not hold without its first part, and in part without the others."""
+    return "does not hold" if not first else "holds" if all(others) else "holds in part"
+
+
 def sum_up(paper: str, claims: Sequence[Claim]) -> str:
     """Sum claims up in one sentence."""
     tested = [each.holds for each in claims if each.holds in TESTED]

@@ -1,54 +1,101 @@
-"""Cells of an experiment, each one call, run side by side in processes; and values over seeds."""
+"""Cells of an experiment, run side by side in processes, and what they come to over the seeds."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from cranny.process_pool import run_each
+from cranny.process_pool import WorkerPool
 from cranny.report.confidence import Estimate, estimate
+from cranny.run import Result, run_many
 
 C = TypeVar("C", bound=Hashable)
-R = TypeVar("R")
+S = TypeVar("S", bound=Hashable)
 Progress = Callable[[int], None]
 
 
-def run_cells(
-    work: Callable[..., R],
-    cells: Sequence[C],
-    shared: tuple[Any, ...],
-    processes: int,
-    progress: Progress | None = None,
-    *,
-    large: Callable[[C], bool] = lambda _: False,
-) -> dict[C, R]:
-    """Call `work` with each cell and what all share; return the results by cell, in the order of the cells.
+class Cell(NamedTuple, Generic[S]):
+    """One replay: a set-up, what is compared on it (a policy, or a form of one), and a seed."""
 
-    Large cells run first, each in a new process: a process keeps much of the memory that such a cell took.
-    """
-    first = [cell for cell in cells if large(cell)]
-    others = [cell for cell in cells if not large(cell)]
-
-    def later(done: int) -> None:
-        if progress is not None:
-            progress(len(first) + done)
-
-    found = run_each(work, [(cell, *shared) for cell in first], processes, progress, calls_per_process=1)
-    found += run_each(work, [(cell, *shared) for cell in others], processes, later)
-    by_cell = dict(zip([*first, *others], found, strict=True))
-    return {cell: by_cell[cell] for cell in cells}
+    setup: S
+    scheme: str
+    seed: int
 
 
-def select(results: Mapping[C, R], **fields: object) -> dict[C, R]:
-    """Return the results of the cells with these values of their fields."""
-    return {
-        cell: result
-        for cell, result in results.items()
-        if all(getattr(cell, name) == value for name, value in fields.items())
-    }
+class CellRun(Protocol):
+    """What remains of a cell."""
+
+    @property
+    def measures(self) -> Mapping[str, float]:
+        """Numbers by their names."""
+
+
+R = TypeVar("R", bound=CellRun)
+
+
+@dataclass(frozen=True, slots=True)
+class Results(Generic[S, R]):
+    """What remains of all cells, and its values over the seeds."""
+
+    runs: Mapping[Cell[S], R]
+    seeds: int
+    generated: bool = True  # whether no real log was given
+
+    @property
+    def setups(self) -> list[S]:
+        """All set-ups, in their order."""
+        return list(dict.fromkeys(cell.setup for cell in self.runs))
+
+    def of(self, setup: S, scheme: str) -> list[R]:
+        """Return what remains of a scheme, seed by seed; nothing if that was not run."""
+        cells = (Cell(setup, scheme, seed) for seed in range(self.seeds))
+        return [self.runs[cell] for cell in cells if cell in self.runs]
+
+    def values(self, setup: S, scheme: str, measure: str) -> list[float]:
+        """Return a measure, seed by seed."""
+        return [run.measures[measure] for run in self.of(setup, scheme)]
+
+    def value(self, setup: S, scheme: str, measure: str) -> Estimate:
+        """Return a measure over the seeds."""
+        return estimate(self.values(setup, scheme, measure))
+
+    def ratio(self, setup: S, scheme: str, base: str, measure: str) -> Estimate:
+        """Return a measure over that of another scheme, seed by seed; that one may have more seeds."""
+        return paired_ratio(self.values(setup, scheme, measure), self.values(setup, base, measure))
 
 
 def paired_ratio(values: Iterable[float], base: Iterable[float]) -> Estimate:
     """Return values over those of a base, seed by seed: both had the same jobs, so much of the spread cancels."""
-    return estimate([value / other for value, other in zip(values, base, strict=True)])
+    return estimate([value / other for value, other in zip(values, base, strict=False)])
+
+
+def run_cells(
+    work: Callable[[C], Any],
+    cells: Sequence[C],
+    processes: int,
+    progress: Progress | None = None,
+    *,
+    keep: Callable[[Result], Any] | None = None,
+    large: Callable[[C], bool] = lambda _: False,
+) -> dict[C, Any]:
+    """Run the scenario that `work` makes of each cell, and return what `keep` makes of the results, by cell.
+
+    Where there is nothing to simulate, `work` returns what is found itself. Large cells run first, each in a new
+    process: a process keeps much of the memory that such a cell took.
+    """
+    found: dict[C, Any] = {}
+
+    def tick(done: int, more: int) -> None:
+        if progress is not None:
+            progress(done + more)
+
+    for first in (True, False):
+        mine = [cell for cell in cells if large(cell) == first]
+        with WorkerPool(min(len(mine), processes) or 1, calls_per_process=1 if first else None) as pool:
+            calls = [partial(work, cell) for cell in mine]
+            results = run_many(calls, keep=keep, pool=pool, progress=partial(tick, len(found)))
+        found |= zip(mine, results, strict=True)
+    return {cell: found[cell] for cell in cells}
 
 
 def scaled(value: Estimate, factor: float) -> Estimate:

@@ -13,6 +13,7 @@ import polars as pl
 from cranny.report.shell import escape, html_page, write_file
 from cranny.report.text_table import TextTable, text_table_html
 from cranny.repro.claim import TESTED, Claim, sum_up
+from cranny.repro.paper_file import Paper
 from cranny.version import VERSION
 
 STYLE = """
@@ -47,32 +48,37 @@ Record = Mapping[str, Any]  # a row of a CSV file
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with tables, plots or both; plots by the stem of their files."""
+    """A heading with tables, plots or both; plots and rows of CSV files by the stem of their files."""
 
     title: str
     tables: Sequence[TextTable] = ()
     plots: Mapping[str, Plot] = field(default_factory=dict)
+    rows: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    claims: Sequence[Claim] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
     """A paper's evaluation, rebuilt: what became of its claims, and the values that show it."""
 
-    name: str  # of the files
-    paper: str
-    title: str
+    of: Paper
     facts: Sequence[str]  # how it was done
     claims: Sequence[Claim]
     sections: Sequence[Section]
     values: Mapping[str, Any]  # what else goes to JSON
-    csv: Mapping[str, Sequence[Record]]  # rows by the stem of their file
-    shown: Sequence[TextTable]  # tables that a terminal shows
+    brief: Sequence[TextTable] | None = None  # tables that a terminal shows, if not all
+
+    @property
+    def shown(self) -> Sequence[TextTable]:
+        """The tables that a terminal shows."""
+        every = [sheet for section in self.sections for sheet in section.tables]
+        return every if self.brief is None else self.brief
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
         claims = [asdict(claim) for claim in self.claims]
         return {
-            "paper": self.paper,
+            "paper": self.of.paper,
             "version": VERSION,
             "how": list(self.facts),
             "claims": claims,
@@ -83,18 +89,19 @@ class Reproduction:
         """Write all files; return the page."""
         folder.mkdir(parents=True, exist_ok=True)
         values = json.dumps(self.as_json(), indent=1) + "\n"
-        (folder / f"{self.name}.json").write_text(values, encoding="utf-8")
-        for stem, rows in self.csv.items():
-            if rows:
-                pl.DataFrame(list(rows), infer_schema_length=None).write_csv(folder / f"{stem}.csv")
+        (folder / f"{self.of.name}.json").write_text(values, encoding="utf-8")
+        for stem, rows in (each for section in self.sections for each in section.rows.items()):
+            frame = pl.DataFrame(list(rows), infer_schema_length=None)
+            lists = pl.selectors.list()  # CSV has none
+            frame.with_columns(lists.cast(pl.List(pl.String)).list.join(" ")).write_csv(folder / f"{stem}.csv")
         main = Template(MAIN).substitute(
             claims="".join(map(_claim, self.claims)),
             sections="".join(_section(number, each, folder) for number, each in enumerate(self.sections)),
             facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts),
         )
-        lead = sum_up(self.paper.split(", ")[-1], self.claims)
-        shell = html_page(self.title, lead, main, style=STYLE, allowed="img-src data:")
-        return write_file(shell, folder / f"{self.name}.html")
+        lead = sum_up(self.of.paper.split(", ")[-1], self.claims)
+        shell = html_page(self.of.title, lead, main, style=STYLE, allowed="img-src data:")
+        return write_file(shell, folder / f"{self.of.name}.html")
 
 
 def _claim(claim: Claim) -> str:

@@ -105,6 +105,11 @@ class Paper(PaperModel):
         table = self.tables[key]
         return TextTable(fill(table.title, **values), fill(table.note, **values), (*table.head, *heads), rows)
 
+    def label(self, scheme: str, form: str = "{} ({})") -> str:
+        """Return the name of a policy, with the paper's name in brackets if that is another."""
+        name = self.names.get(scheme)
+        return form.format(scheme, name) if name and name.lower() != scheme else scheme
+
     @property
     def not_tested(self) -> Claim:
         """Return what a simulation cannot show."""

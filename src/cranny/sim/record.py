@@ -16,6 +16,7 @@ from cranny.core.traffic import GIGA
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.network.phases.contention import Contention
+from cranny.network.phases.iteration_log import IterationInterval
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -77,6 +78,7 @@ class ReplayRecord(NamedTuple):
     streams: pl.DataFrame | None = None  # what jobs sent, where they share links; see `network.steady.stream_log`
     iterations: Mapping[str, float] | None = None  # of jobs in phases; see `network.phases.iteration_log`
     contentions: tuple[Contention, ...] = ()  # the costliest ones of jobs in phases
+    intervals: tuple[IterationInterval, ...] = ()  # of equally long iterations, if the network keeps them
 
 
 def refuse_if_all_skipped(record: ReplayRecord, trace_name: str) -> None:

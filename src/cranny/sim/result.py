@@ -11,6 +11,7 @@ import polars as pl
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
 from cranny.network.phases.contention import Contention
+from cranny.network.phases.iteration_log import IterationInterval
 from cranny.network.steady.link_load import Load
 from cranny.network.steady.stream_log import load_at
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
@@ -43,6 +44,7 @@ class Result:
     runs: pl.DataFrame
     streams: pl.DataFrame = field(default_factory=pl.DataFrame)  # empty where jobs shared no links
     contentions: tuple[Contention, ...] = ()  # the costliest ones on links, if jobs communicated in phases
+    intervals: tuple[IterationInterval, ...] = ()  # of equally long iterations, if the network keeps them
 
     @classmethod
     def of(
@@ -54,9 +56,8 @@ class Result:
         summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
         summary.update(record.iterations or {})
         streams = pl.DataFrame() if record.streams is None else record.streams
-        return cls(
-            cluster, dict(settings), summary, record.jobs, timeline, record.runs, streams, record.contentions
-        )
+        found = record.jobs, timeline, record.runs, streams, record.contentions, record.intervals
+        return cls(cluster, dict(settings), summary, *found)
 
     def load_at(self, at_s: float) -> Load | None:
         """Return what links and switches carried at a time; None if jobs shared no links."""
@@ -110,7 +111,7 @@ class Result:
                 "jobs_skipped" if key == "jobs_left_out" else key: value for key, value in saved["summary"].items()
             }
             frames["jobs"] = frames["jobs"].with_columns(pl.col("status").replace("left out", SKIPPED))
-            return cls(cluster, saved["settings"], summary, **frames, contentions=contentions)
+            return cls(cluster, saved["settings"], summary, **frames, contentions=contentions, intervals=())
         except OSError as error:
             raise InputError(f"{at(folder)}: not a saved result: {error.strerror or error}") from None
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:

@@ -126,8 +126,11 @@ class Phases:
         """Return how iterations went and what contention cost, if that was written down."""
         if self.iteration_log is None:
             return {}
-        contentions = self.iteration_log.contentions.costliest(self._cluster)
-        return {"iterations": self.iteration_log.iterations.summary(), "contentions": contentions}
+        return {
+            "iterations": self.iteration_log.iterations.summary(),
+            "contentions": self.iteration_log.contentions.costliest(self._cluster),
+            "intervals": tuple(self.iteration_log.intervals),
+        }
 
     def _contended(self, link: int) -> bool:
         """Say whether the jobs on a link might demand more than it has."""

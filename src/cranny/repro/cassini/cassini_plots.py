@@ -9,10 +9,10 @@ import numpy as np
 from cranny.network.phases.outcome import LinkUse
 from cranny.report.styles import HUES, VERMILION
 from cranny.repro.cassini.link_shapes import GIVEN, pair_circles
-from cranny.repro.cassini.links import JITTERS, SHARES, Adjustments, LinkOutcome, pair_uses, snapshot_uses
-from cranny.repro.cassini.paper import FIG17_MOST_A_MINUTE, FIG18_PRECISION_DEG, PAPER_NAMES
+from cranny.repro.cassini.links import JITTERS, SHARES, Adjustments, LinkOutcome, link_use, snapshot_uses
+from cranny.repro.cassini.paper import PAPER_NAMES, TEXT, CassiniTrace
 from cranny.repro.cassini.precision import AnglePrecision
-from cranny.repro.cassini.replays import SHOWN, CassiniReplays, CassiniTrace
+from cranny.repro.cassini.replays import SHOWN, CassiniReplays
 from cranny.repro.cassini.setups import LINK_GBPS
 from cranny.repro.plots import STYLES, canvas, legend, save
 
@@ -29,13 +29,12 @@ def name(scheme: str) -> str:
     return PAPER_NAMES.get(scheme, scheme)
 
 
-def draw_pair(found: Sequence[LinkOutcome], path: Path) -> Path:
+def draw_pair(outcome: LinkOutcome, path: Path) -> Path:
     """Draw Fig. 2: the link without a shift and with it, and the CDF of iteration times."""
-    outcome = next(one for one in found if one.setup == GIVEN)
     figure, axes = canvas(3, panel=(3.6, 2.9), across=3)
-    for axis, use, title in zip(axes, pair_uses(), ("(b) no shift", "(c) shifted"), strict=False):
-        _use(axis, use, pair_circles(GIVEN)[1])
-        axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
+    circles, gbps = pair_circles(GIVEN)
+    _use(axes[0], link_use(circles, gbps, (0.0, 0.0)), gbps, "(b) no shift")
+    _use(axes[1], link_use(circles, gbps, outcome.fit.shifts_s), gbps, "(c) shifted")
     for side, label, scheme in (
         (outcome.without, "started together", "themis"),
         (outcome.shifted, "shifted, paced", "themis+cassini"),
@@ -53,13 +52,12 @@ def draw_uses(path: Path) -> Path:
     uses = snapshot_uses()
     figure, axes = canvas(len(uses), panel=(4.6, 2.3))
     for axis, (title, use) in zip(axes, uses.items(), strict=True):
-        _use(axis, use, LINK_GBPS)
-        axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
+        _use(axis, use, LINK_GBPS, title)
     legend(figure, axes)
     return save(figure, path)
 
 
-def _use(axis: "Axes", use: LinkUse, gbps: float) -> None:
+def _use(axis: "Axes", use: LinkUse, gbps: float, title: str) -> None:
     """Draw what a link carries, and in red what was requested beyond that."""
     at_ms = use.at_s * 1e3
     axis.fill_between(at_ms, use.carried_gbps, step="post", color=HUES[0].light, alpha=0.7, label="carried")
@@ -74,6 +72,7 @@ def _use(axis: "Axes", use: LinkUse, gbps: float) -> None:
         label="requested above that",
     )
     axis.axhline(gbps, color=GREY, linewidth=1.0)
+    axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
 
 
 def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
@@ -160,7 +159,8 @@ def draw_adjustments(found: Sequence[Adjustments], path: Path) -> Path:
                 color=HUES[place].light,
                 label=f"jitter {100 * jitter:g} %",
             )
-    axes[0].axhline(FIG17_MOST_A_MINUTE, color=RED, linewidth=1.0, linestyle=":", label="the paper: below this")
+    most = TEXT.claims["fig17"].numbers["paper"]
+    axes[0].axhline(most, color=RED, linewidth=1.0, linestyle=":", label="the paper: below this")
     for axis in axes:
         axis.set_xticks(range(len(numbers)), [f"snapshot {number}" for number in numbers])
     axes[0].set(title="the 5 % rule alone", ylabel="adjustments of a job a minute", yscale="symlog")
@@ -177,7 +177,7 @@ def draw_precision(found: Sequence[AnglePrecision], path: Path) -> Path:
     axis.set(xlabel="precision, degrees", ylabel="CPU time of a link, ms", xscale="log", yscale="log")
     axis.set_xticks(degrees, [f"{each:g}" for each in degrees])
     axis.minorticks_off()
-    axis.axvline(FIG18_PRECISION_DEG, color=GREY, linewidth=1.0)
+    axis.axvline(TEXT.claims["fig18"].numbers["precision_deg"], color=GREY, linewidth=1.0)
     other = axis.twinx()
     other.plot(
         degrees, [100 * each.right for each in found], "s--", color=VERMILION.light, label="right shifts, %"

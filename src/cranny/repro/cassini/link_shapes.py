@@ -17,8 +17,8 @@ from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
 from cranny.network.interleave.demand import circles
-from cranny.repro.cassini.paper import FIG2_SHARED_GBPS, FIG2_SHIFT_MS, TABLE2
-from cranny.repro.cassini.setups import LINK_GBPS, MODELS, profile
+from cranny.repro.cassini.paper import MODELS, TABLE2, TEXT
+from cranny.repro.cassini.setups import LINK_GBPS, profile
 
 GIVEN, H200, BATCH, EVEN = "given", "H200", "batch", "even"
 SETUPS = {
@@ -108,7 +108,8 @@ def pair_circles(setup: str) -> tuple[tuple[Circle, ...], float]:
         return measured_circles([("vgg19", PAIR_BATCH)] * 2, PAIR_WORKERS, setup), LINK_GBPS
     # The paper shifts one job by 120 ms, which we take as half of its iteration, and sees 22 Gbps for each of two:
     # the link carries 44. A ring of two sends every gradient once in either direction.
-    gbps = 2 * FIG2_SHARED_GBPS
+    paper = TEXT.claims["fig2"].numbers
+    gbps = 2.0 * paper["shared_gbps"]
     up_ms = library()["vgg19"].grad_bytes * 8 / (gbps * 1e9) * 1e3
-    circle = up_last(2 * FIG2_SHIFT_MS, up_ms, gbps)
+    circle = up_last(2 * paper["shift_ms"], up_ms, gbps)
     return (circle, circle), gbps

@@ -16,13 +16,14 @@ from cranny.network.phases.phased_run import run_for
 from cranny.network.phases.segments import PhasedJob
 from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.link_shapes import BATCH, GIVEN, H200, SETUPS, pair_circles, snapshot_circles
-from cranny.repro.cassini.paper import FIG5_ITERATIONS_MS, FIG5_ROTATION_DEG, FIG17_SNAPSHOTS, TABLE2
+from cranny.repro.cassini.paper import TABLE2, TEXT
 from cranny.repro.cassini.setups import LINK_GBPS
 
 Floats = npt.NDArray[np.float64]
 
 JITTER = 0.005  # of computing times; at it the paper's few adjustments can be had (docs/understand/phases.md)
 JITTERS = (0.0025, 0.005, 0.02)
+SNAPSHOTS = (1, 2, 3)  # of Table 2, that Fig. 17 is about
 SHARES = tuple(np.linspace(0.01, 1.0, 100).tolist())
 FIG5_UP_MS = 10.0  # of either job; the paper gives no up phases
 SHOWN_S = 1.5  # of a plot of what a link carries
@@ -59,7 +60,6 @@ class LinkRuns:
 class LinkOutcome:
     """Jobs on a link in one set-up: how well they fit, and their runs without shifts and with them."""
 
-    setup: str
     circles: tuple[Circle, ...]
     fit: Compatibility
     unshifted: float  # the mean score of jobs that start at random
@@ -97,7 +97,7 @@ def _ratio(before: Floats, after: Floats) -> Estimate:
 
 
 def run_jobs(
-    circles: tuple[Circle, ...], gbps: float, setup: str, seeds: int, seconds: float, *, together: bool = False
+    circles: tuple[Circle, ...], gbps: float, seeds: int, seconds: float, *, together: bool = False
 ) -> LinkOutcome:
     """Run jobs with the best shifts, and without: from random starts, or all at once."""
     fit = compatibility(circles, gbps)
@@ -108,10 +108,8 @@ def run_jobs(
         scores.append(curve(circles, starts_s, fit.unified).score(gbps))
         simulate = partial(_simulated, gbps=gbps, seconds=seconds, jitter=JITTER, seed=seed)
         without.append(simulate(_jobs(circles, starts_s)))
-        shifted.append(
-            with_agents(_jobs(circles, fit.shifts_s), [True] * len(circles), JITTER, simulate),
-        )
-    return LinkOutcome(setup, circles, fit, float(np.mean(scores)), LinkRuns.of(without), LinkRuns.of(shifted))
+        shifted.append(with_agents(_jobs(circles, fit.shifts_s), [True] * len(circles), JITTER, simulate))
+    return LinkOutcome(circles, fit, float(np.mean(scores)), LinkRuns.of(without), LinkRuns.of(shifted))
 
 
 def _jobs(circles: Sequence[Circle], shifts_s: Sequence[float]) -> list[PhasedJob]:
@@ -125,41 +123,35 @@ def _simulated(
     return run_for(jobs, [gbps], seconds, jitter=jitter, rng=rng, hold=hold)
 
 
-def run_pairs(seeds: int, seconds: float) -> list[LinkOutcome]:
+def run_pairs(seeds: int, seconds: float) -> dict[str, LinkOutcome]:
     """Run the two jobs of Fig. 2 in every set-up that makes a difference: they are even as they are."""
-    return [run_jobs(*pair_circles(setup), setup, seeds, seconds, together=True) for setup in (GIVEN, H200, BATCH)]
+    setups = (GIVEN, H200, BATCH)
+    return {setup: run_jobs(*pair_circles(setup), seeds, seconds, together=True) for setup in setups}
 
 
-def pair_uses(setup: str = GIVEN) -> tuple[LinkUse, LinkUse]:
-    """Return what the link of Fig. 2 carries, without a shift and with it."""
-    circles, gbps = pair_circles(setup)
-    shifts_s = compatibility(circles, gbps).shifts_s
-    found = [
-        run_for(_jobs(circles, each), [gbps], SHOWN_S, links=True).links[0] for each in ((0.0, 0.0), shifts_s)
-    ]
-    return found[0], found[1]
+def link_use(circles: Sequence[Circle], gbps: float, shifts_s: Sequence[float]) -> LinkUse:
+    """Return what a link carries of jobs with some shifts."""
+    return run_for(_jobs(circles, shifts_s), [gbps], SHOWN_S, links=True).links[0]
 
 
-def snapshot_uses(setup: str = GIVEN) -> dict[str, LinkUse]:
+def snapshot_uses() -> dict[str, LinkUse]:
     """Return what the link of each snapshot carries with the best shifts (Fig. 15)."""
     found = {}
     for snapshot in TABLE2:
-        circles = snapshot_circles(snapshot.number, setup)
+        circles = snapshot_circles(snapshot.number, GIVEN)
         fit = compatibility(circles, LINK_GBPS)
-        jobs = _jobs(circles, fit.shifts_s)
-        found[f"snapshot {snapshot.number}, score {fit.score:.1f}"] = run_for(
-            jobs, [LINK_GBPS], SHOWN_S, links=True
-        ).links[0]
+        title = f"snapshot {snapshot.number}, score {fit.score:.1f}"
+        found[title] = link_use(circles, LINK_GBPS, fit.shifts_s)
     return found
 
 
-def run_table2(seeds: int, seconds: float) -> dict[int, list[LinkOutcome]]:
+def run_table2(seeds: int, seconds: float) -> dict[int, dict[str, LinkOutcome]]:
     """Run all snapshots in all set-ups."""
     return {
-        snapshot.number: [
-            run_jobs(snapshot_circles(snapshot.number, setup), LINK_GBPS, setup, seeds, seconds)
+        snapshot.number: {
+            setup: run_jobs(snapshot_circles(snapshot.number, setup), LINK_GBPS, seeds, seconds)
             for setup in SETUPS
-        ]
+        }
         for snapshot in TABLE2
     }
 
@@ -178,7 +170,7 @@ class Adjustments:
 def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
     """Simulate agents that keep snapshots 1 to 3 interleaved: by the paper's rule alone, and with paced jobs."""
     found = []
-    for number in FIG17_SNAPSHOTS:
+    for number in SNAPSHOTS:
         circles = snapshot_circles(number, GIVEN)
         alone_s = np.array([circle.iteration_s for circle in circles])
         shifted = _jobs(circles, compatibility(circles, LINK_GBPS).shifts_s)
@@ -186,7 +178,11 @@ def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
         for hold in (False, True):
             for jitter in JITTERS:
                 # The rule alone is about the ideal iteration time; paced jobs need a longer period.
-                jobs = [_stretched(job, load) for job in with_periods(shifted, jitter if hold else 0.0)]
+                # If jobs do not fit on a link, a period that is as much longer is the best that they can keep.
+                jobs = [
+                    replace(job, period_s=job.period_s * load, shift_s=job.shift_s * load)
+                    for job in with_periods(shifted, jitter if hold else 0.0)
+                ]
                 runs = [
                     _simulated(jobs, gbps=LINK_GBPS, seconds=seconds, jitter=jitter, seed=seed, hold=hold)
                     for seed in range(seeds)
@@ -204,11 +200,6 @@ def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
     return found
 
 
-def _stretched(job: PhasedJob, by: float) -> PhasedJob:
-    """Return a job with a longer pacing period: the best that jobs which do not fit on a link can keep."""
-    return replace(job, period_s=job.period_s * by, shift_s=job.shift_s * by)
-
-
 @dataclass(frozen=True, slots=True)
 class UnifiedPair:
     """Fig. 5: the perimeter of two jobs, their score as they are, at the paper's rotation, and at the best."""
@@ -217,12 +208,14 @@ class UnifiedPair:
     before: float
     at_papers: float
     best: float
-    rotation_deg: float
 
 
 def run_fig5() -> UnifiedPair:
     """Put two jobs with iterations of 40 and 60 ms on one circle."""
-    circles = tuple(Circle(each / 1e3, ((0.0, FIG5_UP_MS / 1e3, LINK_GBPS),)) for each in FIG5_ITERATIONS_MS)
+    paper = TEXT.claims["fig5"].numbers
+    circles = tuple(
+        Circle(paper[each] / 1e3, ((0.0, FIG5_UP_MS / 1e3, LINK_GBPS),)) for each in ("first_ms", "second_ms")
+    )
     fit = compatibility(circles, LINK_GBPS)
     perimeter_s = fit.unified.perimeter_s
 
@@ -231,7 +224,4 @@ def run_fig5() -> UnifiedPair:
         shift_s = first_deg / DEGREES * perimeter_s % circles[0].iteration_s
         return curve(circles, (shift_s, 0.0), fit.unified).score(LINK_GBPS)
 
-    rotations = fit.rotations_deg
-    return UnifiedPair(
-        perimeter_s * 1e3, score(0.0), score(FIG5_ROTATION_DEG), fit.score, rotations[0] - rotations[1]
-    )
+    return UnifiedPair(perimeter_s * 1e3, score(0.0), score(paper["rotation_deg"]), fit.score)

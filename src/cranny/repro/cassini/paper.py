@@ -1,16 +1,48 @@
-"""CASSINI's paper: the types of its file (paper.yaml), and single values that set-ups and plots are made of."""
+"""CASSINI's paper: the types of its file (paper.yaml), and the policies that are run here."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from cranny.repro.paper_file import Number, Paper, PaperModel, read_paper
 
-# Fig. 2: two VGG19 jobs on one link.
-FIG2_SHIFT_MS = 120.0
-FIG2_P90_GAIN = 1.26
-FIG2_SHARED_GBPS = 22.0  # of either job while both send
-# Fig. 5: two jobs with different iteration times.
-FIG5_ITERATIONS_MS, FIG5_PERIMETER_MS, FIG5_ROTATION_DEG = (40.0, 60.0), 120.0, 30.0
-FIG17_MOST_A_MINUTE = 2.0
-FIG17_SNAPSHOTS = (1, 2, 3)
-FIG18_PRECISION_DEG = 5.0
+SCHEMES = ("themis", "themis+cassini", "pollux", "pollux+cassini", "random", "ideal")
+BEYOND = ("titan", "titan+cassini", "netpack", "netpack+cassini")
+# Forms of a policy for single questions: its name, and its options.
+DROP, SHIFTS_ONLY = "themis+cassini, loops dropped", "themis+cassini, one candidate"
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    DROP: ("themis+cassini", {"loops": "drop"}),
+    SHIFTS_ONLY: ("themis+cassini", {"candidates": 1}),
+}
+ALIKE, GAP = "alike", "gap"  # traces of ours
+
+
+class Table3Model(PaperModel):
+    """A model of Table 3: its profile, and the batches on a GPU."""
+
+    profile: str
+    batches: tuple[int, int]
+    language: bool = False
+    tp: int = 1
+    pp: int = 1
+    tokens: tuple[int, int] = (0, 0)  # of a sample, and their width: what stages and shards send
+
+
+class CassiniTrace(PaperModel):
+    """A trace of the paper or of ours, and the cluster that it is replayed on."""
+
+    key: str
+    figure: str
+    title: str
+    fours: bool = False  # servers are below switches in fours, not in pairs
+    # Steps of `GAP`:
+    drawn: bool = False  # hosts draw among placements that are equal to them
+    leased: bool = False  # leases of a minute, and jobs that may have half of their workers
+    measured: bool = False  # computing times as on an H200
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The policies that run on it."""
+        return SCHEMES if self.figure == GAP else (*SCHEMES, *BEYOND, *VARIANTS)
 
 
 class Table2Job(PaperModel):
@@ -68,9 +100,13 @@ class CassiniPaper(Paper):
     """The file of the paper."""
 
     table2: tuple[LinkSnapshot, ...]
+    models: Mapping[str, Table3Model]
+    traces: tuple[CassiniTrace, ...]
     gains: tuple[PaperGain, ...]
     marks: tuple[PaperMarks, ...]
 
 
 TEXT = read_paper(CassiniPaper, __package__)
-PAPER_NAMES, TABLE2, GAINS, MARKS = TEXT.names, TEXT.table2, TEXT.gains, TEXT.marks
+PAPER_NAMES, TABLE2, MODELS, TRACES = TEXT.names, TEXT.table2, TEXT.models, TEXT.traces
+DATA_PARALLEL = tuple(name for name, model in MODELS.items() if model.tp * model.pp == 1)
+MODEL_PARALLEL = tuple(name for name in MODELS if name not in DATA_PARALLEL)

@@ -15,7 +15,8 @@ from cranny.network.interleave.compatibility import Compatibility, compatibility
 from cranny.network.interleave.unified_circle import FINEST_DEG, Search, curve
 from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.link_shapes import BATCH, EVEN, WORKERS, measured_circles
-from cranny.repro.cassini.setups import DATA_PARALLEL, LINK_GBPS
+from cranny.repro.cassini.paper import DATA_PARALLEL, MODELS
+from cranny.repro.cassini.setups import LINK_GBPS
 
 PRECISIONS_DEG = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
 RIGHT = 0.01  # of a score: shifts that come so near to the best are right
@@ -57,11 +58,8 @@ def run_precision(links: int) -> list[AnglePrecision]:
 def _drawn(number: int) -> tuple[Circle, ...]:
     """Draw the jobs of a link; on every other link their iterations take the same time."""
     rng = np.random.default_rng([number, 3])
-    models = rng.choice(list(DATA_PARALLEL), int(rng.integers(JOBS[0], JOBS[1] + 1))).tolist()
-    jobs = [
-        (model, int(rng.integers(DATA_PARALLEL[model].batches[0], DATA_PARALLEL[model].batches[1] + 1)))
-        for model in models
-    ]
+    models = rng.choice(DATA_PARALLEL, int(rng.integers(JOBS[0], JOBS[1] + 1))).tolist()
+    jobs = [(model, int(rng.integers(MODELS[model].batches[0], MODELS[model].batches[1] + 1))) for model in models]
     return measured_circles(jobs, WORKERS, EVEN if number % 2 else BATCH)
 
 

@@ -13,7 +13,7 @@ are stretched by `LANGUAGE` more.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
 from cranny.network.interleave.demand import circles
+from cranny.repro.cassini.paper import DATA_PARALLEL, MODELS
 
 LINK_GBPS = 50.0
 GPUS = 24
@@ -30,38 +31,6 @@ WORKERS = (1, 12)
 LANGUAGE = 3.5  # how much longer than in the profiles, in proportion to the batch, language models compute
 ARRIVE_S = 60.0  # when the new jobs of a dynamic trace come; the paper does not say
 STRESS = ("dlrm", "resnet50")  # that arrive while the cluster is busy (Sec. 5.3)
-
-
-@dataclass(frozen=True, slots=True)
-class Table3Model:
-    """A model of Table 3: its profile, and the batches on a GPU."""
-
-    profile: str
-    batches: tuple[int, int]
-    language: bool = False
-    tp: int = 1
-    pp: int = 1
-    tokens: tuple[int, int] = (0, 0)  # of a sample, and their width: what stages and shards send
-
-
-DATA_PARALLEL: dict[str, Table3Model] = {
-    "vgg11": Table3Model("vgg11", (512, 1800)),
-    "vgg16": Table3Model("vgg16", (512, 1800)),
-    "vgg19": Table3Model("vgg19", (512, 1800)),
-    "wideresnet101": Table3Model("wideresnet101", (256, 1200)),
-    "resnet50": Table3Model("resnet50", (256, 1800)),
-    "bert": Table3Model("bert-base", (8, 32), language=True),
-    "roberta": Table3Model("roberta-base", (8, 32), language=True),
-    "camembert": Table3Model("camembert-base", (8, 32), language=True),
-    "xlm": Table3Model("xlm-roberta-base", (4, 32), language=True),
-}
-MODEL_PARALLEL: dict[str, Table3Model] = {
-    "gpt1": Table3Model("gpt1", (32, 80), language=True, pp=2, tokens=(512, 768)),
-    "gpt2": Table3Model("gpt2", (32, 80), language=True, pp=2, tokens=(1024, 768)),
-    "gpt3": Table3Model("gpt3-2.7b", (16, 48), tp=2, tokens=(2048, 2560)),
-    "dlrm": Table3Model("dlrm", (16_384, 16_384), tp=2),
-}
-MODELS = DATA_PARALLEL | MODEL_PARALLEL
 
 
 def testbed() -> Cluster:
@@ -130,32 +99,30 @@ def drawn(
     submit_s: float = 0.0,
     *,
     workers: tuple[int, int] = WORKERS,
-    elastic: bool = False,
-    measured: bool = False,
+    **form: bool,
 ) -> Job:
-    """Draw a job as Sec. 5.1 does."""
+    """Draw a job as Sec. 5.1 does; it may be `elastic` or `measured`."""
     model = str(rng.choice(list(models)))
     low, high = MODELS[model].batches
     batch, gpus = int(rng.integers(low, high + 1)), int(rng.integers(workers[0], workers[1] + 1))
     iterations = int(rng.integers(ITERATIONS[0], ITERATIONS[1] + 1))
-    name = f"{job_id}-{model}"
-    return job(name, model, batch, gpus, iterations, submit_s, elastic=elastic, measured=measured)
+    return job(f"{job_id}-{model}", model, batch, gpus, iterations, submit_s, **form)
 
 
 def dynamic(
     seed: int,
-    models: Sequence[str] = tuple(DATA_PARALLEL),
+    models: Sequence[str] = DATA_PARALLEL,
     arriving: Sequence[str] = STRESS,
     *,
     sets: int = 1,
     gpus: int = GPUS,
-    elastic: bool = False,
-    measured: bool = False,
+    **form: bool,
 ) -> list[Job]:
     """Return the dynamic trace: jobs that fill the cluster are present, and a new set arrives, or several.
 
     A set is one job of each of `arriving`, and then others that together request as many GPUs as the
     cluster has. A job has at most half of the GPUs, as Sec. 5.1 states for 24: with more, hardly two would run.
+    All may be `elastic` or `measured`.
     """
     workers = WORKERS[0], min(WORKERS[1], gpus // 2)
     rng = np.random.default_rng([seed, 0])
@@ -165,8 +132,7 @@ def dynamic(
         first = list(arriving) if number else []
         while requested < gpus:
             only = (first.pop(0),) if first else models
-            name = f"{len(jobs):02d}"
-            jobs.append(drawn(rng, name, only, at_s, workers=workers, elastic=elastic, measured=measured))
+            jobs.append(drawn(rng, f"{len(jobs):02d}", only, at_s, workers=workers, **form))
             requested += jobs[-1].gpus
     return jobs
 

@@ -1,6 +1,7 @@
 """The evaluation of HAS and JPS put together: facts, claims, tables and plots of what was run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,33 +27,23 @@ def reproduction(results: HasResults) -> Reproduction:
     keys = [(figure, measure) for figure in TITLES for measure in results.measures(figure)]
     sheets = {key: _sheet(results, *key) for key in keys}
     stated = {(key.figure, key.measure) for key in PAPER}
-    return Reproduction(
-        TEXT.name,
-        TEXT.paper,
-        TEXT.title,
-        _facts(results),
-        claims(results),
-        [
-            Section(
-                f"{figure}: {title}",
-                [sheet for key, sheet in sheets.items() if key[0] == figure],
-                _plots(results, figure),
-            )
-            for figure, title in TITLES.items()
-        ],
-        {
-            "throughputs": [
-                {
-                    name: dict(zip(GPU_TYPES, row, strict=True))
-                    for name, row in zip(MODELS, each.tolist(), strict=True)
-                }
-                for each in results.rates
-            ],
-            "values": results.records(),
-        },
-        {"values": results.records()},
-        [sheet for key, sheet in sheets.items() if key in stated],
-    )
+    sections = [
+        Section(
+            f"{figure}: {title}",
+            [sheet for key, sheet in sheets.items() if key[0] == figure],
+            _plots(results, figure),
+        )
+        for figure, title in TITLES.items()
+    ]
+    throughputs = [
+        {name: dict(zip(GPU_TYPES, row, strict=True)) for name, row in zip(MODELS, each.tolist(), strict=True)}
+        for each in results.rates
+    ]
+    values = results.records()
+    sections[0] = replace(sections[0], rows={"values": values})
+    brief = [sheet for key, sheet in sheets.items() if key in stated]
+    found = {"throughputs": throughputs, "values": values}
+    return Reproduction(TEXT, _facts(results), claims(results), sections, found, brief)
 
 
 def _facts(results: HasResults) -> list[str]:

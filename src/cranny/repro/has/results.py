@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from cranny.policies._shared.heterogeneous.problem import Floats
@@ -84,7 +85,7 @@ def run_experiments(
     """Run every experiment on every fit."""
     effort, rates = QUICK if quick else FULL, fits(draws)
     cells = [HasCell(fit, name) for fit in range(draws) for name in EXPERIMENTS]
-    found = run_cells(run_experiment, cells, (rates, effort), processes, progress)
+    found = run_cells(partial(run_experiment, rates, effort), cells, processes, progress)
     values: dict[ValueKey, tuple[float, ...]] = {key: (value,) for key, value in static.example().items()}
     for each in found.values():
         for key, value in each.items():
@@ -94,7 +95,7 @@ def run_experiments(
     return HasResults(rates, by_figure, effort.rounds)
 
 
-def run_experiment(cell: HasCell, fitted: Sequence[Floats], effort: Effort) -> Values:
+def run_experiment(fitted: Sequence[Floats], effort: Effort, cell: HasCell) -> Values:
     """Run one experiment on one fit; what compiles is called once before it is timed."""
     rates = fitted[cell.fit]
     if cell.experiment in ("small", "workers"):

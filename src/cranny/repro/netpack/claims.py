@@ -1,21 +1,22 @@
 """What became of NetPack's claims, in sentences that rules make from the numbers."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import isclose
+from typing import Any
 
 from cranny.model.validate import percent
 from cranny.repro.claim import NEAR, Claim, Holds, Ratio, near
-from cranny.repro.netpack.paper import COMB, NETPACK, PAPER_NAMES, RIVALS, TEXT
+from cranny.repro.netpack.paper import IN_ORDER, NETPACK, PAPER_NAMES, PRINTED, RIVALS, TEXT
 from cranny.repro.netpack.rates import JobRates
-from cranny.repro.netpack.setups import IN_ORDER, PRINTED
 from cranny.repro.netpack.tables import PanelTable, PolicyPoint
 from cranny.repro.number_format import times
 
 CLEAR = 0.01  # by which reductions must differ to count
 NAMED = 4  # comparisons that NetPack loses and that are named one by one
 Tables = Sequence[PanelTable]
+Found = tuple[Holds, Mapping[str, Any]]  # a verdict, and values for the sentences
 
 
 def claims(made: Tables, seconds: Mapping[int, float], rates: Sequence[JobRates]) -> list[Claim]:
@@ -23,35 +24,62 @@ def claims(made: Tables, seconds: Mapping[int, float], rates: Sequence[JobRates]
     by: dict[str, list[PanelTable]] = {}
     for table in made:
         by.setdefault(table.experiment.key, []).append(table)
-    figures: dict[str, Callable[[Tables], Claim]] = {
-        "7": _jct,
-        "8": _efficiency,
+    rules: dict[str, Callable[[Tables], Found]] = {
+        "7": lambda tables: _overall("7", tables, lambda entry: entry.reduction),
+        "8": lambda tables: _overall("8", tables, lambda entry: entry.advantage.mean),
         "9": _scale,
         "10": lambda _: _speed(seconds),
         "11": _memory,
         "12": _oversubscription,
         "13": _comb,
         "15": lambda _: _rates(rates),
-        "load": _load,
+        "load": lambda _: ("beyond the paper", {}),
         "queue": _queue,
         "sign": _sign,
     }
     run = {*by, *(["10"] if seconds else []), *(["15"] if rates else [])}
-    found = [rule(by.get(key, [])) for key, rule in figures.items() if key in run]
-    return [*found, *_ours(made), TEXT.not_tested]
+    judged = []
+    for key in rules:
+        if key in run:
+            tables = by.get(key, [])
+            holds, values = rules[key](tables)
+            judged.append(TEXT.claim(key, holds, **{**_common(tables), **values}))
+    return [*judged, *_ours(made), TEXT.not_tested]
 
 
-def _ahead(entries: Iterable[PolicyPoint], *sizes: bool) -> Holds:
+def _common(tables: Tables) -> dict[str, str]:
+    """Return what several claims say: reductions at each point of every panel, and how often NetPack leads."""
+    found = _rivals(tables)
+    if not found:
+        return {}
+    means, points = [], []
+    for table in tables:
+        each = [f"{percent(table.mean_reduction(point))} at {point}" for point in table.points]
+        means.append(f"{table.panel} ({', '.join(each)})")
+        spans = [
+            f"{point}: {_span([entry.reduction for entry in table.rivals if entry.point == point])}"
+            for point in table.points
+        ]
+        points.append(f"{table.panel} ({', '.join(spans)})")
+    return {
+        "means": "; ".join(means),
+        "points": "; ".join(points),
+        "grows": ", ".join(_grows(tables)),
+        "standings": _standings(found),
+    }
+
+
+def _rivals(tables: Tables) -> list[PolicyPoint]:
+    """Return the comparisons of NetPack with the baselines of the paper."""
+    return [entry for table in tables for entry in table.rivals]
+
+
+def _ahead(tables: Tables, *sizes: bool) -> Holds:
     """Return the verdict: NetPack is ahead everywhere, ahead more often than behind, or not even that."""
-    count = Counter(entry.standing for entry in entries)
+    count = Counter(entry.standing for entry in _rivals(tables))
     if count["ahead"] == count.total() and all(sizes):
         return "holds"
     return "holds in part" if count["ahead"] > count["behind"] else "does not hold"
-
-
-def _against(tables: Tables, *schemes: str) -> list[PolicyPoint]:
-    """Return the comparisons of NetPack with some policies, or with all baselines of the paper."""
-    return [entry for table in tables for entry in table.entries if entry.scheme in (schemes or RIVALS)]
 
 
 def _standings(found: Sequence[PolicyPoint]) -> str:
@@ -74,89 +102,48 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
-def _each_point(tables: Tables, *schemes: str) -> str:
-    """Write NetPack's reductions at each point of every panel."""
-    panels = []
-    for table in tables:
-        found = _against([table], *schemes)
-        points = [
-            f"{point}: {_span([entry.reduction for entry in found if entry.point == point])}"
-            for point in table.points
-        ]
-        panels.append(f"{table.panel} ({', '.join(points)})")
-    return "; ".join(panels)
-
-
-def _means(tables: Tables) -> str:
-    """Write NetPack's mean reduction at each point of every panel."""
-    panels = []
-    for table in tables:
-        points = ", ".join(f"{percent(table.mean_reduction(point))} at {point}" for point in table.points)
-        panels.append(f"{table.panel} ({points})")
-    return "; ".join(panels)
-
-
-def _overall(
-    key: str, found: Sequence[PolicyPoint], value: Callable[[PolicyPoint], float]
-) -> tuple[PolicyPoint, float, float, Holds]:
-    """Return what Figs. 7 and 8 are judged by.
-
-    The comparison with the largest value in the simulator, the range of the testbed's with the real trace, and the
-    verdict by whether these are near the paper's.
-    """
+def _overall(key: str, tables: Tables, value: Callable[[PolicyPoint], float]) -> Found:
+    """Judge Figs. 7 and 8: the most in the simulator, and the testbed's range with the real trace."""
+    found = _rivals(tables)
     most = max((each for each in found if each.panel == "simulator"), key=value)
     testbed = [value(each) for each in found if (each.panel, each.point) == ("testbed", "real trace")]
     ours = {"simulator_most": value(most), "testbed_least": min(testbed), "testbed_most": max(testbed)}
     sizes = [near(TEXT.claims[key].numbers[name], ours[name]) for name in ours]
-    return most, min(testbed), max(testbed), _ahead(found, *sizes)
+    values = {"low": min(testbed), "high": max(testbed), "most": value(most), "where": most.where}
+    return _ahead(tables, *sizes), values
 
 
-def _jct(tables: Tables) -> Claim:
-    found = _against(tables)
-    most, _, _, holds = _overall("7", found, lambda entry: entry.reduction)
-    points, standings = _each_point(tables), _standings(found)
-    return TEXT.claim("7", holds, points=points, most=most.reduction, where=most.where, standings=standings)
-
-
-def _efficiency(tables: Tables) -> Claim:
-    found = _against(tables)
-    most, low, high, holds = _overall("8", found, lambda entry: entry.advantage.mean)
-    best, standings = most.advantage.mean, _standings(found)
-    return TEXT.claim("8", holds, low=low, high=high, most=best, where=most.where, standings=standings)
-
-
-def _scale(tables: Tables) -> Claim:
+def _scale(tables: Tables) -> Found:
     (table,) = tables
-    found, last = _against(tables), table.points[-1]
+    text, last = TEXT.claims["9"], table.points[-1]
     mean = sum(table.mean_reduction(point) for point in table.points) / len(table.points)
-    text = _standings(found)
+    standings = _standings(table.rivals)
     if table.mean_reduction(last) < 0:
         ours, theirs = (table.at(last)[scheme].machines for scheme in (NETPACK, RIVALS[0]))
-        rival = PAPER_NAMES[RIVALS[0]]
-        text += " " + TEXT.claims["9"].part("behind", last=last, ours=ours, rival=rival, theirs=theirs)
-    holds = _ahead(found, near(TEXT.claims["9"].numbers["mean"], mean)) if mean > 0 else "does not hold"
-    return TEXT.claim("9", holds, found=mean, means=_means(tables), standings=text)
+        standings += " " + text.part("behind", last=last, ours=ours, rival=PAPER_NAMES[RIVALS[0]], theirs=theirs)
+    holds = _ahead(tables, near(text.numbers["mean"], mean)) if mean > 0 else "does not hold"
+    return holds, {"found": mean, "standings": standings}
 
 
-def _speed(seconds: Mapping[int, float]) -> Claim:
+def _speed(seconds: Mapping[int, float]) -> Found:
     text = TEXT.claims["10"]
     paper = {int(servers): value for servers, value in text.numbers.items() if int(servers) in seconds}
     small, large = min(seconds), max(seconds)
     growth = seconds[large] / seconds[small]
     linear = growth <= large / small
     fast = all(seconds[servers] <= value for servers, value in paper.items())
-    return TEXT.claim(
-        "10",
-        "holds" if linear and fast else "holds in part",
-        listed=", ".join(text.part("servers", seconds=ours, servers=servers) for servers, ours in seconds.items()),
-        faster=" and ".join(
+    return "holds" if linear and fast else "holds in part", {
+        "listed": ", ".join(
+            text.part("servers", seconds=ours, servers=servers) for servers, ours in seconds.items()
+        ),
+        "faster": " and ".join(
             f"{paper[servers] / ours:.0f}" for servers, ours in seconds.items() if servers in paper
         ),
-        small=small,
-        large=large,
-        growth=growth,
-        compared="less" if linear else "more",
-    )
+        "small": small,
+        "large": large,
+        "growth": growth,
+        "compared": "less" if linear else "more",
+    }
 
 
 def _grows(tables: Tables) -> list[str]:
@@ -168,36 +155,33 @@ def _grows(tables: Tables) -> list[str]:
     ]
 
 
-def _memory(tables: Tables) -> Claim:
-    found, grows, stated = _against(tables), _grows(tables), TEXT.claims["11"]
+def _memory(tables: Tables) -> Found:
+    found, grows, stated = _rivals(tables), _grows(tables), TEXT.claims["11"]
     none = [entry.reduction for entry in found if entry.point == "0"]
     sizes = bool(none) and all(near(stated.numbers["none_least"], value) for value in none)
-    holds = _ahead(found, len(grows) == len(tables), sizes) if grows else "does not hold"
-    text = _standings(found)
+    holds = _ahead(tables, len(grows) == len(tables), sizes) if grows else "does not hold"
+    standings = _standings(found)
     if any(entry.standing == "behind" for entry in found):
-        text += " " + stated.part("behind")
-    return TEXT.claim("11", holds, means=_means(tables), grows=", ".join(grows) or "no panel", standings=text)
+        standings += " " + stated.part("behind")
+    return holds, {"grows": ", ".join(grows) or "no panel", "standings": standings}
 
 
-def _oversubscription(tables: Tables) -> Claim:
-    numbers, found, grows = TEXT.claims["12"].numbers, _against(tables), _grows(tables)
+def _oversubscription(tables: Tables) -> Found:
+    numbers, grows = TEXT.claims["12"].numbers, _grows(tables)
     sizes = [
         near(numbers[key], table.mean_reduction(table.points[at]))
         for table in tables
         for key, at in (("first", 0), ("last", -1))
     ]
-    holds, standings = _ahead(found, *sizes) if grows else "does not hold", _standings(found)
-    return TEXT.claim("12", holds, means=_means(tables), grows=", ".join(grows) or "none", standings=standings)
+    return _ahead(tables, *sizes) if grows else "does not hold", {"grows": ", ".join(grows) or "none"}
 
 
-def _comb(tables: Tables) -> Claim:
-    found = _against(tables, COMB)
-    holds = _ahead(found, near(TEXT.claims["13"].numbers["most"], max(entry.reduction for entry in found)))
-    return TEXT.claim("13", holds, points=_each_point(tables, COMB), standings=_standings(found))
+def _comb(tables: Tables) -> Found:
+    most = max(entry.reduction for entry in _rivals(tables))
+    return _ahead(tables, near(TEXT.claims["13"].numbers["most"], most)), {}
 
 
-def _rates(rates: Sequence[JobRates]) -> Claim:
-    same = max(abs(each.estimate_gbps / each.steady_gbps - 1.0) for each in rates)
+def _rates(rates: Sequence[JobRates]) -> Found:
     phases = [each.phases_gbps / each.estimate_gbps for each in rates]
     fits = max(Ratio(each.estimate_gbps, each.phases_gbps).off for each in rates) <= NEAR
     both = [
@@ -205,15 +189,13 @@ def _rates(rates: Sequence[JobRates]) -> Claim:
         for one, other in pairwise(sorted(rates, key=lambda each: (each.job, each.from_s)))
         if one.job == other.job
     ]
-    return TEXT.claim(
-        "15",
-        "holds" if fits else "holds in part",
-        same=same,
-        least=min(phases),
-        most=max(phases),
-        both=sum(both),
-        events=len(both),
-    )
+    return "holds" if fits else "holds in part", {
+        "same": max(abs(each.estimate_gbps / each.steady_gbps - 1.0) for each in rates),
+        "least": min(phases),
+        "most": max(phases),
+        "both": sum(both),
+        "events": len(both),
+    }
 
 
 def _change(before: float, after: float) -> int:
@@ -221,26 +203,21 @@ def _change(before: float, after: float) -> int:
     return 0 if isclose(before, after) else 1 if after > before else -1
 
 
-def _load(tables: Tables) -> Claim:
-    return TEXT.claim("load", means=_means(tables))
-
-
-def _queue(tables: Tables) -> Claim:
+def _queue(tables: Tables) -> Found:
     text = []
     for table in tables:
         own, fifo = (table.mean_reduction(order) for order in table.points)
         ratio = table.at("fifo")[IN_ORDER].advantage.mean
         text.append(TEXT.claims["queue"].part("panel", panel=table.panel, own=own, fifo=fifo, ratio=ratio))
-    return TEXT.claim("queue", panels=" ".join(text))
+    return "beyond the paper", {"panels": " ".join(text)}
 
 
-def _sign(tables: Tables) -> Claim:
+def _sign(tables: Tables) -> Found:
     (printed,) = ([table.at(point)[PRINTED] for point in table.points] for table in tables)
     worse = any(each.standing == "ahead" for each in printed)
     head = TEXT.claims["sign"].part("worse" if worse else "level")
-    return TEXT.claim(
-        "sign", head=head, listed=", ".join(f"{each.point} {times(each.advantage)}" for each in printed)
-    )
+    listed = ", ".join(f"{each.point} {times(each.advantage)}" for each in printed)
+    return "beyond the paper", {"head": head, "listed": listed}
 
 
 def _ours(made: Tables) -> Iterator[Claim]:
@@ -249,7 +226,7 @@ def _ours(made: Tables) -> Iterator[Claim]:
         each for each in made if each.experiment.measure == "jct" and each.experiment.key not in ("13", "sign")
     ]
     for scheme in ("netpack-lean", "best-fit"):
-        found = [(entry, table) for table in tables for entry in _against([table], scheme)]
+        found = [(entry, table) for table in tables for entry in table.entries if entry.scheme == scheme]
         if found:
             count = Counter(entry.standing for entry, _ in found)
             best, worst = (

@@ -9,66 +9,49 @@ from pathlib import Path
 from cranny.repro.netpack.claims import claims
 from cranny.repro.netpack.paper import NETPACK, TEXT
 from cranny.repro.netpack.rates import JobRates
-from cranny.repro.netpack.replays import NetpackReplays
-from cranny.repro.netpack.tables import PanelTable, label, panel_sheet, panel_tables, rate_sheet, speed_sheet
-from cranny.repro.page import Record, Reproduction, Section
+from cranny.repro.netpack.replays import NetpackResults
+from cranny.repro.netpack.setups import NetpackExperiment
+from cranny.repro.netpack.tables import PanelTable, panel_sheet, panel_tables, rate_sheet, speed_sheet
+from cranny.repro.page import Reproduction, Section
 from cranny.repro.plots import BarGroup, Line, draw_bars, draw_lines
 
 STEEP = 6.0  # factors from which an axis is logarithmic
 
 
 def reproduction(
-    replays: NetpackReplays | None, seconds: Mapping[int, float], rates: Sequence[JobRates]
+    experiments: Sequence[NetpackExperiment],
+    replays: NetpackResults | None,
+    seconds: Mapping[int, float],
+    rates: Sequence[JobRates],
 ) -> Reproduction:
     """Make tables, claims and plots of the replays, of placement times by servers, and of rates."""
-    made = panel_tables(replays) if replays is not None else []
+    made = panel_tables(experiments, replays) if replays is not None else []
     sections: list[Section] = []
-    csv: dict[str, list[Record]] = {}
     for key, group in groupby(made, lambda table: table.experiment.key):
         mine = list(group)
         stem = f"fig{key}" if key.isdigit() else key
-        csv[stem] = [row for table in mine for row in table.records()]
-        sheets = [panel_sheet(table) for table in mine]
-        sections.append(Section(mine[0].experiment.heading, sheets, {stem: partial(_bars, mine)}))
+        rows = [row for table in mine for row in table.records()]
+        heading, sheets = mine[0].experiment.heading, [panel_sheet(table) for table in mine]
+        sections.append(Section(heading, sheets, {stem: partial(_bars, mine)}, {stem: rows}))
     if seconds:
         sections.append(Section("Fig. 10: time to place a job", [speed_sheet(seconds)]))
+    all_rates = [asdict(each) for each in rates]
     if rates:
-        csv["fig15"] = [asdict(each) for each in rates]
         plots = {"fig15": partial(_rates, rates)}
-        sections.append(Section("Fig. 15: estimate and rates", [rate_sheet(rates)], plots))
-    return Reproduction(
-        TEXT.name,
-        TEXT.paper,
-        TEXT.title,
-        _facts(replays, seconds, rates),
-        claims(made, seconds, rates),
-        sections,
-        {
-            "said": {key: {"text": each.paper, **each.numbers} for key, each in TEXT.claims.items() if each.paper},
-            "figures": [row for table in made for row in table.records()],
-            "seconds_per_job": {str(servers): value for servers, value in seconds.items()},
-            "rates": [asdict(each) for each in rates],
-        },
-        csv,
-        [sheet for section in sections for sheet in section.tables],
-    )
-
-
-def _facts(replays: NetpackReplays | None, seconds: Mapping[int, float], rates: Sequence[JobRates]) -> list[str]:
-    """Say what was run, and what was assumed."""
+        sections.append(Section("Fig. 15: estimate and rates", [rate_sheet(rates)], plots, {"fig15": all_rates}))
+    values = {
+        "said": {key: {"text": each.paper, **each.numbers} for key, each in TEXT.claims.items() if each.paper},
+        "figures": [row for table in made for row in table.records()],
+        "seconds_per_job": {str(servers): value for servers, value in seconds.items()},
+        "rates": all_rates,
+    }
     facts = []
     if replays is not None:
         trace = " ".join(TEXT.say("generated" if replays.generated else "real", "squeezed"))
-        facts = [
-            *TEXT.say("setups", "loads"),
-            trace,
-            *TEXT.say("queue", "efficiency", "seeds", seeds=replays.seeds),
-        ]
-    if seconds:
-        facts += TEXT.say("speed")
-    if rates:
-        facts += TEXT.say("rates")
-    return facts
+        facts = [*TEXT.say("setups", "loads"), trace]
+        facts += TEXT.say("queue", "efficiency", "seeds", seeds=replays.seeds)
+    facts += TEXT.say(*["speed"] * bool(seconds), *["rates"] * bool(rates))
+    return Reproduction(TEXT, facts, claims(made, seconds, rates), sections, values)
 
 
 def _bars(mine: Sequence[PanelTable], path: Path) -> Path:
@@ -87,7 +70,7 @@ def _bars(mine: Sequence[PanelTable], path: Path) -> Path:
     }
     steep = any(entry.advantage.mean > STEEP for table in mine for entry in table.entries)
     ylabel = f"mean JCT, {NETPACK} = 1" if jct else "distribution efficiency"
-    names = {scheme: label(scheme) for scheme in experiment.schemes}
+    names = {scheme: TEXT.label(scheme) for scheme in experiment.schemes}
     return draw_bars(panels, ylabel, names, path, xlabel=experiment.axis, wide=True, log=jct and steep)
 
 

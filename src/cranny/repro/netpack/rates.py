@@ -14,7 +14,7 @@ from cranny.model.job import Job
 from cranny.network.networks import network
 from cranny.network.steady.rates import RateEstimate, stream
 from cranny.policies.netpack import NetPack
-from cranny.repro.netpack.setups import on_testbed
+from cranny.repro.netpack.setups import setup
 
 # Model, second of arrival, second of departure; three workers each, so that two jobs share a server.
 TIMETABLE = (("vgg16", 0.0, 240.0), ("vgg19", 60.0, 180.0), ("alexnet", 120.0, 300.0))
@@ -37,7 +37,7 @@ class JobRates:
 
 def job_rates() -> list[JobRates]:
     """Place and release the jobs by the timetable; return the rates between events."""
-    cluster = on_testbed("poisson").cluster()
+    cluster = setup("testbed", "poisson").cluster()
     state, policy, expected = ClusterState(cluster), NetPack(), RateEstimate(cluster)
     networks = {name: network(name).on(cluster) for name in NETWORKS}
     slowdown: dict[tuple[str, str], float] = {}

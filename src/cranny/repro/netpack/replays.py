@@ -1,41 +1,24 @@
 """NetPack's experiments replayed: all policies on all set-ups, and by what factor NetPack is better."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from cranny.model.profile import library
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.experiment import Progress, paired_ratio, run_cells
-from cranny.repro.netpack.paper import NETPACK
-from cranny.repro.netpack.setups import (
-    HOUR_S,
-    IN_ORDER,
-    MODELS,
-    OWN_ORDER,
-    PRINTED,
-    Measure,
-    NetpackExperiment,
-    NetpackSetup,
-)
-from cranny.run import simulate
+from cranny.repro.experiment import Cell, Progress, Results, run_cells
+from cranny.repro.netpack.paper import IN_ORDER, NETPACK, PRINTED, Measure
+from cranny.repro.netpack.setups import HOUR_S, MODELS, OWN_ORDER, NetpackExperiment, NetpackSetup
+from cranny.run import Result
+from cranny.scenario import Scenario
 from cranny.sim.record import DONE
 
 OWN = (NETPACK, "netpack-lean", PRINTED)  # with their own queue, whatever the others have
-OPTIONS: Mapping[str, Mapping[str, Any]] = {PRINTED: {"printed": True}}
 
 
-@dataclass(frozen=True, slots=True)
-class NetpackCell:
-    """One replay: a set-up, a policy and a seed."""
-
-    setup: NetpackSetup
-    scheme: str
-    seed: int
-
-
-def cell(setup: NetpackSetup, scheme: str, seed: int) -> NetpackCell:
+def cell(setup: NetpackSetup, scheme: str, seed: int) -> Cell[NetpackSetup]:
     """Return the replay of a policy; what comes to the same is the same replay.
 
     NetPack brings its own queue, so the order of a set-up is that of the others; with that very order, its
@@ -43,50 +26,53 @@ def cell(setup: NetpackSetup, scheme: str, seed: int) -> NetpackCell:
     """
     if scheme == IN_ORDER and setup.order == OWN_ORDER:
         scheme = NETPACK
-    return NetpackCell(replace(setup, order=OWN_ORDER) if scheme in OWN else setup, scheme, seed)
+    return Cell(replace(setup, order=OWN_ORDER) if scheme in OWN else setup, scheme, seed)
 
 
-@dataclass(frozen=True, slots=True)
-class NetpackRun:
-    """What remains of a replay: means over its jobs."""
+class NetpackRun(NamedTuple):
+    """What remains of a replay: means over its jobs.
 
-    jct_s: float
-    de: float  # share of a job's JCT that it would have needed without network and queue
-    wait_s: float
-    slowdown: float
-    machines: float  # of a job that is on several
+    `jct` in hours; `de`, the share of a job's JCT that it would have needed without network and queue; `machines`
+    of a job that is on several.
+    """
+
+    measures: Mapping[str, float]
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """Keep what figures show."""
+        done = result.jobs.filter(result.jobs["status"] == DONE)
+        several = done.filter(done["machines"] > 1)["machines"]
+        return cls(
+            {
+                "jct": result.summary["mean_jct_s"] / HOUR_S,
+                "de": _mean(done["duration_s"] / done["jct_s"]),
+                "machines": _mean(several),
+            }
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class NetpackReplays:
-    """All replays of some experiments."""
+class NetpackResults(Results[NetpackSetup, NetpackRun]):
+    """All replays of some experiments, with NetPack's lead."""
 
-    experiments: tuple[NetpackExperiment, ...]
-    runs: Mapping[NetpackCell, NetpackRun]
-    seeds: int
-    generated: bool  # whether no real log was given
+    __slots__ = ()
 
     def of(self, setup: NetpackSetup, scheme: str) -> list[NetpackRun]:
-        """Return the replays of a policy by seed."""
-        cells = (cell(setup, scheme, seed) for seed in range(self.seeds))
-        return [self.runs[one] for one in cells if one in self.runs]
-
-    def values(self, setup: NetpackSetup, scheme: str, measure: Measure) -> list[float]:
-        """Return a measure by seed: JCT in hours, or DE."""
-        return [one.jct_s / HOUR_S if measure == "jct" else one.de for one in self.of(setup, scheme)]
+        """Return the replays of a policy by seed, or of what comes to the same."""
+        return super().of(*cell(setup, scheme, 0)[:2])
 
     def advantage(self, setup: NetpackSetup, scheme: str, measure: Measure) -> Estimate:
         """Return by what factor NetPack is better, seed by seed."""
-        theirs, ours = self.values(setup, scheme, measure), self.values(setup, NETPACK, measure)
-        return paired_ratio(theirs, ours) if measure == "jct" else paired_ratio(ours, theirs)
+        both = (scheme, NETPACK) if measure == "jct" else (NETPACK, scheme)
+        return self.ratio(setup, *both, measure)
 
     def reduction(self, setup: NetpackSetup, scheme: str) -> float:
         """Return by what share NetPack's JCT is lower, the mean of the seeds."""
-        theirs, ours = self.values(setup, scheme, "jct"), self.values(setup, NETPACK, "jct")
+        theirs, ours = (self.values(setup, each, "jct") for each in (scheme, NETPACK))
         return estimate([1.0 - other / one for one, other in zip(theirs, ours, strict=True)]).mean
 
 
-def plan(experiments: Sequence[NetpackExperiment], seeds: int) -> list[NetpackCell]:
+def plan(experiments: Sequence[NetpackExperiment], seeds: int) -> list[Cell[NetpackSetup]]:
     """Return all replays, each once."""
     return list(
         dict.fromkeys(
@@ -106,35 +92,26 @@ def run_replays(
     file: Path | None,
     processes: int,
     progress: Progress | None = None,
-) -> NetpackReplays:
+) -> NetpackResults:
     """Replay everything, the largest clusters first: what takes long should not come last."""
     cells = sorted(plan(experiments, seeds), key=lambda one: -one.setup.all_gpus)
-    runs = run_cells(replay, cells, (file,), processes, progress)
-    return NetpackReplays(tuple(experiments), runs, seeds, file is None)
+    runs = run_cells(partial(scenario, file), cells, processes, progress, keep=NetpackRun.of)
+    return NetpackResults(runs, seeds, file is None)
 
 
-def replay(one: NetpackCell, file: Path | None) -> NetpackRun:
-    """Replay the jobs of a set-up under one policy."""
-    setup, scheme = one.setup, one.scheme
-    result = simulate(
+def scenario(file: Path | None, one: Cell[NetpackSetup]) -> Scenario:
+    """Return the jobs of a set-up under one policy."""
+    setup, scheme, seed = one
+    return Scenario(
         setup.cluster(),
-        setup.trace(one.seed, file),
+        setup.trace(seed, file),
         NETPACK if scheme in (PRINTED, IN_ORDER) else scheme,
         "steady",
-        one.seed,
+        seed,
         order=setup.order,
         collective="ina",
-        options=OPTIONS.get(scheme),
+        options={"printed": True} if scheme == PRINTED else {},
         profiles={name: library()[name] for name in MODELS},
-    )
-    done = result.jobs.filter(result.jobs["status"] == DONE)
-    summary = result.summary
-    return NetpackRun(
-        summary["mean_jct_s"],
-        _mean(done["duration_s"] / done["jct_s"]),
-        summary["mean_wait_s"],
-        summary["mean_comm_slowdown"],
-        _mean(done.filter(done["machines"] > 1)["machines"]),
     )
 
 

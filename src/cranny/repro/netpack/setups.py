@@ -8,26 +8,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.repro.netpack.paper import COMB, NETPACK, PAPER_NAMES
+from cranny.repro.netpack.paper import COMB, NETPACK, PAPER_NAMES, RIVALS, TEXT, Measure, PanelText
 from cranny.traces.generate import generate_trace
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
 
-Measure = Literal["jct", "de"]
 LINK_GBPS = 100.0
 PAT_GBPS = 1000.0
 HOUR_S = 3600.0
-DAY_S = 86_400.0
 MODELS = ("vgg11", "vgg16", "vgg19", "alexnet", "resnet50", "resnet101")
 OWN_ORDER = "knapsack"  # of NetPack's queue, its step 1
-WORKLOADS = ("real", "poisson", "normal")
+WORKLOADS = {"real": "real trace", "poisson": "Poisson", "normal": "normal"}  # with their labels
 FILE = "philly.parquet"
 BUSY_S = 4_715_819.0  # of the log of Philly: 2017-10-01; few jobs came before
 WINDOWS = 10  # of the log; a seed has one
@@ -72,7 +69,7 @@ class NetpackSetup:
 
     def _drawn(self, seed: int) -> Trace:
         """Draw GPUs, durations and arrivals, which are Poisson."""
-        rng = np.random.default_rng([seed, WORKLOADS.index(self.workload)])
+        rng = np.random.default_rng([seed, list(WORKLOADS).index(self.workload)])
         if self.workload == "poisson":
             gpus = rng.poisson(self.mean_gpus, self.jobs)
         else:
@@ -107,24 +104,13 @@ def _log(file: Path) -> Trace:
     return replace(log, frame=log.frame.select("job_id", "submit_s", "gpus", "duration_s"))
 
 
-def in_simulator(workload: str) -> NetpackSetup:
-    """Return the set-up of the paper's simulator with its defaults."""
-    if workload == "real":
-        return NetpackSetup(workload, 16, 16, 4, jobs=2_000, load=10.0, load_gpus=1024)
-    return NetpackSetup(workload, 16, 16, 4, jobs=1_000, load=0.6, load_gpus=1024, mean_gpus=8.0)
-
-
-def on_testbed(workload: str) -> NetpackSetup:
-    """Return five servers of two GPUs below one switch, as the paper's testbed has them."""
-    if workload == "real":
-        return NetpackSetup(workload, 1, 5, 2, jobs=400, load=0.8, load_gpus=10, longest_s=DAY_S)
-    return NetpackSetup(workload, 1, 5, 2, jobs=400, load=0.4, load_gpus=10, mean_gpus=3.0)
+def setup(on: str, workload: str) -> NetpackSetup:
+    """Return the paper's simulator, or its testbed, with its defaults for a workload."""
+    return NetpackSetup(workload, **TEXT.setups[on][workload])
 
 
 # Policies of the paper and two of ours.
 SCHEMES = (NETPACK, "netpack-lean", *(name for name in PAPER_NAMES if name != NETPACK), "best-fit")
-# Forms of NetPack for single experiments: the sign of Eq. 1 as printed, and its placement with another queue.
-PRINTED, IN_ORDER = "netpack-printed", "netpack-fifo"
 QUICK_JOBS = 100
 Panel = Mapping[str, NetpackSetup]  # set-ups that are shown beside each other, by label
 
@@ -137,8 +123,13 @@ class NetpackExperiment:
     title: str
     axis: str
     panels: Mapping[str, Panel]
-    measure: Measure = "jct"
-    schemes: tuple[str, ...] = SCHEMES
+    measure: Measure
+    schemes: tuple[str, ...]
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Return the baselines of the paper that NetPack is measured by: Comb only where there is no other."""
+        return tuple(name for name in self.schemes if name in RIVALS) or (COMB,) * (COMB in self.schemes)
 
     @property
     def heading(self) -> str:
@@ -146,89 +137,39 @@ class NetpackExperiment:
         return f"Fig. {self.key}: {self.title}" if self.key.isdigit() else self.title
 
 
-def _vary(base: NetpackSetup, field: str, values: Mapping[str, float | str]) -> Panel:
-    """Return set-ups that differ from one in a field, by label."""
-    return {label: replace(base, **{field: value}) for label, value in values.items()}  # type: ignore[arg-type]
+def _panel(text: PanelText) -> Panel:
+    """Return the set-ups of a panel."""
+    if not text.vary:
+        return {label: setup(text.on, workload) for workload, label in WORKLOADS.items()}
+    base = replace(setup(text.on, text.workload), **text.fixed)
+    return {label: replace(base, **{text.vary: value}) for label, value in TEXT.varied[text.vary].items()}
 
 
-LABELS = {"real": "real trace", "poisson": "Poisson", "normal": "normal"}
-BOTH: Mapping[str, Panel] = {
-    "simulator": {label: in_simulator(workload) for workload, label in LABELS.items()},
-    "testbed": {label: on_testbed(workload) for workload, label in LABELS.items()},
-}
-RATIOS = {"1:1": 1.0, "2:1": 2.0, "4:1": 4.0, "8:1": 8.0, "20:1": 20.0}
-MEMORY = {"1000": 1000.0, "200": 200.0, "50": 50.0, "0": 0.0}
-# In 16 racks each, as the paper has them; the same jobs come to all of them.
-SERVERS = {"112": 7, "256": 16, "1,008": 63, "10,000": 625}
-LOADS = {"0.3": 0.3, "0.6": 0.6, "0.9": 0.9}
-ORDERS = {OWN_ORDER: OWN_ORDER, "fifo": "fifo"}
-REAL, POISSON = in_simulator("real"), in_simulator("poisson")
 EXPERIMENTS = {
-    each.key: each
-    for each in (
-        NetpackExperiment("7", "mean JCT", "jobs", BOTH),
-        NetpackExperiment("8", "distribution efficiency", "jobs", BOTH, "de"),
-        NetpackExperiment(
-            "9", "mean JCT by cluster scale", "servers", {"real trace": _vary(REAL, "machines", SERVERS)}
-        ),
-        NetpackExperiment(
-            "11",
-            "mean JCT by switch memory",
-            "PAT, Gbps",
-            {
-                "testbed, real trace": _vary(on_testbed("real"), "pat_gbps", MEMORY),
-                "testbed, Poisson": _vary(on_testbed("poisson"), "pat_gbps", MEMORY),
-                "simulator, Poisson": _vary(POISSON, "pat_gbps", MEMORY),
-            },
-        ),
-        NetpackExperiment(
-            "12",
-            "mean JCT by oversubscription",
-            "oversubscription",
-            {
-                "real trace": _vary(REAL, "oversubscription", RATIOS),
-                "Poisson": _vary(POISSON, "oversubscription", RATIOS),
-            },
-        ),
-        NetpackExperiment("13", "mean JCT against Comb", "jobs", BOTH, schemes=(NETPACK, COMB)),
-        NetpackExperiment(
-            "load",
-            "mean JCT by load",
-            "load",
-            {
-                "Poisson, 1:1": _vary(POISSON, "load", LOADS),
-                "Poisson, 4:1": _vary(replace(POISSON, oversubscription=4.0), "load", LOADS),
-            },
-        ),
-        NetpackExperiment(
-            "queue",
-            "mean JCT by the baselines' queue order",
-            "order",
-            {"real trace": _vary(REAL, "order", ORDERS), "Poisson": _vary(POISSON, "order", ORDERS)},
-            schemes=(*SCHEMES, IN_ORDER),
-        ),
-        NetpackExperiment(
-            "sign",
-            "mean JCT with the sign of Eq. 1 as printed",
-            "oversubscription",
-            {"Poisson": _vary(POISSON, "oversubscription", RATIOS)},
-            schemes=(NETPACK, "netpack-lean", PRINTED),
-        ),
+    key: NetpackExperiment(
+        key,
+        text.title,
+        text.axis,
+        {title: _panel(panel) for title, panel in text.panels.items()},
+        text.measure,
+        (*(text.schemes or SCHEMES), *text.more_schemes),
     )
+    for key, text in TEXT.experiments.items()
 }
 
 
 def chosen(keys: Iterable[str], *, quick: bool) -> tuple[NetpackExperiment, ...]:
     """Return experiments; if quick, with few jobs and without the cluster of 10,000 servers."""
     found = [EXPERIMENTS[key] for key in keys if key in EXPERIMENTS]
-    return tuple(replace(each, panels=_small(each.panels)) if quick else each for each in found)
+    if not quick:
+        return tuple(found)
 
+    def small(panel: Panel) -> Panel:
+        return {label: replace(each, jobs=QUICK_JOBS) for label, each in panel.items() if each.machines < 100}
 
-def _small(panels: Mapping[str, Panel]) -> dict[str, Panel]:
-    return {
-        title: {label: replace(setup, jobs=QUICK_JOBS) for label, setup in panel.items() if setup.machines < 100}
-        for title, panel in panels.items()
-    }
+    return tuple(
+        replace(each, panels={title: small(panel) for title, panel in each.panels.items()}) for each in found
+    )
 
 
 def source(traces: Path | None) -> Path | None:

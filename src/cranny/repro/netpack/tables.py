@@ -1,17 +1,17 @@
 """Tables of NetPack's experiments: the values of every policy at every point, beside NetPack's."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
 from cranny.model.validate import percent
-from cranny.report.confidence import Estimate, estimate
+from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
-from cranny.repro.netpack.paper import COMB, NETPACK, PAPER_NAMES, RIVALS, TEXT
+from cranny.repro.netpack.paper import NETPACK, PAPER_NAMES, TEXT
 from cranny.repro.netpack.rates import JobRates
-from cranny.repro.netpack.replays import NetpackReplays
+from cranny.repro.netpack.replays import NetpackResults
 from cranny.repro.netpack.setups import NetpackExperiment
 from cranny.repro.number_format import plain, spread, times
 from cranny.repro.page import Record
@@ -57,10 +57,14 @@ class PanelTable:
         """Return the policies at a point."""
         return {entry.scheme: entry for entry in self.entries if entry.point == point}
 
-    def mean_reduction(self, point: str, schemes: Sequence[str] = RIVALS) -> float:
-        """Return by how much NetPack's JCT is lower than that of some policies, on average."""
-        found = self.at(point)
-        return fmean(found[scheme].reduction for scheme in schemes if scheme in found)
+    @property
+    def rivals(self) -> list[PolicyPoint]:
+        """Return the comparisons with the baselines of the paper."""
+        return [entry for entry in self.entries if entry.scheme in self.experiment.rivals]
+
+    def mean_reduction(self, point: str) -> float:
+        """Return by how much NetPack's JCT is lower than that of the baselines, on average."""
+        return fmean(entry.reduction for entry in self.rivals if entry.point == point)
 
     def records(self) -> list[Record]:
         """Return a row for each point and policy, for files."""
@@ -85,20 +89,20 @@ class PanelTable:
         ]
 
 
-def panel_tables(replays: NetpackReplays) -> list[PanelTable]:
+def panel_tables(experiments: Iterable[NetpackExperiment], replays: NetpackResults) -> list[PanelTable]:
     """Return a table for each panel of each experiment."""
     made = []
-    for experiment in replays.experiments:
+    for experiment in experiments:
         for title, panel in experiment.panels.items():
             entries = tuple(
                 PolicyPoint(
                     title,
                     label,
                     scheme,
-                    estimate(replays.values(setup, scheme, experiment.measure)),
+                    replays.value(setup, scheme, experiment.measure),
                     replays.advantage(setup, scheme, experiment.measure),
                     replays.reduction(setup, scheme),
-                    fmean(one.machines for one in replays.of(setup, scheme)),
+                    fmean(replays.values(setup, scheme, "machines")),
                 )
                 for label, setup in panel.items()
                 for scheme in experiment.schemes
@@ -107,25 +111,18 @@ def panel_tables(replays: NetpackReplays) -> list[PanelTable]:
     return made
 
 
-def label(scheme: str) -> str:
-    """Return the name of a policy, with the paper's name if that is another."""
-    paper = PAPER_NAMES.get(scheme)
-    return f"{scheme} ({paper})" if paper and paper.lower() != scheme else scheme
-
-
 def panel_sheet(table: PanelTable) -> TextTable:
     """Show a panel: NetPack's own values, and by what factor it is better than each of the others."""
     jct = table.experiment.measure == "jct"
     found = [table.at(point) for point in table.points]
     others = [scheme for scheme in table.experiment.schemes if scheme != NETPACK]
     rows = [[f"netpack, {'hours' if jct else 'DE'}", *(spread(each[NETPACK].value) for each in found)]]
-    rows += [[label(scheme), *(_factor(each[scheme]) for each in found)] for scheme in others]
+    rows += [[TEXT.label(scheme), *(_factor(each[scheme]) for each in found)] for scheme in others]
     what = "A policy's mean JCT over NetPack's" if jct else "NetPack's DE over that of a policy"
     note = f"{what}, seed by seed; = level with NetPack, < NetPack is behind."
-    if jct and any(scheme in others for scheme in (*RIVALS, COMB)):
-        schemes = RIVALS if RIVALS[0] in others else (COMB,)
-        rows.append([LOWER, *(percent(table.mean_reduction(point, schemes)) for point in table.points)])
-        names = ", ".join(PAPER_NAMES[scheme] for scheme in schemes)
+    if jct and table.rivals:
+        rows.append([LOWER, *(percent(table.mean_reduction(point)) for point in table.points)])
+        names = ", ".join(PAPER_NAMES[scheme] for scheme in table.experiment.rivals)
         note += f" {LOWER}: by how much NetPack's JCT is lower, mean of {names}."
     title = f"{table.experiment.heading}: {table.panel}"
     return TextTable(title, note, (table.experiment.axis, *table.points), rows)

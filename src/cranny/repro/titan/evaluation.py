@@ -5,11 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cranny.repro.experiment import Results
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.plots import STYLES, BarGroup, Line, canvas, draw_bars, draw_lines, save
 from cranny.repro.titan.claims import claims
 from cranny.repro.titan.paper import FIGURES, PAPER_NAMES, TEXT, TRACES
-from cranny.repro.titan.replays import TitanReplays
+from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.tables import (
     PlacementTable,
     TraceTable,
@@ -32,54 +33,45 @@ BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 
 
 def reproduction(
-    replays: TitanReplays | None, runs: Sequence[PlacementRun], experiments: Sequence[int]
+    replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun], experiments: Sequence[int]
 ) -> Reproduction:
     """Make tables, claims and plots of the replays and of the runs on the testbed."""
     made = trace_tables(replays, experiments) if replays is not None else []
     testbed = testbed_tables(runs, experiments)
-    sections, csv = [Section("Verdicts", [verdict_sheet(made, testbed)])], {}
+    verdicts = verdict_sheet(made, testbed)
+    sections = [Section("Verdicts", [verdicts])]
     for figure in FIGURES:
         mine = [table for table in made if table.figure == figure]
         if mine and replays is not None:
-            stem = f"fig{figure.number}"
-            csv[stem] = [row for table in mine for row in table.records()]
+            title, stem = f"Fig. {figure.number}: {figure.title}", f"fig{figure.number}"
+            rows = {stem: [row for table in mine for row in table.records()]}
             plots = {stem: partial(_lines, replays, mine)}
-            sections.append(
-                Section(f"Fig. {figure.number}: {figure.title}", [*map(trace_sheet, by_trace(mine))], plots)
-            )
+            sections.append(Section(title, [*map(trace_sheet, by_trace(mine))], plots, rows))
     if testbed:
         sections.append(Section("Fig. 8: placements on the testbed", (), {"fig8": partial(_layouts, runs)}))
     for each in testbed:
-        stem = f"fig{each.figure.number}"
-        csv[stem] = each.records()
-        title = f"Fig. {each.figure.number}: {each.figure.title}"
-        sections.append(Section(title, [testbed_sheet(each)], {stem: partial(_bars, each)}))
+        title, stem = f"Fig. {each.figure.number}: {each.figure.title}", f"fig{each.figure.number}"
+        plots = {stem: partial(_bars, each)}
+        sections.append(Section(title, [testbed_sheet(each)], plots, {stem: each.records()}))
     shown = [  # the traces that the paper gives numbers for, and all verdicts
         trace_sheet(both, brief=True)
         for both in by_trace(made)
         if both[0].paper or (not both[0].figure.on and both[0].trace.key == "itp")
     ]
-    return Reproduction(
-        TEXT.name,
-        TEXT.paper,
-        TEXT.title,
-        _facts(replays, runs),
-        claims(made, testbed),
-        sections,
-        {
-            "figures": [row for table in made for row in table.records()],
-            "testbed": [row for table in testbed for row in table.records()],
-        },
-        csv,
-        [*shown, *map(testbed_sheet, testbed), verdict_sheet(made, testbed)],
-    )
+    values = {
+        "figures": [row for table in made for row in table.records()],
+        "testbed": [row for table in testbed for row in table.records()],
+    }
+    brief = [*shown, *map(testbed_sheet, testbed), verdicts]
+    return Reproduction(TEXT, _facts(replays, runs), claims(made, testbed), sections, values, brief)
 
 
-def _facts(replays: TitanReplays | None, runs: Sequence[PlacementRun]) -> list[str]:
+def _facts(replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun]) -> list[str]:
     """Say what was run, and what was assumed."""
     facts: list[str] = []
     if replays is not None:
-        counts = ", ".join(f"{trace.label} {replays.jobs(trace.key):,}" for trace in TRACES)
+        jobs = {setup[0]: replays.of(setup, "titan")[0].jobs for setup in replays.setups}
+        counts = ", ".join(f"{trace.label} {jobs[trace.key]:,}" for trace in TRACES)
         source, seeds = "generated" if replays.generated else "real", replays.seeds
         facts += TEXT.say("jobs", source, "cluster", "seeds", "network", "part", counts=counts, seeds=seeds)
     if runs:
@@ -87,17 +79,16 @@ def _facts(replays: TitanReplays | None, runs: Sequence[PlacementRun]) -> list[s
     return facts
 
 
-def _lines(replays: TitanReplays, mine: Sequence[TraceTable], path: Path) -> Path:
+def _lines(replays: Results[Setup, TraceRun], mine: Sequence[TraceTable], path: Path) -> Path:
     """Draw a figure with the network that it is compared with first."""
     figure = mine[0].figure
     panels: dict[str, list[Line]] = {}
     for table in mine:
-        for cell, run in replays.runs.items():
-            shown = (cell.trace, cell.network, cell.seed) == (table.trace.key, figure.network, 0)
-            if table.first and shown and cell.policy in STYLES:
-                values = [None if value is None else value * figure.factor for value in run.lines[figure.column]]
-                mean = None if figure.number in SUMS else table.ours[cell.policy].mean
-                panels.setdefault(table.trace.label, []).append(Line(cell.policy, run.times_s, values, mean))
+        for policy in [policy for policy in table.ours if table.first and policy in STYLES]:
+            run = replays.of((table.trace.key, figure.network), policy)[0]
+            values = [None if value is None else value * figure.factor for value in run.lines[figure.column]]
+            mean = None if figure.number in SUMS else table.ours[policy].mean
+            panels.setdefault(table.trace.label, []).append(Line(policy, run.times_s, values, mean))
     unit = f", {figure.unit}" if figure.unit else ""
     return draw_lines(panels, f"{figure.title}{unit}", NAMES, path)
 

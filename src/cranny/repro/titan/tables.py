@@ -7,13 +7,14 @@ from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.claim import Verdict, judge
-from cranny.repro.experiment import scaled
+from cranny.repro.experiment import Results, scaled
 from cranny.repro.number_format import plain, sentence, spread, times
 from cranny.repro.page import Record
 from cranny.repro.titan.paper import (
     FIGURES,
     PAPER_NAMES,
     PAPER_POLICIES,
+    POLICIES,
     TESTBED,
     TEXT,
     TRACES,
@@ -21,7 +22,7 @@ from cranny.repro.titan.paper import (
     TitanTrace,
     TraceFigure,
 )
-from cranny.repro.titan.replays import TitanReplays
+from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, PlacementRun, estimates
 
 
@@ -96,16 +97,20 @@ class PlacementTable:
         ]
 
 
-def trace_tables(replays: TitanReplays, experiments: Sequence[int]) -> list[TraceTable]:
+def trace_tables(replays: Results[Setup, TraceRun], experiments: Sequence[int]) -> list[TraceTable]:
     """Return a table for each figure, trace and network that was run."""
     made = []
     for figure in FIGURES:
         for trace in TRACES if figure.experiment in experiments else ():
             paper = figure.values if trace.paper and trace.paper == figure.on else {}
             for network in trace.networks:
-                found = replays.estimates(trace.key, network, figure.metric)
-                ours = {policy: scaled(each, figure.factor) for policy, each in found.items()}
-                ratios = replays.ratios(trace.key, network, figure.metric)
+                setup, metric = (trace.key, network), figure.metric
+                policies = [policy for policy in POLICIES if replays.of(setup, policy)]
+                ours = {policy: scaled(replays.value(setup, policy, metric), figure.factor) for policy in policies}
+                comparable = all(replays.values(setup, "titan", metric))  # none of them is zero
+                ratios = {
+                    policy: replays.ratio(setup, policy, "titan", metric) for policy in policies if comparable
+                }
                 means = {policy: (ratios or ours)[policy].mean for policy in PAPER_POLICIES if policy in ours}
                 verdict = judge(means, paper, figure.stated)
                 made.append(TraceTable(figure, trace, network, paper, ours, ratios, verdict))
@@ -127,8 +132,7 @@ def testbed_tables(runs: Sequence[PlacementRun], experiments: Sequence[int]) -> 
 
 def label(policy: str) -> str:
     """Return the name of a policy, with the paper's name if that is another."""
-    name = PAPER_NAMES.get(policy)
-    return f'{policy} ("{name}")' if name and name.lower() != policy else policy
+    return TEXT.label(policy, '{} ("{}")')
 
 
 def _over_titan(values: Mapping[str, float], policy: str) -> float | None:
