@@ -12,9 +12,9 @@ from cranny.repro.netpack.evaluation import reproduction
 from cranny.repro.netpack.paper import IN_ORDER, PRINTED, RIVALS
 from cranny.repro.netpack.rates import job_rates
 from cranny.repro.netpack.replays import NetpackResults, NetpackRun, cell, plan, scenario
+from cranny.repro.netpack.results import panel_sheet, panel_tables
 from cranny.repro.netpack.setups import EXPERIMENTS, SCHEMES, NetpackExperiment, NetpackSetup, chosen
 from cranny.repro.netpack.setups import setup as made
-from cranny.repro.netpack.tables import panel_sheet, panel_tables
 from cranny.run import run
 
 ALL = tuple(EXPERIMENTS.values())

@@ -5,13 +5,33 @@ from pydantic import ValidationError
 
 from cranny.repro.has.claims import RULES
 from cranny.repro.has.paper import TEXT as HAS
-from cranny.repro.paper_file import ClaimText, fill
+from cranny.repro.paper_file import Check, ClaimText, fill
 from cranny.repro.titan.paper import PAPER_POLICIES
 from cranny.repro.titan.paper import TEXT as TITAN
 
 
-def test_every_claim_has_its_rule() -> None:
-    assert list(RULES) == list(HAS.claims)
+def test_every_claim_has_its_rule_or_its_checks() -> None:
+    with_checks = {key for key, claim in HAS.claims.items() if claim.holds}
+    assert with_checks.isdisjoint(RULES)
+    assert with_checks | set(RULES) == set(HAS.claims)
+
+
+@pytest.mark.parametrize(
+    ("check", "parts"),
+    [
+        ({"value": "some", "above": 1}, [False]),
+        ({"value": "some", "above": "low"}, [True]),
+        ({"value": "some", "least": 2, "by": 1}, [True]),
+        ({"value": "some", "most": 2, "by": 0.5}, [False]),
+        ({"value": "some", "most": 2, "each": True}, [False, True, True]),
+        ({"value": "low", "near": 1, "by": 0.5}, [True]),
+        ({"value": "some", "falls": True}, [True]),
+        ({"value": "low", "falls": True, "above": 5}, [False]),
+    ],
+)
+def test_a_check_says_which_parts_hold(check: dict[str, object], parts: list[bool]) -> None:
+    found = Check.model_validate(check).parts({"some": [3.0, 2.0, 1.0], "low": 0.5})
+    assert list(found) == parts
 
 
 def test_titans_values_are_those_of_its_schemes() -> None:

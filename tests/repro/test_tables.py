@@ -7,11 +7,10 @@ import pytest
 from cranny.model.errors import InputError
 from cranny.repro.experiment import Results
 from cranny.repro.number_format import spread
-from cranny.repro.titan.claims import claims
 from cranny.repro.titan.evaluation import reproduction
 from cranny.repro.titan.paper import FIGURES, POLICIES
 from cranny.repro.titan.replays import Setup, TraceRun, plan, sources
-from cranny.repro.titan.tables import trace_sheet, trace_tables, verdict_sheet
+from cranny.repro.titan.results import claims, trace_sheet, trace_tables, verdict_sheet
 
 LIKE_THE_PAPER: dict[str, dict[str, float]] = {
     "mean_used_machines": {"titan": 174, "consolidate-idle": 334, "fragments-first": 168, "tiresias": 207},

@@ -12,6 +12,7 @@ from cranny.repro.claim import Claim
 from cranny.repro.number_format import spread, times
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.paper_file import Paper
+from cranny.repro.plots import canvas
 
 
 @pytest.mark.parametrize(
@@ -42,9 +43,9 @@ def test_a_number_of_a_paper_keeps_its_own_digits() -> None:
 
 
 def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> None:
-    picture = tmp_path / "fig.svg"
-    picture.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
-    section = Section("Fig. 1", [TextTable("a table", "", ("", "ours"), [["a", "1"]])], {"fig": lambda _: picture})
+    pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
+    plots = {"fig": lambda: canvas(1)[0]}
+    section = Section("Fig. 1", [TextTable("a table", "", ("", "ours"), [["a", "1"]])], plots)
     claims = [Claim("a claim", "holds", "words")]
     paper = Paper(name="page", paper="X, Y 2024", title="title", names={}, facts={}, claims={}, untested="")
     found = Reproduction(paper, ["a fact"], claims, [section], {})

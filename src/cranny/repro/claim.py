@@ -8,7 +8,7 @@ own scheme).
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cranny.model.validate import counted, percent
 
@@ -45,20 +45,17 @@ def graded(first: bool, *others: bool) -> Holds:  # noqa: FBT001 - parts of a cl
 def sum_up(paper: str, claims: Sequence[Claim]) -> str:
     """Sum claims up in one sentence."""
     tested = [each.holds for each in claims if each.holds in TESTED]
-    counts = [f"{tested.count(word)} {_verb(tested.count(word), word)}" for word in TESTED if word in tested]
+    counts = []
+    for word in [word for word in TESTED if word in tested]:
+        several = word.replace("holds", "hold").replace("does", "do")
+        counts.append(f"{tested.count(word)} {word if tested.count(word) == 1 else several}")
     text = (
         f"{counted(len(tested), 'claim')} of the paper ({paper}) {'is' if len(tested) == 1 else 'are'} tested here"
     )
     return f"{text}: {', '.join(counts)}." if counts else f"{text}."
 
 
-def _verb(number: int, word: str) -> str:
-    """Return the verb of a verdict for one claim or for several."""
-    return word if number == 1 else word.replace("holds", "hold").replace("does", "do")
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(NamedTuple):
     """A scheme's value over that of the paper's own scheme, in the paper and here."""
 
     paper: float
@@ -85,8 +82,7 @@ def near(paper: float, ours: float) -> bool:
     return Ratio(paper, ours).off <= NEAR
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What became of a paper's figure: the pairs that we find in its order or swapped, and its ratios."""
 
     kept: tuple[Pair, ...]

@@ -4,9 +4,10 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -14,35 +15,18 @@ from cranny.report.shell import escape, html_page, write_file
 from cranny.report.text_table import TextTable, text_table_html
 from cranny.repro.claim import TESTED, Claim, sum_up
 from cranny.repro.paper_file import Paper
+from cranny.repro.plots import save
 from cranny.version import VERSION
 
-STYLE = """
-.claims { display: grid; gap: 14px; margin-top: 12px; }
-.claims article { padding: 14px 18px; }
-.claims h3 { margin: 0 0 4px; }
-.claims p { max-width: 78em; }
-.tag { float: right; margin-left: 16px; padding: 1px 10px; border: 1px solid; border-radius: 99px; }
-.tag { color: var(--soft); font-size: 13px; }
-.tag.good { color: #008a60; } .tag.part { color: #b07800; } .tag.bad { color: #c8392f; }
-figure.card { margin-bottom: 16px; padding: 14px 16px; }
-/* narrower than this their letters cannot be read: small screens scroll sideways within the card */
-figure img { display: block; width: 100%; min-width: 760px; max-width: 980px; height: auto; background: #fff; }
-@media (prefers-color-scheme: dark) {
-  .tag.good { color: #27b88c; } .tag.part { color: #f0b93a; } .tag.bad { color: #ff7f6b; }
-  /* white becomes the colour of the card, and colours keep their hue */
-  figure img { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; }
-}
-.facts { margin: 0; padding-left: 20px; } .facts li { max-width: 78em; }
-"""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-MAIN = """<section aria-labelledby="claims"><h2 id="claims">What holds and what does not</h2>
-<div class="claims">$claims</div></section>
-$sections
-<section aria-labelledby="facts"><h2 id="facts">How this was done</h2>
-<div class="card prose"><ul class="facts">$facts</ul></div></section>
-"""
 
-Plot = Callable[[Path], Path]  # draws to a path without suffix and returns the SVG
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+Plot = Callable[[], "Figure"]
 Record = Mapping[str, Any]  # a row of a CSV file
 
 
@@ -94,13 +78,13 @@ class Reproduction:
             frame = pl.DataFrame(list(rows), infer_schema_length=None)
             lists = pl.selectors.list()  # CSV has none
             frame.with_columns(lists.cast(pl.List(pl.String)).list.join(" ")).write_csv(folder / f"{stem}.csv")
-        main = Template(MAIN).substitute(
+        main = Template(_file("claims.html")).substitute(
             claims="".join(map(_claim, self.claims)),
             sections="".join(_section(number, each, folder) for number, each in enumerate(self.sections)),
             facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts),
         )
         lead = sum_up(self.of.paper.split(", ")[-1], self.claims)
-        shell = html_page(self.of.title, lead, main, style=STYLE, allowed="img-src data:")
+        shell = html_page(self.of.title, lead, main, style=_file("claims.css"), allowed="img-src data:")
         return write_file(shell, folder / f"{self.of.name}.html")
 
 
@@ -112,7 +96,7 @@ def _claim(claim: Claim) -> str:
 
 
 def _section(number: int, section: Section, folder: Path) -> str:
-    plots = "".join(_image(plot(folder / stem)) for stem, plot in section.plots.items())
+    plots = "".join(_image(save(plot(), folder / stem)) for stem, plot in section.plots.items())
     tables = "".join(map(text_table_html, section.tables))
     shown = f'<div class="card prose">{tables}</div>' if tables else ""
     return (

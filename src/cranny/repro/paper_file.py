@@ -3,7 +3,7 @@
 Texts are templates of `str.format`; behind the colon of a field may also be the name of a number format of ours.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from string import Formatter
 from typing import Annotated, Any, TypeVar
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from cranny.model.validate import percent
 from cranny.model.yaml_file import Document
 from cranny.report.text_table import TextTable
-from cranny.repro.claim import Claim, Holds
+from cranny.repro.claim import Claim, Holds, all_or_some
 from cranny.repro.number_format import extent, listed, plain, times
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
@@ -55,6 +55,42 @@ class PaperModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+# Which values: of a figure and a measure, in one setting, several or all of them (*), for one scheme or several.
+Where = tuple[str, str, str | tuple[str, ...], str | tuple[str, ...]]
+Read = Callable[[str, str, str | tuple[str, ...], str | tuple[str, ...]], list[float]]
+
+
+class Check(PaperModel):
+    """A condition on a value of a claim, or on each of several; bounds are numbers, or names of some."""
+
+    value: str
+    above: Number | str | None = None
+    least: Number | str | None = None
+    most: Number | str | None = None
+    near: Number | str | None = None
+    by: Number = 0  # by which a value may miss a bound
+    each: bool = False  # each of the values is a part of the claim that may hold
+    falls: bool = False
+
+    def parts(self, known: Mapping[str, Any]) -> Iterator[bool]:
+        """Yield whether the parts hold."""
+        found = known[self.value]
+        values = found if isinstance(found, list) else [found]
+        above, least, most, near = (
+            known[bound] if isinstance(bound, str) else bound
+            for bound in (self.above, self.least, self.most, self.near)
+        )
+        held = [
+            (above is None or value > above)
+            and (least is None or value >= least - self.by)
+            and (most is None or value <= most + self.by)
+            and (near is None or abs(value - near) <= self.by)
+            for value in values
+        ]
+        falling = not self.falls or values == sorted(values, reverse=True)
+        yield from held if self.each else [falling and all(held)]
+
+
 class ClaimText(PaperModel):
     """A claim of the paper, or a question of ours: its title, what we say of it, and the paper's numbers."""
 
@@ -63,6 +99,8 @@ class ClaimText(PaperModel):
     text: Text = "{text}"
     parts: Mapping[str, Text] = {}  # sentences that are repeated, or not always said
     numbers: Mapping[str, Number] = {}
+    values: Mapping[str, Where] = {}  # of ours
+    holds: tuple[Check, ...] = ()
 
     def part(self, name: str, /, **values: object) -> str:
         """Return one of the sentences with its values."""
@@ -95,6 +133,22 @@ class Paper(PaperModel):
         known = {**claim.numbers, **values}
         stated = f"The paper: {claim.paper}. " if claim.paper else ""
         return Claim(fill(claim.title, **known), holds, stated + fill(claim.text, **known))
+
+    def values(self, key: str, read: Read) -> dict[str, Any]:
+        """Return our values of a claim, each a number, or a list where it is of several settings or schemes."""
+        found: dict[str, Any] = {}
+        for name, where in self.claims[key].values.items():
+            values = read(*where)
+            single = where[2] != "*" and all(isinstance(each, str) for each in where)
+            found[name] = values[0] if single else values
+        return found
+
+    def judge(self, key: str, read: Read) -> Claim:
+        """Return what became of a claim by the values and checks of the file."""
+        values = self.values(key, read)
+        known = {**self.claims[key].numbers, **values}
+        parts = [part for check in self.claims[key].holds for part in check.parts(known)]
+        return self.claim(key, all_or_some(parts), **values)
 
     def say(self, *keys: str, **values: object) -> list[str]:
         """Return sentences on how this was done, with the values that they need."""

@@ -1,12 +1,13 @@
 """Plots in the form that papers have them: lines over time with dotted means, and bars."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cranny.model.errors import CrannyError
+from cranny.model.yaml_file import Document
 from cranny.report.confidence import Estimate
 from cranny.report.styles import HUES, VERMILION
 
@@ -16,53 +17,26 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400.0
 PANEL = (4.6, 3.4)  # inches
-THIN, THICK = 1.2, 2.0  # widths of lines
-PALE, DARK = "#f0a878", "#7a2b00"  # of vermilion
-# One style a scheme in all plots: colour, width and stroke of its line. Bars stand in this order.
-STYLES: Mapping[str, tuple[str, float, str]] = {
-    "titan": (VERMILION.light, THICK, "-"),
-    "consolidate-idle": (HUES[0].light, THIN, "-"),
-    "fragments-first": (HUES[1].light, THIN, "-"),
-    "tiresias": (HUES[2].light, THIN, "-"),
-    "netpack": (VERMILION.light, THICK, "-"),
-    "netpack-lean": (PALE, THICK, "-"),
-    "netpack-printed": (DARK, THICK, "-"),
-    "netpack-fifo": (DARK, THICK, "-"),
-    "gpu-balance": (HUES[0].light, THIN, "-"),
-    "flow-balance": (HUES[4].light, THIN, "-"),
-    "least-fragmentation": (HUES[1].light, THIN, "-"),
-    "optimus": (HUES[2].light, THIN, "-"),
-    "tetris": (HUES[3].light, THIN, "-"),
-    "comb": ("#a9afb5", THIN, "-"),
-    "best-fit": (HUES[5].light, THIN, "--"),
-    "optimus-shares": (HUES[2].light, THIN, "-"),
-    "optimus-lb": (HUES[1].light, THIN, "-"),
-    "las": (HUES[3].light, THIN, "-"),
-    "gavel": ("#a9afb5", THIN, "-"),
-    "random-20": ("#d9d4cc", THIN, "-"),
-    "jps-20": ("#9cc9e8", THIN, "-"),
-    "jps-40": ("#5ea4d6", THIN, "-"),
-    "jps-60": (HUES[0].light, THIN, "-"),
-    "has": (HUES[4].light, THIN, "-"),
-    "has-exact": (VERMILION.light, THICK, "-"),
-    "has-exact-blind": (PALE, THICK, "--"),
-    "exhaustive": ("#6b7076", THIN, "--"),
-    "estimate": (HUES[5].light, THICK, "-"),
-    "steady": (HUES[4].light, THIN, "--"),
-    "phases": (VERMILION.light, 1.6, "-"),
-    "themis": (HUES[0].light, 1.4, "-"),
-    "themis+cassini": (VERMILION.light, THICK, "-"),
-    "pollux": (HUES[1].light, 1.4, "-"),
-    "pollux+cassini": (HUES[3].light, THICK, "-"),
-    "ideal": (HUES[5].light, 1.4, "--"),
-    "random": (HUES[2].light, THIN, ":"),
+COLOURS = {"vermilion": VERMILION.light, "pale": "#f0a878", "dark": "#7a2b00"} | {
+    number: hue.light for number, hue in enumerate(HUES)
 }
+
+
+def _styles() -> dict[str, tuple[str, float, str]]:
+    """Read colour, width and stroke of every scheme."""
+    with resources.as_file(resources.files(__package__) / "styles.yaml") as path:
+        read: Any = Document(path, frozenset()).value
+    return {
+        scheme: (COLOURS.get(colour, colour), width, stroke) for scheme, (colour, width, stroke) in read.items()
+    }
+
+
+STYLES = _styles()
 WIDE = (9.2, 2.9)  # inches, of a panel that has a row to itself
 MOST_IN_ROW = 5  # names of a legend
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A scheme's values over time; `mean` is drawn dotted."""
 
     scheme: str
@@ -71,23 +45,17 @@ class Line:
     mean: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BarGroup:
-    """The bars at one position of the axis, by scheme; a scheme that is missing has no bar."""
-
-    label: str
-    bars: Mapping[str, Estimate]
+Bars = Mapping[str, Mapping[str, Estimate]]  # by the label of their group, and by scheme: one may be missing
 
 
 def draw_lines(
     panels: Mapping[str, Sequence[Line]],
     ylabel: str,
     names: Mapping[str, str],
-    path: Path,
     *,
     xlabel: str = "days since the first arrival",
     unit_s: float = DAY_S,
-) -> Path:
+) -> "Figure":
     """Draw a panel a trace, side by side."""
     figure, axes = canvas(len(panels))
     for axis, (title, lines) in zip(axes, panels.items(), strict=True):
@@ -101,45 +69,44 @@ def draw_lines(
             if line.mean is not None:
                 axis.axhline(line.mean, color=colour, linewidth=1.1, linestyle=":")
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel, ylim=(0, None))
-    legend(figure, axes)
-    return save(figure, path)
+    return legend(figure, axes)
 
 
 def draw_bars(
-    panels: Mapping[str, Sequence[BarGroup]],
+    panels: Mapping[str, Bars],
     ylabel: str,
     names: Mapping[str, str],
-    path: Path,
     *,
     xlabel: str = "workers",
     wide: bool = False,
     log: bool = False,
-) -> Path:
+    **ticks: Any,
+) -> "Figure":
     """Draw groups of bars, a panel a model; the stroke on a bar is its confidence interval.
 
-    Wide panels are below each other. With `log` the axis is logarithmic.
+    Wide panels are below each other. With `log` the axis is logarithmic. `ticks` say how labels of groups look.
     """
     figure, axes = canvas(len(panels), WIDE if wide else PANEL, across=1 if wide else 2)
     for axis, (title, groups) in zip(axes, panels.items(), strict=True):
-        schemes = [scheme for scheme in STYLES if any(scheme in group.bars for group in groups)]
+        schemes = [scheme for scheme in STYLES if any(scheme in bars for bars in groups.values())]
         width = 0.8 / max(len(schemes), 1)
         for place, scheme in enumerate(schemes):
-            there = [(at, group.bars[scheme]) for at, group in enumerate(groups) if scheme in group.bars]
+            there = [(at, bars[scheme]) for at, bars in enumerate(groups.values()) if scheme in bars]
+            sure = all(each.half is None for _, each in there)
             axis.bar(
                 [at + (place - (len(schemes) - 1) / 2) * width for at, _ in there],
                 [each.mean for _, each in there],
                 width,
-                yerr=[each.half or 0.0 for _, each in there],
+                yerr=None if sure else [each.half or 0.0 for _, each in there],
                 error_kw={"linewidth": 0.8},
                 color=STYLES[scheme][0],
                 label=names.get(scheme, scheme),
             )
-        axis.set_xticks(range(len(groups)), [group.label for group in groups])
+        axis.set_xticks(range(len(groups)), list(groups), **ticks)
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel, yscale="log" if log else "linear")
         if log:
             axis.yaxis.set_major_formatter("{x:g}")
-    legend(figure, axes)
-    return save(figure, path)
+    return legend(figure, axes)
 
 
 def check_can_draw() -> None:
@@ -164,8 +131,8 @@ def canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> "
     return figure, axes[:count]
 
 
-def legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
-    """Put one legend for all panels at the top."""
+def legend(figure: "Figure", axes: "Sequence[Axes]") -> "Figure":
+    """Put one legend for all panels at the top; return the figure."""
     seen: dict[Any, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -178,6 +145,7 @@ def legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
         frameon=False,
         fontsize=8.5,
     )
+    return figure
 
 
 def save(figure: "Figure", path: Path) -> Path:

@@ -1,12 +1,12 @@
 """Plots in the form that CASSINI's paper has them: links over time, CDFs of iteration times, bars."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cranny.network.phases.outcome import LinkUse
+from cranny.report.confidence import Estimate
 from cranny.report.styles import HUES, VERMILION
 from cranny.repro.cassini.link_shapes import GIVEN, pair_circles
 from cranny.repro.cassini.links import JITTERS, SHARES, Adjustments, LinkOutcome, link_use, snapshot_uses
@@ -14,22 +14,18 @@ from cranny.repro.cassini.paper import PAPER_NAMES, TEXT, CassiniTrace
 from cranny.repro.cassini.precision import AnglePrecision
 from cranny.repro.cassini.replays import SHOWN, CassiniReplays
 from cranny.repro.cassini.setups import LINK_GBPS
-from cranny.repro.plots import STYLES, canvas, legend, save
+from cranny.repro.plots import STYLES, canvas, draw_bars, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 RED, GREY = "#c8392f", "#b9b6b0"
 MARKED = ("themis", "themis+cassini", "pollux", "pollux+cassini")
 DRAWN = (*MARKED, "ideal", "random")
 
 
-def name(scheme: str) -> str:
-    """Return what the paper calls a scheme."""
-    return PAPER_NAMES.get(scheme, scheme)
-
-
-def draw_pair(outcome: LinkOutcome, path: Path) -> Path:
+def draw_pair(outcome: LinkOutcome) -> "Figure":
     """Draw Fig. 2: the link without a shift and with it, and the CDF of iteration times."""
     figure, axes = canvas(3, panel=(3.6, 2.9), across=3)
     circles, gbps = pair_circles(GIVEN)
@@ -43,18 +39,16 @@ def draw_pair(outcome: LinkOutcome, path: Path) -> Path:
         times_ms = [each * 1e3 for each in side.quantiles_s]
         axes[2].plot([times_ms[0], *times_ms], [0.0, *SHARES], color=colour, linewidth=width, label=label)
     axes[2].set(title="(d) first job", xlabel="iteration time, ms", ylabel="CDF", ylim=(0, 1.02))
-    legend(figure, axes)
-    return save(figure, path)
+    return legend(figure, axes)
 
 
-def draw_uses(path: Path) -> Path:
+def draw_uses() -> "Figure":
     """Draw Fig. 15: what is requested of links and what they carry, a panel a snapshot."""
     uses = snapshot_uses()
     figure, axes = canvas(len(uses), panel=(4.6, 2.3))
     for axis, (title, use) in zip(axes, uses.items(), strict=True):
         _use(axis, use, LINK_GBPS, title)
-    legend(figure, axes)
-    return save(figure, path)
+    return legend(figure, axes)
 
 
 def _use(axis: "Axes", use: LinkUse, gbps: float, title: str) -> None:
@@ -75,7 +69,7 @@ def _use(axis: "Axes", use: LinkUse, gbps: float, title: str) -> None:
     axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
 
 
-def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
+def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     """Draw the CDF of iteration times of every scheme of the paper, as they are and over those alone."""
     figure, axes = canvas(2)
     for axis, measure, xlabel in zip(
@@ -90,32 +84,26 @@ def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
             values = replays.pooled(trace, scheme, measure)
             if values:
                 shares = np.arange(1, len(values) + 1) / len(values)
-                axis.plot(values, shares, stroke, color=colour, linewidth=width, label=name(scheme))
+                axis.plot(values, shares, stroke, color=colour, linewidth=width, label=PAPER_NAMES[scheme])
                 longest = max(longest, values[int(0.99 * len(values))])
         axis.set(title=trace.title, xlabel=xlabel, ylabel="CDF", ylim=(0, 1.02))
         axis.set_xlim(right=longest * 1.05)
-    legend(figure, axes)
-    return save(figure, path)
+    return legend(figure, axes)
 
 
-def draw_marks(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
+def draw_marks(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     """Draw what is requested above capacity in an iteration of each model."""
     found = {scheme: replays.marks(trace, scheme) for scheme in MARKED if replays.of(trace, scheme)}
     models = sorted({model for marks in found.values() for model in marks if model})
-    figure, (axis,) = canvas(1, panel=(9.2, 2.9))
-    width = 0.8 / max(len(found), 1)
-    for place, (scheme, marks) in enumerate(found.items()):
-        at = np.arange(len(models)) + (place - (len(found) - 1) / 2) * width
-        axis.bar(
-            at, [marks.get(model, 0.0) for model in models], width, color=STYLES[scheme][0], label=name(scheme)
-        )
-    axis.set_xticks(range(len(models)), models, fontsize=8, rotation=15)
-    axis.set(title=trace.title, ylabel="Gbit above capacity\nin an iteration")
-    legend(figure, [axis])
-    return save(figure, path)
+    bars = {
+        model: {scheme: Estimate(marks.get(model, 0.0), None) for scheme, marks in found.items()}
+        for model in models
+    }
+    ylabel = "Gbit above capacity\nin an iteration"
+    return draw_bars({trace.title: bars}, ylabel, PAPER_NAMES, xlabel="", wide=True, fontsize=8, rotation=15)
 
 
-def draw_iterations(replays: CassiniReplays, trace: CassiniTrace, path: Path) -> Path:
+def draw_iterations(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     """Draw the iteration times of all jobs over time, a panel a scheme."""
     intervals = {scheme: replays.of(trace, scheme)[0].outcomes for scheme in SHOWN}
     models = sorted({model for each in intervals.values() for model, *_ in each})
@@ -132,12 +120,11 @@ def draw_iterations(replays: CassiniReplays, trace: CassiniTrace, path: Path) ->
                 linewidth=1.6,
                 label=model,
             )
-        axis.set(title=name(scheme), xlabel="minutes", ylabel="iteration, ms", ylim=(0, None))
-    legend(figure, axes)
-    return save(figure, path)
+        axis.set(title=PAPER_NAMES[scheme], xlabel="minutes", ylabel="iteration, ms", ylim=(0, None))
+    return legend(figure, axes)
 
 
-def draw_adjustments(found: Sequence[Adjustments], path: Path) -> Path:
+def draw_adjustments(found: Sequence[Adjustments]) -> "Figure":
     """Draw Fig. 17: adjustments a minute by the paper's rule alone, and how long iterations of paced jobs take."""
     figure, axes = canvas(2)
     numbers = sorted({each.snapshot for each in found})
@@ -165,11 +152,10 @@ def draw_adjustments(found: Sequence[Adjustments], path: Path) -> Path:
         axis.set_xticks(range(len(numbers)), [f"snapshot {number}" for number in numbers])
     axes[0].set(title="the 5 % rule alone", ylabel="adjustments of a job a minute", yscale="symlog")
     axes[1].set(title="paced", ylabel="iteration time, alone = 1", ylim=(0.9, None))
-    legend(figure, axes)
-    return save(figure, path)
+    return legend(figure, axes)
 
 
-def draw_precision(found: Sequence[AnglePrecision], path: Path) -> Path:
+def draw_precision(found: Sequence[AnglePrecision]) -> "Figure":
     """Draw Fig. 18: time, and the share of links whose shifts are right, by precision."""
     figure, (axis,) = canvas(1, panel=(5.6, 3.2))
     degrees = [each.degrees for each in found]
@@ -183,5 +169,4 @@ def draw_precision(found: Sequence[AnglePrecision], path: Path) -> Path:
         degrees, [100 * each.right for each in found], "s--", color=VERMILION.light, label="right shifts, %"
     )
     other.set(ylabel="links whose shifts are right, %", ylim=(0, 105))
-    legend(figure, [axis, other])
-    return save(figure, path)
+    return legend(figure, [axis, other])

@@ -9,7 +9,7 @@
   batches.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from cranny.model.circle import Circle
@@ -31,22 +31,6 @@ WORKERS = 6  # of a job of a snapshot: with them communication takes as long as 
 PAIR_WORKERS, PAIR_BATCH = 2, 1400  # of Fig. 2, which gives no batch: that of snapshots 2 and 5
 SIDE = 6  # servers on either side of the link
 SLOWEST, CLOSE = 100.0, 1e-6  # of what a job is slowed by
-
-# ms of an iteration of each snapshot. 1: any time from 286 ms on fits; 2: from 331 ms on; 3 to 5: the up phases of
-# all jobs, over the sum of 1 and what the paper's score lacks of 1.
-ITERATION_MS = {1: 300.0, 2: 340.0, 3: 331.0 / 1.1, 4: 215.0, 5: 432.0 / 1.4}
-# Up phases in ms, alone on the link, where the paper's column with CASSINI is not that of a job alone.
-ALONE_MS: Mapping[tuple[int, int], float] = {
-    (3, 0): 168.0,  # VGG19, as in snapshot 2
-    (3, 1): 163.0,  # VGG16, as in snapshot 2
-    (4, 0): 129.0,  # 60 % of 215 ms: two equal jobs then score 0.8, and communicate for 172 ms when interleaved
-    (4, 1): 129.0,
-    (5, 0): 126.0,  # BERT: VGG16 of snapshot 1, times the memory that Table 3 gives to both
-    (5, 1): 168.0,  # VGG19, as in snapshot 2
-    (5, 2): 138.0,  # WideResNet101, as in snapshot 1
-}
-# In snapshot 2 ResNet50 shares the link with either VGG (Fig. 15(b)), so no VGG requests all of it.
-REQUESTED_GBPS: Mapping[tuple[int, int], float] = {(2, 0): 40.0, (2, 1): 40.0, (2, 2): 10.0}
 
 
 @lru_cache(maxsize=4096)
@@ -89,16 +73,12 @@ def up_last(iteration_ms: float, up_ms: float, gbps: float) -> Circle:
 
 def snapshot_circles(number: int, setup: str) -> tuple[Circle, ...]:
     """Return the circles of a snapshot of Table 2."""
-    jobs = TABLE2[number - 1].jobs
+    snapshot = TABLE2[number - 1]
+    jobs = snapshot.jobs
     if setup != GIVEN:
         return measured_circles([(job.model, job.batch) for job in jobs], WORKERS, setup)
     return tuple(
-        up_last(
-            ITERATION_MS[number],
-            ALONE_MS.get((number, place), job.cassini_ms),
-            REQUESTED_GBPS.get((number, place), LINK_GBPS),
-        )
-        for place, job in enumerate(jobs)
+        up_last(snapshot.iteration_ms, job.alone_ms or job.cassini_ms, job.gbps or LINK_GBPS) for job in jobs
     )
 
 

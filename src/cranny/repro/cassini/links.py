@@ -1,8 +1,9 @@
 """Jobs on one link, with shifts and without: Fig. 2, Fig. 5, Table 2 and Fig. 17."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +30,7 @@ FIG5_UP_MS = 10.0  # of either job; the paper gives no up phases
 SHOWN_S = 1.5  # of a plot of what a link carries
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class LinkRuns:
+class LinkRuns(NamedTuple):
     """Runs of the same jobs in one way, (seeds, jobs) each."""
 
     mean_s: Floats
@@ -56,8 +56,7 @@ class LinkRuns:
         )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class LinkOutcome:
+class LinkOutcome(NamedTuple):
     """Jobs on a link in one set-up: how well they fit, and their runs without shifts and with them."""
 
     circles: tuple[Circle, ...]
@@ -156,8 +155,7 @@ def run_table2(seeds: int, seconds: float) -> dict[int, dict[str, LinkOutcome]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustments:
+class Adjustments(NamedTuple):
     """How often agents bring jobs of a snapshot back in a minute, and what an iteration takes, in those alone."""
 
     snapshot: int
@@ -200,8 +198,7 @@ def run_adjustments(seeds: int, seconds: float) -> list[Adjustments]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class UnifiedPair:
+class UnifiedPair(NamedTuple):
     """Fig. 5: the perimeter of two jobs, their score as they are, at the paper's rotation, and at the best."""
 
     perimeter_ms: float

@@ -53,6 +53,8 @@ class Table2Job(PaperModel):
     cassini_ms: Number
     themis_ms: Number
     shift_ms: Number
+    alone_ms: float = 0.0  # its up phase in the shapes, if not as with CASSINI
+    gbps: float = 0.0  # that it requests of the link in the shapes, if not all
 
     @property
     def gain(self) -> float:
@@ -65,6 +67,7 @@ class LinkSnapshot(PaperModel):
 
     number: int
     score: float
+    iteration_ms: float  # in the shapes
     jobs: tuple[Table2Job, ...]
 
     @property

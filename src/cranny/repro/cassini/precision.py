@@ -6,7 +6,7 @@ angles as coarse as asked for and no finer, and judged on the exact curve of dem
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ JOBS = (2, 4)  # on a link, from and to
 REPEATS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AnglePrecision:
+class AnglePrecision(NamedTuple):
     """Time and accuracy of shifts found with angles of one size, over all links."""
 
     degrees: float

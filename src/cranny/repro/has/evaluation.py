@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from cranny.repro.has.results import HasResults
 from cranny.repro.has.static import scores_of
 from cranny.repro.number_format import plain
 from cranny.repro.page import Plot, Reproduction, Section
-from cranny.repro.plots import STYLES, BarGroup, Line, draw_bars, draw_lines
+from cranny.repro.plots import STYLES, Line, draw_bars, draw_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NOTE = "Means over the fits; in brackets what the paper states."
 OWN = "Means over the fits; the paper states no value."
@@ -111,7 +114,7 @@ def _plots(results: HasResults, figure: str) -> dict[str, Plot]:
     }
 
 
-def _categories(results: HasResults, figure: str, path: Path) -> Path:
+def _categories(results: HasResults, figure: str) -> "Figure":
     """Draw a value of every category of the first fit."""
     column = 1 if figure == "Fig. 5" else 0
     panels = {}
@@ -119,19 +122,19 @@ def _categories(results: HasResults, figure: str, path: Path) -> Path:
         values = scores_of(results.rates[0], workers, prioritised=figure == "Fig. 6")[:, column].tolist()
         panels[f"K = {workers}"] = [Line("has", range(1, len(values) + 1), values)]
     ylabel = FAIR if column else JCT
-    return draw_lines(panels, ylabel, TEXT.names, path, xlabel="category, first fit", unit_s=1.0)
+    return draw_lines(panels, ylabel, TEXT.names, xlabel="category, first fit", unit_s=1.0)
 
 
-def _bars(results: HasResults, figure: str, measure: str, path: Path) -> Path:
+def _bars(results: HasResults, figure: str, measure: str) -> "Figure":
     """Draw a measure as bars, a group a setting."""
-    groups = [
-        BarGroup(setting, {scheme: results.at(key) for scheme, key in row.items() if scheme in STYLES})
+    groups = {
+        setting: {scheme: results.at(key) for scheme, key in row.items() if scheme in STYLES}
         for setting, row in results.of(figure, measure).items()
-    ]
-    return draw_bars({figure: groups}, measure, TEXT.names, path, xlabel="", wide=True)
+    }
+    return draw_bars({figure: groups}, measure, TEXT.names, xlabel="", wide=True)
 
 
-def _lines(results: HasResults, figure: str, measures: Sequence[str], path: Path) -> Path:
+def _lines(results: HasResults, figure: str, measures: Sequence[str]) -> "Figure":
     """Draw measures over what is varied, a panel each, a line a scheme."""
     panels: dict[str, list[Line]] = {}
     for measure in measures:
@@ -142,10 +145,10 @@ def _lines(results: HasResults, figure: str, measures: Sequence[str], path: Path
                 float(setting): results.at(row[scheme]).mean for setting, row in table.items() if scheme in row
             }
             panels[measure].append(Line(scheme, list(points), list(points.values())))
-    return draw_lines(panels, "", TEXT.names, path, xlabel=TEXT.figures[figure].axis, unit_s=1.0)
+    return draw_lines(panels, "", TEXT.names, xlabel=TEXT.figures[figure].axis, unit_s=1.0)
 
 
-def _trade_off(results: HasResults, path: Path) -> Path:
+def _trade_off(results: HasResults) -> "Figure":
     """Draw what fairness costs as beta goes from 1 to 0, and the same without the last step."""
     table = results.of("Fig. 13", JCT)
     panels: dict[str, list[Line]] = {"beta from 1 to 0": [], "beta from 1 to 0.1": []}
@@ -155,4 +158,4 @@ def _trade_off(results: HasResults, path: Path) -> Path:
         more = [100 * (results.at(row[scheme]).mean / lowest_s - 1) for row in table.values()]
         for title, first in zip(panels, (0, 1), strict=True):
             panels[title].append(Line(scheme, fairness[first:], more[first:]))
-    return draw_lines(panels, "mean JCT over the lowest, %", TEXT.names, path, xlabel=FAIR, unit_s=1.0)
+    return draw_lines(panels, "mean JCT over the lowest, %", TEXT.names, xlabel=FAIR, unit_s=1.0)

@@ -1,14 +1,11 @@
-"""The paper of HAS and JPS: the schemes and measures that its file (paper.yaml) and our experiments name."""
+"""The paper of HAS and JPS: the types of its file (paper.yaml), and measures that our experiments name."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from cranny.repro.paper_file import Number, Paper, PaperModel, read_paper
 
-HAS, EXACT, LB, OPTIMUS = "has", "has-exact", "optimus-lb", "optimus-shares"
-GAVEL, LAS, BEST = "gavel", "las", "exhaustive"
-RANDOM = "random-20"  # a sample of all categories
-BLIND = "has-exact-blind"  # to what moves cost
+# Schemes beside policies: `random-20` samples all categories; `has-exact-blind` is blind to what moves cost.
 JPS = {20: "jps-20", 40: "jps-40", 60: "jps-60"}
 JCT, LOSS, FAIR, ART = "mean JCT, s", "over the optimum, %", "fairness", "running time, s"
 MORE, LESS, SPAN = "more than without, %", "less than static, %", "less makespan than static, %"

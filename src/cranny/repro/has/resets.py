@@ -4,6 +4,8 @@ An epoch of the paper's jobs is an iteration of the simulator's, since the paper
 All jobs come at time zero, can have from one to all workers, and move for nothing unless said otherwise.
 """
 
+from operator import attrgetter
+
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
@@ -11,12 +13,14 @@ from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.gavel import gavel
 from cranny.policies.has import HasExact
 from cranny.repro.has.instances import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
-from cranny.repro.has.paper import BLIND, EXACT, GAVEL, HAS, JCT, JPS, LAS, LB, LESS, SPAN, ValueKey
+from cranny.repro.has.paper import JCT, JPS, LESS, SPAN, ValueKey
 from cranny.repro.has.static import JOBS, Effort, Values
-from cranny.run import simulate
+from cranny.run import run_many
+from cranny.scenario import Scenario
 
 STATIC = {"margin": 1e6}  # that no move reaches
-POLICIES = {HAS: "has", JPS[60]: "jps", EXACT: "has-exact", LB: "optimus-lb", LAS: "las"}
+POLICIES = {"has": "has", JPS[60]: "jps", "has-exact": "has-exact", "optimus-lb": "optimus-lb", "las": "las"}
+SUMMARY = attrgetter("summary")  # of a result
 MOVE_S = (0.0, 60.0, 600.0, 3600.0)
 
 
@@ -58,10 +62,13 @@ def with_resets(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same
     rounds = gavel(problem(rates[:JOBS], counts(15)), scale=[GPUS_PER_MACHINE] * JOBS)
     gavels = {JCT: rounds.mean_jct_s, "makespan, s": float(rounds.jct_s.max())}
     for measure, value in gavels.items():
-        found[ValueKey("Fig. 17", measure, "with resets", GAVEL)] = value
-    for scheme, policy in POLICIES.items():
-        static = simulate(where, work, policy, options=STATIC).summary
-        moving = simulate(where, work, policy).summary
+        found[ValueKey("Fig. 17", measure, "with resets", "gavel")] = value
+    scenarios = [
+        Scenario(where, work, policy, options=options) for policy in POLICIES.values() for options in ({}, STATIC)
+    ]
+    summaries = iter(run_many(scenarios, keep=SUMMARY, processes=1))
+    for scheme in POLICIES:
+        moving, static = next(summaries), next(summaries)
         for setting, summary in (("static", static), ("with resets", moving)):
             found[ValueKey("Fig. 17", JCT, setting, scheme)] = summary["mean_jct_s"]
             found[ValueKey("Fig. 17", "makespan, s", setting, scheme)] = summary["makespan_s"]
@@ -84,7 +91,7 @@ def by_scale(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same si
             gavel(task, [scale if job == one else GPUS_PER_MACHINE for job in range(JOBS)]).mean_jct_s
             for one in range(JOBS)
         ]
-        found[ValueKey("Fig. 18", JCT, f"{scale}", GAVEL)] = sum(times) / JOBS
+        found[ValueKey("Fig. 18", JCT, f"{scale}", "gavel")] = sum(times) / JOBS
     return found
 
 
@@ -99,8 +106,9 @@ def by_cost(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same sig
     found: Values = {}
     for restart_s in MOVE_S:
         work = jobs(rates[:JOBS], restart_s)
-        for scheme, policy in ((EXACT, HasExact()), (BLIND, IgnoresRestarts(margin=0.0))):
-            summary = simulate(cluster(), work, policy).summary
+        policies = {"has-exact": HasExact(), "has-exact-blind": IgnoresRestarts(margin=0.0)}
+        scenarios = [Scenario(cluster(), work, policy) for policy in policies.values()]
+        for scheme, summary in zip(policies, run_many(scenarios, keep=SUMMARY, processes=1), strict=True):
             found[ValueKey("moving", JCT, f"{restart_s:g}", scheme)] = summary["mean_jct_s"]
             found[ValueKey("moving", "moves", f"{restart_s:g}", scheme)] = summary["moves"]
     return found

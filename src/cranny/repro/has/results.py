@@ -1,7 +1,6 @@
 """All experiments on all sets of throughputs that fit, and what their values come to."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -35,8 +34,7 @@ class HasCell(NamedTuple):
     experiment: str
 
 
-@dataclass(frozen=True, slots=True)
-class HasResults:
+class HasResults(NamedTuple):
     """The values of each fit, by figure, measure, setting and scheme."""
 
     rates: Sequence[Floats]  # of the fits
@@ -50,6 +48,16 @@ class HasResults:
     def at(self, key: ValueKey) -> Estimate:
         """Return a value with its confidence interval."""
         return estimate(self.values[key])
+
+    def read(
+        self, figure: str, measure: str, setting: str | tuple[str, ...], scheme: str | tuple[str, ...]
+    ) -> list[float]:
+        """Return means over the fits in one setting, several or all of them (*), for one scheme or several."""
+        settings = (
+            self.of(figure, measure) if setting == "*" else (setting,) if isinstance(setting, str) else setting
+        )
+        schemes = (scheme,) if isinstance(scheme, str) else scheme
+        return [self.mean(figure, measure, here, each) for here in settings for each in schemes]
 
     def measures(self, figure: str) -> list[str]:
         """Return what a figure measures."""

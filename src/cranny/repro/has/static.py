@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,23 +16,7 @@ from cranny.policies.has.has_jps import categories, has, heaviness, jps, size
 from cranny.policies.has.las import las
 from cranny.policies.has.market import CategoryEvaluator
 from cranny.repro.has.instances import counts, problem
-from cranny.repro.has.paper import (
-    ALSO_S,
-    ART,
-    BEST,
-    EXACT,
-    FAIR,
-    HAS,
-    JCT,
-    JPS,
-    LAS,
-    LB,
-    LOSS,
-    MORE,
-    OPTIMUS,
-    RANDOM,
-    ValueKey,
-)
+from cranny.repro.has.paper import ALSO_S, ART, FAIR, JCT, JPS, LOSS, MORE, ValueKey
 from cranny.repro.has.throughputs import heterogeneity, source
 
 JOBS = 4
@@ -40,8 +24,7 @@ BETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 Values = dict[ValueKey, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
+class Effort(NamedTuple):
     """How much is computed."""
 
     rounds: int  # of everything that draws samples
@@ -60,13 +43,13 @@ def example() -> Values:
     two = Problem(jobs, ("T4", "V100"), [[2, 2]], rates)
     psi = list(categories(4, 2))
     found = {
-        ValueKey("Table II", JCT, f"{{{first}, {second}}}", HAS): float(jct_s)
+        ValueKey("Table II", JCT, f"{{{first}, {second}}}", "has"): float(jct_s)
         for (first, second), jct_s in zip(psi, CategoryEvaluator(two).scores(psi, len(psi))[:, 0], strict=True)
     }
     for setting, scheme, shares in (
-        ("LAS", LAS, las(two)),
-        ("optimum", EXACT, has_exact(two)),
-        ("optimum", BEST, exhaustive(two)),
+        ("LAS", "las", las(two)),
+        ("optimum", "has-exact", has_exact(two)),
+        ("optimum", "exhaustive", exhaustive(two)),
     ):
         found[ValueKey("Table II", JCT, setting, scheme)] = shares.mean_jct_s
     return found
@@ -77,23 +60,23 @@ def all_categories(rates: Floats, effort: Effort) -> Values:
     found: Values = {}
     for workers in (15, effort.large):
         scores = scores_of(rates, workers)
-        found[ValueKey("Fig. 4", JCT, f"K={workers}, lowest", HAS)] = float(scores[:, 0].min())
-        found[ValueKey("Fig. 4", JCT, f"K={workers}, highest", HAS)] = float(scores[:, 0].max())
+        found[ValueKey("Fig. 4", JCT, f"K={workers}, lowest", "has")] = float(scores[:, 0].min())
+        found[ValueKey("Fig. 4", JCT, f"K={workers}, highest", "has")] = float(scores[:, 0].max())
         lowest = int(scores[:, 0].argmin())
-        found[ValueKey("Fig. 5", FAIR, f"K={workers}, lowest JCT", HAS)] = float(scores[lowest, 1])
-        found[ValueKey("Fig. 5", FAIR, f"K={workers}, least", HAS)] = float(scores[:, 1].min())
-        found[ValueKey("Fig. 5", FAIR, f"K={workers}, most", HAS)] = float(scores[:, 1].max())
+        found[ValueKey("Fig. 5", FAIR, f"K={workers}, lowest JCT", "has")] = float(scores[lowest, 1])
+        found[ValueKey("Fig. 5", FAIR, f"K={workers}, least", "has")] = float(scores[:, 1].min())
+        found[ValueKey("Fig. 5", FAIR, f"K={workers}, most", "has")] = float(scores[:, 1].max())
         ordered = scores_of(rates, workers, prioritised=True)[:, 0]
         for part, name in enumerate(("first third", "second third", "last third")):
             third = np.array_split(ordered, 3)[part]
-            found[ValueKey("Fig. 6", JCT, f"K={workers}, {name}", HAS)] = float(third.mean())
+            found[ValueKey("Fig. 6", JCT, f"K={workers}, {name}", "has")] = float(third.mean())
         if workers == 15:
             place = "place of the lowest JCT, of 364"
-            found[ValueKey("Fig. 6", place, "K=15", HAS)] = float(ordered.argmin() + 1)
+            found[ValueKey("Fig. 6", place, "K=15", "has")] = float(ordered.argmin() + 1)
             psi = list(categories(15, JOBS))
             for sizes in ALSO_S:
                 setting = f"K=15, {{{', '.join(map(str, sizes))}}}"
-                found[ValueKey("Fig. 4", JCT, setting, HAS)] = float(scores[psi.index(sizes), 0])
+                found[ValueKey("Fig. 4", JCT, setting, "has")] = float(scores[psi.index(sizes), 0])
     return found
 
 
@@ -116,14 +99,14 @@ def small(rates: Floats, effort: Effort) -> Values:
         task = problem(rates[:jobs], counts(workers))
         # What exhaustive search would take hours for, has-exact proves.
         schemes: dict[str, Callable[[], Shares]] = {
-            OPTIMUS: partial(optimus, task),
-            LB: partial(optimus_lb, task),
+            "optimus-shares": partial(optimus, task),
+            "optimus-lb": partial(optimus_lb, task),
             **{name: _sampler(task, number) for number, name in JPS.items()},
-            HAS: partial(has, task),
-            EXACT: partial(has_exact, task),
+            "has": partial(has, task),
+            "has-exact": partial(has_exact, task),
         }
         if workers == 15:
-            schemes[BEST] = partial(exhaustive, task)
+            schemes["exhaustive"] = partial(exhaustive, task)
         best = has_exact(task)
         for name, run in schemes.items():
             repeats = effort.rounds if name in JPS.values() else 1
@@ -139,7 +122,7 @@ def small(rates: Floats, effort: Effort) -> Values:
         if jobs == JOBS:
             draws = [jps(task, np.random.default_rng(at), 20, 0.0).mean_jct_s for at in range(effort.rounds)]
             loss = 100 * (float(np.mean(draws)) / best.mean_jct_s - 1)
-            found[ValueKey("Fig. 9", LOSS, f"K={workers}", RANDOM)] = loss
+            found[ValueKey("Fig. 9", LOSS, f"K={workers}", "random-20")] = loss
     return found
 
 
@@ -167,7 +150,7 @@ def by_beta(rates: Floats, effort: Effort) -> Values:
             (FAIR, exact.fairness, [each.fairness for each in draws]),
         ):
             found[ValueKey("Fig. 13", measure, f"{beta:g}", JPS[60])] = float(np.mean(sampled))
-            found[ValueKey("Fig. 13", measure, f"{beta:g}", EXACT)] = ours
+            found[ValueKey("Fig. 13", measure, f"{beta:g}", "has-exact")] = ours
     return found
 
 
@@ -181,15 +164,15 @@ def by_heterogeneity(rates: Floats, effort: Effort) -> Values:
         task = problem(rates[:JOBS], workers)
         best = has_exact(task).mean_jct_s
         runs = {
-            OPTIMUS: optimus(task).mean_jct_s,
-            LB: optimus_lb(task).mean_jct_s,
-            HAS: has(task).mean_jct_s,
+            "optimus-shares": optimus(task).mean_jct_s,
+            "optimus-lb": optimus_lb(task).mean_jct_s,
+            "has": has(task).mean_jct_s,
             JPS[60]: float(np.mean([_sampler(task, 60, at)().mean_jct_s for at in range(effort.rounds)])),
         }
         for name, jct_s in runs.items():
             found[ValueKey("Fig. 14", LOSS, label, name)] = 100 * (jct_s / best - 1)
-        found[ValueKey("Fig. 14", JCT, label, EXACT)] = best
-        found[ValueKey("Fig. 14", "H, Eq. 35", label, EXACT)] = heterogeneity(rates[:JOBS], workers)
+        found[ValueKey("Fig. 14", JCT, label, "has-exact")] = best
+        found[ValueKey("Fig. 14", "H, Eq. 35", label, "has-exact")] = heterogeneity(rates[:JOBS], workers)
     return found
 
 
@@ -199,9 +182,9 @@ def with_errors(rates: Floats, effort: Effort) -> Values:
     true = problem(rates[:JOBS], workers)
     found: Values = {}
     methods: Mapping[str, Callable[[Problem, int], Shares]] = {
-        HAS: lambda task, _: has(task),
+        "has": lambda task, _: has(task),
         JPS[60]: lambda task, at: jps(task, np.random.default_rng(at), 60),
-        EXACT: lambda task, _: has_exact(task),
+        "has-exact": lambda task, _: has_exact(task),
     }
     for name, method in methods.items():
         exact_s = float(np.mean([method(true, at).mean_jct_s for at in range(effort.rounds)]))
@@ -221,13 +204,13 @@ def by_workers(rates: Floats, effort: Effort) -> Values:
     for workers in effort.workers:
         task = problem(rates[:JOBS], counts(workers))
         schemes: dict[str, Callable[[], Shares]] = {
-            OPTIMUS: partial(optimus, task),
-            LB: partial(optimus_lb, task),
+            "optimus-shares": partial(optimus, task),
+            "optimus-lb": partial(optimus_lb, task),
             JPS[40]: _sampler(task, 40),
-            EXACT: partial(has_exact, task),
+            "has-exact": partial(has_exact, task),
         }
         if workers <= 100:
-            schemes[HAS] = partial(has, task)
+            schemes["has"] = partial(has, task)
         for name, run in schemes.items():
             runs = [timed(run) for _ in range(effort.rounds if name == JPS[40] else 1)]
             setting = f"{workers}"

@@ -12,9 +12,9 @@ on every type and outweighs the others, or H would be larger.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ RANGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ThroughputSource:
+class ThroughputSource(NamedTuple):
     """Throughputs that compare with each other."""
 
     kind: str  # measured, or published

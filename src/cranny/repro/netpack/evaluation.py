@@ -1,19 +1,20 @@
 """NetPack's evaluation put together: facts, claims, tables and plots of what was run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import groupby
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cranny.repro.netpack.claims import claims
 from cranny.repro.netpack.paper import NETPACK, TEXT
 from cranny.repro.netpack.rates import JobRates
 from cranny.repro.netpack.replays import NetpackResults
+from cranny.repro.netpack.results import PanelTable, claims, panel_sheet, panel_tables, rate_sheet, speed_sheet
 from cranny.repro.netpack.setups import NetpackExperiment
-from cranny.repro.netpack.tables import PanelTable, panel_sheet, panel_tables, rate_sheet, speed_sheet
 from cranny.repro.page import Reproduction, Section
-from cranny.repro.plots import BarGroup, Line, draw_bars, draw_lines
+from cranny.repro.plots import Line, draw_bars, draw_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STEEP = 6.0  # factors from which an axis is logarithmic
 
@@ -35,7 +36,7 @@ def reproduction(
         sections.append(Section(heading, sheets, {stem: partial(_bars, mine)}, {stem: rows}))
     if seconds:
         sections.append(Section("Fig. 10: time to place a job", [speed_sheet(seconds)]))
-    all_rates = [asdict(each) for each in rates]
+    all_rates = [each._asdict() for each in rates]
     if rates:
         plots = {"fig15": partial(_rates, rates)}
         sections.append(Section("Fig. 15: estimate and rates", [rate_sheet(rates)], plots, {"fig15": all_rates}))
@@ -54,27 +55,24 @@ def reproduction(
     return Reproduction(TEXT, facts, claims(made, seconds, rates), sections, values)
 
 
-def _bars(mine: Sequence[PanelTable], path: Path) -> Path:
+def _bars(mine: Sequence[PanelTable]) -> "Figure":
     """Draw JCT over NetPack's, or DE as it is."""
     experiment = mine[0].experiment
     jct = experiment.measure == "jct"
     panels = {
-        table.panel: [
-            BarGroup(
-                point,
-                {scheme: entry.advantage if jct else entry.value for scheme, entry in table.at(point).items()},
-            )
+        table.panel: {
+            point: {scheme: entry.advantage if jct else entry.value for scheme, entry in table.at(point).items()}
             for point in table.points
-        ]
+        }
         for table in mine
     }
     steep = any(entry.advantage.mean > STEEP for table in mine for entry in table.entries)
     ylabel = f"mean JCT, {NETPACK} = 1" if jct else "distribution efficiency"
     names = {scheme: TEXT.label(scheme) for scheme in experiment.schemes}
-    return draw_bars(panels, ylabel, names, path, xlabel=experiment.axis, wide=True, log=jct and steep)
+    return draw_bars(panels, ylabel, names, xlabel=experiment.axis, wide=True, log=jct and steep)
 
 
-def _rates(rates: Sequence[JobRates], path: Path) -> Path:
+def _rates(rates: Sequence[JobRates]) -> "Figure":
     """Draw the mean rates of each job over time."""
     names = {"estimate": "NetPack's estimate", "steady": "network steady", "phases": "network phases"}
     panels: dict[str, list[Line]] = {}
@@ -85,4 +83,4 @@ def _rates(rates: Sequence[JobRates], path: Path) -> Path:
             Line(kind, times_s, [value for each in mine for value in (getattr(each, f"{kind}_gbps"),) * 2])
             for kind in names
         ]
-    return draw_lines(panels, "mean rate over an iteration, Gbps", names, path, xlabel="seconds", unit_s=1.0)
+    return draw_lines(panels, "mean rate over an iteration, Gbps", names, xlabel="seconds", unit_s=1.0)

@@ -6,7 +6,7 @@ simulates iterations one by one: gradients are sent while the backward pass stil
 only while they communicate at the same time. In a simulator nothing is nearer to the paper's measurement.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cranny.core.state import ClusterState
 from cranny.model.errors import CrannyError
@@ -22,8 +22,7 @@ WORKERS = 3
 NETWORKS = ("steady", "phases")
 
 
-@dataclass(frozen=True, slots=True)
-class JobRates:
+class JobRates(NamedTuple):
     """One job from one event to the next: what it sends, on average over its iterations."""
 
     job: str

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cranny.repro.experiment import Results
 from cranny.repro.page import Reproduction, Section
-from cranny.repro.plots import STYLES, BarGroup, Line, canvas, draw_bars, draw_lines, save
-from cranny.repro.titan.claims import claims
+from cranny.repro.plots import STYLES, Line, canvas, draw_bars, draw_lines
 from cranny.repro.titan.paper import FIGURES, PAPER_NAMES, TEXT, TRACES
 from cranny.repro.titan.replays import Setup, TraceRun
-from cranny.repro.titan.tables import (
+from cranny.repro.titan.results import (
     PlacementTable,
     TraceTable,
     by_trace,
+    claims,
     label,
     testbed_sheet,
     testbed_tables,
@@ -26,6 +25,7 @@ from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, Pl
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAMES = {policy: name if name.lower() == policy else label(policy) for policy, name in PAPER_NAMES.items()}
 SUMS = (3, 7)  # figures of sums over time, which have no mean line
@@ -79,7 +79,7 @@ def _facts(replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun
     return facts
 
 
-def _lines(replays: Results[Setup, TraceRun], mine: Sequence[TraceTable], path: Path) -> Path:
+def _lines(replays: Results[Setup, TraceRun], mine: Sequence[TraceTable]) -> "Figure":
     """Draw a figure with the network that it is compared with first."""
     figure = mine[0].figure
     panels: dict[str, list[Line]] = {}
@@ -90,17 +90,15 @@ def _lines(replays: Results[Setup, TraceRun], mine: Sequence[TraceTable], path: 
             mean = None if figure.number in SUMS else table.ours[policy].mean
             panels.setdefault(table.trace.label, []).append(Line(policy, run.times_s, values, mean))
     unit = f", {figure.unit}" if figure.unit else ""
-    return draw_lines(panels, f"{figure.title}{unit}", NAMES, path)
+    return draw_lines(panels, f"{figure.title}{unit}", NAMES)
 
 
-def _bars(table: PlacementTable, path: Path) -> Path:
-    panels = {
-        model: [BarGroup(str(workers), table.all[model, workers]) for workers in WORKERS] for model in MODELS
-    }
-    return draw_bars(panels, f"{table.figure.title}, {table.figure.unit}", NAMES, path)
+def _bars(table: PlacementTable) -> "Figure":
+    panels = {model: {str(workers): table.all[model, workers] for workers in WORKERS} for model in MODELS}
+    return draw_bars(panels, f"{table.figure.title}, {table.figure.unit}", NAMES)
 
 
-def _layouts(runs: Sequence[PlacementRun], path: Path) -> Path:
+def _layouts(runs: Sequence[PlacementRun]) -> "Figure":
     """Draw one layout with 6 to 12 workers of VGG-16 under every scheme, and ResNet-50 where Tiresias differs.
 
     A column is a machine: grey squares are background jobs, numbered ones the ranks of the job.
@@ -116,7 +114,7 @@ def _layouts(runs: Sequence[PlacementRun], path: Path) -> Path:
             _layout(axis, by[scheme, model, workers], column * wide, -row * high)
     axis.set(xlim=(-0.2, wide * across), ylim=(-high * (down - 1) - 0.2, GPUS + 1), aspect="equal")
     axis.axis("off")
-    return save(figure, path)
+    return figure
 
 
 def _layout(axis: "Axes", run: PlacementRun, left: float, bottom: float) -> None:

@@ -9,7 +9,7 @@ layouts are tried; what is reported is the mean over them.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cranny.core.state import ClusterState
 from cranny.core.traffic import communication
@@ -30,8 +30,7 @@ HOUR_S = 3600.0
 SHOWN = (4, 4, 4, 3, 2, 2, 1, 1)  # free GPUs of the layout that is drawn
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementRun:
+class PlacementRun(NamedTuple):
     """A job on the testbed under one policy; nothing is measured if it must wait."""
 
     policy: str
@@ -121,7 +120,7 @@ def _timed(one: PlacementRun, image_s: Mapping[str, float]) -> PlacementRun:
         return one
     epoch_s = image_s[one.model] * IMAGES / one.workers + one.comm_s
     hours = one.machines_on * EPOCHS * epoch_s / HOUR_S
-    return replace(one, throughput=IMAGES / epoch_s, machine_hours=hours)
+    return one._replace(throughput=IMAGES / epoch_s, machine_hours=hours)
 
 
 def estimates(outcomes: Sequence[PlacementRun], measure: str, model: str, workers: int) -> dict[str, Estimate]:
