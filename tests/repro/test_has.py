@@ -1,6 +1,7 @@
 """The evaluation of HAS and JPS, rebuilt: values that must come out, and the command on little work."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,10 @@ from cranny.repro.has.throughputs import fits, heterogeneity, source
 @pytest.fixture(scope="module")
 def fit() -> Floats:
     return fits(1)[0]
+
+
+def values(found: Iterable[static.Value]) -> dict[ValueKey, float]:
+    return {ValueKey(*where): value for *where, value in found}
 
 
 def test_a_fit_has_the_four_known_throughputs(fit: Floats) -> None:
@@ -46,19 +51,19 @@ def test_heterogeneity_is_one_if_all_workers_are_alike() -> None:
 
 
 def test_table_ii_comes_out_to_the_last_digit() -> None:
-    found = static.example()
+    found = values(static.example())
     for at, value in PAPER.items():
         if at.figure == "Table II":
             assert found[at] == pytest.approx(value, abs=0.1), at
 
 
 def test_resets_and_moving_costs_never_make_has_exact_worse_than_staying(fit: Floats) -> None:
-    found = resets.with_resets(fit, QUICK)
+    found = values(resets.with_resets(fit, QUICK))
     static_s, moving_s = (
         found[ValueKey("Fig. 17", JCT, which, "has-exact")] for which in ("static", "with resets")
     )
     assert moving_s < static_s
-    by_cost = resets.by_cost(fit, QUICK)
+    by_cost = values(resets.by_cost(fit, QUICK))
     for restart_s in resets.MOVE_S:
         assert by_cost[ValueKey("moving", JCT, f"{restart_s:g}", "has-exact")] <= static_s * 1.001
     assert by_cost[ValueKey("moving", "moves", "3600", "has-exact")] == 0
@@ -66,7 +71,7 @@ def test_resets_and_moving_costs_never_make_has_exact_worse_than_staying(fit: Fl
 
 def test_the_simulator_agrees_with_the_shares_when_nothing_moves(fit: Floats) -> None:
     # Inside a machine the simulator's ring costs nothing, 300 Gbps cost very little.
-    static_s = resets.with_resets(fit, QUICK)[ValueKey("Fig. 17", JCT, "static", "has")]
+    static_s = values(resets.with_resets(fit, QUICK))[ValueKey("Fig. 17", JCT, "static", "has")]
     assert static_s == pytest.approx(scores_of(fit, 15)[:, 0].min(), rel=0.002)
 
 

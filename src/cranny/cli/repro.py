@@ -133,10 +133,10 @@ def has(
     Example: cranny repro has --out out/has
     """
     from cranny.repro.has.evaluation import reproduction
-    from cranny.repro.has.results import run_experiments, steps
+    from cranny.repro.has.results import EXPERIMENTS, run_experiments
 
     _check(folder)
-    with progress("sharing", steps(fits)) as tick:
+    with progress("sharing", fits * len(EXPERIMENTS)) as tick:
         results = run_experiments(fits, processes or os.cpu_count() or 1, quick=quick, progress=tick)
     _report(reproduction(results), folder, as_json=as_json)
 

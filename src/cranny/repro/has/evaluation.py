@@ -29,7 +29,6 @@ def reproduction(results: HasResults) -> Reproduction:
     """Make tables, claims and plots of the results."""
     keys = [(figure, measure) for figure in TITLES for measure in results.measures(figure)]
     sheets = {key: _sheet(results, *key) for key in keys}
-    stated = {(key.figure, key.measure) for key in PAPER}
     sections = [
         Section(
             f"{figure}: {title}",
@@ -44,6 +43,7 @@ def reproduction(results: HasResults) -> Reproduction:
     ]
     values = results.records()
     sections[0] = replace(sections[0], rows={"values": values})
+    stated = {(key.figure, key.measure) for key in PAPER}
     brief = [sheet for key, sheet in sheets.items() if key in stated]
     found = {"throughputs": throughputs, "values": values}
     return Reproduction(TEXT, _facts(results), claims(results), sections, found, brief)
@@ -65,30 +65,22 @@ def _sheet(results: HasResults, figure: str, measure: str) -> TextTable:
     """Show a measure of a figure: a row a setting, a column a scheme, the paper's value in brackets."""
     table = results.of(figure, measure)
     schemes = list(dict.fromkeys(scheme for row in table.values() for scheme in row))
-    cells = [
-        [_cell(results, row[scheme]) if scheme in row else MISSING for scheme in schemes] for row in table.values()
-    ]
+    write = _seconds if measure == ART else "{:,.1f}".format if figure == "Table II" else plain
+    cells, known = [], False
+    for setting, row in table.items():
+        papers = {scheme: PAPER.get(ValueKey(figure, measure, setting, scheme)) for scheme in row}
+        stated = {scheme: f" ({write(value)})" for scheme, value in papers.items() if value is not None}
+        known = known or bool(stated)
+        ours = {scheme: write(value.mean) for scheme, value in row.items()}
+        cells.append([ours[each] + stated.get(each, "") if each in ours else MISSING for each in schemes])
     names, head = list(table), schemes
     if len(schemes) > len(table):  # the narrower way round
         names, head, cells = schemes, list(table), [list(column) for column in zip(*cells, strict=True)]
-    stated = any(key in PAPER for row in table.values() for key in row.values())
-    note = "" if figure == "Table II" else NOTE if stated else OWN
+    note = "" if figure == "Table II" else NOTE if known else OWN
     if measure == ART:
         note += " CPU time, the shortest of several runs; the paper does not name its machine."
     rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
     return TextTable(f"{figure}, {TITLES[figure]}: {measure}", note, ("", *head), rows)
-
-
-def _cell(results: HasResults, key: ValueKey) -> str:
-    """Write a value, and the paper's behind it."""
-    write = _seconds if key.measure == ART else _tenths if key.figure == "Table II" else plain
-    text = write(results.at(key).mean)
-    return f"{text} ({write(PAPER[key])})" if key in PAPER else text
-
-
-def _tenths(value: float) -> str:
-    """Write a number to the digit that the paper gives."""
-    return f"{value:,.1f}"
 
 
 def _seconds(value: float) -> str:
@@ -128,7 +120,7 @@ def _categories(results: HasResults, figure: str) -> "Figure":
 def _bars(results: HasResults, figure: str, measure: str) -> "Figure":
     """Draw a measure as bars, a group a setting."""
     groups = {
-        setting: {scheme: results.at(key) for scheme, key in row.items() if scheme in STYLES}
+        setting: {scheme: value for scheme, value in row.items() if scheme in STYLES}
         for setting, row in results.of(figure, measure).items()
     }
     return draw_bars({figure: groups}, measure, TEXT.names, xlabel="", wide=True)
@@ -141,9 +133,7 @@ def _lines(results: HasResults, figure: str, measures: Sequence[str]) -> "Figure
         table = results.of(figure, measure)
         panels[measure] = []
         for scheme in dict.fromkeys(scheme for row in table.values() for scheme in row):
-            points = {
-                float(setting): results.at(row[scheme]).mean for setting, row in table.items() if scheme in row
-            }
+            points = {float(setting): row[scheme].mean for setting, row in table.items() if scheme in row}
             panels[measure].append(Line(scheme, list(points), list(points.values())))
     return draw_lines(panels, "", TEXT.names, xlabel=TEXT.figures[figure].axis, unit_s=1.0)
 
@@ -152,10 +142,10 @@ def _trade_off(results: HasResults) -> "Figure":
     """Draw what fairness costs as beta goes from 1 to 0, and the same without the last step."""
     table = results.of("Fig. 13", JCT)
     panels: dict[str, list[Line]] = {"beta from 1 to 0": [], "beta from 1 to 0.1": []}
-    lowest_s = min(results.at(key).mean for key in table["1"].values())
+    lowest_s = min(value.mean for value in table["1"].values())
     for scheme in table["1"]:
         fairness = [results.mean("Fig. 13", FAIR, beta, scheme) for beta in table]
-        more = [100 * (results.at(row[scheme]).mean / lowest_s - 1) for row in table.values()]
+        more = [100 * (row[scheme].mean / lowest_s - 1) for row in table.values()]
         for title, first in zip(panels, (0, 1), strict=True):
             panels[title].append(Line(scheme, fairness[first:], more[first:]))
     return draw_lines(panels, "mean JCT over the lowest, %", TEXT.names, xlabel=FAIR, unit_s=1.0)

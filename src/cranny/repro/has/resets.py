@@ -4,6 +4,7 @@ An epoch of the paper's jobs is an iteration of the simulator's, since the paper
 All jobs come at time zero, can have from one to all workers, and move for nothing unless said otherwise.
 """
 
+from collections.abc import Iterator
 from operator import attrgetter
 
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -13,8 +14,8 @@ from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.gavel import gavel
 from cranny.policies.has import HasExact
 from cranny.repro.has.instances import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
-from cranny.repro.has.paper import JCT, JPS, LESS, SPAN, ValueKey
-from cranny.repro.has.static import JOBS, Effort, Values
+from cranny.repro.has.paper import JCT, JPS, LESS, SPAN
+from cranny.repro.has.static import JOBS, Effort, Value
 from cranny.run import run_many
 from cranny.scenario import Scenario
 
@@ -55,14 +56,13 @@ def jobs(rates: Floats, restart_s: float = 0.0) -> list[Job]:
     return made
 
 
-def with_resets(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same signature as the others
+def with_resets(rates: Floats, effort: Effort) -> Iterator[Value]:  # noqa: ARG001 - same signature as the others
     """Return Fig. 17."""
-    found: Values = {}
     work, where = jobs(rates[:JOBS]), cluster()
     rounds = gavel(problem(rates[:JOBS], counts(15)), scale=[GPUS_PER_MACHINE] * JOBS)
     gavels = {JCT: rounds.mean_jct_s, "makespan, s": float(rounds.jct_s.max())}
     for measure, value in gavels.items():
-        found[ValueKey("Fig. 17", measure, "with resets", "gavel")] = value
+        yield "Fig. 17", measure, "with resets", "gavel", value
     scenarios = [
         Scenario(where, work, policy, options=options) for policy in POLICIES.values() for options in ({}, STATIC)
     ]
@@ -70,29 +70,26 @@ def with_resets(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same
     for scheme in POLICIES:
         moving, static = next(summaries), next(summaries)
         for setting, summary in (("static", static), ("with resets", moving)):
-            found[ValueKey("Fig. 17", JCT, setting, scheme)] = summary["mean_jct_s"]
-            found[ValueKey("Fig. 17", "makespan, s", setting, scheme)] = summary["makespan_s"]
+            yield "Fig. 17", JCT, setting, scheme, summary["mean_jct_s"]
+            yield "Fig. 17", "makespan, s", setting, scheme, summary["makespan_s"]
         for measure, key in ((LESS, "mean_jct_s"), (SPAN, "makespan_s")):
-            found[ValueKey("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / static[key])
+            yield "Fig. 17", measure, "with resets", scheme, 100 * (1 - moving[key] / static[key])
         for measure, theirs, key in (
             ("mean JCT less than Gavel's, %", gavels[JCT], "mean_jct_s"),
             ("makespan less than Gavel's, %", gavels["makespan, s"], "makespan_s"),
         ):
-            found[ValueKey("Fig. 17", measure, "with resets", scheme)] = 100 * (1 - moving[key] / theirs)
-    return found
+            yield "Fig. 17", measure, "with resets", scheme, 100 * (1 - moving[key] / theirs)
 
 
-def by_scale(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same signature as the others
+def by_scale(rates: Floats, effort: Effort) -> Iterator[Value]:  # noqa: ARG001 - same signature as the others
     """Return Fig. 18: Gavel when one job asks for fewer GPUs than five; mean over which job that is."""
     task = problem(rates[:JOBS], counts(15))
-    found: Values = {}
     for scale in range(1, GPUS_PER_MACHINE + 1):
         times = [
             gavel(task, [scale if job == one else GPUS_PER_MACHINE for job in range(JOBS)]).mean_jct_s
             for one in range(JOBS)
         ]
-        found[ValueKey("Fig. 18", JCT, f"{scale}", "gavel")] = sum(times) / JOBS
-    return found
+        yield "Fig. 18", JCT, f"{scale}", "gavel", sum(times) / JOBS
 
 
 class IgnoresRestarts(HasExact):
@@ -101,14 +98,12 @@ class IgnoresRestarts(HasExact):
     counts_restarts = False
 
 
-def by_cost(rates: Floats, effort: Effort) -> Values:  # noqa: ARG001 - same signature as the others
+def by_cost(rates: Floats, effort: Effort) -> Iterator[Value]:  # noqa: ARG001 - same signature as the others
     """Return what becomes of has-exact if moves cost time, decided with and without regard to that."""
-    found: Values = {}
     for restart_s in MOVE_S:
         work = jobs(rates[:JOBS], restart_s)
         policies = {"has-exact": HasExact(), "has-exact-blind": IgnoresRestarts(margin=0.0)}
         scenarios = [Scenario(cluster(), work, policy) for policy in policies.values()]
         for scheme, summary in zip(policies, run_many(scenarios, keep=SUMMARY, processes=1), strict=True):
-            found[ValueKey("moving", JCT, f"{restart_s:g}", scheme)] = summary["mean_jct_s"]
-            found[ValueKey("moving", "moves", f"{restart_s:g}", scheme)] = summary["moves"]
-    return found
+            yield "moving", JCT, f"{restart_s:g}", scheme, summary["mean_jct_s"]
+            yield "moving", "moves", f"{restart_s:g}", scheme, summary["moves"]

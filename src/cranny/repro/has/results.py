@@ -1,7 +1,8 @@
 """All experiments on all sets of throughputs that fit, and what their values come to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from cranny.policies._shared.heterogeneous.problem import Floats
@@ -9,11 +10,11 @@ from cranny.report.confidence import Estimate, estimate
 from cranny.repro.experiment import Progress, run_cells
 from cranny.repro.has import resets, static
 from cranny.repro.has.paper import PAPER, TITLES, ValueKey
-from cranny.repro.has.static import FULL, QUICK, Effort, Values
+from cranny.repro.has.static import FULL, QUICK, Effort, Value
 from cranny.repro.has.throughputs import fits
 from cranny.repro.page import Record
 
-EXPERIMENTS: Mapping[str, Callable[[Floats, Effort], Values]] = {
+EXPERIMENTS: Mapping[str, Callable[[Floats, Effort], Iterator[Value]]] = {
     "categories": static.all_categories,
     "small": static.small,
     "alpha": static.by_alpha,
@@ -25,13 +26,6 @@ EXPERIMENTS: Mapping[str, Callable[[Floats, Effort], Values]] = {
     "scale": resets.by_scale,
     "cost": resets.by_cost,
 }
-
-
-class HasCell(NamedTuple):
-    """One experiment on one fit, by its number."""
-
-    fit: int
-    experiment: str
 
 
 class HasResults(NamedTuple):
@@ -63,12 +57,12 @@ class HasResults(NamedTuple):
         """Return what a figure measures."""
         return list(dict.fromkeys(key.measure for key in self.values if key.figure == figure))
 
-    def of(self, figure: str, measure: str) -> dict[str, dict[str, ValueKey]]:
-        """Return the keys of a figure by setting and scheme."""
-        table: dict[str, dict[str, ValueKey]] = {}
-        for key in self.values:
+    def of(self, figure: str, measure: str) -> dict[str, dict[str, Estimate]]:
+        """Return the values of a figure by setting and scheme."""
+        table: dict[str, dict[str, Estimate]] = {}
+        for key, values in self.values.items():
             if (key.figure, key.measure) == (figure, measure):
-                table.setdefault(key.setting, {})[key.scheme] = key
+                table.setdefault(key.setting, {})[key.scheme] = estimate(values)
         return table
 
     def records(self) -> list[Record]:
@@ -92,26 +86,19 @@ def run_experiments(
 ) -> HasResults:
     """Run every experiment on every fit."""
     effort, rates = QUICK if quick else FULL, fits(draws)
-    cells = [HasCell(fit, name) for fit in range(draws) for name in EXPERIMENTS]
+    cells = [(fit, name) for fit in range(draws) for name in EXPERIMENTS]
     found = run_cells(partial(run_experiment, rates, effort), cells, processes, progress)
-    values: dict[ValueKey, tuple[float, ...]] = {key: (value,) for key, value in static.example().items()}
-    for each in found.values():
-        for key, value in each.items():
-            values[key] = (*values.get(key, ()), value)
+    values: dict[ValueKey, tuple[float, ...]] = {}
+    for *where, value in chain(static.example(), *found.values()):
+        values[ValueKey(*where)] = (*values.get(ValueKey(*where), ()), value)
     order = list(TITLES)
     by_figure = dict(sorted(values.items(), key=lambda item: order.index(item[0].figure)))
     return HasResults(rates, by_figure, effort.rounds)
 
 
-def run_experiment(fitted: Sequence[Floats], effort: Effort, cell: HasCell) -> Values:
-    """Run one experiment on one fit; what compiles is called once before it is timed."""
-    rates = fitted[cell.fit]
-    if cell.experiment in ("small", "workers"):
-        static.all_categories(rates, QUICK)
-        static.by_beta(rates, QUICK)
-    return EXPERIMENTS[cell.experiment](rates, effort)
-
-
-def steps(draws: int) -> int:
-    """Return how many cells there will be."""
-    return draws * len(EXPERIMENTS)
+def run_experiment(fitted: Sequence[Floats], effort: Effort, cell: tuple[int, str]) -> list[Value]:
+    """Run one experiment on one fit, by its number; what compiles is called once before it is timed."""
+    rates, experiment = fitted[cell[0]], cell[1]
+    if experiment in ("small", "workers"):
+        _ = [*static.all_categories(rates, QUICK), *static.by_beta(rates, QUICK)]
+    return list(EXPERIMENTS[experiment](rates, effort))

@@ -1,7 +1,7 @@
 """Experiments without resets: one decision, and what follows from it. Each takes one fit and returns values."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from cranny.policies.has.has_jps import categories, has, heaviness, jps, size
 from cranny.policies.has.las import las
 from cranny.policies.has.market import CategoryEvaluator
 from cranny.repro.has.instances import counts, problem
-from cranny.repro.has.paper import ALSO_S, ART, FAIR, JCT, JPS, LOSS, MORE, ValueKey
+from cranny.repro.has.paper import ALSO_S, ART, FAIR, JCT, JPS, LOSS, MORE
 from cranny.repro.has.throughputs import heterogeneity, source
 
 JOBS = 4
 BETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-Values = dict[ValueKey, float]
+Value = tuple[str, str, str, str, float]  # figure, measure, setting, scheme, and the value
 
 
 class Effort(NamedTuple):
@@ -35,49 +35,39 @@ class Effort(NamedTuple):
 FULL, QUICK = Effort(50, (50, 100, 200, 300), 30), Effort(3, (50,), 20)
 
 
-def example() -> Values:
+def example() -> Iterator[Value]:
     """Return Table II; nothing is drawn."""
     known = source("has-jps").models
     rates = [[known[name]["t4"], known[name]["v100"]] for name in ("resnet18", "vgg19")]
     jobs = (Training("resnet18", 100_000, 200), Training("vgg19", 50_000, 200))
     two = Problem(jobs, ("T4", "V100"), [[2, 2]], rates)
     psi = list(categories(4, 2))
-    found = {
-        ValueKey("Table II", JCT, f"{{{first}, {second}}}", "has"): float(jct_s)
-        for (first, second), jct_s in zip(psi, CategoryEvaluator(two).scores(psi, len(psi))[:, 0], strict=True)
-    }
-    for setting, scheme, shares in (
-        ("LAS", "las", las(two)),
-        ("optimum", "has-exact", has_exact(two)),
-        ("optimum", "exhaustive", exhaustive(two)),
-    ):
-        found[ValueKey("Table II", JCT, setting, scheme)] = shares.mean_jct_s
-    return found
+    for (first, second), jct_s in zip(psi, CategoryEvaluator(two).scores(psi, len(psi))[:, 0], strict=True):
+        yield "Table II", JCT, f"{{{first}, {second}}}", "has", float(jct_s)
+    yield "Table II", JCT, "LAS", "las", las(two).mean_jct_s
+    yield "Table II", JCT, "optimum", "has-exact", has_exact(two).mean_jct_s
+    yield "Table II", JCT, "optimum", "exhaustive", exhaustive(two).mean_jct_s
 
 
-def all_categories(rates: Floats, effort: Effort) -> Values:
+def all_categories(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Figs. 4 to 6."""
-    found: Values = {}
     for workers in (15, effort.large):
         scores = scores_of(rates, workers)
-        found[ValueKey("Fig. 4", JCT, f"K={workers}, lowest", "has")] = float(scores[:, 0].min())
-        found[ValueKey("Fig. 4", JCT, f"K={workers}, highest", "has")] = float(scores[:, 0].max())
+        yield "Fig. 4", JCT, f"K={workers}, lowest", "has", float(scores[:, 0].min())
+        yield "Fig. 4", JCT, f"K={workers}, highest", "has", float(scores[:, 0].max())
         lowest = int(scores[:, 0].argmin())
-        found[ValueKey("Fig. 5", FAIR, f"K={workers}, lowest JCT", "has")] = float(scores[lowest, 1])
-        found[ValueKey("Fig. 5", FAIR, f"K={workers}, least", "has")] = float(scores[:, 1].min())
-        found[ValueKey("Fig. 5", FAIR, f"K={workers}, most", "has")] = float(scores[:, 1].max())
+        yield "Fig. 5", FAIR, f"K={workers}, lowest JCT", "has", float(scores[lowest, 1])
+        yield "Fig. 5", FAIR, f"K={workers}, least", "has", float(scores[:, 1].min())
+        yield "Fig. 5", FAIR, f"K={workers}, most", "has", float(scores[:, 1].max())
         ordered = scores_of(rates, workers, prioritised=True)[:, 0]
-        for part, name in enumerate(("first third", "second third", "last third")):
-            third = np.array_split(ordered, 3)[part]
-            found[ValueKey("Fig. 6", JCT, f"K={workers}, {name}", "has")] = float(third.mean())
+        for name, third in zip(("first", "second", "last"), np.array_split(ordered, 3), strict=True):
+            yield "Fig. 6", JCT, f"K={workers}, {name} third", "has", float(third.mean())
         if workers == 15:
-            place = "place of the lowest JCT, of 364"
-            found[ValueKey("Fig. 6", place, "K=15", "has")] = float(ordered.argmin() + 1)
+            yield "Fig. 6", "place of the lowest JCT, of 364", "K=15", "has", float(ordered.argmin() + 1)
             psi = list(categories(15, JOBS))
             for sizes in ALSO_S:
                 setting = f"K=15, {{{', '.join(map(str, sizes))}}}"
-                found[ValueKey("Fig. 4", JCT, setting, "has")] = float(scores[psi.index(sizes), 0])
-    return found
+                yield "Fig. 4", JCT, setting, "has", float(scores[psi.index(sizes), 0])
 
 
 def scores_of(rates: Floats, workers: int, *, prioritised: bool = False) -> Floats:
@@ -92,9 +82,8 @@ def scores_of(rates: Floats, workers: int, *, prioritised: bool = False) -> Floa
     return CategoryEvaluator(task).scores(categories(workers, JOBS), size(workers, JOBS))
 
 
-def small(rates: Floats, effort: Effort) -> Values:
+def small(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Figs. 9 to 11 and Table IV."""
-    found: Values = {}
     for workers, jobs in ((15, 3), (15, 4), (effort.large, 4), (15, 5)):
         task = problem(rates[:jobs], counts(workers))
         # What exhaustive search would take hours for, has-exact proves.
@@ -112,51 +101,44 @@ def small(rates: Floats, effort: Effort) -> Values:
             repeats = effort.rounds if name in JPS.values() else 1
             runs = [timed(run) for _ in range(repeats)]
             jct_s = float(np.mean([shares.mean_jct_s for _, shares in runs]))
-            found[ValueKey("Table IV", ART, f"K={workers}, S={jobs}", name)] = min(took_s for took_s, _ in runs)
+            yield "Table IV", ART, f"K={workers}, S={jobs}", name, min(took_s for took_s, _ in runs)
             if workers == 15:
-                found[ValueKey("Fig. 11", LOSS, f"S={jobs}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
+                yield "Fig. 11", LOSS, f"S={jobs}", name, 100 * (jct_s / best.mean_jct_s - 1)
             if jobs == JOBS:
-                found[ValueKey("Fig. 9", LOSS, f"K={workers}", name)] = 100 * (jct_s / best.mean_jct_s - 1)
-                fair = float(np.mean([shares.fairness for _, shares in runs]))
-                found[ValueKey("Fig. 10", FAIR, f"K={workers}", name)] = fair
+                yield "Fig. 9", LOSS, f"K={workers}", name, 100 * (jct_s / best.mean_jct_s - 1)
+                yield "Fig. 10", FAIR, f"K={workers}", name, float(np.mean([each.fairness for _, each in runs]))
         if jobs == JOBS:
             draws = [jps(task, np.random.default_rng(at), 20, 0.0).mean_jct_s for at in range(effort.rounds)]
             loss = 100 * (float(np.mean(draws)) / best.mean_jct_s - 1)
-            found[ValueKey("Fig. 9", LOSS, f"K={workers}", "random-20")] = loss
-    return found
+            yield "Fig. 9", LOSS, f"K={workers}", "random-20", loss
 
 
-def by_alpha(rates: Floats, effort: Effort) -> Values:
+def by_alpha(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Fig. 12."""
     task = problem(rates[:JOBS], counts(15))
     best = has_exact(task).mean_jct_s
-    found: Values = {}
     for number, name in JPS.items():
         for alpha in np.linspace(0, 0.9, 10).tolist():
             draws = [jps(task, np.random.default_rng(at), number, alpha).mean_jct_s for at in range(effort.rounds)]
-            found[ValueKey("Fig. 12", JCT, f"{alpha:.1f}", name)] = float(np.mean(draws))
-            found[ValueKey("Fig. 12", LOSS, f"{alpha:.1f}", name)] = 100 * (float(np.mean(draws)) / best - 1)
-    return found
+            yield "Fig. 12", JCT, f"{alpha:.1f}", name, float(np.mean(draws))
+            yield "Fig. 12", LOSS, f"{alpha:.1f}", name, 100 * (float(np.mean(draws)) / best - 1)
 
 
-def by_beta(rates: Floats, effort: Effort) -> Values:
+def by_beta(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Fig. 13, and the same trade-off of has-exact, which the paper does not have."""
     task = problem(rates[:JOBS], counts(15))
-    found: Values = {}
     for beta, exact in zip(BETAS, curve(task, BETAS), strict=True):
         draws = [jps(task, np.random.default_rng(at), 60, beta=beta) for at in range(effort.rounds)]
         for measure, ours, sampled in (
             (JCT, exact.mean_jct_s, [each.mean_jct_s for each in draws]),
             (FAIR, exact.fairness, [each.fairness for each in draws]),
         ):
-            found[ValueKey("Fig. 13", measure, f"{beta:g}", JPS[60])] = float(np.mean(sampled))
-            found[ValueKey("Fig. 13", measure, f"{beta:g}", "has-exact")] = ours
-    return found
+            yield "Fig. 13", measure, f"{beta:g}", JPS[60], float(np.mean(sampled))
+            yield "Fig. 13", measure, f"{beta:g}", "has-exact", ours
 
 
-def by_heterogeneity(rates: Floats, effort: Effort) -> Values:
+def by_heterogeneity(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Fig. 14: more or fewer of the 15 workers are V100 instead of T4."""
-    found: Values = {}
     mixes = {"1.1": [7, 5, 3], "1.15": [5, 5, 5], "1.21": [3, 5, 7], "1.26": [1, 5, 9]}
     for label, (t4, p100, v100) in mixes.items():
         kinds = [0] * t4 + [1] * p100 + [2] * v100
@@ -170,17 +152,15 @@ def by_heterogeneity(rates: Floats, effort: Effort) -> Values:
             JPS[60]: float(np.mean([_sampler(task, 60, at)().mean_jct_s for at in range(effort.rounds)])),
         }
         for name, jct_s in runs.items():
-            found[ValueKey("Fig. 14", LOSS, label, name)] = 100 * (jct_s / best - 1)
-        found[ValueKey("Fig. 14", JCT, label, "has-exact")] = best
-        found[ValueKey("Fig. 14", "H, Eq. 35", label, "has-exact")] = heterogeneity(rates[:JOBS], workers)
-    return found
+            yield "Fig. 14", LOSS, label, name, 100 * (jct_s / best - 1)
+        yield "Fig. 14", JCT, label, "has-exact", best
+        yield "Fig. 14", "H, Eq. 35", label, "has-exact", heterogeneity(rates[:JOBS], workers)
 
 
-def with_errors(rates: Floats, effort: Effort) -> Values:
+def with_errors(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Fig. 15: what is decided with wrong throughputs, and what it costs with the right ones."""
     workers = counts(15)
     true = problem(rates[:JOBS], workers)
-    found: Values = {}
     methods: Mapping[str, Callable[[Problem, int], Shares]] = {
         "has": lambda task, _: has(task),
         JPS[60]: lambda task, at: jps(task, np.random.default_rng(at), 60),
@@ -194,13 +174,11 @@ def with_errors(rates: Floats, effort: Effort) -> Values:
                 rng = np.random.default_rng([at, error])
                 wrong = rates[:JOBS] * rng.uniform(1 - error / 100, 1 + error / 100, rates[:JOBS].shape)
                 times.append(Shares(true, method(problem(wrong, workers), at).workers.copy()).mean_jct_s)
-            found[ValueKey("Fig. 15", MORE, f"{error}", name)] = 100 * (float(np.mean(times)) / exact_s - 1)
-    return found
+            yield "Fig. 15", MORE, f"{error}", name, 100 * (float(np.mean(times)) / exact_s - 1)
 
 
-def by_workers(rates: Floats, effort: Effort) -> Values:
+def by_workers(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Fig. 16 and Table V."""
-    found: Values = {}
     for workers in effort.workers:
         task = problem(rates[:JOBS], counts(workers))
         schemes: dict[str, Callable[[], Shares]] = {
@@ -214,14 +192,12 @@ def by_workers(rates: Floats, effort: Effort) -> Values:
         for name, run in schemes.items():
             runs = [timed(run) for _ in range(effort.rounds if name == JPS[40] else 1)]
             setting = f"{workers}"
-            found[ValueKey("Table V", ART, setting, name)] = min(took_s for took_s, _ in runs)
-            found[ValueKey("Fig. 16", JCT, setting, name)] = float(np.mean([each.mean_jct_s for _, each in runs]))
+            yield "Table V", ART, setting, name, min(took_s for took_s, _ in runs)
+            jct_s = float(np.mean([each.mean_jct_s for _, each in runs]))
             communication_s = float(np.mean([network_s(task, each.workers).mean() for _, each in runs]))
-            found[ValueKey("Fig. 16", "communication, s", setting, name)] = communication_s
-            found[ValueKey("Fig. 16", "computation, s", setting, name)] = (
-                found[ValueKey("Fig. 16", JCT, setting, name)] - communication_s
-            )
-    return found
+            yield "Fig. 16", JCT, setting, name, jct_s
+            yield "Fig. 16", "communication, s", setting, name, communication_s
+            yield "Fig. 16", "computation, s", setting, name, jct_s - communication_s
 
 
 def _sampler(task: Problem, number: int, seed: int = 0) -> Callable[[], Shares]:
