@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.has import draw
 from tests.policies.heterogeneous.drawn import EXAMPLE, drawn
 from tests.reference import has as book
 
@@ -14,7 +15,6 @@ from cranny.policies._shared.heterogeneous.problem import Problem, Training, equ
 from cranny.policies._shared.heterogeneous.solution import Shares
 from cranny.policies.has.has_exact import HasExactSolver, curve, has_exact
 from cranny.policies.has.has_jps import has, jps
-from cranny.repro.has.instances import draw
 
 SAME = 1 + 1e-9
 

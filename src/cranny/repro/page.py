@@ -96,16 +96,14 @@ def _claim(claim: Claim) -> str:
 
 
 def _section(number: int, section: Section, folder: Path) -> str:
-    plots = "".join(_image(save(plot(), folder / stem)) for stem, plot in section.plots.items())
+    plots = ""
+    for stem, plot in section.plots.items():
+        data = base64.b64encode(save(plot(), folder / stem).read_bytes()).decode("ascii")
+        image = f'<img alt="{escape(stem)}" src="data:image/svg+xml;base64,{data}">'
+        plots += f'<figure class="card"><div class="scroll">{image}</div></figure>'
     tables = "".join(map(text_table_html, section.tables))
     shown = f'<div class="card prose">{tables}</div>' if tables else ""
     return (
         f'<section aria-labelledby="part-{number}"><h2 id="part-{number}">{escape(section.title)}</h2>'
         f"{plots}{shown}</section>"
     )
-
-
-def _image(path: Path) -> str:
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
-    image = f'<img alt="{escape(path.stem)}" src="data:image/svg+xml;base64,{data}">'
-    return f'<figure class="card"><div class="scroll">{image}</div></figure>'

@@ -3,7 +3,7 @@
 Texts are templates of `str.format`; behind the colon of a field may also be the name of a number format of ours.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
 from string import Formatter
 from typing import Annotated, Any, TypeVar
@@ -105,6 +105,10 @@ class ClaimText(PaperModel):
     def part(self, name: str, /, **values: object) -> str:
         """Return one of the sentences with its values."""
         return fill(self.parts[name], **self.numbers, **values)
+
+    def listed(self, name: str, rows: Iterable[Mapping[str, object]], join: str = "; ") -> str:
+        """Return one of the sentences for each of several rows of values."""
+        return join.join(self.part(name, **row) for row in rows)
 
 
 class TableText(PaperModel):

@@ -30,14 +30,14 @@ def _categories(results: HasResults) -> Claim:
 
 
 def _quality(results: HasResults) -> Claim:
-    text, right = [], []
+    rows, right = [], []
     for setting in results.of("Fig. 9", LOSS):
         losses = results.values[ValueKey("Fig. 9", LOSS, setting, "has")]
         has, jps, greedy = results.read("Fig. 9", LOSS, setting, ("has", "jps-60", "optimus-lb"))
         right += [max(losses) < SAME, jps < greedy]
-        values = {"best": sum(loss < SAME for loss in losses), "fits": len(losses), "has": has, "jps": jps}
-        text.append(TEXT.claims["quality"].part("setting", setting=setting, greedy=greedy, **values))
-    return TEXT.claim("quality", all_or_some(right), text=" ".join(text))
+        best, fits = sum(loss < SAME for loss in losses), len(losses)
+        rows.append({"setting": setting, "best": best, "fits": fits, "has": has, "jps": jps, "greedy": greedy})
+    return TEXT.claim("quality", all_or_some(right), text=TEXT.claims["quality"].listed("setting", rows, " "))
 
 
 def _by_jobs(results: HasResults) -> Claim:
@@ -53,14 +53,13 @@ def _by_jobs(results: HasResults) -> Claim:
 
 
 def _alpha(results: HasResults) -> Claim:
-    best, text = [], []
+    best, rows = [], []
     for scheme in JPS.values():
         by = dict(zip(results.of("Fig. 12", JCT), results.read("Fig. 12", JCT, "*", scheme), strict=True))
         lowest = min(by, key=lambda each: by[each])
         best.append(0.5 <= float(lowest) <= 0.8)
-        part = TEXT.claims["alpha"].part
-        text.append(part("scheme", scheme=scheme, lowest=lowest, jct=by[lowest], none=by["0.0"]))
-    return TEXT.claim("alpha", all_or_some(best), text="; ".join(text))
+        rows.append({"scheme": scheme, "lowest": lowest, "jct": by[lowest], "none": by["0.0"]})
+    return TEXT.claim("alpha", all_or_some(best), text=TEXT.claims["alpha"].listed("scheme", rows))
 
 
 def _beta(results: HasResults) -> Claim:
@@ -93,17 +92,10 @@ def _workers(results: HasResults) -> Claim:
 
 def _speed(results: HasResults) -> Claim:
     keys = [ValueKey("Table V", ART, setting, "jps-40") for setting in results.of("Table V", ART)]
-    faster = [
-        TEXT.claims["speed"].part("faster", workers=key.setting, factor=PAPER[key] / results.at(key).mean)
-        for key in keys
-        if key in PAPER
-    ]
-    slower = [
-        row["has"].mean < row["exhaustive"].mean
-        for row in results.of("Table IV", ART).values()
-        if "exhaustive" in row
-    ]
-    return TEXT.claim("speed", all_or_some(slower), faster="; ".join(faster))
+    rows = [{"workers": key.setting, "factor": PAPER[key] / results.at(key).mean} for key in keys if key in PAPER]
+    small = [row for row in results.of("Table IV", ART).values() if "exhaustive" in row]
+    holds = all_or_some(row["has"].mean < row["exhaustive"].mean for row in small)
+    return TEXT.claim("speed", holds, faster=TEXT.claims["speed"].listed("faster", rows))
 
 
 def _exact(results: HasResults) -> Claim:
@@ -117,20 +109,18 @@ def _exact(results: HasResults) -> Claim:
 
 
 def _curve(results: HasResults) -> Claim:
-    points = []
-    for beta in ("1", "0.8", "0.5", "0.2", "0"):
-        jct, fair = (results.mean("Fig. 13", measure, beta, "has-exact") for measure in (JCT, FAIR))
-        points.append(TEXT.claims["curve"].part("point", beta=beta, jct=jct, fair=fair))
-    return TEXT.claim("curve", points="; ".join(points))
+    betas = ("1", "0.8", "0.5", "0.2", "0")
+    jct, fair = (results.read("Fig. 13", measure, betas, "has-exact") for measure in (JCT, FAIR))
+    points = [{"beta": betas[at], "jct": jct[at], "fair": fair[at]} for at in range(len(betas))]
+    return TEXT.claim("curve", points=TEXT.claims["curve"].listed("point", points))
 
 
 def _greedy(results: HasResults) -> Claim:
     schemes = ("has", "jps-60", "has-exact", "optimus-lb", "las", "gavel")
     by = dict(zip(schemes, results.read("Fig. 17", JCT, "with resets", schemes), strict=True))
-    ordered = sorted(by, key=lambda scheme: by[scheme])
-    part = TEXT.claims["greedy"].part
-    listed = ", ".join(part("scheme", scheme=scheme, jct=by[scheme]) for scheme in ordered)
-    return TEXT.claim("greedy", schemes=listed, lowest=ordered[0])
+    rows = [{"scheme": scheme, "jct": by[scheme]} for scheme in sorted(by, key=lambda scheme: by[scheme])]
+    listed = TEXT.claims["greedy"].listed("scheme", rows, ", ")
+    return TEXT.claim("greedy", schemes=listed, lowest=rows[0]["scheme"])
 
 
 def _moving(results: HasResults) -> Claim:

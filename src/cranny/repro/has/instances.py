@@ -1,8 +1,7 @@
 """The mixed clusters and the jobs of HAS/JPS (TPDS 2024).
 
 Machines of 5 GPUs, one type a machine, T4, P100 and V100 in turn, 300 Gbps inside and 10 Gbps between machines.
-Jobs are those of its Table III. Their throughputs are in a figure only, but for four; so they are drawn: a V100
-does 1.98 to 2.34 times as much as a T4 (the two known ratios), a P100 is in between.
+Jobs are those of its Table III.
 """
 
 from collections.abc import Sequence
@@ -43,11 +42,3 @@ def problem(rates: Floats, workers: Sequence[Sequence[int]]) -> Problem:
         name = names[job % len(names)]
         trainings.append(Training(f"{name}-{job}", *MODELS[name], profiles[name].grad_bytes))
     return Problem(tuple(trainings), GPU_TYPES, workers, rates.tolist(), INSIDE_GBPS, BETWEEN_GBPS)
-
-
-def draw(workers: int, jobs: int, seed: int) -> Problem:
-    """Draw the throughputs of jobs."""
-    rng = np.random.default_rng(seed)
-    slow = np.exp(rng.uniform(np.log(100), np.log(2000), jobs))
-    fast = slow * rng.uniform(1.98, 2.34, jobs)
-    return problem(np.stack([slow, rng.uniform(slow, fast), fast], axis=1), counts(workers))

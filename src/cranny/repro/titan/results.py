@@ -242,11 +242,8 @@ def _figure(number: int, made: Sequence[TraceTable]) -> Claim:
         moved = any("titan" in pair for pair in main.verdict.swapped)
         text.append(part("own_place", negated="not " * moved))
     if main.verdict.ratios:
-        ratios = [
-            part("ratio", scheme=PAPER_NAMES[policy], paper=ratio.paper, ours=ratio.ours)
-            for policy, ratio in main.verdict.ratios.items()
-        ]
-        text.append(part("ratios", ratios=", ".join(ratios)))
+        rows = [{"scheme": PAPER_NAMES[name], **ratio._asdict()} for name, ratio in main.verdict.ratios.items()]
+        text.append(part("ratios", ratios=TEXT.claims["figure"].listed("ratio", rows, ", ")))
     for table in first:
         if table is not main:
             extra = "" if table.trace.paper else part("extra")
@@ -291,22 +288,15 @@ def _against(made: Sequence[TraceTable], rival: TitanRival) -> Iterator[Claim]:
 
 def _baselines(made: Sequence[TraceTable]) -> Iterator[Claim]:
     """Compare the paper's baselines with the systems whose names they bear."""
-    text = [
-        TEXT.claims["baselines"].part(
-            "trace",
-            trace=trace,
-            name=PAPER_NAMES[baseline],
-            baseline=values[baseline],
-            system=system,
-            own=values[system],
-            ratio=values[system] / values[baseline],
-        )
-        for trace, values in _means(made, 2, "instant")
-        for baseline, system in (("consolidate-idle", "elasticflow"), ("fragments-first", "hived"))
-        if baseline in values and system in values
-    ]
-    if text:
-        yield TEXT.claim("baselines", text=" ".join(text))
+    rows = []
+    for trace, values in _means(made, 2, "instant"):
+        for baseline, system in (("consolidate-idle", "elasticflow"), ("fragments-first", "hived")):
+            if baseline in values and system in values:
+                theirs, own = values[baseline], values[system]
+                found = {"baseline": theirs, "own": own, "ratio": own / theirs}
+                rows.append({"trace": trace, "name": PAPER_NAMES[baseline], "system": system, **found})
+    if rows:
+        yield TEXT.claim("baselines", text=TEXT.claims["baselines"].listed("trace", rows, " "))
 
 
 def _rank_map(made: Sequence[TraceTable]) -> Iterator[Claim]:
@@ -335,14 +325,11 @@ def _testbed(table: PlacementTable) -> Claim:
     return TEXT.claim(
         "testbed",
         table.verdict.holds,
-        number=figure.number,
-        claim=figure.claim,
-        place=figure.place,
         paper=_listed(figure.values),
         ours=_listed({scheme: each.mean for scheme, each in table.ours.items()}),
-        unit=figure.unit,
         verdict=sentence(verdict_text(table.verdict)),
         settings=len(table.all),
         best="highest" if higher else "least",
         won=len(won),
+        **figure.model_dump(include={"number", "claim", "place", "unit"}),
     )

@@ -64,7 +64,12 @@ def run_testbed() -> list[PlacementRun]:
         for scheme in SCHEMES
     ]
     image_s = _image_s(placed)
-    return [_timed(one, image_s) for one in placed]
+    timed = []
+    for one in placed:  # nan where the job must wait
+        epoch_s = image_s[one.model] * IMAGES / one.workers + one.comm_s
+        hours = one.machines_on * EPOCHS * epoch_s / HOUR_S
+        timed.append(one._replace(throughput=IMAGES / epoch_s, machine_hours=hours))
+    return timed
 
 
 def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> PlacementRun:
@@ -112,15 +117,6 @@ def _image_s(placed: list[PlacementRun]) -> Mapping[str, float]:
     measured = {model: library()[model] for model in MODELS}
     per_image = {model: profile.iteration_ms / profile.batch for model, profile in measured.items()}
     return {model: resnet_s * per_image[model] / per_image["resnet50"] for model in MODELS}
-
-
-def _timed(one: PlacementRun, image_s: Mapping[str, float]) -> PlacementRun:
-    """Compute an epoch's time, and what follows from it."""
-    if one.machines is None:
-        return one
-    epoch_s = image_s[one.model] * IMAGES / one.workers + one.comm_s
-    hours = one.machines_on * EPOCHS * epoch_s / HOUR_S
-    return one._replace(throughput=IMAGES / epoch_s, machine_hours=hours)
 
 
 def estimates(outcomes: Sequence[PlacementRun], measure: str, model: str, workers: int) -> dict[str, Estimate]:
