@@ -8,7 +8,7 @@ from cranny.model.errors import InputError
 from cranny.repro.experiment import Results
 from cranny.repro.number_format import spread
 from cranny.repro.titan.evaluation import reproduction
-from cranny.repro.titan.paper import FIGURES, POLICIES
+from cranny.repro.titan.paper import POLICIES, TEXT
 from cranny.repro.titan.replays import Setup, TraceRun, plan, sources
 from cranny.repro.titan.results import claims, trace_sheet, trace_tables, verdict_sheet
 
@@ -33,7 +33,7 @@ def study(
             * (1 + wobble * cell.seed)
             for metric, values in LIKE_THE_PAPER.items()
         }
-        lines = {figure.column: (1.0, None, 2.0) for figure in FIGURES}
+        lines = {figure.column: (1.0, None, 2.0) for figure in TEXT.figures}
         runs[cell] = TraceRun(10, summary, (0.0, 1.0, 2.0), lines)
     return Results(runs, seeds, generated=True)
 

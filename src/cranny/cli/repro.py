@@ -40,7 +40,7 @@ def titan(
     Example: cranny repro titan --traces ../shared/traces --out out/titan
     """
     from cranny.repro.titan.evaluation import reproduction
-    from cranny.repro.titan.paper import EXPERIMENTS, FIGURES, TESTBED
+    from cranny.repro.titan.paper import EXPERIMENTS, TEXT
     from cranny.repro.titan.replays import plan, run_replays, sources
     from cranny.repro.titan.testbed import run_testbed
 
@@ -48,10 +48,10 @@ def titan(
     _check(folder)
     where = sources(traces, quick=quick)
     replays = None
-    if any(figure.experiment in chosen for figure in FIGURES):
+    if any(figure.experiment in chosen for figure in TEXT.figures):
         with progress("replaying", len(plan(seeds))) as tick:
             replays = run_replays(where, seeds, processes or os.cpu_count() or 1, tick)
-    runs = run_testbed() if any(figure.experiment in chosen for figure in TESTBED) else []
+    runs = run_testbed() if any(figure.experiment in chosen for figure in TEXT.testbed) else []
     _report(reproduction(replays, runs, chosen), folder, as_json=as_json)
 
 

@@ -17,11 +17,7 @@ from cranny.repro.claim import Claim, Holds, all_or_some
 from cranny.repro.number_format import extent, listed, plain, times
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
-    "plain": plain,
-    "times": times,
-    "percent": percent,
-    "extent": extent,
-    "listed": listed,
+    each.__name__: each for each in (plain, times, percent, extent, listed)
 }
 
 

@@ -10,7 +10,7 @@ from cranny.report.confidence import Estimate
 from cranny.report.styles import HUES, VERMILION
 from cranny.repro.cassini.link_shapes import GIVEN, pair_circles
 from cranny.repro.cassini.links import JITTERS, SHARES, Adjustments, LinkOutcome, link_use, snapshot_uses
-from cranny.repro.cassini.paper import PAPER_NAMES, TEXT, CassiniTrace
+from cranny.repro.cassini.paper import TEXT, CassiniTrace
 from cranny.repro.cassini.precision import AnglePrecision
 from cranny.repro.cassini.replays import SHOWN, CassiniReplays
 from cranny.repro.cassini.setups import LINK_GBPS
@@ -84,7 +84,7 @@ def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
             values = replays.pooled(trace, scheme, measure)
             if values:
                 shares = np.arange(1, len(values) + 1) / len(values)
-                axis.plot(values, shares, stroke, color=colour, linewidth=width, label=PAPER_NAMES[scheme])
+                axis.plot(values, shares, stroke, color=colour, linewidth=width, label=TEXT.names[scheme])
                 longest = max(longest, values[int(0.99 * len(values))])
         axis.set(title=trace.title, xlabel=xlabel, ylabel="CDF", ylim=(0, 1.02))
         axis.set_xlim(right=longest * 1.05)
@@ -100,7 +100,7 @@ def draw_marks(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
         for model in models
     }
     ylabel = "Gbit above capacity\nin an iteration"
-    return draw_bars({trace.title: bars}, ylabel, PAPER_NAMES, xlabel="", wide=True, fontsize=8, rotation=15)
+    return draw_bars({trace.title: bars}, ylabel, TEXT.names, xlabel="", wide=True, fontsize=8, rotation=15)
 
 
 def draw_iterations(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
@@ -120,7 +120,7 @@ def draw_iterations(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
                 linewidth=1.6,
                 label=model,
             )
-        axis.set(title=PAPER_NAMES[scheme], xlabel="minutes", ylabel="iteration, ms", ylim=(0, None))
+        axis.set(title=TEXT.names[scheme], xlabel="minutes", ylabel="iteration, ms", ylim=(0, None))
     return legend(figure, axes)
 
 

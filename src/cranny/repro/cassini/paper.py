@@ -8,10 +8,9 @@ from cranny.repro.paper_file import Number, Paper, PaperModel, read_paper
 SCHEMES = ("themis", "themis+cassini", "pollux", "pollux+cassini", "random", "ideal")
 BEYOND = ("titan", "titan+cassini", "netpack", "netpack+cassini")
 # Forms of a policy for single questions: its name, and its options.
-DROP, SHIFTS_ONLY = "themis+cassini, loops dropped", "themis+cassini, one candidate"
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    DROP: ("themis+cassini", {"loops": "drop"}),
-    SHIFTS_ONLY: ("themis+cassini", {"candidates": 1}),
+    "themis+cassini, loops dropped": ("themis+cassini", {"loops": "drop"}),
+    "themis+cassini, one candidate": ("themis+cassini", {"candidates": 1}),
 }
 ALIKE, GAP = "alike", "gap"  # traces of ours
 
@@ -110,6 +109,6 @@ class CassiniPaper(Paper):
 
 
 TEXT = read_paper(CassiniPaper, __package__)
-PAPER_NAMES, TABLE2, MODELS, TRACES = TEXT.names, TEXT.table2, TEXT.models, TEXT.traces
+TABLE2, MODELS, TRACES = TEXT.table2, TEXT.models, TEXT.traces
 DATA_PARALLEL = tuple(name for name, model in MODELS.items() if model.tp * model.pp == 1)
 MODEL_PARALLEL = tuple(name for name in MODELS if name not in DATA_PARALLEL)

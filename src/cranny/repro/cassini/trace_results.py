@@ -9,18 +9,7 @@ from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.cassini import cassini_plots as draw
 from cranny.repro.cassini.link_results import MS, beyond_doubt, judged
-from cranny.repro.cassini.paper import (
-    ALIKE,
-    BEYOND,
-    DROP,
-    GAP,
-    PAPER_NAMES,
-    SCHEMES,
-    SHIFTS_ONLY,
-    TEXT,
-    CassiniTrace,
-    PaperGain,
-)
+from cranny.repro.cassini.paper import ALIKE, BEYOND, GAP, SCHEMES, TEXT, VARIANTS, CassiniTrace, PaperGain
 from cranny.repro.cassini.replays import ALIKE_S, PAIRS, CassiniReplays
 from cranny.repro.claim import NEAR, Claim, graded
 from cranny.repro.experiment import scaled
@@ -198,7 +187,7 @@ def trace_rows(replays: CassiniReplays) -> list[Record]:
                     "title": trace.title,
                     "switches_of_four": trace.fours,
                     "policy": scheme,
-                    "name_in_paper": PAPER_NAMES.get(scheme),
+                    "name_in_paper": TEXT.names.get(scheme),
                     "mean_iteration_s": mean.mean,
                     "mean_half_width_95": mean.half,
                     "p99_iteration_s": p99.mean,
@@ -282,11 +271,11 @@ def own_claims(replays: CassiniReplays, gains: Sequence[HostGain]) -> Iterator[C
     ]
     if hosts:
         yield TEXT.claim("hosts", hosts="; ".join(hosts))
-    forms = (PAIRS["themis"], DROP, SHIFTS_ONLY)
+    forms = (PAIRS["themis"], *VARIANTS)
     parts = [
         f"{trace.title}: {', '.join(cost(replays.value(trace, form, 'over_alone').mean) for form in forms)}"
         for trace in replays.setups
-        if DROP in trace.schemes and replays.marks(trace, "themis")[""]
+        if trace.figure != GAP and replays.marks(trace, "themis")[""]
     ]
     if parts:
         yield TEXT.claim("forms", traces="; ".join(parts))

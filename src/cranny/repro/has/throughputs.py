@@ -53,7 +53,13 @@ def sources() -> Mapping[str, ThroughputSource]:
     """Return all that is known, by the name of its source."""
     text = resources.files("cranny.data").joinpath("throughputs.json").read_text(encoding="utf-8")
     found = {name: ThroughputSource(**entry) for name, entry in json.loads(text)["sources"].items()}
-    found["cranny"] = _measured()
+    found["cranny"] = ThroughputSource(
+        "measured",
+        "the authors of cranny, data/profiles_h200.json",
+        "synthetic data, bf16 autocast, largest batch of each model",
+        "all GPU types but the H200",
+        {name: {each.gpu_type: each.batch / each.iteration_s} for name, each in library().items()},
+    )
     return found
 
 
@@ -63,19 +69,6 @@ def source(name: str) -> ThroughputSource:
         return sources()[name]
     except KeyError:
         raise unknown("source of throughputs", name, sources()) from None
-
-
-def _measured() -> ThroughputSource:
-    """Return what we measured: each model at its largest batch."""
-    profiles = library()
-    models = {name: {profile.gpu_type: profile.batch / profile.iteration_s} for name, profile in profiles.items()}
-    return ThroughputSource(
-        "measured",
-        "the authors of cranny, data/profiles_h200.json",
-        "synthetic data, bf16 autocast, largest batch of each model",
-        "all GPU types but the H200",
-        models,
-    )
 
 
 def fits(count: int, seed: int = 0) -> list[Floats]:

@@ -41,4 +41,3 @@ class NetpackPaper(Paper):
 
 
 TEXT = read_paper(NetpackPaper, __package__)
-PAPER_NAMES = TEXT.names

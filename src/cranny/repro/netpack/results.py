@@ -12,7 +12,7 @@ from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.claim import NEAR, Claim, Holds, Ratio, near
-from cranny.repro.netpack.paper import IN_ORDER, NETPACK, PAPER_NAMES, PRINTED, RIVALS, TEXT
+from cranny.repro.netpack.paper import IN_ORDER, NETPACK, PRINTED, RIVALS, TEXT
 from cranny.repro.netpack.rates import JobRates
 from cranny.repro.netpack.replays import NetpackResults
 from cranny.repro.netpack.setups import NetpackExperiment
@@ -46,7 +46,7 @@ class PolicyPoint(NamedTuple):
     @property
     def where(self) -> str:
         """Name the comparison."""
-        return f"{PAPER_NAMES.get(self.scheme, self.scheme)}, {self.panel}, {self.point}"
+        return f"{TEXT.names.get(self.scheme, self.scheme)}, {self.panel}, {self.point}"
 
 
 class PanelTable(NamedTuple):
@@ -80,7 +80,7 @@ class PanelTable(NamedTuple):
                 "axis": self.experiment.axis,
                 "point": entry.point,
                 "policy": entry.scheme,
-                "name_in_paper": PAPER_NAMES.get(entry.scheme),
+                "name_in_paper": TEXT.names.get(entry.scheme),
                 "value": entry.value.mean,
                 "value_half_width_95": entry.value.half,
                 "netpack_better_by": entry.advantage.mean,
@@ -129,7 +129,7 @@ def panel_sheet(table: PanelTable) -> TextTable:
     note = f"{what}, seed by seed; = level with NetPack, < NetPack is behind."
     if jct and table.rivals:
         rows.append([LOWER, *(percent(table.mean_reduction(point)) for point in table.points)])
-        names = ", ".join(PAPER_NAMES[scheme] for scheme in table.experiment.rivals)
+        names = ", ".join(TEXT.names[scheme] for scheme in table.experiment.rivals)
         note += f" {LOWER}: by how much NetPack's JCT is lower, mean of {names}."
     title = f"{table.experiment.heading}: {table.panel}"
     return TextTable(title, note, (table.experiment.axis, *table.points), rows)
@@ -263,7 +263,7 @@ def _scale(tables: Tables) -> Found:
     standings = _standings(table.rivals)
     if table.mean_reduction(last) < 0:
         ours, theirs = (table.at(last)[scheme].machines for scheme in (NETPACK, RIVALS[0]))
-        standings += " " + text.part("behind", last=last, ours=ours, rival=PAPER_NAMES[RIVALS[0]], theirs=theirs)
+        standings += " " + text.part("behind", last=last, ours=ours, rival=TEXT.names[RIVALS[0]], theirs=theirs)
     holds = _ahead(tables, near(text.numbers["mean"], mean)) if mean > 0 else "does not hold"
     return holds, {"found": mean, "standings": standings}
 

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.repro.netpack.paper import COMB, NETPACK, PAPER_NAMES, RIVALS, TEXT, Measure, PanelText
+from cranny.repro.netpack.paper import COMB, NETPACK, RIVALS, TEXT, Measure, PanelText
 from cranny.traces.generate import generate_trace
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
@@ -110,21 +111,20 @@ def setup(on: str, workload: str) -> NetpackSetup:
 
 
 # Policies of the paper and two of ours.
-SCHEMES = (NETPACK, "netpack-lean", *(name for name in PAPER_NAMES if name != NETPACK), "best-fit")
+SCHEMES = (NETPACK, "netpack-lean", *(name for name in TEXT.names if name != NETPACK), "best-fit")
 QUICK_JOBS = 100
 Panel = Mapping[str, NetpackSetup]  # set-ups that are shown beside each other, by label
 
 
-@dataclass(frozen=True, slots=True)
-class NetpackExperiment:
+class NetpackExperiment(NamedTuple):
     """One figure of the paper, or a question of ours: set-ups in panels, and the policies on each of them."""
 
     key: str
     title: str
     axis: str
-    panels: Mapping[str, Panel]
     measure: Measure
     schemes: tuple[str, ...]
+    panels: Mapping[str, Panel]
 
     @property
     def rivals(self) -> tuple[str, ...]:
@@ -150,9 +150,9 @@ EXPERIMENTS = {
         key,
         text.title,
         text.axis,
-        {title: _panel(panel) for title, panel in text.panels.items()},
         text.measure,
         (*(text.schemes or SCHEMES), *text.more_schemes),
+        {title: _panel(panel) for title, panel in text.panels.items()},
     )
     for key, text in TEXT.experiments.items()
 }
@@ -168,7 +168,7 @@ def chosen(keys: Iterable[str], *, quick: bool) -> tuple[NetpackExperiment, ...]
         return {label: replace(each, jobs=QUICK_JOBS) for label, each in panel.items() if each.machines < 100}
 
     return tuple(
-        replace(each, panels={title: small(panel) for title, panel in each.panels.items()}) for each in found
+        each._replace(panels={title: small(panel) for title, panel in each.panels.items()}) for each in found
     )
 
 

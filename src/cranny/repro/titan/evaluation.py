@@ -1,4 +1,4 @@
-"""Titan's evaluation put together: facts, claims, tables and plots of what was run."""
+"""Titan's evaluation put together: facts, results.claims, tables and plots of what was run."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,27 +7,16 @@ from typing import TYPE_CHECKING
 from cranny.repro.experiment import Results
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.plots import STYLES, Line, canvas, draw_bars, draw_lines
-from cranny.repro.titan.paper import FIGURES, PAPER_NAMES, TEXT, TRACES
+from cranny.repro.titan import results
+from cranny.repro.titan.paper import TEXT
 from cranny.repro.titan.replays import Setup, TraceRun
-from cranny.repro.titan.results import (
-    PlacementTable,
-    TraceTable,
-    by_trace,
-    claims,
-    label,
-    testbed_sheet,
-    testbed_tables,
-    trace_sheet,
-    trace_tables,
-    verdict_sheet,
-)
 from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, PlacementRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NAMES = {policy: name if name.lower() == policy else label(policy) for policy, name in PAPER_NAMES.items()}
+NAMES = {policy: name if name.lower() == policy else results.label(policy) for policy, name in TEXT.names.items()}
 SUMS = (3, 7)  # figures of sums over time, which have no mean line
 BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 
@@ -35,35 +24,35 @@ BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 def reproduction(
     replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun], experiments: Sequence[int]
 ) -> Reproduction:
-    """Make tables, claims and plots of the replays and of the runs on the testbed."""
-    made = trace_tables(replays, experiments) if replays is not None else []
-    testbed = testbed_tables(runs, experiments)
-    verdicts = verdict_sheet(made, testbed)
+    """Make tables, results.claims and plots of the replays and of the runs on the testbed."""
+    made = results.trace_tables(replays, experiments) if replays is not None else []
+    testbed = results.testbed_tables(runs, experiments)
+    verdicts = results.verdict_sheet(made, testbed)
     sections = [Section("Verdicts", [verdicts])]
-    for figure in FIGURES:
+    for figure in TEXT.figures:
         mine = [table for table in made if table.figure == figure]
         if mine and replays is not None:
             title, stem = f"Fig. {figure.number}: {figure.title}", f"fig{figure.number}"
             rows = {stem: [row for table in mine for row in table.records()]}
             plots = {stem: partial(_lines, replays, mine)}
-            sections.append(Section(title, [*map(trace_sheet, by_trace(mine))], plots, rows))
+            sections.append(Section(title, [*map(results.trace_sheet, results.by_trace(mine))], plots, rows))
     if testbed:
         sections.append(Section("Fig. 8: placements on the testbed", (), {"fig8": partial(_layouts, runs)}))
     for each in testbed:
         title, stem = f"Fig. {each.figure.number}: {each.figure.title}", f"fig{each.figure.number}"
         plots = {stem: partial(_bars, each)}
-        sections.append(Section(title, [testbed_sheet(each)], plots, {stem: each.records()}))
+        sections.append(Section(title, [results.testbed_sheet(each)], plots, {stem: each.records()}))
     shown = [  # the traces that the paper gives numbers for, and all verdicts
-        trace_sheet(both, brief=True)
-        for both in by_trace(made)
+        results.trace_sheet(both, brief=True)
+        for both in results.by_trace(made)
         if both[0].paper or (not both[0].figure.on and both[0].trace.key == "itp")
     ]
     values = {
         "figures": [row for table in made for row in table.records()],
         "testbed": [row for table in testbed for row in table.records()],
     }
-    brief = [*shown, *map(testbed_sheet, testbed), verdicts]
-    return Reproduction(TEXT, _facts(replays, runs), claims(made, testbed), sections, values, brief)
+    brief = [*shown, *map(results.testbed_sheet, testbed), verdicts]
+    return Reproduction(TEXT, _facts(replays, runs), results.claims(made, testbed), sections, values, brief)
 
 
 def _facts(replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun]) -> list[str]:
@@ -71,7 +60,7 @@ def _facts(replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun
     facts: list[str] = []
     if replays is not None:
         jobs = {setup[0]: replays.of(setup, "titan")[0].jobs for setup in replays.setups}
-        counts = ", ".join(f"{trace.label} {jobs[trace.key]:,}" for trace in TRACES)
+        counts = ", ".join(f"{trace.label} {jobs[trace.key]:,}" for trace in TEXT.traces)
         source, seeds = "generated" if replays.generated else "real", replays.seeds
         facts += TEXT.say("jobs", source, "cluster", "seeds", "network", "part", counts=counts, seeds=seeds)
     if runs:
@@ -79,7 +68,7 @@ def _facts(replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun
     return facts
 
 
-def _lines(replays: Results[Setup, TraceRun], mine: Sequence[TraceTable]) -> "Figure":
+def _lines(replays: Results[Setup, TraceRun], mine: Sequence[results.TraceTable]) -> "Figure":
     """Draw a figure with the network that it is compared with first."""
     figure = mine[0].figure
     panels: dict[str, list[Line]] = {}
@@ -93,7 +82,7 @@ def _lines(replays: Results[Setup, TraceRun], mine: Sequence[TraceTable]) -> "Fi
     return draw_lines(panels, f"{figure.title}{unit}", NAMES)
 
 
-def _bars(table: PlacementTable) -> "Figure":
+def _bars(table: results.PlacementTable) -> "Figure":
     panels = {model: {str(workers): table.all[model, workers] for workers in WORKERS} for model in MODELS}
     return draw_bars(panels, f"{table.figure.title}, {table.figure.unit}", NAMES)
 

@@ -82,5 +82,4 @@ class TitanPaper(Paper):
 
 
 TEXT = read_paper(TitanPaper, __package__)
-PAPER_NAMES, FIGURES, TESTBED, TRACES = TEXT.names, TEXT.figures, TEXT.testbed, TEXT.traces
-EXPERIMENTS = tuple(sorted({figure.experiment for figure in (*FIGURES, *TESTBED)}))
+EXPERIMENTS = tuple(sorted({figure.experiment for figure in (*TEXT.figures, *TEXT.testbed)}))

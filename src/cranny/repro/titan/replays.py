@@ -10,7 +10,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
 from cranny.repro.experiment import Cell, Progress, Results, run_cells
-from cranny.repro.titan.paper import FIGURES, POLICIES, QUICK_JOBS, TRACES
+from cranny.repro.titan.paper import POLICIES, QUICK_JOBS, TEXT
 from cranny.run import Result
 from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
@@ -42,7 +42,7 @@ class TraceRun(NamedTuple):
     def of(cls, result: Result) -> Self:
         """Keep what figures show."""
         span_s = arrival_span_s([result])
-        names = [figure.column for figure in FIGURES]
+        names = [figure.column for figure in TEXT.figures]
         lines = {name: slices(result.timeline, name, span_s, POINTS).mean for name in names}
         return cls(result.jobs.height, dict(result.summary), slice_times_s(span_s, POINTS), lines)
 
@@ -50,11 +50,11 @@ class TraceRun(NamedTuple):
 def sources(traces: Path | None, *, quick: bool) -> dict[str, JobSource]:
     """Return where the jobs of each trace come from; a folder must hold all files."""
     if traces is not None:
-        missing = [each.file for each in TRACES if each.file and not (traces / each.file).is_file()]
+        missing = [each.file for each in TEXT.traces if each.file and not (traces / each.file).is_file()]
         if missing:
             raise InputError(f"--traces: {traces}: no {' and no '.join(missing)} in this folder")
     found = {}
-    for each in TRACES:
+    for each in TEXT.traces:
         jobs = min(each.jobs, QUICK_JOBS) if quick else each.jobs
         file = traces / each.file if traces is not None and each.file else None
         found[each.key] = JobSource(jobs, file, each.preset)
@@ -65,7 +65,7 @@ def plan(seeds: int) -> list[Cell[Setup]]:
     """Return all replays."""
     return [
         Cell((trace.key, network), policy, seed)
-        for trace in TRACES
+        for trace in TEXT.traces
         for seed in range(seeds)
         for network in trace.networks
         for policy in POLICIES

@@ -10,19 +10,7 @@ from cranny.repro.claim import Claim, Verdict, judge
 from cranny.repro.experiment import Results, scaled
 from cranny.repro.number_format import plain, sentence, spread, times
 from cranny.repro.page import Record
-from cranny.repro.titan.paper import (
-    FIGURES,
-    PAPER_NAMES,
-    PAPER_POLICIES,
-    POLICIES,
-    TESTBED,
-    TEXT,
-    TRACES,
-    PlacementFigure,
-    TitanRival,
-    TitanTrace,
-    TraceFigure,
-)
+from cranny.repro.titan.paper import PAPER_POLICIES, POLICIES, TEXT, PlacementFigure, TitanTrace, TraceFigure
 from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, PlacementRun, estimates
 
@@ -55,7 +43,7 @@ class TraceTable(NamedTuple):
                 "trace": self.trace.key,
                 "network": self.network,
                 "policy": policy,
-                "name_in_paper": PAPER_NAMES.get(policy),
+                "name_in_paper": TEXT.names.get(policy),
                 "paper": None if self.figure.ratios_only else self.paper.get(policy),
                 "paper_ratio_to_titan": _over_titan(self.paper, policy),
                 "ours": found.mean,
@@ -87,7 +75,7 @@ class PlacementTable(NamedTuple):
                 "model": setting[0],
                 "workers": setting[1],
                 "policy": scheme,
-                "name_in_paper": PAPER_NAMES.get(scheme),
+                "name_in_paper": TEXT.names.get(scheme),
                 "paper": self.figure.values.get(scheme) if setting == self.figure.setting else None,
                 "ours": each.mean,
                 "ours_half_width_95": each.half,
@@ -101,8 +89,8 @@ class PlacementTable(NamedTuple):
 def trace_tables(replays: Results[Setup, TraceRun], experiments: Sequence[int]) -> list[TraceTable]:
     """Return a table for each figure, trace and network that was run."""
     made = []
-    for figure in FIGURES:
-        for trace in TRACES if figure.experiment in experiments else ():
+    for figure in TEXT.figures:
+        for trace in TEXT.traces if figure.experiment in experiments else ():
             paper = figure.values if trace.paper and trace.paper == figure.on else {}
             for network in trace.networks:
                 setup, metric = (trace.key, network), figure.metric
@@ -121,7 +109,7 @@ def trace_tables(replays: Results[Setup, TraceRun], experiments: Sequence[int]) 
 def testbed_tables(runs: Sequence[PlacementRun], experiments: Sequence[int]) -> list[PlacementTable]:
     """Return a table for each figure of the testbed."""
     made = []
-    for figure in TESTBED:
+    for figure in TEXT.testbed:
         if figure.experiment in experiments:
             settings = [(model, workers) for model in MODELS for workers in WORKERS]
             every = {setting: estimates(runs, figure.measure, *setting) for setting in settings}
@@ -148,7 +136,7 @@ def _nearness(verdict: Verdict, policy: str) -> str | None:
 
 def verdict_text(verdict: Verdict) -> str:
     """Say what holds, and which pairs are swapped."""
-    swapped = ", ".join(f"{PAPER_NAMES[low]} is not below {PAPER_NAMES[high]}" for low, high in verdict.swapped)
+    swapped = ", ".join(f"{TEXT.names[low]} is not below {TEXT.names[high]}" for low, high in verdict.swapped)
     return f"{verdict.word} ({swapped})" if swapped else verdict.word
 
 
@@ -217,8 +205,7 @@ def verdict_sheet(made: Sequence[TraceTable], testbed: Sequence[PlacementTable])
 def claims(made: Sequence[TraceTable], testbed: Sequence[PlacementTable]) -> list[Claim]:
     """Return what became of every claim."""
     figures = [_figure(number, made) for number in dict.fromkeys(table.figure.number for table in made)]
-    packing, slower = (_against(made, rival) for rival in TEXT.rivals)
-    ours = [*packing, *_baselines(made), *_rank_map(made), *slower]
+    ours = [*_against(made, 0), *_baselines(made), *_rank_map(made), *_against(made, 1)]
     return [*figures, *ours, *map(_testbed, testbed), TEXT.not_tested]
 
 
@@ -242,7 +229,7 @@ def _figure(number: int, made: Sequence[TraceTable]) -> Claim:
         moved = any("titan" in pair for pair in main.verdict.swapped)
         text.append(part("own_place", negated="not " * moved))
     if main.verdict.ratios:
-        rows = [{"scheme": PAPER_NAMES[name], **ratio._asdict()} for name, ratio in main.verdict.ratios.items()]
+        rows = [{"scheme": TEXT.names[name], **ratio._asdict()} for name, ratio in main.verdict.ratios.items()]
         text.append(part("ratios", ratios=TEXT.claims["figure"].listed("ratio", rows, ", ")))
     for table in first:
         if table is not main:
@@ -259,7 +246,7 @@ def _figure(number: int, made: Sequence[TraceTable]) -> Claim:
 
 def _listed(values: Mapping[str, float]) -> str:
     """List the values of the paper's schemes, Titan first."""
-    return ", ".join(f"{name} {plain(values[policy])}" for policy, name in PAPER_NAMES.items() if policy in values)
+    return ", ".join(f"{name} {plain(values[policy])}" for policy, name in TEXT.names.items() if policy in values)
 
 
 def _means(
@@ -271,9 +258,9 @@ def _means(
             yield table.trace.label, {policy: each.mean for policy, each in table.ours.items()}
 
 
-def _against(made: Sequence[TraceTable], rival: TitanRival) -> Iterator[Claim]:
+def _against(made: Sequence[TraceTable], number: int) -> Iterator[Claim]:
     """Compare the machines that Titan uses with those of a policy of another kind, on every trace."""
-    part, text, ahead = TEXT.claims["rival"].part, [], []
+    rival, part, text, ahead = TEXT.rivals[number], TEXT.claims["rival"].part, [], []
     for trace, values in _means(made, 2, rival.network, rival.policy):
         titan, other = values["titan"], values[rival.policy]
         verdict = "alike" if abs(other - titan) <= ALIKE * titan else "lower" if other < titan else "higher"
@@ -294,7 +281,7 @@ def _baselines(made: Sequence[TraceTable]) -> Iterator[Claim]:
             if baseline in values and system in values:
                 theirs, own = values[baseline], values[system]
                 found = {"baseline": theirs, "own": own, "ratio": own / theirs}
-                rows.append({"trace": trace, "name": PAPER_NAMES[baseline], "system": system, **found})
+                rows.append({"trace": trace, "name": TEXT.names[baseline], "system": system, **found})
     if rows:
         yield TEXT.claim("baselines", text=TEXT.claims["baselines"].listed("trace", rows, " "))
 

@@ -19,7 +19,7 @@ from cranny.model.placement import Placement
 from cranny.model.profile import library
 from cranny.policies import policy
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.titan.paper import TESTBED
+from cranny.repro.titan.paper import TEXT
 
 MACHINES, GPUS, IDLE = 8, 4, 3
 WORKERS = (4, 6, 8, 10, 12)
@@ -105,7 +105,7 @@ def _image_s(placed: list[PlacementRun]) -> Mapping[str, float]:
     "Elasticflow" with 12 workers trains as many images a second as in Fig. 10(a); VGG-16 by the ratio of the two
     models in our profiles.
     """
-    known = next(figure for figure in TESTBED if figure.measure == "throughput")
+    known = next(figure for figure in TEXT.testbed if figure.measure == "throughput")
     scheme = "consolidate-idle"
     comm = [
         one.comm_s
