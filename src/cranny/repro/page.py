@@ -61,13 +61,8 @@ class Reproduction:
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
         claims = [asdict(claim) for claim in self.claims]
-        return {
-            "paper": self.of.paper,
-            "version": VERSION,
-            "how": list(self.facts),
-            "claims": claims,
-            **self.values,
-        }
+        head = {"paper": self.of.paper, "version": VERSION, "how": list(self.facts)}
+        return {**head, "claims": claims, **self.values}
 
     def write(self, folder: Path) -> Path:
         """Write all files; return the page."""

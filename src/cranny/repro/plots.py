@@ -92,21 +92,24 @@ def draw_bars(
         width = 0.8 / max(len(schemes), 1)
         for place, scheme in enumerate(schemes):
             there = [(at, bars[scheme]) for at, bars in enumerate(groups.values()) if scheme in bars]
-            sure = all(each.half is None for _, each in there)
-            axis.bar(
-                [at + (place - (len(schemes) - 1) / 2) * width for at, _ in there],
-                [each.mean for _, each in there],
-                width,
-                yerr=None if sure else [each.half or 0.0 for _, each in there],
-                error_kw={"linewidth": 0.8},
-                color=STYLES[scheme][0],
-                label=names.get(scheme, scheme),
+            left = [at + (place - (len(schemes) - 1) / 2) * width for at, _ in there]
+            draw_estimates(
+                axis, left, [each for _, each in there], width, STYLES[scheme][0], names.get(scheme, scheme)
             )
         axis.set_xticks(range(len(groups)), list(groups), **ticks)
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel, yscale="log" if log else "linear")
         if log:
             axis.yaxis.set_major_formatter("{x:g}")
     return legend(figure, axes)
+
+
+def draw_estimates(
+    axis: "Axes", at: Sequence[float], values: Sequence[Estimate], width: float, colour: str, label: str
+) -> None:
+    """Draw a bar for each value, with its confidence interval if any has one."""
+    halves = [each.half or 0.0 for each in values] if any(each.half is not None for each in values) else None
+    means = [each.mean for each in values]
+    axis.bar(at, means, width, yerr=halves, error_kw={"linewidth": 0.8}, color=colour, label=label)
 
 
 def check_can_draw() -> None:

@@ -1,7 +1,7 @@
 """Plots in the form that CASSINI's paper has them: links over time, CDFs of iteration times, bars."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from cranny.repro.cassini.paper import TEXT, CassiniTrace
 from cranny.repro.cassini.precision import AnglePrecision
 from cranny.repro.cassini.replays import SHOWN, CassiniReplays
 from cranny.repro.cassini.setups import LINK_GBPS
-from cranny.repro.plots import STYLES, canvas, draw_bars, legend
+from cranny.repro.plots import STYLES, canvas, draw_bars, draw_estimates, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,16 +55,8 @@ def _use(axis: "Axes", use: LinkUse, gbps: float, title: str) -> None:
     """Draw what a link carries, and in red what was requested beyond that."""
     at_ms = use.at_s * 1e3
     axis.fill_between(at_ms, use.carried_gbps, step="post", color=HUES[0].light, alpha=0.7, label="carried")
-    axis.fill_between(
-        at_ms,
-        use.carried_gbps,
-        use.demand_gbps,
-        step="post",
-        color=RED,
-        alpha=0.35,
-        linewidth=0,
-        label="requested above that",
-    )
+    above: dict[str, Any] = {"color": RED, "alpha": 0.35, "linewidth": 0, "label": "requested above that"}
+    axis.fill_between(at_ms, use.carried_gbps, use.demand_gbps, step="post", **above)
     axis.axhline(gbps, color=GREY, linewidth=1.0)
     axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
 
@@ -72,12 +64,8 @@ def _use(axis: "Axes", use: LinkUse, gbps: float, title: str) -> None:
 def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     """Draw the CDF of iteration times of every scheme of the paper, as they are and over those alone."""
     figure, axes = canvas(2)
-    for axis, measure, xlabel in zip(
-        axes,
-        ("quantiles_s", "quantiles_over_alone"),
-        ("iteration time, s", "iteration time, alone = 1"),
-        strict=True,
-    ):
+    measures = {"quantiles_s": "iteration time, s", "quantiles_over_alone": "iteration time, alone = 1"}
+    for axis, (measure, xlabel) in zip(axes, measures.items(), strict=True):
         longest = 0.0
         for scheme in DRAWN:
             colour, width, stroke = STYLES[scheme]
@@ -112,14 +100,8 @@ def draw_iterations(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     for axis, (scheme, each) in zip(axes, intervals.items(), strict=True):
         for model, from_s, to_s, mean_s in each:
             stroke = "-" if models.index(model) < len(HUES) else "--"
-            axis.plot(
-                [from_s / 60, to_s / 60],
-                [mean_s * 1e3] * 2,
-                stroke,
-                color=colours[model],
-                linewidth=1.6,
-                label=model,
-            )
+            line: dict[str, Any] = {"color": colours[model], "linewidth": 1.6, "label": model}
+            axis.plot([from_s / 60, to_s / 60], [mean_s * 1e3] * 2, stroke, **line)
         axis.set(title=TEXT.names[scheme], xlabel="minutes", ylabel="iteration, ms", ylim=(0, None))
     return legend(figure, axes)
 
@@ -132,20 +114,12 @@ def draw_adjustments(found: Sequence[Adjustments]) -> "Figure":
         alone, paced = (
             [each for each in found if each.jitter == jitter and each.hold == hold] for hold in (False, True)
         )
-        at = np.arange(len(numbers)) + (place - 1) * 0.26
+        at = [number + (place - 1) * 0.26 for number in range(len(numbers))]
         for axis, values in (
             (axes[0], [each.a_minute for each in alone]),
             (axes[1], [each.slowdown for each in paced]),
         ):
-            axis.bar(
-                at,
-                [each.mean for each in values],
-                0.26,
-                yerr=[each.half or 0.0 for each in values],
-                error_kw={"linewidth": 0.8},
-                color=HUES[place].light,
-                label=f"jitter {100 * jitter:g} %",
-            )
+            draw_estimates(axis, at, values, 0.26, HUES[place].light, f"jitter {100 * jitter:g} %")
     most = TEXT.claims["fig17"].numbers["paper"]
     axes[0].axhline(most, color=RED, linewidth=1.0, linestyle=":", label="the paper: below this")
     for axis in axes:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isclose
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -164,9 +164,7 @@ def rate_sheet(rates: Iterable[JobRates]) -> TextTable:
 
 def claims(made: Tables, seconds: Mapping[int, float], rates: Sequence[JobRates]) -> list[Claim]:
     """Return what became of every claim."""
-    by: dict[str, list[PanelTable]] = {}
-    for table in made:
-        by.setdefault(table.experiment.key, []).append(table)
+    by = {key: list(group) for key, group in groupby(made, lambda table: table.experiment.key)}
     rules: dict[str, Callable[[Tables], Found]] = {
         "7": lambda tables: _overall("7", tables, lambda entry: entry.reduction),
         "8": lambda tables: _overall("8", tables, lambda entry: entry.advantage.mean),

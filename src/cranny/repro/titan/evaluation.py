@@ -24,7 +24,7 @@ BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 def reproduction(
     replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun], experiments: Sequence[int]
 ) -> Reproduction:
-    """Make tables, results.claims and plots of the replays and of the runs on the testbed."""
+    """Make tables, claims and plots of the replays and of the runs on the testbed."""
     made = results.trace_tables(replays, experiments) if replays is not None else []
     testbed = results.testbed_tables(runs, experiments)
     verdicts = results.verdict_sheet(made, testbed)
@@ -40,7 +40,8 @@ def reproduction(
         sections.append(Section("Fig. 8: placements on the testbed", (), {"fig8": partial(_layouts, runs)}))
     for each in testbed:
         title, stem = f"Fig. {each.figure.number}: {each.figure.title}", f"fig{each.figure.number}"
-        plots = {stem: partial(_bars, each)}
+        bars = {model: {str(workers): each.all[model, workers] for workers in WORKERS} for model in MODELS}
+        plots = {stem: partial(draw_bars, bars, f"{each.figure.title}, {each.figure.unit}", NAMES)}
         sections.append(Section(title, [results.testbed_sheet(each)], plots, {stem: each.records()}))
     shown = [  # the traces that the paper gives numbers for, and all verdicts
         results.trace_sheet(both, brief=True)
@@ -80,11 +81,6 @@ def _lines(replays: Results[Setup, TraceRun], mine: Sequence[results.TraceTable]
             panels.setdefault(table.trace.label, []).append(Line(policy, run.times_s, values, mean))
     unit = f", {figure.unit}" if figure.unit else ""
     return draw_lines(panels, f"{figure.title}{unit}", NAMES)
-
-
-def _bars(table: results.PlacementTable) -> "Figure":
-    panels = {model: {str(workers): table.all[model, workers] for workers in WORKERS} for model in MODELS}
-    return draw_bars(panels, f"{table.figure.title}, {table.figure.unit}", NAMES)
 
 
 def _layouts(runs: Sequence[PlacementRun]) -> "Figure":

@@ -5,13 +5,6 @@ from collections.abc import Mapping
 from cranny.repro.claim import Pair
 from cranny.repro.paper_file import Number, Paper, PaperModel, read_paper
 
-# As the paper has them, and as their own papers or textbooks do.
-PAPER_POLICIES = ("titan", "consolidate-idle", "fragments-first", "tiresias")
-REAL_POLICIES = ("best-fit", "elasticflow", "hived", "best-fit-mapped")
-POLICIES = (*PAPER_POLICIES, *REAL_POLICIES)
-NETWORKS = ("instant", "isolated")
-QUICK_JOBS = 500
-
 
 class TitanFigure(PaperModel):
     """One figure: its claim, and the values that the text states."""
@@ -59,7 +52,7 @@ class TitanTrace(PaperModel):
     jobs: int
     file: str = ""  # in the folder of traces; none: always generated
     paper: str = ""  # which trace of the paper it stands for
-    networks: tuple[str, ...] = NETWORKS
+    networks: tuple[str, ...] = ("instant", "isolated")
     once: tuple[str, ...] = ()  # policies that run with one seed only: they take long
 
 
@@ -82,4 +75,11 @@ class TitanPaper(Paper):
 
 
 TEXT = read_paper(TitanPaper, __package__)
+POLICIES = (
+    *TEXT.names,
+    "best-fit",
+    "elasticflow",
+    "hived",
+    "best-fit-mapped",
+)  # the paper's, and real ones
 EXPERIMENTS = tuple(sorted({figure.experiment for figure in (*TEXT.figures, *TEXT.testbed)}))

@@ -10,7 +10,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
 from cranny.repro.experiment import Cell, Progress, Results, run_cells
-from cranny.repro.titan.paper import POLICIES, QUICK_JOBS, TEXT
+from cranny.repro.titan.paper import POLICIES, TEXT
 from cranny.run import Result
 from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
@@ -18,7 +18,7 @@ from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
 
 POINTS = 240
-LARGE = 200_000  # jobs
+QUICK_JOBS, LARGE = 500, 200_000  # of a trace
 Setup = tuple[str, str]  # a trace by its key, and a network
 
 

@@ -1,6 +1,7 @@
 """Results of Titan's figures: the paper's value, ours, their ratios to Titan, verdicts, and sentences on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from cranny.report.confidence import Estimate
@@ -10,7 +11,7 @@ from cranny.repro.claim import Claim, Verdict, judge
 from cranny.repro.experiment import Results, scaled
 from cranny.repro.number_format import plain, sentence, spread, times
 from cranny.repro.page import Record
-from cranny.repro.titan.paper import PAPER_POLICIES, POLICIES, TEXT, PlacementFigure, TitanTrace, TraceFigure
+from cranny.repro.titan.paper import POLICIES, TEXT, PlacementFigure, TitanTrace, TraceFigure
 from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, PlacementRun, estimates
 
@@ -100,7 +101,7 @@ def trace_tables(replays: Results[Setup, TraceRun], experiments: Sequence[int]) 
                 ratios = {
                     policy: replays.ratio(setup, policy, "titan", metric) for policy in policies if comparable
                 }
-                means = {policy: (ratios or ours)[policy].mean for policy in PAPER_POLICIES if policy in ours}
+                means = {policy: (ratios or ours)[policy].mean for policy in TEXT.names if policy in ours}
                 verdict = judge(means, paper, figure.stated)
                 made.append(TraceTable(figure, trace, network, paper, ours, ratios, verdict))
     return made
@@ -142,10 +143,8 @@ def verdict_text(verdict: Verdict) -> str:
 
 def by_trace(made: Sequence[TraceTable]) -> list[list[TraceTable]]:
     """Group tables that differ in the network alone."""
-    groups: dict[tuple[int, str], list[TraceTable]] = {}
-    for table in made:
-        groups.setdefault((table.figure.number, table.trace.key), []).append(table)
-    return list(groups.values())
+    groups = groupby(made, lambda table: (table.figure.number, table.trace.key))
+    return [list(group) for _, group in groups]
 
 
 def trace_sheet(tables: Sequence[TraceTable], *, brief: bool = False) -> TextTable:
