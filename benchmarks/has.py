@@ -15,7 +15,7 @@ from cranny.policies._shared.heterogeneous.problem import Problem
 from cranny.policies._shared.heterogeneous.solution import Shares
 from cranny.policies.has.has_exact import has_exact
 from cranny.policies.has.has_jps import has, jps
-from cranny.repro.has.instances import counts, problem
+from cranny.repro.has.throughputs import counts, problem
 
 SEEDS = 10
 REFERENCE_WORKERS = 15

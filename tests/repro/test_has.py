@@ -12,10 +12,9 @@ from cranny.cli.repro import app
 from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.has.has_jps import categories
 from cranny.repro.has import evaluation, resets, static
-from cranny.repro.has.instances import counts
 from cranny.repro.has.paper import JCT, LOSS, PAPER, TITLES, ValueKey
 from cranny.repro.has.static import QUICK, scores_of
-from cranny.repro.has.throughputs import fits, heterogeneity, source
+from cranny.repro.has.throughputs import counts, fits, heterogeneity, source
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,7 @@ def test_ratios_are_taken_seed_by_seed_so_that_a_common_swing_cancels() -> None:
 
 
 def test_everything_that_is_reported_is_plain_json() -> None:
-    values = reproduction(study(), [], [1, 2, 3, 4]).as_json()
+    values = reproduction(study(), None, [1, 2, 3, 4]).as_json()
     assert json.loads(json.dumps(values, allow_nan=False)) == values
 
 

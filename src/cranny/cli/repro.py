@@ -51,7 +51,7 @@ def titan(
     if any(figure.experiment in chosen for figure in TEXT.figures):
         with progress("replaying", len(plan(seeds))) as tick:
             replays = run_replays(where, seeds, processes or os.cpu_count() or 1, tick)
-    runs = run_testbed() if any(figure.experiment in chosen for figure in TEXT.testbed) else []
+    runs = run_testbed() if any(figure.experiment in chosen for figure in TEXT.testbed) else None
     _report(reproduction(replays, runs, chosen), folder, as_json=as_json)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.has.claims import claims
-from cranny.repro.has.instances import GPU_TYPES, MODELS
 from cranny.repro.has.paper import ART, FAIR, JCT, PAPER, PLOTTED, TEXT, TITLES, ValueKey
 from cranny.repro.has.results import HasResults
 from cranny.repro.has.static import scores_of
+from cranny.repro.has.throughputs import GPU_TYPES, MODELS
 from cranny.repro.number_format import plain
 from cranny.repro.page import Plot, Reproduction, Section
 from cranny.repro.plots import STYLES, Line, draw_bars, draw_lines

@@ -13,9 +13,9 @@ from cranny.model.profile import ModelProfile, library
 from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.policies.gavel import gavel
 from cranny.policies.has import HasExact
-from cranny.repro.has.instances import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
 from cranny.repro.has.paper import JCT, JPS, LESS, SPAN
 from cranny.repro.has.static import JOBS, Effort, Value
+from cranny.repro.has.throughputs import BETWEEN_GBPS, GPU_TYPES, GPUS_PER_MACHINE, MODELS, counts, problem
 from cranny.run import run_many
 from cranny.scenario import Scenario
 

@@ -15,9 +15,8 @@ from cranny.policies.has.has_exact import curve, has_exact
 from cranny.policies.has.has_jps import categories, has, heaviness, jps, size
 from cranny.policies.has.las import las
 from cranny.policies.has.market import CategoryEvaluator
-from cranny.repro.has.instances import counts, problem
 from cranny.repro.has.paper import ALSO_S, ART, FAIR, JCT, JPS, LOSS, MORE
-from cranny.repro.has.throughputs import heterogeneity, source
+from cranny.repro.has.throughputs import counts, heterogeneity, problem, source
 
 JOBS = 4
 BETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

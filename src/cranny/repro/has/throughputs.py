@@ -1,17 +1,19 @@
-"""Throughputs of models on GPU types: measured by us where we could, otherwise published, each with its source.
+"""Throughputs of models on GPU types, each with its source, and the jobs and clusters of HAS/JPS that have them.
 
 Numbers of one source compare; numbers of two sources do not, since batch, data and precision differ. So a matrix
 of jobs and types is filled from one source, or from probes (`core.shares.estimate`).
 
-The paper measured throughputs of five models on three types of GPU and prints four of them (Eq. 9). Of the set-up
-with 15 workers and four jobs it states more: which category has the lowest mean JCT, that JCT and its fairness,
-the JCT of two more categories, and the heterogeneity degree H. So throughputs are drawn until all of that comes
-out within some per cent. The ranges to draw from are ours. What all fits have in common: AlexNet is about as fast
-on every type and outweighs the others, or H would be larger.
+Clusters of the paper (TPDS 2024): machines of 5 GPUs, one type a machine, T4, P100 and V100 in turn, 300 Gbps
+inside and 10 Gbps between machines. Jobs are those of its Table III. It measured throughputs of five models on
+three types of GPU and prints four of them (Eq. 9). Of the set-up with 15 workers and four jobs it states more:
+which category has the lowest mean JCT, that JCT and its fairness, the JCT of two more categories, and the
+heterogeneity degree H. So throughputs are drawn until all of that comes out within some per cent. The ranges to
+draw from are ours. What all fits have in common: AlexNet is about as fast on every type and outweighs the others,
+or H would be larger.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -20,12 +22,22 @@ import numpy as np
 
 from cranny.model.errors import CrannyError, unknown
 from cranny.model.profile import library
-from cranny.policies._shared.heterogeneous.problem import Floats
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Training
 from cranny.policies.has.has_jps import categories
 from cranny.policies.has.market import CategoryEvaluator
-from cranny.repro.has.instances import counts, problem
 from cranny.repro.has.paper import ALSO_S, CATEGORY, FAIRNESS, HETEROGENEITY, LOWEST_S
 
+GPUS_PER_MACHINE = 5
+INSIDE_GBPS, BETWEEN_GBPS = 300.0, 10.0
+GPU_TYPES = ("T4", "P100", "V100")
+# Samples and epochs of Table III, by the name of the model in our profiles.
+MODELS = {
+    "resnet101": (50_000, 200),
+    "resnet18": (100_000, 200),
+    "vgg19": (50_000, 200),
+    "alexnet": (50_000, 100),
+    "transformer-wikitext": (36_718, 3),
+}
 WORKERS, JOBS = 15, 4
 CLOSE = 0.05  # share by which a JCT may be off
 CLOSE_FAIRNESS, CLOSE_H = 0.03, 0.03
@@ -69,6 +81,26 @@ def source(name: str) -> ThroughputSource:
         return sources()[name]
     except KeyError:
         raise unknown("source of throughputs", name, sources()) from None
+
+
+def counts(workers: int) -> list[list[int]]:
+    """Return the workers of each machine and type; machines are full but for the last."""
+    found = np.zeros((-(-workers // GPUS_PER_MACHINE), len(GPU_TYPES)), dtype=np.int64)
+    for worker in range(workers):
+        machine = worker // GPUS_PER_MACHINE
+        found[machine, machine % len(GPU_TYPES)] += 1
+    rows: list[list[int]] = found.tolist()
+    return rows
+
+
+def problem(rates: Floats, workers: Sequence[Sequence[int]]) -> Problem:
+    """Return the paper's jobs, as many as there are rows of rates (jobs, types), on workers."""
+    profiles, names = library(), list(MODELS)
+    trainings = []
+    for job in range(len(rates)):
+        name = names[job % len(names)]
+        trainings.append(Training(f"{name}-{job}", *MODELS[name], profiles[name].grad_bytes))
+    return Problem(tuple(trainings), GPU_TYPES, workers, rates.tolist(), INSIDE_GBPS, BETWEEN_GBPS)
 
 
 def fits(count: int, seed: int = 0) -> list[Floats]:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cranny.repro.experiment import Results
+from cranny.repro.experiment import Cell, Results
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.plots import STYLES, Line, canvas, draw_bars, draw_lines
 from cranny.repro.titan import results
 from cranny.repro.titan.paper import TEXT
 from cranny.repro.titan.replays import Setup, TraceRun
-from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, PlacementRun
+from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, PlacementRun, Testbed, layouts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,11 +22,11 @@ BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 
 
 def reproduction(
-    replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun], experiments: Sequence[int]
+    replays: Results[Setup, TraceRun] | None, runs: Testbed | None, experiments: Sequence[int]
 ) -> Reproduction:
     """Make tables, claims and plots of the replays and of the runs on the testbed."""
     made = results.trace_tables(replays, experiments) if replays is not None else []
-    testbed = results.testbed_tables(runs, experiments)
+    testbed = results.testbed_tables(runs, experiments) if runs is not None else []
     verdicts = results.verdict_sheet(made, testbed)
     sections = [Section("Verdicts", [verdicts])]
     for figure in TEXT.figures:
@@ -36,7 +36,7 @@ def reproduction(
             rows = {stem: [row for table in mine for row in table.records()]}
             plots = {stem: partial(_lines, replays, mine)}
             sections.append(Section(title, [*map(results.trace_sheet, results.by_trace(mine))], plots, rows))
-    if testbed:
+    if runs is not None:
         sections.append(Section("Fig. 8: placements on the testbed", (), {"fig8": partial(_layouts, runs)}))
     for each in testbed:
         title, stem = f"Fig. {each.figure.number}: {each.figure.title}", f"fig{each.figure.number}"
@@ -56,7 +56,7 @@ def reproduction(
     return Reproduction(TEXT, _facts(replays, runs), results.claims(made, testbed), sections, values, brief)
 
 
-def _facts(replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun]) -> list[str]:
+def _facts(replays: Results[Setup, TraceRun] | None, runs: Testbed | None) -> list[str]:
     """Say what was run, and what was assumed."""
     facts: list[str] = []
     if replays is not None:
@@ -64,8 +64,8 @@ def _facts(replays: Results[Setup, TraceRun] | None, runs: Sequence[PlacementRun
         counts = ", ".join(f"{trace.label} {jobs[trace.key]:,}" for trace in TEXT.traces)
         source, seeds = "generated" if replays.generated else "real", replays.seeds
         facts += TEXT.say("jobs", source, "cluster", "seeds", "network", "part", counts=counts, seeds=seeds)
-    if runs:
-        facts += TEXT.say("testbed", layouts=len({run.free for run in runs}))
+    if runs is not None:
+        facts += TEXT.say("testbed", layouts=runs.seeds)
     return facts
 
 
@@ -83,38 +83,41 @@ def _lines(replays: Results[Setup, TraceRun], mine: Sequence[results.TraceTable]
     return draw_lines(panels, f"{figure.title}{unit}", NAMES)
 
 
-def _layouts(runs: Sequence[PlacementRun]) -> "Figure":
+def _layouts(runs: Testbed) -> "Figure":
     """Draw one layout with 6 to 12 workers of VGG-16 under every scheme, and ResNet-50 where Tiresias differs.
 
     A column is a machine: grey squares are background jobs, numbered ones the ranks of the job.
     """
     kinds = [(scheme, "vgg16") for scheme in SCHEMES]
     kinds.insert(kinds.index(("tiresias", "vgg16")), ("tiresias", "resnet50"))
-    by = {(one.policy, one.model, one.workers): one for one in runs if one.free == SHOWN}
+    number = list(layouts()).index(SHOWN)
     wide, high = len(SHOWN) + 1.5, GPUS + 2.0  # of a layout, with space around it
     across, down = len(WORKERS) - 1, len(kinds)
     figure, (axis,) = canvas(1, panel=(0.25 * wide * across, 0.25 * high * down))
     for row, (scheme, model) in enumerate(kinds):
         for column, workers in enumerate(WORKERS[1:]):
-            _layout(axis, by[scheme, model, workers], column * wide, -row * high)
+            cell = Cell((model, workers), scheme, number)
+            _layout(axis, cell, runs.runs.get(cell), column * wide, -row * high)
     axis.set(xlim=(-0.2, wide * across), ylim=(-high * (down - 1) - 0.2, GPUS + 1), aspect="equal")
     axis.axis("off")
     return figure
 
 
-def _layout(axis: "Axes", run: PlacementRun, left: float, bottom: float) -> None:
+def _layout(
+    axis: "Axes", cell: Cell[tuple[str, int]], run: PlacementRun | None, left: float, bottom: float
+) -> None:
     """Draw one layout with its lower left corner there."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    taken = [GPUS - free for free in run.free]
+    taken = [GPUS - free for free in SHOWN]
     colours = {
         (machine, gpu): BACKGROUND if gpu < taken[machine] else FREE
-        for machine in range(len(run.free))
+        for machine in range(len(SHOWN))
         for gpu in range(GPUS)
     }
-    for rank, machine in enumerate(run.machines or ()):
-        colours[machine, taken[machine]] = STYLES[run.policy][0]
+    for rank, machine in enumerate(run.machines if run else ()):
+        colours[machine, taken[machine]] = STYLES[cell.scheme][0]
         at = left + machine + 0.45, bottom + taken[machine] + 0.42
         axis.text(*at, str(rank), size=6, color="white", ha="center", va="center")
         taken[machine] += 1
@@ -122,5 +125,6 @@ def _layout(axis: "Axes", run: PlacementRun, left: float, bottom: float) -> None
     axis.add_collection(
         PatchCollection(squares, facecolor=list(colours.values()), edgecolor="#6b7076", linewidth=0.5)
     )
-    title = f"{run.policy}, {run.model}, {run.workers} workers" + ("" if run.machines else ": must wait")
-    axis.text(left + len(run.free) / 2, bottom + GPUS + 0.2, title, size=7, ha="center")
+    model, workers = cell.setup
+    title = f"{cell.scheme}, {model}, {workers} workers" + ("" if run else ": must wait")
+    axis.text(left + len(SHOWN) / 2, bottom + GPUS + 0.2, title, size=7, ha="center")

@@ -13,7 +13,7 @@ from cranny.repro.number_format import plain, sentence, spread, times
 from cranny.repro.page import Record
 from cranny.repro.titan.paper import POLICIES, TEXT, PlacementFigure, TitanTrace, TraceFigure
 from cranny.repro.titan.replays import Setup, TraceRun
-from cranny.repro.titan.testbed import MODELS, SCHEMES, WORKERS, PlacementRun, estimates
+from cranny.repro.titan.testbed import SCHEMES, Testbed
 
 ALIKE = 0.02  # values that differ by less are called about the same
 
@@ -107,13 +107,19 @@ def trace_tables(replays: Results[Setup, TraceRun], experiments: Sequence[int]) 
     return made
 
 
-def testbed_tables(runs: Sequence[PlacementRun], experiments: Sequence[int]) -> list[PlacementTable]:
+def testbed_tables(runs: Testbed, experiments: Sequence[int]) -> list[PlacementTable]:
     """Return a table for each figure of the testbed."""
     made = []
     for figure in TEXT.testbed:
         if figure.experiment in experiments:
-            settings = [(model, workers) for model in MODELS for workers in WORKERS]
-            every = {setting: estimates(runs, figure.measure, *setting) for setting in settings}
+            every = {
+                setting: {
+                    scheme: runs.value(setting, scheme, figure.measure)
+                    for scheme in SCHEMES
+                    if runs.of(setting, scheme)
+                }
+                for setting in runs.setups
+            }
             ours = every[figure.setting]
             means = {scheme: each.mean for scheme, each in ours.items() if scheme in figure.values}
             made.append(PlacementTable(figure, ours, judge(means, figure.values), every))

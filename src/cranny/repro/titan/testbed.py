@@ -7,8 +7,7 @@ other five then have 8 to 11 GPUs free (a job of 8 opens no idle machine under T
 layouts are tried; what is reported is the mean over them.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from cranny.core.state import ClusterState
@@ -18,7 +17,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import library
 from cranny.policies import policy
-from cranny.report.confidence import Estimate, estimate
+from cranny.repro.experiment import Cell, Results
 from cranny.repro.titan.paper import TEXT
 
 MACHINES, GPUS, IDLE = 8, 4, 3
@@ -31,17 +30,16 @@ SHOWN = (4, 4, 4, 3, 2, 2, 1, 1)  # free GPUs of the layout that is drawn
 
 
 class PlacementRun(NamedTuple):
-    """A job on the testbed under one policy; nothing is measured if it must wait."""
+    """A job that is placed on the testbed.
 
-    policy: str
-    model: str
-    workers: int
-    free: tuple[int, ...]
-    machines: tuple[int, ...] | None  # of each rank
-    machines_on: int = 0
-    comm_s: float = math.nan  # of an epoch
-    throughput: float = math.nan  # images a second
-    machine_hours: float = math.nan
+    Measures: `machines_on`; `comm_s` of an epoch; `throughput`, images a second; and `machine_hours`.
+    """
+
+    machines: tuple[int, ...]  # of each rank
+    measures: dict[str, float]
+
+
+Testbed = Results[tuple[str, int], PlacementRun]  # by model and workers; layouts are its seeds
 
 
 def layouts() -> Iterator[tuple[int, ...]]:
@@ -54,33 +52,38 @@ def layouts() -> Iterator[tuple[int, ...]]:
                 yield (GPUS,) * IDLE + free
 
 
-def run_testbed() -> list[PlacementRun]:
-    """Place every job in every layout under every scheme."""
-    placed = [
-        _placed(scheme, model, workers, free)
-        for free in layouts()
+def run_testbed() -> Testbed:
+    """Place every job in every layout under every scheme; a job that must wait has no run."""
+    every = list(layouts())
+    runs: dict[Cell[tuple[str, int]], PlacementRun] = {}
+    for cell in [
+        Cell((model, workers), scheme, number)
+        for number in range(len(every))
         for model in MODELS
         for workers in WORKERS
         for scheme in SCHEMES
-    ]
-    image_s = _image_s(placed)
-    timed = []
-    for one in placed:  # nan where the job must wait
-        epoch_s = image_s[one.model] * IMAGES / one.workers + one.comm_s
-        hours = one.machines_on * EPOCHS * epoch_s / HOUR_S
-        timed.append(one._replace(throughput=IMAGES / epoch_s, machine_hours=hours))
-    return timed
+    ]:
+        run = _placed(cell.scheme, *cell.setup, every[cell.seed])
+        if run is not None:
+            runs[cell] = run
+    image_s = _image_s(Results(runs, len(every)))
+    for ((model, workers), _, _), run in runs.items():
+        epoch_s = image_s[model] * IMAGES / workers + run.measures["comm_s"]
+        run.measures["throughput"] = IMAGES / epoch_s
+        run.measures["machine_hours"] = run.measures["machines_on"] * EPOCHS * epoch_s / HOUR_S
+    return Results(runs, len(every))
 
 
-def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> PlacementRun:
+def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> PlacementRun | None:
     """Place one job beside the background jobs."""
     state = testbed(free)
-    placement = policy(scheme).place(_job(model, workers), state.snapshot())
+    job = Job(id="job", gpus=workers, model=model, collective="halving-doubling")
+    placement = policy(scheme).place(job, state.snapshot())
     if placement is None:
-        return PlacementRun(scheme, model, workers, free, None)
+        return None
     on = {machine for machine, left in enumerate(free) if left < GPUS} | set(placement.machines)
-    comm_s = communication(state.cluster, _job(model, workers), placement.machines).comm_s
-    return PlacementRun(scheme, model, workers, free, placement.machines, len(on), comm_s * IMAGES / BATCH)
+    comm_s = communication(state.cluster, job, placement.machines).comm_s
+    return PlacementRun(placement.machines, {"machines_on": len(on), "comm_s": comm_s * IMAGES / BATCH})
 
 
 def testbed(free: tuple[int, ...]) -> ClusterState:
@@ -94,11 +97,7 @@ def testbed(free: tuple[int, ...]) -> ClusterState:
     return state
 
 
-def _job(model: str, workers: int) -> Job:
-    return Job(id="job", gpus=workers, model=model, collective="halving-doubling")
-
-
-def _image_s(placed: list[PlacementRun]) -> Mapping[str, float]:
+def _image_s(placed: Testbed) -> Mapping[str, float]:
     """Return the seconds that a worker computes on one image: the only number that is fitted.
 
     The testbed shares one GPU among four containers, so no profile of ours fits. ResNet-50 is set so that
@@ -107,22 +106,9 @@ def _image_s(placed: list[PlacementRun]) -> Mapping[str, float]:
     """
     known = next(figure for figure in TEXT.testbed if figure.measure == "throughput")
     scheme = "consolidate-idle"
-    comm = [
-        one.comm_s
-        for one in placed
-        if (one.policy, one.model, one.workers) == (scheme, known.model, known.workers) and one.machines
-    ]
+    comm = placed.values((known.model, known.workers), scheme, "comm_s")
     epoch_s = IMAGES / known.values[scheme]
     resnet_s = (epoch_s - sum(comm) / len(comm)) * known.workers / IMAGES
     measured = {model: library()[model] for model in MODELS}
     per_image = {model: profile.iteration_ms / profile.batch for model, profile in measured.items()}
     return {model: resnet_s * per_image[model] / per_image["resnet50"] for model in MODELS}
-
-
-def estimates(outcomes: Sequence[PlacementRun], measure: str, model: str, workers: int) -> dict[str, Estimate]:
-    """Return a measure of every scheme over the layouts in which it places the job."""
-    values: dict[str, list[float]] = {}
-    for one in outcomes:
-        if (one.model, one.workers) == (model, workers) and one.machines is not None:
-            values.setdefault(one.policy, []).append(getattr(one, measure))
-    return {scheme: estimate(each) for scheme, each in values.items()}
