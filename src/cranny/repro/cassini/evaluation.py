@@ -52,20 +52,13 @@ def reproduction(links: Mapping[str, Section], replays: CassiniReplays | None, *
     rows = {stem: rows for section in sections for stem, rows in section.rows.items()}
     values = {name: rows.get(name, []) for name in ("traces", "table2")}
     tables = [asdict(sheet) for section in sections for sheet in section.tables]
-    facts = _facts(links, replays, QUICK if quick else FULL)
-    return Reproduction(TEXT, facts, [*claims, TEXT.not_tested], sections, {**values, "tables": tables})
-
-
-def _facts(
-    links: Mapping[str, Section], replays: CassiniReplays | None, effort: tuple[int, float, int]
-) -> list[str]:
-    """Say what was run, and what was assumed."""
     facts = TEXT.say("profiles", "marked", gbps=LINK_GBPS, language=LANGUAGE)
     if links.keys() & {"2", "table2", "17"}:
-        facts += TEXT.say("link", jitter=100 * JITTER, workers=ON_LINK, seeds=effort[0])
+        seeds, _, _ = QUICK if quick else FULL
+        facts += TEXT.say("link", jitter=100 * JITTER, workers=ON_LINK, seeds=seeds)
     if replays is not None:
         workers, iterations = (f"{least} to {most}" for least, most in (WORKERS, ITERATIONS))
         facts += TEXT.say("cluster", cluster=testbed().describe(), gbps=LINK_GBPS)
-        seeds = replays.seeds
-        facts += TEXT.say("traces", jobs=POISSON_JOBS, workers=workers, iterations=iterations, seeds=seeds)
-    return facts
+        drawn = {"jobs": POISSON_JOBS, "workers": workers, "iterations": iterations, "seeds": replays.seeds}
+        facts += TEXT.say("traces", **drawn)
+    return Reproduction(TEXT, facts, [*claims, TEXT.not_tested], sections, {**values, "tables": tables})

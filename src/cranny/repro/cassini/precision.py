@@ -35,7 +35,16 @@ class AnglePrecision(NamedTuple):
 
 def run_precision(links: int) -> list[AnglePrecision]:
     """Find shifts for the same links at every precision."""
-    drawn = [_drawn(number) for number in range(links)]
+    drawn = []
+    for number in range(links):
+        rng = np.random.default_rng([number, 3])
+        models = rng.choice(DATA_PARALLEL, int(rng.integers(JOBS[0], JOBS[1] + 1))).tolist()
+        batches = [MODELS[model].batches for model in models]
+        jobs = [
+            (model, int(rng.integers(low, high + 1))) for model, (low, high) in zip(models, batches, strict=True)
+        ]
+        # On every other link iterations take the same time.
+        drawn.append(measured_circles(jobs, WORKERS, EVEN if number % 2 else BATCH))
     best = [
         max(_score(each, _found(each, degrees)[1]) for degrees in (FINEST_DEG, *PRECISIONS_DEG)) for each in drawn
     ]
@@ -52,14 +61,6 @@ def run_precision(links: int) -> list[AnglePrecision]:
             )
         )
     return made
-
-
-def _drawn(number: int) -> tuple[Circle, ...]:
-    """Draw the jobs of a link; on every other link their iterations take the same time."""
-    rng = np.random.default_rng([number, 3])
-    models = rng.choice(DATA_PARALLEL, int(rng.integers(JOBS[0], JOBS[1] + 1))).tolist()
-    jobs = [(model, int(rng.integers(MODELS[model].batches[0], MODELS[model].batches[1] + 1))) for model in models]
-    return measured_circles(jobs, WORKERS, EVEN if number % 2 else BATCH)
 
 
 def _found(circles: tuple[Circle, ...], degrees: float) -> tuple[float, Compatibility]:

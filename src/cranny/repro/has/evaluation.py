@@ -16,7 +16,7 @@ from cranny.repro.has.static import scores_of
 from cranny.repro.has.throughputs import GPU_TYPES, MODELS
 from cranny.repro.number_format import plain
 from cranny.repro.page import Plot, Reproduction, Section
-from cranny.repro.plots import STYLES, Line, draw_bars, draw_lines
+from cranny.repro.plots import Line, draw_bars, draw_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,19 +46,13 @@ def reproduction(results: HasResults) -> Reproduction:
     stated = {(key.figure, key.measure) for key in PAPER}
     brief = [sheet for key, sheet in sheets.items() if key in stated]
     found = {"throughputs": throughputs, "values": values}
-    return Reproduction(TEXT, _facts(results), claims(results), sections, found, brief)
-
-
-def _facts(results: HasResults) -> list[str]:
-    """Say what was run, and what was assumed."""
-    least, most = np.min(results.rates, axis=0), np.max(results.rates, axis=0)
-    ranges = "; ".join(
-        f"{name} "
-        + ", ".join(f"{kind} {a:.0f} to {b:.0f}" for kind, a, b in zip(GPU_TYPES, low, high, strict=True))
-        for name, low, high in zip(MODELS, least, most, strict=True)
-    )
-    values = {"sets": len(results.rates), "ranges": ranges, "rounds": results.rounds}
-    return TEXT.say("cluster", "throughputs", "rounds", "resets", "proof", **values)
+    ranges = []
+    for name, low, high in zip(MODELS, np.min(results.rates, axis=0), np.max(results.rates, axis=0), strict=True):
+        kinds = [f"{kind} {a:.0f} to {b:.0f}" for kind, a, b in zip(GPU_TYPES, low, high, strict=True)]
+        ranges.append(f"{name} {', '.join(kinds)}")
+    said = {"sets": len(results.rates), "ranges": "; ".join(ranges), "rounds": results.rounds}
+    facts = TEXT.say("cluster", "throughputs", "rounds", "resets", "proof", **said)
+    return Reproduction(TEXT, facts, claims(results), sections, found, brief)
 
 
 def _sheet(results: HasResults, figure: str, measure: str) -> TextTable:
@@ -101,8 +95,11 @@ def _plots(results: HasResults, figure: str) -> dict[str, Plot]:
     measures = PLOTTED.get(figure, ())
     if len(measures) > 1 and TEXT.figures[figure].axis:
         return {stem: partial(_lines, results, figure, measures)}
-    return {
-        f"{stem}-{number}": partial(_bars, results, figure, measure) for number, measure in enumerate(measures)
+    return {  # a group of bars a setting
+        f"{stem}-{number}": partial(
+            draw_bars, {figure: results.of(figure, measure)}, measure, TEXT.names, xlabel="", wide=True
+        )
+        for number, measure in enumerate(measures)
     }
 
 
@@ -115,15 +112,6 @@ def _categories(results: HasResults, figure: str) -> "Figure":
         panels[f"K = {workers}"] = [Line("has", range(1, len(values) + 1), values)]
     ylabel = FAIR if column else JCT
     return draw_lines(panels, ylabel, TEXT.names, xlabel="category, first fit", unit_s=1.0)
-
-
-def _bars(results: HasResults, figure: str, measure: str) -> "Figure":
-    """Draw a measure as bars, a group a setting."""
-    groups = {
-        setting: {scheme: value for scheme, value in row.items() if scheme in STYLES}
-        for setting, row in results.of(figure, measure).items()
-    }
-    return draw_bars({figure: groups}, measure, TEXT.names, xlabel="", wide=True)
 
 
 def _lines(results: HasResults, figure: str, measures: Sequence[str]) -> "Figure":

@@ -23,6 +23,7 @@ CLEAR = 0.01  # by which reductions must differ to count
 NAMED = 4  # comparisons that NetPack loses and that are named one by one
 Found = tuple[Holds, Mapping[str, Any]]  # a verdict, and values for the sentences
 Standing = Literal["ahead", "level", "behind"]
+MARKS: Mapping[Standing, str] = {"ahead": "", "level": " =", "behind": " <"}  # of factors
 LOWER = "lower by"
 
 
@@ -124,7 +125,10 @@ def panel_sheet(table: PanelTable) -> TextTable:
     found = [table.at(point) for point in table.points]
     others = [scheme for scheme in table.experiment.schemes if scheme != NETPACK]
     rows = [[f"netpack, {'hours' if jct else 'DE'}", *(spread(each[NETPACK].value) for each in found)]]
-    rows += [[TEXT.label(scheme), *(_factor(each[scheme]) for each in found)] for scheme in others]
+    rows += [
+        [TEXT.label(scheme), *(times(each[scheme].advantage) + MARKS[each[scheme].standing] for each in found)]
+        for scheme in others
+    ]
     what = "A policy's mean JCT over NetPack's" if jct else "NetPack's DE over that of a policy"
     note = f"{what}, seed by seed; = level with NetPack, < NetPack is behind."
     if jct and table.rivals:
@@ -133,11 +137,6 @@ def panel_sheet(table: PanelTable) -> TextTable:
         note += f" {LOWER}: by how much NetPack's JCT is lower, mean of {names}."
     title = f"{table.experiment.heading}: {table.panel}"
     return TextTable(title, note, (table.experiment.axis, *table.points), rows)
-
-
-def _factor(entry: PolicyPoint) -> str:
-    """Write by what factor NetPack is better, and a mark if it is not."""
-    return times(entry.advantage) + {"ahead": "", "level": " =", "behind": " <"}[entry.standing]
 
 
 def speed_sheet(seconds: Mapping[int, float]) -> TextTable:

@@ -75,11 +75,6 @@ class TitanPaper(Paper):
 
 
 TEXT = read_paper(TitanPaper, __package__)
-POLICIES = (
-    *TEXT.names,
-    "best-fit",
-    "elasticflow",
-    "hived",
-    "best-fit-mapped",
-)  # the paper's, and real ones
+# As the paper has them, and as their own papers or textbooks do.
+POLICIES = (*TEXT.names, "best-fit", "elasticflow", "hived", "best-fit-mapped")
 EXPERIMENTS = tuple(sorted({figure.experiment for figure in (*TEXT.figures, *TEXT.testbed)}))
