@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cranny.model.errors import InputError
-from cranny.process_pool import run_each
+from cranny.process_pool import WorkerPool, run_calls
 
 
 def double(number: int, plus: int) -> int:
@@ -24,33 +24,37 @@ def process_id(_: int) -> int:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_results_come_in_the_order_of_the_calls(processes: int) -> None:
     heard: list[int] = []
-    assert run_each(double, [(3, 1), (1, 0), (2, 5)], processes, heard.append) == [7, 2, 9]
+    with WorkerPool(processes) as pool:
+        assert run_calls(pool, double, [(3, 1), (1, 0), (2, 5)], heard.append) == [7, 2, 9]
     assert heard == [1, 2, 3]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_a_call_raises_is_raised(processes: int) -> None:
-    with pytest.raises(InputError, match="no negative numbers"):
-        run_each(double, [(1, 0), (-1, 0)], processes)
+    with pytest.raises(InputError, match="no negative numbers"), WorkerPool(processes) as pool:
+        run_calls(pool, double, [(1, 0), (-1, 0)])
 
 
 def test_a_process_makes_way_for_a_new_one_if_it_should() -> None:
-    found = run_each(process_id, [(0,), (1,), (2,), (3,)], 2, calls_per_process=1)
+    with WorkerPool(2, calls_per_process=1) as pool:
+        found = run_calls(pool, process_id, [(0,), (1,), (2,), (3,)])
     assert len(set(found)) == 4
     assert os.getpid() not in found
 
 
 def test_no_calls_are_no_results() -> None:
-    assert run_each(double, [], 2) == []
+    with WorkerPool(2) as pool:
+        assert run_calls(pool, double, []) == []
 
 
 SLEEPING = """
 import time
-from cranny.process_pool import run_each
+from cranny.process_pool import WorkerPool, run_calls
 if __name__ == "__main__":
     print("go", flush=True)
     try:
-        run_each(time.sleep, [(3000,)] * 4, 2)
+        with WorkerPool(2) as pool:
+            run_calls(pool, time.sleep, [(3000,)] * 4)
     except KeyboardInterrupt:
         print("interrupted")
 """
@@ -75,9 +79,10 @@ def test_ctrl_c_ends_all_processes_without_a_word(after_s: float, tmp_path: Path
 
 
 UNGUARDED = """
-from cranny.process_pool import run_each
+from cranny.process_pool import WorkerPool, run_calls
 print("once", flush=True)
-run_each(abs, [(1,), (2,)], 2)
+with WorkerPool(2) as pool:
+    run_calls(pool, abs, [(1,), (2,)])
 """
 
 

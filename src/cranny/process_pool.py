@@ -154,19 +154,6 @@ def run_calls(
     return [results[number] for number in range(len(calls))]
 
 
-def run_each(
-    work: Callable[..., T],
-    calls: Sequence[tuple[Any, ...]],
-    processes: int,
-    progress: Callable[[int], None] | None = None,
-    *,
-    calls_per_process: int | None = None,
-) -> list[T]:
-    """Call `work` with each of the arguments in a pool of its own; return the results in their order."""
-    with WorkerPool(min(len(calls), processes) or 1, calls_per_process=calls_per_process) as pool:
-        return run_calls(pool, work, calls, progress)
-
-
 def _call(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:
     return work(*arguments, *_shared)
 

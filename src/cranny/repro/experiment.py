@@ -1,6 +1,6 @@
 """Cells of an experiment, run side by side in processes, and what they come to over the seeds."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -60,13 +60,12 @@ class Results(Generic[S, R]):
         return estimate(self.values(setup, scheme, measure))
 
     def ratio(self, setup: S, scheme: str, base: str, measure: str) -> Estimate:
-        """Return a measure over that of another scheme, seed by seed; that one may have more seeds."""
-        return paired_ratio(self.values(setup, scheme, measure), self.values(setup, base, measure))
+        """Return a measure over that of another scheme, which may have more seeds.
 
-
-def paired_ratio(values: Iterable[float], base: Iterable[float]) -> Estimate:
-    """Return values over those of a base, seed by seed: both had the same jobs, so much of the spread cancels."""
-    return estimate([value / other for value, other in zip(values, base, strict=False)])
+        Seed by seed: both had the same jobs, so much of the spread cancels.
+        """
+        both = zip(self.values(setup, scheme, measure), self.values(setup, base, measure), strict=False)
+        return estimate([value / other for value, other in both])
 
 
 def run_cells(
