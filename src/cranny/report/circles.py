@@ -279,7 +279,6 @@ def section(contentions: Mapping[str, Sequence[Contention]]) -> str:
 
 
 def _contention(contention: Contention, run: str) -> str:
-    """Draw the jobs that shared a link."""
     link = SharedLink(
         f"{run}: {contention.link}" if run else contention.link,
         contention.gbps,

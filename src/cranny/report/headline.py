@@ -10,13 +10,8 @@ from cranny.sim.result import Result
 EQUAL = 0.005  # Differences under half a percent are called equal.
 USED = column("mean_used_machines")
 JCT = column("mean_jct_s")
-FRAGMENTATION = column("mean_fragmentation")
-USED_OVER_TIME = column("time_mean_used_machines")
-FRAGMENTED_OVER_TIME = column("time_mean_fragmentation")
-HOURS = column("machine_hours")
 SLOWDOWN = column("mean_comm_slowdown")
 ITERATION = column("mean_iteration_s")
-DONE = column("jobs_done")
 
 
 class RunFigures(NamedTuple):
@@ -39,7 +34,7 @@ class Phrasing(NamedTuple):
 
 MACHINES = Phrasing(USED, "keeps", "keep", "machines", " on")
 # These compare also where a policy holds nothing yet when a job arrives, and where runs end at other times.
-MACHINE_HOURS = Phrasing(HOURS, "needs", "need", "machine-hours")
+MACHINE_HOURS = Phrasing(column("machine_hours"), "needs", "need", "machine-hours")
 
 
 def finding(results: Sequence[Result]) -> str:
@@ -87,7 +82,7 @@ def _rounds(results: Sequence[Result]) -> str:
 
 def _unlike(results: Sequence[Result]) -> str:
     """Warn where the runs finished different numbers of jobs."""
-    done = [number(result, DONE) or 0.0 for result in results]
+    done = [number(result, column("jobs_done")) or 0.0 for result in results]
     most = max(done)
     behind = [
         f"{name} {count:,.0f}" for name, count in zip(labels(results), done, strict=True) if count < most * 0.999
@@ -193,7 +188,6 @@ def _written(column: Metric, value: float) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Write names as a list."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
@@ -203,9 +197,8 @@ def _sentence(text: str) -> str:
 
 
 def _alone(result: Result, name: str) -> str:
-    """Describe a single run."""
-    rounds = bool(in_rounds([result]))
-    used, jct_s = number(result, USED_OVER_TIME if rounds else USED), number(result, JCT)
+    over_time = "time_" if in_rounds([result]) else ""
+    used, jct_s = number(result, column(f"{over_time}mean_used_machines")), number(result, JCT)
     if used is None:
         return f"{_proper(name)} placed no job."
     slowdown = number(result, SLOWDOWN)
@@ -219,7 +212,7 @@ def _alone(result: Result, name: str) -> str:
             text += f", and an iteration takes {with_unit(ITERATION, iteration_s)} on average"
         return _sentence(f"{text}.")
     parts = [f"{_proper(name)} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
-    fragmentation = number(result, FRAGMENTED_OVER_TIME if rounds else FRAGMENTATION)
+    fragmentation = number(result, column(f"{over_time}mean_fragmentation"))
     if fragmentation is not None:
         parts.append(f"leaves {_percent(fragmentation)} of their GPUs idle")
     if jct_s is not None:

@@ -127,12 +127,18 @@ def _block(load: Load, racks: Sequence[int], machines: Sequence[int], in_cell: i
     cluster = load.cluster
     names, nodes = cluster.rack_names, [cluster.rack_nodes[rack] for rack in racks]
     up = [node for node in nodes if node != cluster.root]
-    memory = [rack for rack in racks if load.pat_gbps[rack] > 0]
+    switches = [rack for rack in racks if load.pat_gbps[rack] > 0]
+    memory = None
+    if switches:
+        used, pat = float(load.pat_used_gbps[switches].sum()), float(load.pat_gbps[switches].sum())
+        users = counted(int(load.switch_jobs[switches].sum()), "job")
+        about = f"switch memory: {percent(used / pat)}, {gbps(used)} of {gbps(pat)} Gbps PAT, {users}"
+        memory = HeatCell(used / pat, about)
     return HeatBlock(
         names[racks[0]] if len(racks) == 1 else f"{names[racks[0]]} to {names[racks[-1]]}",
         _cells(load, machines, in_cell),
         _cells(load, up, len(up))[0] if up else None,
-        _memory(load, memory) if memory else None,
+        memory,
     )
 
 
@@ -181,13 +187,6 @@ def _spread(shares: Floats) -> str:
 def flows(number: float) -> str:
     """Write a number of flows; shares of a flow come from collectives that use a link less than others."""
     return counted(round(number), "flow") if abs(number - round(number)) < 0.05 else f"{number:,.1f} flows"
-
-
-def _memory(load: Load, racks: Sequence[int]) -> HeatCell:
-    used, pat = float(load.pat_used_gbps[list(racks)].sum()), float(load.pat_gbps[list(racks)].sum())
-    jobs = counted(int(load.switch_jobs[list(racks)].sum()), "job")
-    about = f"switch memory: {percent(used / pat)}, {gbps(used)} of {gbps(pat)} Gbps PAT, {jobs}"
-    return HeatCell(used / pat, about)
 
 
 def summary(load: Load) -> str:

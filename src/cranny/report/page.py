@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,19 +33,9 @@ from cranny.report.styles import RunStyle, css_colours, run_styles
 from cranny.report.table import Metric, best, format_value, in_rounds, number, scale_for, shown_columns
 from cranny.sim.result import Result
 
-# name, title, what it is, factor and suffix of the values, decimals (None: as the value needs)
-TIME_CHARTS: tuple[tuple[str, str, str, float, str, int | None], ...] = (
-    ("used_machines", "Used machines", "machines with at least one GPU held", 1.0, "", 0),
-    ("fragmentation", "Fragmentation", "idle share of the GPUs on used machines", 100.0, " %", 1),
-    ("cross_traffic_gb", "Cross-machine traffic", "GB that cross between machines", 1.0, " GB", None),
-    ("profit_rate", "Profit rate", "price per hour of a used machine", 1.0, " $/h", None),
-    ("free_gpus", "Largest job that could start", "GPUs free anywhere", 1.0, "", 0),
-    ("idle_gpus", "Largest job on idle machines", "GPUs of machines that no job uses", 1.0, "", 0),
-)
-CDF_CHARTS = (
-    ("jct_s", "Job completion time", "from submission to finish"),
-    ("wait_s", "Waiting time", "from submission to start"),
-)
+# Each with name, title and meaning; those over time also with factor, suffix and decimals of their values, which are
+# null where the value decides.
+CHARTS = json.loads(file_text("charts.json"))
 SCRIPTS = """<div id="tip" role="status" hidden></div>
 <script type="application/json" id="page-data">{data}</script>
 <script type="text/plain" id="map-data">{map_data}</script>
@@ -178,7 +169,7 @@ def _time_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[
     figures: list[str] = []
     data: dict[str, object] = {}
     timelines = [settled(result.timeline) for result in results]
-    for name, title, about, factor, suffix, places in TIME_CHARTS:
+    for name, title, about, factor, suffix, places in CHARTS["over_time"]:
         cut = [slices(timeline, name, span_s) for timeline in timelines]
         if not any(value is not None for each in cut for value in each.mean):
             continue
@@ -200,7 +191,7 @@ def _cdf_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[s
     """Draw the distributions of completion and waiting time, and return the numbers behind them."""
     figures: list[str] = []
     data: dict[str, object] = {}
-    for name, title, about in CDF_CHARTS:
+    for name, title, about in CHARTS["distributions"]:
         points = [cdf(finished(result, name)) for result in results]
         if not any(x for x, _ in points):
             continue
@@ -223,7 +214,6 @@ def _cdf_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[s
 
 
 def _figure(name: str, title: str, about: str, chart: str) -> str:
-    """Put a chart in its card."""
     caption = f"<figcaption><strong>{escape(title)}</strong><span>{escape(about)}</span></figcaption>"
     return f'<figure class="card" data-chart="{name}">{caption}{chart}</figure>'
 
@@ -295,7 +285,6 @@ def _time_hint(drawn: Sequence[RunStyle], *, in_rounds: bool) -> str:
 
 
 def _map_hint(times: int) -> str:
-    """Say what the map shows."""
     when = f"{times} moments, evenly spread over the trace" if times > 1 else "one moment"
     return escape(
         f"Which job holds which GPU, at {when}. Point at a square to see its job and where else it runs."

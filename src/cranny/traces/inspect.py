@@ -157,10 +157,8 @@ def waits(trace: Trace) -> Floats:
 
 
 def _some(count: int, jobs: int) -> str:
-    """Name some of the jobs."""
     return f"{'all' if count == jobs else f'{count:,} of'} {jobs:,} jobs"
 
 
 def _given(trace: Trace, column: str) -> int:
-    """Return how many jobs have a value in this column."""
     return trace.frame[column].count() if column in trace.frame.columns else 0

@@ -233,10 +233,8 @@ def _is_whole_hours(offset_s: Floats) -> Flags:
 
 
 def _of(count: int, trace: Trace) -> str:
-    """Say how many of the jobs."""
     return f"{count:,} of {len(trace):,} jobs ({_percent(count / len(trace))})"
 
 
 def _percent(share: float) -> str:
-    """Write a share in percent."""
     return f"{100 * share:.3g} %" if share >= 0.001 else "under 0.1 %"

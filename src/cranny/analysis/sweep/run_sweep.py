@@ -84,7 +84,6 @@ class RayPool:
 
 
 def _line(error: Exception) -> str:
-    """Return an error in one line."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 

@@ -42,7 +42,16 @@ Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class PolicyFields(Fields):
+class NamedFields(Fields):
+    """What may also be given by its first field alone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {next(iter(cls.model_fields)): value} if isinstance(value, str) else value
+
+
+class PolicyFields(NamedFields):
     """A policy, by its name alone or with an order, a period and options of its own."""
 
     name: Text
@@ -50,24 +59,14 @@ class PolicyFields(Fields):
     period_s: NotNegative | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
-
-class SweepClusterFields(Fields):
+class SweepClusterFields(NamedFields):
     """A cluster file, or RACKSxMACHINESxGPUS with other arguments of `Cluster.fat_tree`."""
 
     cluster: Text
     link_gbps: Positive | None = None
     oversubscription: Positive | None = None
     pat_gbps: Positive | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        return {"cluster": value} if isinstance(value, str) else value
 
 
 class SweepFields(Fields):
@@ -265,7 +264,6 @@ class _Builder:
 
 
 def _known(kind: str, name: str | None, names: Collection[str]) -> None:
-    """Refuse a name that is none of these."""
     if name is not None and name not in names:
         raise unknown(kind, name, names)
 
@@ -293,6 +291,5 @@ def _label(name: str, given: Mapping[str, object]) -> str:
 
 
 def _file_digest(file: Path) -> str:
-    """Return the SHA-256 of a file."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -69,7 +69,6 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header(path: Path) -> list[str]:
-    """Return the column names."""
     line, record = next(_records(path), (1, []))
     header = [name.strip() for name in record]
     for name in header:

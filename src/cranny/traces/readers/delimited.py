@@ -119,7 +119,6 @@ def first_line_not_text(path: Path) -> int:
 
 
 def _is_text(content: bytes) -> bool:
-    """Say whether these bytes are UTF-8."""
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:

@@ -69,7 +69,6 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
 
 
 def _name(entry: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return namespace and name."""
     metadata = mapping(entry.get("metadata"))
     return text(metadata.get("namespace")), text(metadata.get("name"))
 
@@ -119,7 +118,6 @@ def _row_of_pods(entries: list[dict[str, Any]]) -> dict[str, object]:
 
 
 def _pod(entry: dict[str, Any]) -> _Pod:
-    """Read one pod."""
     spec, status = mapping(entry.get("spec")), mapping(entry.get("status"))
     ends = [
         moment_s(mapping(mapping(container.get("state")).get("terminated")).get("finishedAt"))
@@ -131,7 +129,6 @@ def _pod(entry: dict[str, Any]) -> _Pod:
 
 
 def _row_of_job(job: dict[str, Any]) -> dict[str, object]:
-    """Read one Job."""
     spec, status = mapping(job.get("spec")), mapping(job.get("status"))
     pod = mapping(mapping(spec.get("template")).get("spec"))
     workers = number(spec.get("parallelism", 1))

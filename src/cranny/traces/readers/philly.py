@@ -47,7 +47,6 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
 
 
 def _job(entry: dict[str, Any]) -> dict[str, object]:
-    """Take our columns from a job."""
     attempts = objects(entry.get("attempts"))
     times = [(moment_s(attempt.get("start_time")), moment_s(attempt.get("end_time"))) for attempt in attempts]
     lasted_s = [end - start for start, end in times if start is not None and end is not None]
