@@ -33,8 +33,8 @@ from cranny.report.styles import RunStyle, css_colours, run_styles
 from cranny.report.table import Metric, best, format_value, in_rounds, number, scale_for, shown_columns
 from cranny.sim.result import Result
 
-# Each with name, title and meaning; those over time also with factor, suffix and decimals of their values, which are
-# null where the value decides.
+# Each with name, title and meaning; those over time also with factor, suffix and decimals of their values.
+# Where these are null, the value decides.
 CHARTS = json.loads(file_text("charts.json"))
 SCRIPTS = """<div id="tip" role="status" hidden></div>
 <script type="application/json" id="page-data">{data}</script>

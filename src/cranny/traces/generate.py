@@ -134,13 +134,12 @@ def generate_trace(
     # Rounding may leave the last step a hair below 1: a draw above it belongs to the last size in use.
     row = np.minimum(row, np.flatnonzero(workload.weights)[-1])
     size = workload.gpus[row]
-    levels, duration_s = rng.random(count), np.empty(count)
+    curve, level, duration_s = workload.curve_of[row], rng.random(count), np.empty(count)
     for index, points in enumerate(workload.curves):
-        mine = np.flatnonzero(workload.curve_of[row] == index)
-        duration_s[mine] = points.at(levels[mine])
-    duration_s = np.round(
-        duration_s, 3
-    )  # to the millisecond: the last bits of a logarithm differ between machines
+        mine = np.flatnonzero(curve == index)
+        duration_s[mine] = points.at(level[mine])
+    # To the millisecond: the last bits of a logarithm differ between machines.
+    duration_s = np.round(duration_s, 3)
     span_s = _span(count, workload.mean_gap_s, load, gpus, float(duration_s @ size))
     submit_s = _arrivals(workload, count, span_s, rng)
 
