@@ -7,7 +7,8 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.policies.elasticflow import ElasticFlow, aligned, power_of_two_from, smallest_block
+from cranny.policies._shared.buddy import aligned, smallest_block
+from cranny.policies.elasticflow import ElasticFlow, power_of_two_from
 
 
 def place(state: ClusterState, name: str, gpus: int) -> Placement | None:

@@ -10,7 +10,8 @@ from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.policies.hived import HiveD, cell_sizes, fit, free_list
+from cranny.policies._shared.buddy import smallest_block
+from cranny.policies.hived import HiveD, cell_sizes, fit
 
 
 def place(
@@ -226,8 +227,11 @@ def test_cells_of_a_number_of_gpus_are_the_fewest() -> None:
 
 
 @given(slots=st.integers(0, 2**10 - 1))
-def test_the_free_list_covers_every_free_gpu_once_with_the_largest_cells(slots: int) -> None:
-    cells = [(first, size) for size, firsts in free_list(slots).items() for first in firsts]
+def test_the_free_cells_cover_every_free_gpu_once_and_are_the_largest(slots: int) -> None:
+    cells, rest = list[tuple[int, int]](), slots
+    while cell := smallest_block(rest, 1):
+        cells.append(cell)
+        rest &= ~((1 << cell[1]) - 1 << cell[0])
     covered = [gpu for first, size in cells for gpu in range(first, first + size)]
     assert sorted(covered) == [gpu for gpu in range(10) if slots >> gpu & 1]
     for first, size in cells:

@@ -13,10 +13,7 @@ from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
 from cranny.policies import policy
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
-from cranny.policies.comb import Comb, left_above
-from cranny.policies.flow_balance import FlowBalance
-from cranny.policies.gpu_balance import GpuBalance
-from cranny.policies.least_fragmentation import LeastFragmentation
+from cranny.policies.netpack_baselines import Comb, FlowBalance, GpuBalance, LeastFragmentation, left_above
 from cranny.policies.optimus import Optimus
 from cranny.policies.tetris import Tetris
 

@@ -51,7 +51,7 @@ TABLE: dict[str, PolicyEntry] = {
         "ElasticFlow, ASPLOS'23",
     ),
     "consolidate-idle": PolicyEntry(
-        "cranny.policies.consolidate_idle:ConsolidateIdle",
+        "cranny.policies.titan_baselines:ConsolidateIdle",
         "as few machines as the job could have, idle ones first; otherwise it waits",
         "Titan's ElasticFlow baseline, ICNP'24",
     ),
@@ -61,7 +61,7 @@ TABLE: dict[str, PolicyEntry] = {
         "HiveD, OSDI'20",
     ),
     "fragments-first": PolicyEntry(
-        "cranny.policies.fragments_first:FragmentsFirst",
+        "cranny.policies.titan_baselines:FragmentsFirst",
         "fill scattered free GPUs exactly before anything else",
         "Titan's HiveD baseline, ICNP'24",
     ),
@@ -72,17 +72,17 @@ TABLE: dict[str, PolicyEntry] = {
         order="las",
     ),
     "gpu-balance": PolicyEntry(
-        "cranny.policies.gpu_balance:GpuBalance",
+        "cranny.policies.netpack_baselines:GpuBalance",
         "the machines with the most free GPUs first",
         "NetPack's GB baseline, ASPLOS'24",
     ),
     "flow-balance": PolicyEntry(
-        "cranny.policies.flow_balance:FlowBalance",
+        "cranny.policies.netpack_baselines:FlowBalance",
         "the machines with the fewest flows first",
         "NetPack's FB baseline, ASPLOS'24",
     ),
     "least-fragmentation": PolicyEntry(
-        "cranny.policies.least_fragmentation:LeastFragmentation",
+        "cranny.policies.netpack_baselines:LeastFragmentation",
         "use up the machines in use, those with the fewest free GPUs first",
         "NetPack's LF baseline, ASPLOS'24",
     ),
@@ -97,7 +97,7 @@ TABLE: dict[str, PolicyEntry] = {
         "Tetris, SIGCOMM'14",
     ),
     "comb": PolicyEntry(
-        "cranny.policies.comb:Comb",
+        "cranny.policies.netpack_baselines:Comb",
         "most free GPUs, then most switch memory left, then most bandwidth left",
         "NetPack's naive combination, ASPLOS'24",
     ),

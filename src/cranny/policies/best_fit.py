@@ -6,13 +6,13 @@ This is best fit as textbooks have it.
 
 from collections.abc import Sequence
 
-from cranny.core.machine_set import lowest
 from cranny.core.partition import split
 from cranny.core.protocol import Drafter, WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.machine_by_machine import in_use_or_idle, take_machines, tightest
 
 
 class BestFit(WaitsForGpus):
@@ -22,24 +22,12 @@ class BestFit(WaitsForGpus):
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take the tightest machine for what is left of the job, else the emptiest one whole, and repeat."""
-        available = view.available(job)
-        groups = [used | idle for used, idle in zip(available.in_use, available.idle, strict=True)]
-        ranks: list[int] = []
-        while len(ranks) < job.gpus:
-            left = job.gpus - len(ranks)
-            size = next((free for free in range(left, len(groups)) if groups[free]), None)
-            if size is None:
-                size = next((free for free in range(len(groups) - 1, 0, -1) if groups[free]), None)
-            if size is None:
-                return None
-            machine = lowest(groups[size])
-            groups[size] ^= 1 << machine
-            ranks += [machine] * min(left, size)
-        return view.placement(job, tuple(ranks))
+        ranks = take_machines(job.gpus, in_use_or_idle(view.available(job)), tightest)
+        return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
 
     def first_choices(self, gpus: int, size: int) -> Sequence[int]:
         """Look for the tightest machine, else for the emptiest."""
-        return (*range(gpus, size + 1), *range(gpus - 1, 0, -1))
+        return tightest(gpus, size)
 
     def drafter(self) -> Drafter:
         """Go on in the same way with the rest of a job."""

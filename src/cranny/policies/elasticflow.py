@@ -30,6 +30,8 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.buddy import gpu_block, smallest_block
+from cranny.policies._shared.machine_by_machine import roomiest, take_machines
 
 
 class ElasticFlow:
@@ -60,7 +62,7 @@ class ElasticFlow:
         available = view.available(job)
         groups = (*available.in_use[size:], *available.idle[size:])
         for machine in (machine for group in groups for machine in members(group)):
-            block = _gpu_block(view.slots_on(machine), size)
+            block = gpu_block(view.slots_on(machine), size)
             if block is not None:
                 first = block[0]
                 return view.placement(
@@ -83,52 +85,13 @@ class ElasticFlow:
 
     def _unrounded(self, job: Job, view: Snapshot) -> Placement | None:
         """Take whole idle machines, the largest first, for a job that could never have its power of two."""
-        ranks: list[int] = []
-        for group in reversed(view.available(job).idle):
-            for machine in members(group):
-                if len(ranks) < job.gpus:
-                    ranks += [machine] * min(view.free_on(machine), job.gpus - len(ranks))
+        ranks = take_machines(job.gpus, view.available(job).idle, roomiest)
         return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
 
 
 def power_of_two_from(gpus: int) -> int:
     """Round up to a power of two."""
     return 1 << (gpus - 1).bit_length()
-
-
-def aligned(free: int, size: int) -> int:
-    """Return where free blocks of a size begin, as bits; `free` has a bit for each free GPU (or machine).
-
-    Two free blocks that are buddies are one free block of twice the size.
-    """
-    starts, width = free, 1
-    while width < size and starts:
-        starts &= starts >> width
-        width *= 2
-        starts &= _multiples(width, starts.bit_length())
-    return starts
-
-
-def _multiples(width: int, past: int) -> int:
-    """Return the positions before `past` that a block of this width may begin at, as bits."""
-    blocks = -(-past // width)
-    return ((1 << blocks * width) - 1) // ((1 << width) - 1)
-
-
-def smallest_block(free: int, size: int) -> tuple[int, int] | None:
-    """Return where in the smallest free block that holds `size` a block begins, and how large that one is."""
-    starts, width = aligned(free, size), size
-    while starts:
-        larger = aligned(free, width * 2)
-        whole = starts & ~(larger | larger << width)  # not the half of a larger free block
-        if whole:
-            return lowest(whole), width
-        starts, width = larger, width * 2
-    return None
-
-
-# The free GPUs of a machine are one of few numbers, seen again and again.
-_gpu_block = lru_cache(maxsize=65536)(smallest_block)
 
 
 @lru_cache(maxsize=16)

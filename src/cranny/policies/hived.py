@@ -38,6 +38,7 @@ from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.validate import between
+from cranny.policies._shared.buddy import smallest_block
 
 Kind = tuple[int, str]  # GPUs of a machine and their type
 
@@ -226,20 +227,6 @@ def cell_sizes(gpus: int, largest: int) -> list[int]:
 
 
 @lru_cache(maxsize=65536)
-def free_list(slots: int) -> dict[int, tuple[int, ...]]:
-    """Return for each size the first GPUs of the free cells that are not part of a larger free cell."""
-    cells: dict[int, tuple[int, ...]] = {}
-    level, size = set(members(slots)), 1
-    while level:
-        merged = {first for first in level if first % (2 * size) == 0 and first + size in level}
-        alone = level - merged - {first + size for first in merged}
-        if alone:
-            cells[size] = tuple(sorted(alone))
-        level, size = merged, 2 * size
-    return cells
-
-
-@lru_cache(maxsize=65536)
 def fit(slots: int, gpus: int) -> tuple[int, int] | None:
     """Get cells for so many GPUs from the free ones of a machine, the largest first (Algorithm 1).
 
@@ -249,12 +236,11 @@ def fit(slots: int, gpus: int) -> tuple[int, int] | None:
     for level in range(gpus.bit_length() - 1, -1, -1):
         size = gpus & 1 << level
         if size:
-            free = free_list(rest)
-            larger = min((other for other in free if other >= size), default=None)
-            if larger is None:
+            cell = smallest_block(rest, size)
+            if cell is None:
                 return None
-            split = split or larger
-            rest &= ~((1 << size) - 1 << free[larger][0])
+            split = split or cell[1]
+            rest &= ~((1 << size) - 1 << cell[0])
     return split, slots ^ rest
 
 

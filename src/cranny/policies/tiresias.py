@@ -19,13 +19,13 @@ with a linear classifier. We know the gradient buckets of each model, and take a
 
 import math
 
-from cranny.core.machine_set import lowest, members
 from cranny.core.packing import machines_when_empty
 from cranny.core.protocol import lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.validate import not_negative
+from cranny.policies._shared.machine_by_machine import in_use_or_idle, take_machines, tightest
 
 
 class Tiresias:
@@ -43,7 +43,13 @@ class Tiresias:
         """Compare S_J with PACKLIMIT and place the job accordingly."""
         skew = job.profile.skew
         consolidate = skew > self.skew_limit
-        ranks = _consolidated(job, view) if consolidate else _fragments(job, view)
+        available = view.available(job)
+        if consolidate:  # fill the emptiest machines and end on the tightest that holds the rest, or give up
+            most = machines_when_empty(job.gpus, view.cluster, view.eligible(job))
+            ranks = take_machines(job.gpus, in_use_or_idle(available), tightest, most)
+        else:  # use up the machines that have the fewest GPUs free, idle machines last
+            ranks = take_machines(job.gpus, available.in_use, _smallest)
+            ranks += take_machines(job.gpus - len(ranks), available.idle, _smallest)
         if len(ranks) < job.gpus:
             return None
         verb = "consolidated" if consolidate else "not consolidated"
@@ -63,32 +69,6 @@ class Tiresias:
         return f"must be consolidated: {job.gpus} GPUs on {where}; the free GPUs are on more"
 
 
-def _consolidated(job: Job, view: Snapshot) -> list[int]:
-    """Fill the emptiest machines and end on the tightest that holds the rest, or give up."""
-    available = view.available(job)
-    groups = [in_use | idle for in_use, idle in zip(available.in_use, available.idle, strict=True)]
-    ranks: list[int] = []
-    for _ in range(machines_when_empty(job.gpus, view.cluster, view.eligible(job))):
-        left = job.gpus - len(ranks)
-        tightest = (free for free in range(left, len(groups)) if groups[free])
-        emptiest = (free for free in range(min(left, len(groups)) - 1, 0, -1) if groups[free])
-        free = next(tightest, 0) or next(emptiest, 0)
-        if not left or not free:
-            break
-        machine = lowest(groups[free])
-        groups[free] ^= 1 << machine
-        ranks += [machine] * min(left, free)
-    return ranks
-
-
-def _fragments(job: Job, view: Snapshot) -> list[int]:
-    """Take all free GPUs of the machines that have the fewest, idle machines last."""
-    available = view.available(job)
-    ranks: list[int] = []
-    for groups in (available.in_use, available.idle):
-        for free in range(1, len(groups)):
-            for machine in members(groups[free]):
-                if len(ranks) == job.gpus:
-                    return ranks
-                ranks += [machine] * min(free, job.gpus - len(ranks))
-    return ranks
+def _smallest(gpus: int, size: int) -> range:  # noqa: ARG001 - whatever the job
+    """Want the machine with the fewest free GPUs."""
+    return range(1, size + 1)
