@@ -44,15 +44,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
 from cranny.exact.max_min import check_batch, gpus_for
 from cranny.exact.milp import Floats, MilpModel, Term
-from cranny.model.errors import CrannyError, InputError
-from cranny.model.job import Job, whole
+from cranny.model.errors import CrannyError
+from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.model.validate import positive, whole
 
 GAP = 1e-6  # between the optimum and its bound, as a share; rows are kept to 1e-9
 FIRST_TANGENTS = 16  # at V, V/2, V/3, ...: where a link is shared evenly
@@ -77,12 +77,10 @@ class Table3:
     def __init__(
         self, *, printed: bool = False, max_machines: int = 16, max_jobs: int = 6, time_limit_s: float = 60.0
     ) -> None:
-        if not 0 < time_limit_s < math.inf:
-            raise InputError(f"table 3: time_limit_s must be a positive number, not {time_limit_s!r}")
         self.printed = printed
         self.max_machines = whole(max_machines, "table 3: max_machines")
         self.max_jobs = whole(max_jobs, "table 3: max_jobs")
-        self.time_limit_s = time_limit_s
+        self.time_limit_s = positive(time_limit_s, "table 3: time_limit_s")
 
     def solve(
         self, jobs: Sequence[Job], view: Snapshot, placements: Sequence[Placement] | None = None
@@ -92,7 +90,12 @@ class Table3:
         With `placements` workers and servers stay there, and only rates and switches are chosen.
         """
         check_batch(jobs, view)
-        self._refuse_large(jobs, view)
+        machines = len(view.cluster.machines)
+        if machines > self.max_machines or len(jobs) > self.max_jobs:
+            raise CrannyError(
+                f"table 3: {len(jobs)} jobs on {machines} machines; the limits are {self.max_jobs} jobs (max_jobs)"
+                f" and {self.max_machines} machines (max_machines)"
+            )
         model = _Model(jobs, view, printed=self.printed)
         if placements is None:
             model.break_symmetry()
@@ -132,34 +135,24 @@ class Table3:
             raise CrannyError("table 3: a job that sends got no rate")
         return best
 
-    def _refuse_large(self, jobs: Sequence[Job], view: Snapshot) -> None:
-        """Raise for what would take too long."""
-        machines = len(view.cluster.machines)
-        if machines > self.max_machines or len(jobs) > self.max_jobs:
-            raise CrannyError(
-                f"table 3: {len(jobs)} jobs on {machines} machines; the limits are {self.max_jobs} jobs (max_jobs)"
-                f" and {self.max_machines} machines (max_machines)"
-            )
 
-
-class _Variables(NamedTuple):
+class _Variables:
     """The variables of a job; see the module for the symbols. Lists are by machine or rack."""
 
-    w: list[int]
-    x: list[int]
-    y: list[int]
-    z: list[int]
-    v: int
-    a: int
-    spans: int  # sum of y
-    seconds: int  # at least d / v
-    vx: list[int]
-    bx: list[int]
-    vy: list[int]
-    ay: list[int]
-    vxy: list[int]
-    bxy: list[list[int]]  # y of the first machine, x of the second
-    az: list[int]
+    def __init__(self, program: MilpModel, gpus: Sequence[int], up: Sequence[bool], racks: int) -> None:
+        each_machine, each_rack = [1.0] * len(gpus), [1.0] * racks
+        self.w = program.variables(gpus, whole=True)
+        self.x = program.variables([min(1, most) for most in gpus], whole=True)
+        self.y = program.variables(map(float, up), whole=True)
+        self.z = program.variables(each_rack, whole=True)
+        self.v, self.a = program.variables([1.0, 1.0])
+        self.spans = program.variable(1.0)  # sum of y
+        self.seconds = program.variable(cost=1.0)  # at least d / v
+        self.vx, self.bx = program.variables(each_machine), program.variables(each_machine)
+        self.vy, self.ay = program.variables(each_machine), program.variables(each_machine)
+        self.vxy = program.variables(each_machine)
+        self.bxy = [program.variables(each_machine) for _ in gpus]  # y of the first machine, x of the second
+        self.az = program.variables(each_rack)
 
 
 class _Model:
@@ -174,14 +167,13 @@ class _Model:
         gbps = cluster.uplink_gbps[: len(cluster.machines)]
         self.unit_gbps = max(gbps)
         self.capacity = [each / self.unit_gbps for each in gbps]  # C
-        self.pat = [
-            (each or 0.0) / self.unit_gbps for each in (cluster.pat_gbps[rack] for rack in cluster.rack_nodes)
-        ]  # A
+        self.pat = [(cluster.pat_gbps[rack] or 0.0) / self.unit_gbps for rack in cluster.rack_nodes]  # A
         gigabits = [job.profile.grad_bytes * BITS_PER_BYTE / GIGA for job in jobs]
         self.unit_s = max(gigabits) / self.unit_gbps
         self.d = [each / max(gigabits) for each in gigabits]
         self.program = MilpModel()
-        self.of = [self._variables(job) for job in jobs]
+        up = [view.is_up(i) for i in self.machines]
+        self.of = [_Variables(self.program, gpus_for(job, view), up, len(self.racks)) for job in jobs]
         for job, own in zip(jobs, self.of, strict=True):
             self._workers(job, own)
             self._server(job, own)
@@ -191,28 +183,6 @@ class _Model:
         for share in range(1, FIRST_TANGENTS + 1):
             for index in range(len(jobs)):
                 self._tangent(index, 1.0 / share)
-
-    def _variables(self, job: Job) -> _Variables:
-        program, gpus = self.program, gpus_for(job, self.view)
-        ups = [float(self.view.is_up(i)) for i in self.machines]
-        rates = [1.0] * len(self.machines)
-        return _Variables(
-            w=program.variables(gpus, whole=True),
-            x=program.variables([min(1, most) for most in gpus], whole=True),
-            y=program.variables(ups, whole=True),
-            z=program.variables([1.0 for _ in self.racks], whole=True),
-            v=program.variable(1.0),
-            a=program.variable(1.0),
-            spans=program.variable(1.0),
-            seconds=program.variable(cost=1.0),
-            vx=program.variables(rates),
-            bx=program.variables(rates),
-            vy=program.variables(rates),
-            ay=program.variables(rates),
-            vxy=program.variables(rates),
-            bxy=[program.variables(rates) for _ in self.machines],
-            az=program.variables([1.0 for _ in self.racks]),
-        )
 
     def _workers(self, job: Job, own: _Variables) -> None:
         """Place workers, (2), (5), (6); and multiply x by rates."""
@@ -266,11 +236,8 @@ class _Model:
         for r in self.racks:
             add([(own.az[r], 1.0), (own.z[r], -min(1.0, self.pat[r]))], most=0.0)
             if not self.printed:
-                here = [*own.x, *own.y]
-                rack = [*self.rack_of, *self.rack_of]
-                add(
-                    [(own.z[r], -1.0), *((each, 1.0) for each, at in zip(here, rack, strict=True) if at == r)], 0.0
-                )
+                here = [each[i] for each in (own.x, own.y) for i in self.machines if self.rack_of[i] == r]
+                add([(own.z[r], -1.0), *_sum(here)], 0.0)
 
     def _received(self, own: _Variables, i: int) -> list[Term]:
         """Return what a job's server on machine i gets: y (a + sum of x b)."""
@@ -356,20 +323,16 @@ class _Model:
 
     def optimum(self, values: Floats, bound: float) -> NetPackOptimum:
         """Return a solution in words of the cluster."""
-        placements = []
+        placements, rates = [], []
         for own in self.of:
             machines = [i for i in self.machines for _ in range(round(values[own.w[i]]))]
             server = next((i for i in self.machines if values[own.y[i]] > 0.5), None)
-            merges = bool(values[own.a] > GAP)
-            placements.append(Placement(machines, server=server, aggregate=merges))
-        sends = [bool(values[own.spans] > 0.5) for own in self.of]
+            placements.append(Placement(machines, server=server, aggregate=bool(values[own.a] > GAP)))
+            rates.append(float(values[own.v]) * self.unit_gbps if values[own.spans] > 0.5 else math.inf)
         value = self.value(values)
         return NetPackOptimum(
             placements=tuple(placements),
-            rate_gbps=tuple(
-                float(values[own.v]) * self.unit_gbps if across else math.inf
-                for own, across in zip(self.of, sends, strict=True)
-            ),
+            rate_gbps=tuple(rates),
             merged_gbps=tuple(float(values[own.a]) * self.unit_gbps for own in self.of),
             comm_s=value * self.unit_s,
             bound_s=min(bound, value) * self.unit_s,

@@ -25,7 +25,7 @@ of their common measure, or, where they have none, in steps of 2**-40 of the hea
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -37,7 +37,7 @@ from cranny.core.machine_set import members
 from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, parts, traffic
-from cranny.model.collective import PLACED, Phase
+from cranny.model.collective import PLACED
 from cranny.model.errors import CrannyError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -85,13 +85,19 @@ def nimp_instance(job: Job, view: Snapshot, phase_budget_s: float) -> NimpInstan
     available = view.available(job)
     machines = tuple(sorted(m for group in (*available.in_use[1:], *available.idle[1:]) for m in members(group)))
     free = tuple(view.free_on(machine) for machine in machines)
-    moved = [
-        (phase, phase.share * k_bytes)
-        for pattern, k_bytes in parts(job, tuple(range(job.gpus)))
-        for phase in pattern.phases
-        if k_bytes > 0
-    ]
-    phases = _directed(moved)
+    phases: dict[tuple[Pair, ...], float] = {}  # directed pairs that send at once, and the bytes of each, C^t
+    exchanged: dict[Pair, float] = {}  # bytes of each two ranks in all phases together; an exchange counts once
+    patterns = [(what, k_bytes) for what, k_bytes in parts(job, tuple(range(job.gpus))) if k_bytes > 0]
+    for phase, pair_bytes in [
+        (phase, phase.share * k_bytes) for what, k_bytes in patterns for phase in what.phases
+    ]:
+        back = tuple((b, a) for a, b in phase.pairs) if phase.exchange else ()
+        directed = tuple(sorted(phase.pairs + back))
+        # A phase that comes again, as on the way back of halving-doubling, adds nothing; the larger volume counts.
+        phases[directed] = max(pair_bytes, phases.get(directed, 0.0))
+        for a, b in phase.pairs:
+            pair = (min(a, b), max(a, b))
+            exchanged[pair] = exchanged.get(pair, 0.0) + pair_bytes * phase.times
     # Limits that no placement could exceed are cut to the same number, so that they compare as equal.
     roomiest = max(free, default=0)
     could = [could_cross(pairs, roomiest, roomiest) for pairs in phases]
@@ -108,7 +114,7 @@ def nimp_instance(job: Job, view: Snapshot, phase_budget_s: float) -> NimpInstan
         machines=machines,
         free=free,
         idle=tuple(view.is_idle(machine) for machine in machines),
-        weights=_in_one_measure(_exchanged(moved)),
+        weights=_in_one_measure(exchanged),
         phases=tuple(phases),
         limits={(i, j): limits(a, b) for i, a in enumerate(machines) for j, b in enumerate(machines) if i != j},
     )
@@ -123,29 +129,6 @@ def could_cross(pairs: Sequence[Pair], free_from: int, free_to: int) -> int:
 
 def _none_tighter(limits: Sequence[int], others: Sequence[int]) -> bool:
     return all(a >= b for a, b in zip(limits, others, strict=True))
-
-
-def _directed(moved: Iterable[tuple[Phase, float]]) -> dict[tuple[Pair, ...], float]:
-    """Return the directed pairs that send at once, and the bytes of each pair, C^t.
-
-    A phase that comes again, as on the way back of halving-doubling, adds nothing; the larger volume counts.
-    """
-    phases: dict[tuple[Pair, ...], float] = {}
-    for phase, pair_bytes in moved:
-        back = tuple((b, a) for a, b in phase.pairs) if phase.exchange else ()
-        pairs = tuple(sorted(phase.pairs + back))
-        phases[pairs] = max(pair_bytes, phases.get(pairs, 0.0))
-    return phases
-
-
-def _exchanged(moved: Iterable[tuple[Phase, float]]) -> dict[Pair, float]:
-    """Return the bytes that each two ranks exchange in all phases together; an exchange counts once."""
-    total: dict[Pair, float] = {}
-    for phase, pair_bytes in moved:
-        for a, b in phase.pairs:
-            pair = (min(a, b), max(a, b))
-            total[pair] = total.get(pair, 0.0) + pair_bytes * phase.times
-    return total
 
 
 def _in_one_measure(weights: Mapping[Pair, float]) -> dict[Pair, int]:
@@ -258,22 +241,21 @@ class Exact(WaitsForGpus):
         model.cp.add(model.opened == opened)
         model.cp.add(model.used == used)
         model.minimise_traffic()
-        status, solver = self._run(model)
-        if status == cp_model.INFEASIBLE:
-            return None
-        return model.positions(solver), status == cp_model.OPTIMAL
+        found = self._run(model)
+        return None if found is None else (model.positions(found[0]), found[1])
 
     def _fewest_within_bandwidth(self, instance: NimpInstance) -> tuple[int, int, bool] | None:
         """Minimise O1 and then O2 under all constraints; None if nothing keeps to them."""
         model = _Model(instance)
         # O2 never exceeds the number of machines, so one idle machine weighs more than any number of others.
         model.cp.minimize(model.opened * (len(instance.machines) + 1) + model.used)
-        status, solver = self._run(model)
-        if status == cp_model.INFEASIBLE:
+        found = self._run(model)
+        if found is None:
             return None
-        return solver.value(model.opened), solver.value(model.used), status == cp_model.OPTIMAL
+        return found[0].value(model.opened), found[0].value(model.used), found[1]
 
-    def _run(self, model: "_Model") -> tuple[cp_model.CpSolverStatus, cp_model.CpSolver]:
+    def _run(self, model: "_Model") -> tuple[cp_model.CpSolver, bool] | None:
+        """Solve a model; return the solver, and whether it proved its solution. None if there is none."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         # Else CP-SAT resets SIGINT to its default action: the next Ctrl-C would end the process without clean-up.
@@ -283,7 +265,7 @@ class Exact(WaitsForGpus):
         status = solver.solve(model.cp)
         if status == cp_model.UNKNOWN:
             raise CrannyError(f"exact: nothing found within {self.time_limit_s:g} s; raise time_limit_s")
-        return status, solver
+        return None if status == cp_model.INFEASIBLE else (solver, status == cp_model.OPTIMAL)
 
 
 class _Model:

@@ -21,6 +21,7 @@ from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
 from cranny.policies._shared.heterogeneous.problem import Problem
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies._shared.heterogeneous.solution import Shares
@@ -60,8 +61,6 @@ class OptimusShares(SharingPolicy):
 
     def solve(self, problem: Problem) -> Shares:
         """Greedy."""
-        from cranny.policies._shared.heterogeneous.optimus_greedy import optimus
-
         return optimus(problem)
 
 
@@ -72,6 +71,4 @@ class OptimusLb(SharingPolicy):
 
     def solve(self, problem: Problem) -> Shares:
         """Greedy."""
-        from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
-
         return optimus_lb(problem)

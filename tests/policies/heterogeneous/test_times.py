@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.model.errors import InputError, PlacementError
-from cranny.policies._shared.heterogeneous.estimates import Estimates
+from cranny.model.job import Job
+from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.problem import Problem, Training, equal_s, fairness
 from cranny.policies._shared.heterogeneous.solution import Shares, place_workers, split_samples
 
@@ -105,25 +106,15 @@ def test_refuses_a_worker_that_cannot_run_its_job() -> None:
 
 
 def test_estimates_begin_with_a_probe_and_follow_reports() -> None:
-    known = Estimates().probed("a", "T4", 100, 1).reported("a", "T4", 200, 1)
-    assert known.matrix(["a"], ["T4"]) == [[pytest.approx(130)]]
+    known, job = JobEstimates(), Job("a", 1)
+    known.report("a", "T4", 100)
+    known.report("a", "T4", 200)
+    assert known.speeds(job, ["T4"]) == [pytest.approx(130)]
     for _ in range(30):
-        known = known.reported("a", "T4", 200, 1)
-    assert known.matrix(["a"], ["T4"])[0][0] == pytest.approx(200, rel=1e-3)
-
-
-def test_estimates_make_a_problem_only_when_everything_was_probed() -> None:
-    known = Estimates().probed("a", "T4", 100, 1).failed("b", "T4").reported("b", "V100", 50, 2)
-    jobs = (Training("a", 10, 1), Training("b", 10, 1))
-    with pytest.raises(InputError, match="job 'a' has no throughput on V100"):
-        Problem(jobs, ("T4", "V100"), [[1, 1]], known.matrix(["a", "b"], ["T4", "V100"]))
-    known = known.probed("a", "V100", 300, 1)
-    found = Problem(jobs, ("T4", "V100"), [[1, 1]], known.matrix(["a", "b"], ["T4", "V100"]))
-    assert found.rates.tolist() == [[100, 300], [0, 25]]
+        known.report("a", "T4", 200)
+    assert known.speeds(job, ["T4"]) == [pytest.approx(200, rel=1e-3)]
 
 
 def test_estimates_refuse_a_report_of_nothing() -> None:
-    with pytest.raises(InputError, match="job 'a' on T4: seconds must be a positive number"):
-        Estimates().probed("a", "T4", 100, 0)
-    with pytest.raises(InputError, match="weight"):
-        Estimates(weight=0)
+    with pytest.raises(InputError, match="job 'a' on T4: samples must be a positive number"):
+        JobEstimates().report("a", "T4", 0)

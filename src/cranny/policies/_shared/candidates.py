@@ -12,14 +12,14 @@ where none do, since nothing is better than that.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from functools import cache
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from cranny.core.explanation import DefaultRationale
 from cranny.core.protocol import Host, Placer, Policy, Slowdown, default_order
 from cranny.core.queue import QueuePolicy
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import communication, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -101,17 +101,20 @@ def variations(
     found: list[JobMachines] = []
     heap: list[tuple[int, int, JobMachines]] = [(-1, 0, machines_of)]
     firsts = {job: int(job in served) for job in machines_of}  # where a job's ranks begin
-    marks: dict[tuple[tuple[int, ...], int], Hashable] = {}
+    canonical = cache(base.canonical)
 
     def canonical_all(those: JobMachines) -> tuple[Hashable, ...]:
-        keys = [(machines, firsts[job]) for job, machines in those.items()]
-        for key in keys:
-            if key not in marks:
-                marks[key] = base.canonical(*key)
-        return tuple([marks[key] for key in keys])
+        return tuple([canonical(machines, firsts[job]) for job, machines in those.items()])
 
     seen = {canonical_all(machines_of)}
     kept = {job: (quality(job, machines), base.shares(machines)) for job, machines in machines_of.items()}
+
+    def as_good(job: str, machines: tuple[int, ...]) -> bool:
+        """Say whether machines have the quality of the first ones, with as much of every link or more."""
+        if quality(job, machines) != kept[job][0]:
+            return False
+        return all(now >= before for now, before in zip(base.shares(machines), kept[job][1], strict=True))
+
     in_order = {
         job: first for job, first in firsts.items() if all(a <= b for a, b in pairwise(machines_of[job][first:]))
     }
@@ -126,23 +129,14 @@ def variations(
             if tries > TRIES:
                 break
             there = _exchanged(here, pairs, in_order)
-            canonical = canonical_all(there)
-            if canonical in seen:
+            key = canonical_all(there)
+            if key in seen:
                 continue
-            seen.add(canonical)
+            seen.add(key)
             moved = [job for job, machines in here.items() if there[job] is not machines]
-            if all(_as_good(job, there[job], kept[job], base, quality) for job in moved):
+            if all(as_good(job, there[job]) for job in moved):
                 heappush(heap, (base.contended_uses(there), len(seen), there))
     return found
-
-
-def _as_good(
-    job: str, machines: tuple[int, ...], kept: tuple[Hashable, list[float]], base: BaseCluster, quality: Quality
-) -> bool:
-    """Say whether machines have the quality of the first ones, with as much of every link or more."""
-    if quality(job, machines) != kept[0]:
-        return False
-    return all(now >= before for now, before in zip(base.shares(machines), kept[1], strict=True))
 
 
 def _exchanged(machines_of: JobMachines, pairs: Mapping[int, int], in_order: Mapping[str, int]) -> JobMachines:
@@ -163,7 +157,15 @@ def _exchanged(machines_of: JobMachines, pairs: Mapping[int, int], in_order: Map
 def _exchanges(machines_of: JobMachines, base: BaseCluster) -> Iterator[dict[int, int]]:
     """Yield exchanges of single machines, and of what a job has below one switch."""
     used = dict.fromkeys(machine for machines in machines_of.values() for machine in machines)
-    alike = _alike(used, base)
+    # The machines of each kind that is used, those with the fewest users on their links first.
+    alike: dict[Hashable, list[int]] = {base.kinds[machine]: [] for machine in used}
+    for machine, kind in enumerate(base.kinds):
+        if kind in alike:
+            alike[kind].append(machine)
+    paths, users = base.cluster.paths, base.users
+    for group in alike.values():
+        group.sort(key=lambda machine: (sum([users[link] for link in paths[machine]]), machine))
+        del group[ALIKE:]
     for machine in used:
         for other in alike[base.kinds[machine]]:
             if other != machine and not (other in used and other < machine):  # that pair was yielded already
@@ -181,19 +183,6 @@ def _exchanges(machines_of: JobMachines, base: BaseCluster) -> Iterator[dict[int
                 pairs = _matched(group, target, used, base) if target != rack else None
                 if pairs is not None:
                     yield pairs
-
-
-def _alike(used: Mapping[int, None], base: BaseCluster) -> dict[Hashable, list[int]]:
-    """Return the machines of each kind that is used, those with the fewest users on their links first."""
-    groups: dict[Hashable, list[int]] = {base.kinds[machine]: [] for machine in used}
-    for machine, kind in enumerate(base.kinds):
-        if kind in groups:
-            groups[kind].append(machine)
-    paths, users = base.cluster.paths, base.users
-    for group in groups.values():
-        group.sort(key=lambda machine: (sum([users[link] for link in paths[machine]]), machine))
-        del group[ALIKE:]
-    return groups
 
 
 def _matched(
@@ -240,7 +229,7 @@ def vary_plan(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False)
         placement = placements[job_id]
         server = None if placement.server is None else machines[0]
         ranks = machines[-len(placement.machines) :]
-        job = _trained(_job(plan, job_id, view), len(ranks))
+        job = as_trained(_job(plan, job_id, view), len(ranks))
         cost = communication(view.cluster, job, ranks, server, placement.aggregate)
         return len(set(machines)), round(cost.comm_s, 12)
 
@@ -255,7 +244,7 @@ def _job(plan: Plan, job_id: str, view: Snapshot) -> Job:
     return next(starts, None) or view.running[job_id].submitted
 
 
-def _trained(job: Job, gpus: int) -> Job:
+def as_trained(job: Job, gpus: int) -> Job:
     """Return a job as it trains with so many workers."""
     return job if gpus == job.gpus else job.resized(gpus, float(gpus))
 
@@ -268,25 +257,11 @@ def _with(plan: Plan, machines_of: JobMachines, view: Snapshot) -> Plan:
             actions.append(action)
             continue
         machines, old = machines_of[action.job_id], action.placement
-        server = None if old.server is None else machines[0]
-        job = _job(plan, action.job_id, view)
-        placement = placed(job, machines[-len(old.machines) :], view, server=server, aggregate=old.aggregate)
+        server, ranks = None if old.server is None else machines[0], machines[-len(old.machines) :]
+        made = view.placement(as_trained(_job(plan, action.job_id, view), len(ranks)), ranks)
+        placement = Placement(ranks, (), None, made.rationale, server, old.aggregate)
         actions.append(action._replace(placement=placement))
     return Plan(plan.version, tuple(actions))
-
-
-def placed(
-    job: Job,
-    machines: tuple[int, ...],
-    view: Snapshot,
-    *,
-    note: str = "",
-    server: int | None = None,
-    aggregate: bool = True,
-) -> Placement:
-    """Make a placement that can explain itself, also if the job has not as many workers as it asked for."""
-    seen = DefaultRationale(_trained(job, len(machines)), view.cluster, view.available(job), note)
-    return Placement(machines, (), None, seen, server, aggregate)
 
 
 class PlanVariations:
@@ -301,24 +276,8 @@ class PlanVariations:
     def __init__(self, policy: Policy, placer: Placer, *, by_links: bool) -> None:
         self.policy = policy
         self.order: str = default_order(policy)
-        self._placer = placer
+        self.key, self.plan, self.why_wait, self.place = policy.key, policy.plan, policy.why_wait, placer.place
         self._by_links = by_links
-
-    def key(self, waiting: Waiting) -> Any:
-        """Order the queue as the policy does."""
-        return self.policy.key(waiting)
-
-    def plan(self, view: Snapshot) -> Plan:
-        """Return the plan of the policy."""
-        return self.policy.plan(view)
-
-    def why_wait(self, job: Job, view: Snapshot) -> str:
-        """Return the policy's reason."""
-        return self.policy.why_wait(job, view)
-
-    def place(self, job: Job, view: Snapshot) -> Placement | None:
-        """Place one job as the placer does."""
-        return self._placer.place(job, view)
 
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
         """Return the plan of the policy, and variations of it."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cranny.core.machine_set import FreeMachines, lowest
 
-# Which numbers of free GPUs the rest of a job looks for, in order; given its GPUs and those of the largest machine,
-# than which the rest is no larger.
+# Which numbers of free GPUs the rest of a job looks for, in order, given its GPUs and the size of the largest
+# machine, than which the rest is no larger.
 Wanted = Callable[[int, int], Iterable[int]]
 
 

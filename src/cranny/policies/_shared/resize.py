@@ -11,7 +11,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Move, Plan, Start, Stop
-from cranny.policies._shared.candidates import BaseCluster, JobMachines, placed, variations
+from cranny.policies._shared.candidates import BaseCluster, JobMachines, as_trained, variations
 from cranny.policies._shared.promises import GpuPool
 
 # Chooses machines for a number of workers, given the free GPUs of each; None if there are too few.
@@ -149,12 +149,12 @@ def plans(
         moves: dict[str, Placement] = {}
         starts: list[Start] = []
         for job_id, machines in each.items():
+            job = waiting[job_id].job if job_id in waiting else view.running[job_id].submitted
+            placement = base.placement(as_trained(job, len(machines)), machines, note=notes.get(job_id, ""))
             if job_id in waiting:
-                placement = placed(waiting[job_id].job, machines, base, note=notes.get(job_id, ""))
-                starts.append(Start(waiting[job_id].job, placement, waiting[job_id].attained_gpu_s))
+                starts.append(Start(job, placement, waiting[job_id].attained_gpu_s))
             elif machines != view.running[job_id].placement.machines:
-                job = view.running[job_id].submitted
-                moves[job_id] = placed(job, machines, base, note=notes.get(job_id, ""))
+                moves[job_id] = placement
         stops = [Stop(job_id, reason) for job_id, reason in stopped.items()]
         found.append(Plan(view.version, (*stops, *feasible_order(view, moves, starts, stopped))))
     return found

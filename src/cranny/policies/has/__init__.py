@@ -9,12 +9,12 @@ reads a clock, and other policies must not import it: what they share is in `_sh
 
 from typing import Any
 
-import numpy as np
-
 from cranny.model.validate import between, whole
+from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
 from cranny.policies._shared.heterogeneous.problem import Problem
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies.has.las import las
 
 
 class Has(SharingPolicy):
@@ -40,11 +40,10 @@ class Jps(SharingPolicy):
         samples: int = 60,
         alpha: float = 0.7,
         beta: float = 1.0,
-        rng: np.random.Generator | None = None,
         **options: Any,
     ) -> None:
         """Set up with N, alpha and beta of the paper; the other options are those of `SharingPolicy`."""
-        super().__init__(rng=rng, **options)
+        super().__init__(**options)
         self._settings: dict[str, Any] = {
             "samples": whole(samples, "jps: samples"),
             "alpha": between(alpha, "jps: alpha", 0, 1),
@@ -57,7 +56,6 @@ class Jps(SharingPolicy):
         Departure: where some jobs cannot run on some types, a sample may hold no feasible category. Then
         Optimus-LB decides.
         """
-        from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
         from cranny.policies.has.has_jps import jps
         from cranny.policies.has.market import NoCategoryError
 
@@ -72,9 +70,9 @@ class HasExact(SharingPolicy):
 
     method = "has-exact"
 
-    def __init__(self, *, beta: float = 1.0, rng: np.random.Generator | None = None, **options: Any) -> None:
+    def __init__(self, *, beta: float = 1.0, **options: Any) -> None:
         """Set up with a weight between mean JCT (1) and fairness (0), and the options of `SharingPolicy`."""
-        super().__init__(rng=rng, **options)
+        super().__init__(**options)
         self._beta = between(beta, "has-exact: beta", 0, 1)
 
     def solve(self, problem: Problem) -> Shares:
@@ -91,6 +89,4 @@ class Las(SharingPolicy):
 
     def solve(self, problem: Problem) -> Shares:
         """Max-min fairness."""
-        from cranny.policies.has.las import las
-
         return las(problem)

@@ -10,7 +10,7 @@ Symbols of the paper and their names here:
     server.flows         `flows`: that its uplink carries
     V[s, f, g]           `plan_kernel._table`: the value of servers with f flows at most and g GPUs together
     FC_r, C(rack)        `rack_flows`, `rack_gbps`: of a rack's uplink
-    AE                   `_efficiency`: aggregation efficiency, the rate times the flows that switches merge
+    AE                   `efficiency`: aggregation efficiency, the rate times the flows that switches merge
 
 Departure: line 4 of Alg. 2 must be >=, or a job that fits a server exactly would be spread. The paper does not say
 which of several servers takes a whole job: the one with the fewest free GPUs, which keeps large holes for large
@@ -90,7 +90,8 @@ class NetPack(BySubmission, WaitsForGpus):
         if self._steady is None or self._steady.cluster is not view.cluster:
             self._steady = SteadyState(view.cluster)
         steady = self._steady
-        free, up = steady.follow(view), view.up
+        steady.estimate.follow(view)  # line 7
+        free, up = view.free.copy(), view.up
         memory_gbps = steady.memory_gbps()  # what jobs that run leave
         placed: list[Start] = []
         for waiting in batch:
@@ -125,7 +126,10 @@ class NetPack(BySubmission, WaitsForGpus):
             )
             for machine in found.machines.tolist()
         ]
-        held = _without_surplus(job.gpus, {each.machine: int(free[each.machine]) for each in values}, values)
+        held = {each.machine: int(free[each.machine]) for each in values}
+        # GPUs that a plan has too many are given back on its least loaded server, where some are left.
+        least_loaded = min(values, key=lambda each: (each.flows, -each.left_gbps, each.machine))
+        held[least_loaded.machine] -= sum(held.values()) - job.gpus
         machines = tuple([machine for machine, gpus in held.items() for _ in range(gpus)])
         why = NetPackRationale(job, steady.cluster, tuple(values), found.server_value, found.share_gbps)
         server = None if found.server == plan_kernel.NONE else int(found.server)
@@ -138,17 +142,12 @@ class NetPackLean(NetPack):
     lean = True
 
 
-def _without_surplus(gpus: int, held: dict[int, int], values: list[ServerValue]) -> dict[int, int]:
-    """Give back the GPUs that a plan has too many, on its least loaded server; some are left there."""
-    least_loaded = min(values, key=lambda each: (each.flows, -each.left_gbps, each.machine))
-    held[least_loaded.machine] -= sum(held.values()) - gpus
-    return held
-
-
 def _aggregate(placed: list[Start], steady: "SteadyState", memory_gbps: list[float]) -> list[Start]:
     """Step 4: give the memory of switches to the jobs with the highest efficiency, until it is used up."""
-    efficiency = {
-        start.job.id: _efficiency(start, steady) for start in placed if start.placement.server is not None
+    efficiency = {  # AE: a job's rate times the flows that come in at its switches
+        job.id: (steady.estimate.rate_gbps(job.id) or 0.0) * sum(_merged_flows(placement, steady).values())
+        for job, placement, *_ in placed
+        if placement.server is not None
     }
     decided: dict[str, Placement] = {}
     for start in sorted(placed, key=lambda start: -round(efficiency.get(start.job.id, 0.0), DECIMALS)):
@@ -168,12 +167,6 @@ def _aggregate(placed: list[Start], steady: "SteadyState", memory_gbps: list[flo
             for rack in switches:
                 memory_gbps[rack] = round(memory_gbps[rack] - rate_gbps, DECIMALS)
     return [start._replace(placement=decided.get(start.job.id, start.placement)) for start in placed]
-
-
-def _efficiency(start: Start, steady: "SteadyState") -> float:
-    """Return AE: the job's rate times the flows that come in at its switches."""
-    rate_gbps = steady.estimate.rate_gbps(start.job.id) or 0.0
-    return rate_gbps * sum(_merged_flows(start.placement, steady).values())
 
 
 def _merged_flows(placement: Placement, steady: "SteadyState") -> Counter[int]:

@@ -1,15 +1,11 @@
 """What the steady state leaves of servers and racks, in arrays: the input of NetPack's search."""
 
 import numpy as np
-import numpy.typing as npt
 
-from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.network.steady.rates import RateEstimate
 from cranny.policies._shared.ranked_fill import rounded
-from cranny.policies.netpack.plan_kernel import Bools, ServerArrays
-
-Ints = npt.NDArray[np.int64]
+from cranny.policies.netpack.plan_kernel import Bools, Ints, ServerArrays
 
 
 class SteadyState:
@@ -25,11 +21,6 @@ class SteadyState:
         self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in cluster.rack_nodes])
         # Machines among which plans are searched, (spans, 2): those of each rack, and all.
         self.spans = np.array([*cluster.rack_spans, (0, machines)])
-
-    def follow(self, view: Snapshot) -> Ints:
-        """Update by the running jobs (line 7 of Algorithm 2); return a copy of the free GPUs."""
-        self.estimate.follow(view)
-        return view.free.copy()
 
     def memory_gbps(self) -> list[float]:
         """Return what is left of the PAT of each rack's switch, (racks,)."""

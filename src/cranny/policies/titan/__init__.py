@@ -101,8 +101,9 @@ class Titan:
     ) -> tuple[int, ...] | None:
         """Return a placement within the bandwidth when the first choice is not."""
         best: FeasiblePlacement | None = None
-        for part, blocked in self._all_then_quiet(job, view, available, least):
-            found = self._open_idle(job, view, part, blocked)
+        for quiet in (False, True):  # all machines first, and if those were not enough the ones with quiet uplinks
+            part = available.only(~view.busy_machines(self.bandwidth.need_gbps(job))) if quiet else available
+            found = self._open_idle(job, view, part, None if quiet else least)
             if found is not None and (best is None or found.objectives < best.objectives):
                 best = found
             if best is not None and best.objectives == least[:2]:
@@ -113,7 +114,8 @@ class Titan:
         merged = merge(job, view, available, self.bandwidth)
         if merged is not None and (best is None or merged.objectives < best.objectives):
             best = merged
-        refused = self._refusals(job, view.cluster)
+        waiting, where, refused = self._waiting or (None, None, 0)
+        refused = refused if waiting == job and where is view.cluster else 0
         if best is not None or not any(available.in_use) or not refused & (refused - 1):
             # A search takes long, and a job that waits is tried whenever another ends: after it has failed, it is
             # repeated only at the first, second, fourth, eighth ... refusal, and when all machines are idle.
@@ -124,23 +126,6 @@ class Titan:
             return None
         self._waiting = None
         return best.machines
-
-    def _all_then_quiet(
-        self, job: Job, view: Snapshot, available: FreeMachines, least: Fewest
-    ) -> Iterator[tuple[FreeMachines, Fewest | None]]:
-        """Yield the available machines, and if those were not enough the ones with quiet uplinks.
-
-        With each comes a choice that is known to be blocked.
-        """
-        yield available, least
-        yield available.only(~view.busy_machines(self.bandwidth.need_gbps(job))), None
-
-    def _refusals(self, job: Job, cluster: Cluster) -> int:
-        """Return how often this job was refused in a row."""
-        if self._waiting is None:
-            return 0
-        waiting, where, refused = self._waiting
-        return refused if waiting == job and where is cluster else 0
 
     def _open_idle(
         self, job: Job, view: Snapshot, available: FreeMachines, blocked: Fewest | None = None
@@ -207,7 +192,8 @@ def _map(job: Job, view: Snapshot, available: FreeMachines, least: Fewest) -> tu
     for part in sorted(range(least.machines), key=count.__getitem__, reverse=True):
         group = groups[part < least.idle]
         size = _tightest(group, count[part])
-        machine = _close_by(group[size], near)
+        below = (within(group[size], *switch) for switch in near)  # the nearest that has a machine is best
+        machine = lowest(next(filter(None, below), group[size]))
         group[size] ^= 1 << machine
         taken.setdefault(count[part], []).append(machine)
         near = near or [view.cluster.spans[link] for link in view.cluster.paths[machine][1:]]
@@ -218,12 +204,3 @@ def _map(job: Job, view: Snapshot, available: FreeMachines, least: Fewest) -> tu
         if part not in machine_of:
             machine_of[part] = taken[count[part]].pop()
     return tuple([machine_of[part] for part in found.part])
-
-
-def _close_by(group: int, near: Sequence[tuple[int, int]]) -> int:
-    """Return a machine of a set, below the nearest of these switches that has one."""
-    for first, past in near:
-        below = within(group, first, past)
-        if below:
-            return lowest(below)
-    return lowest(group)

@@ -15,6 +15,22 @@ SLACK = 1 + 1e-9
 MANY_MACHINES = 32
 
 
+# What a rank exchanges with another: that rank, the phase, bytes sent and got, and bytes all times that it comes.
+Exchange = tuple[int, int, float, float, float]
+
+
+def exchanges(job: Job) -> list[list[Exchange]]:
+    """Return what each rank exchanges, phase by phase."""
+    found: list[list[Exchange]] = [[] for _ in range(job.gpus)]
+    phases = [(phase, phase.share * k_bytes) for what, k_bytes in parts(job, ()) for phase in what.phases]
+    for number, (phase, sent) in enumerate(phases):
+        got = sent if phase.exchange else 0.0
+        for a, b in phase.pairs:
+            found[a].append((b, number, sent, got, sent * phase.times))
+            found[b].append((a, number, got, sent, sent * phase.times))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
     """The constraint for a given time that a phase may take."""

@@ -59,29 +59,18 @@ def _gbps_between(arrays: PlacementArrays, a: int, b: int) -> float:
 
 
 @inside
-def hide_busy(arrays: PlacementArrays, request: PlacementRequest) -> None:
-    """Take out the machines whose uplinks have less left than two ranks need."""
-    for machine in range(len(arrays.machines.free)):
-        if _is_busy(arrays, request, machine):
-            leave(arrays.machines, arrays.machines.free[machine], machine)
-
-
-@inside
-def show_busy(arrays: PlacementArrays, request: PlacementRequest) -> None:
-    """Put them back."""
-    for machine in range(len(arrays.machines.free)):
-        if _is_busy(arrays, request, machine):
-            join(arrays.machines, arrays.machines.free[machine], machine)
-
-
-@inside
-def _is_busy(arrays: PlacementArrays, request: PlacementRequest, machine: int) -> bool:
-    """Say whether a machine's uplink has less left than `Bandwidth.need_gbps`."""
-    links, patterns = arrays.links, arrays.patterns
+def hide_busy(arrays: PlacementArrays, request: PlacementRequest, hide: bool) -> None:  # noqa: FBT001 - a kernel
+    """Take out the machines whose uplinks have less left than `Bandwidth.need_gbps`, or put them back."""
+    links, patterns, free = arrays.links, arrays.patterns, arrays.machines.free
     phase = patterns.first_phase[request.pattern]
     smallest = patterns.share[phase] * request.k_bytes
     for later in range(phase + 1, patterns.past_phase[request.pattern]):
         smallest = min(smallest, patterns.share[later] * request.k_bytes)
     phase_budget_s = arrays.setting
     need_gbps = smallest * BITS_PER_BYTE / GIGA / phase_budget_s
-    return bool(links.gbps[machine] - links.use_gbps[machine] < need_gbps)
+    for machine in range(len(free)):
+        if links.gbps[machine] - links.use_gbps[machine] < need_gbps:
+            if hide:
+                leave(arrays.machines, free[machine], machine)
+            else:
+                join(arrays.machines, free[machine], machine)

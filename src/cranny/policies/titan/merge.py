@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from cranny.core.machine_set import FreeMachines, members
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import parts
 from cranny.model.collective import PLACED
 from cranny.model.job import Job
-from cranny.policies.titan.bandwidth import Bandwidth
+from cranny.policies.titan.bandwidth import Bandwidth, exchanges
 from cranny.policies.titan.search import MAX_MACHINES, FeasiblePlacement
 
 Load = tuple[int, int, int]  # phase, from machine, to machine
@@ -43,15 +42,7 @@ class _Deployment:
         self._view = view
         self._bandwidth = bandwidth
         self._ranks = range(job.gpus)
-        # For each rank: (phase, the other rank, bytes it sends, bytes it gets).
-        self._exchanges: list[list[tuple[int, int, float, float]]] = [[] for _ in self._ranks]
-        phases = [(phase, k_bytes) for what, k_bytes in parts(job, ()) for phase in what.phases]
-        for number, (phase, k_bytes) in enumerate(phases):
-            sent = phase.share * k_bytes
-            got = sent if phase.exchange else 0.0
-            for a, b in phase.pairs:
-                self._exchanges[a].append((number, b, sent, got))
-                self._exchanges[b].append((number, a, got, sent))
+        self._exchanges = exchanges(job)
         self._load: dict[Load, float] = {}
         self.machine_of: dict[int, int] = {}
         self.used: list[int] = []
@@ -81,7 +72,7 @@ class _Deployment:
             if rank in self.machine_of:
                 continue
             added: dict[Load, float] = {}
-            for phase, other, sent, got in self._exchanges[rank]:
+            for other, phase, sent, got, _ in self._exchanges[rank]:
                 elsewhere = self.machine_of.get(other)
                 if elsewhere is not None:
                     for key, moved in (((phase, machine, elsewhere), sent), ((phase, elsewhere, machine), got)):

@@ -15,7 +15,7 @@ from cranny.core.partition import split
 from cranny.core.traffic import exchange_graph, renumber
 from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import MANY_MACHINES
-from cranny.policies.titan.bandwidth_kernel import hide_busy, is_blocked, is_quiet, show_busy
+from cranny.policies.titan.bandwidth_kernel import hide_busy, is_blocked, is_quiet
 from cranny.policies.titan.search import MAX_MACHINES
 
 BLOCKED = 0  # an answer besides those of all drafters: some link is too busy
@@ -57,14 +57,14 @@ def draft(arrays: PlacementArrays, request: PlacementRequest) -> int:
 @inside
 def _among_quiet(arrays: PlacementArrays, request: PlacementRequest) -> tuple[int, int]:
     """Draft a placement on machines whose uplinks are quiet; return the answer, and the idle machines it opens."""
-    hide_busy(arrays, request)
+    hide_busy(arrays, request, True)  # noqa: FBT003 - a kernel
     answer, idle = BLOCKED, 0
     if _free_gpus(arrays) >= request.gpus:
         idle = _least_idle(arrays, request.gpus)
         answer = _try(arrays, request, idle)
         if answer == BLOCKED:
             answer, idle = _open_idle(arrays, request, idle)
-    show_busy(arrays, request)
+    hide_busy(arrays, request, False)  # noqa: FBT003 - a kernel
     return answer, idle
 
 
@@ -86,7 +86,11 @@ def _open_idle(arrays: PlacementArrays, request: PlacementRequest, idle: int) ->
 def _try(arrays: PlacementArrays, request: PlacementRequest, idle: int) -> int:
     """Draft a placement that opens so many idle machines; say if it is blocked."""
     if _count_fewest(arrays, request, idle) == 1:
-        _place_together(arrays, request.gpus)
+        drafted = arrays.draft  # the whole job on the lowest idle machine, where it sends nothing
+        drafted.machine[0] = lowest_with(arrays.machines, len(arrays.machines.members) - 1)
+        drafted.gpus[0] = request.gpus
+        drafted.at[PARTS], drafted.at[LINKS] = 1, 0
+        drafted.cost[:] = 0.0
         return 1
     start = find(arrays.memo, arrays.draft.key)
     if start < 0:
@@ -133,16 +137,6 @@ def _count_fewest(arrays: PlacementArrays, request: PlacementRequest, idle: int)
         left -= free * key[free]
         count += key[free]
     return int(count)
-
-
-@inside
-def _place_together(arrays: PlacementArrays, gpus: int) -> None:
-    """Put the whole job on the lowest idle machine, where it sends nothing."""
-    drafted = arrays.draft
-    drafted.machine[0] = lowest_with(arrays.machines, len(arrays.machines.members) - 1)
-    drafted.gpus[0] = gpus
-    drafted.at[PARTS], drafted.at[LINKS] = 1, 0
-    drafted.cost[:] = 0.0
 
 
 @inside

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from cranny.core.machine_set import FreeMachines, members
 from cranny.core.partition import order
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import exchange_graph, parts
+from cranny.core.traffic import exchange_graph
 from cranny.model.collective import PLACED
 from cranny.model.job import Job
-from cranny.policies.titan.bandwidth import Bandwidth
+from cranny.policies.titan.bandwidth import Bandwidth, Exchange, exchanges
 
 EPSILON = 1e-9
 # In a larger cluster there are far more sets than can be searched, and what `Titan` tries first (idle machines
@@ -140,7 +140,7 @@ class RankExchanges(NamedTuple):
 
     ranks: tuple[int, ...]
     # For each place in the order: (earlier place, phase, bytes out, bytes in, bytes over all phases)
-    with_earlier: list[list[tuple[int, int, float, float, float]]]
+    with_earlier: list[list[Exchange]]
     twin: list[int]  # an earlier place whose rank exchanges the same with all others; -1 if there is none
 
 
@@ -148,26 +148,13 @@ def _exchanges(job: Job) -> RankExchanges:
     """List what the ranks exchange, phase by phase."""
     ranks = order(exchange_graph(job))
     place = {rank: at for at, rank in enumerate(ranks)}
-    with_earlier: list[list[tuple[int, int, float, float, float]]] = [[] for _ in ranks]
-    with_all: list[list[tuple[int, int, float, float]]] = [[] for _ in ranks]
-    number = 0
-    for what, k_bytes in parts(job, ()):
-        for phase in what.phases:
-            moved = phase.share * k_bytes
-            for a, b in phase.pairs:
-                sends, gets = moved, moved if phase.exchange else 0.0
-                first, second = place[a], place[b]
-                with_all[first].append((second, number, sends, gets))
-                with_all[second].append((first, number, gets, sends))
-                if first > second:
-                    with_earlier[first].append((second, number, sends, gets, moved * phase.times))
-                else:
-                    with_earlier[second].append((first, number, gets, sends, moved * phase.times))
-            number += 1
-    seen: dict[tuple[tuple[int, int, float, float], ...], int] = {}
+    of = exchanges(job)
+    with_all = [[(place[other], *rest) for other, *rest in of[rank]] for rank in ranks]
+    with_earlier = [[each for each in exchanged if each[0] < at] for at, exchanged in enumerate(with_all)]
+    seen: dict[tuple[tuple[float, ...], ...], int] = {}
     twin = []
     for at, exchanged in enumerate(with_all):
-        key = tuple(sorted(exchanged))
+        key = tuple(sorted(each[:4] for each in exchanged))
         twin.append(seen.get(key, -1))
         seen[key] = at
     return RankExchanges(ranks, with_earlier, twin)
@@ -225,7 +212,11 @@ class _RankMapper:
             undo = self._place(at, machine)
             if undo is not None:
                 self._place_from(at + 1, crossing + added)
-                self._undo(at, machine, undo)
+                self._unload(undo)
+                self._machine_at[at] = -1
+                self._free[machine] += 1
+                self._ranks_on[machine] -= 1
+                self._unused += not self._ranks_on[machine]
 
     def _options(self, at: int) -> list[tuple[int, float]]:
         """Return the machines that a rank may be on and the traffic each adds, cheapest first."""
@@ -268,20 +259,11 @@ class _RankMapper:
         if not fits:
             self._unload(loaded)
             return None
-        if not self._ranks_on[machine]:
-            self._unused -= 1
+        self._unused -= not self._ranks_on[machine]
         self._ranks_on[machine] += 1
         self._machine_at[at] = machine
         self._free[machine] -= 1
         return loaded
-
-    def _undo(self, at: int, machine: int, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
-        self._unload(loaded)
-        self._machine_at[at] = -1
-        self._free[machine] += 1
-        self._ranks_on[machine] -= 1
-        if not self._ranks_on[machine]:
-            self._unused += 1
 
     def _unload(self, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
         for key, moved in loaded:

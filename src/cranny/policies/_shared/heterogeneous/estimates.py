@@ -15,63 +15,23 @@ by less than a third. A simulated job reports its true speed at every decision, 
 calls `report`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import nan
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import isolated
-from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.validate import between, positive
 
-WEIGHT = 0.3
+WEIGHT = 0.3  # of a new report
 UNKNOWN_S = 3600.0  # what a job without a duration has left at least
 LEAST_LEFT = 0.01  # of its duration, for a job that runs longer than its duration
 SHORTEST_S = 1.0
 NOTICED = 0.01  # a relative change of an estimate that calls for a new decision
-
-
-@dataclass(frozen=True, slots=True)
-class Estimates:
-    """Samples a second of one worker, by job and GPU type; None where a job cannot run."""
-
-    values: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
-    weight: float = WEIGHT  # of a new report
-
-    def __post_init__(self) -> None:
-        if not 0 < self.weight <= 1:
-            raise InputError(f"weight must be above 0 and at most 1, not {self.weight!r}")
-
-    def probed(self, job: str, gpu_type: str, samples: float, seconds: float) -> "Estimates":
-        """Return estimates that begin with what a probe measured."""
-        return self._with(job, gpu_type, _rate(job, gpu_type, samples, seconds))
-
-    def failed(self, job: str, gpu_type: str) -> "Estimates":
-        """Return estimates that record that a job cannot run on a type, such as for lack of memory."""
-        return self._with(job, gpu_type, None)
-
-    def reported(self, job: str, gpu_type: str, samples: float, seconds: float) -> "Estimates":
-        """Return estimates that moved towards what a worker reports; a first report counts as a probe."""
-        rate = _rate(job, gpu_type, samples, seconds)
-        before = self.values.get((job, gpu_type))
-        return self._with(job, gpu_type, rate if before is None else before + self.weight * (rate - before))
-
-    def matrix(self, jobs: Sequence[str], gpu_types: Sequence[str]) -> list[list[float | None]]:
-        """Return throughputs as a `Problem` takes them; it refuses what was never probed (not a number)."""
-        return [[self.values.get((job, gpu_type), nan) for gpu_type in gpu_types] for job in jobs]
-
-    def _with(self, job: str, gpu_type: str, value: float | None) -> "Estimates":
-        return replace(self, values={**self.values, (job, gpu_type): value})
-
-
-def _rate(job: str, gpu_type: str, samples: float, seconds: float) -> float:
-    what = f"job {job!r} on {gpu_type}"
-    return positive(samples, f"{what}: samples") / positive(seconds, f"{what}: seconds")
 
 
 @dataclass(slots=True)
@@ -92,7 +52,7 @@ class JobEstimates:
         self._rng = rng if rng is not None else np.random.default_rng(0)
         self._done_s: dict[str, float] = {}  # of the job's duration
         self._segments: dict[str, _RunSegment] = {}
-        self._estimates = Estimates()
+        self._speeds: dict[tuple[str, str], float] = {}  # of one worker, by job and type of GPU
         self.changes = 0  # of estimates, so far
 
     def follow(self, view: Snapshot) -> None:
@@ -103,14 +63,15 @@ class JobEstimates:
                 self._done_s[job_id] += (now_s - segment.since_s) * segment.rate
                 segment.since_s = now_s
                 if self._error and job_id in running:
-                    self._report_true_speeds(running[job_id], view)
+                    for gpu_type in {view.cluster.machines[at].gpu_type: None for at in running[job_id].held}:
+                        if (true := speed_on(running[job_id].submitted, gpu_type)) is not None:
+                            self.report(job_id, gpu_type, true)
         before = {waiting.job.id: waiting.attained_gpu_s / waiting.job.gpus for waiting in view.waiting}
         before |= {job_id: job.attained_gpu_s / job.submitted.gpus for job_id, job in running.items()}
         self._done_s = {job_id: self._done_s.get(job_id, done_s) for job_id, done_s in before.items()}
         self._segments = {job_id: self._segment(job, now_s) for job_id, job in running.items()}
-        if len(self._estimates.values) > 2 * len(before) * len(view.cluster.machines_with):
-            kept = {key: value for key, value in self._estimates.values.items() if key[0] in before}
-            self._estimates = Estimates(kept)
+        if len(self._speeds) > 2 * len(before) * len(view.cluster.machines_with):
+            self._speeds = {key: speed for key, speed in self._speeds.items() if key[0] in before}
 
     def left_s(self, job: Job) -> float:
         """Return how much of a job's duration is left."""
@@ -124,29 +85,20 @@ class JobEstimates:
         return [self._speed(job, gpu_type) for gpu_type in gpu_types]
 
     def report(self, job_id: str, gpu_type: str, speed: float) -> None:
-        """Update the estimate by the measured speed of one worker on a type of GPU."""
-        before = self._estimates.values.get((job_id, gpu_type))
-        self._estimates = self._estimates.reported(job_id, gpu_type, speed, 1.0)
-        now = self._estimates.values[job_id, gpu_type]
-        if before is None or now is None or abs(now - before) > NOTICED * before:
+        """Update the estimate by the measured speed of one worker on a type; a first report counts as a probe."""
+        speed = positive(speed, f"job {job_id!r} on {gpu_type}: samples")
+        before = self._speeds.get((job_id, gpu_type))
+        now = speed if before is None else before + WEIGHT * (speed - before)
+        self._speeds[job_id, gpu_type] = now
+        if before is None or abs(now - before) > NOTICED * before:
             self.changes += 1
 
     def _speed(self, job: Job, gpu_type: str) -> float | None:
-        known = self._estimates.values.get((job.id, gpu_type))
-        true = speed_on(job, gpu_type)
-        if known is not None or true is None or not self._error:
-            return known if known is not None else true
-        wrong = true * self._rng.uniform(1 - self._error, 1 + self._error)
-        self._estimates = self._estimates.probed(job.id, gpu_type, wrong, 1.0)
-        return float(wrong)
-
-    def _report_true_speeds(self, running: Running, view: Snapshot) -> None:
-        """Report a job's true speed on the types of its workers."""
-        machines = view.cluster.machines
-        for gpu_type in dict.fromkeys(machines[machine].gpu_type for machine in running.held):
-            true = speed_on(running.submitted, gpu_type)
-            if true is not None:
-                self.report(running.job.id, gpu_type, true)
+        known, true = self._speeds.get((job.id, gpu_type)), speed_on(job, gpu_type)
+        if known is None and true is not None and self._error:
+            known = float(true * self._rng.uniform(1 - self._error, 1 + self._error))
+            self._speeds[job.id, gpu_type] = known
+        return true if known is None else known
 
     def _segment(self, running: Running, now_s: float) -> _RunSegment:
         """Return the present run of a job; a job that is new here may have run for a while."""

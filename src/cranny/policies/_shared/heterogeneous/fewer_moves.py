@@ -28,7 +28,7 @@ class MoveCosts(NamedTuple):
     has: Ints  # (running, machines) workers of running jobs, which come first in the instance
     restart_s: Floats  # (running,) that a move takes
     margin_s: Floats  # (running,) that a move must gain beyond that
-    divisible: Ints  # (machines,) workers that can be divided
+    divisible: Ints  # (machines,) workers that no job holds, or that running jobs could give back
 
     def moves(self, held: Ints) -> list[int]:
         """Return the running jobs that would move, those with the longest restart first."""

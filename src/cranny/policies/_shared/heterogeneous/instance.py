@@ -15,6 +15,7 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates, speed_on
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Training, exchange_s
 from cranny.policies._shared.heterogeneous.solution import Shares
@@ -42,14 +43,15 @@ class Instance:
         number = {gpu_type: at for at, gpu_type in enumerate(types)}
         if between_gbps is None:
             between_gbps = min(cluster.uplink_gbps[: len(cluster.machines)])
-        problem = Problem(
-            tuple(_training(job, estimates.left_s(job)) for job in jobs),
-            tuple(types),
-            [[len(jobs)] * len(types)],
-            [_rates(job, estimates.speeds(job, types)) for job in jobs],
-            inf,
-            between_gbps,
-        )
+        left: list[Training] = []
+        rates: list[list[float | None]] = []  # samples/s of one worker of each type
+        for job in jobs:
+            batch, iteration_s = job.profile.batch or 1, job.profile.iteration_s
+            iterations = estimates.left_s(job) / iteration_s
+            left.append(Training(job.id, job.gpus * batch, iterations, job.profile.grad_bytes))
+            speeds = estimates.speeds(job, types)
+            rates.append([None if speed is None else speed * (batch / iteration_s) for speed in speeds])
+        problem = Problem(tuple(left), tuple(types), [[len(jobs)] * len(types)], rates, inf, between_gbps)
         return cls(
             tuple(jobs),
             np.array([number[machine.gpu_type] for machine in cluster.machines]),
@@ -132,14 +134,10 @@ def is_elastic(job: Job) -> bool:
     return min_gpus(job) < max_gpus(job)
 
 
-def usable(job: Job, cluster: Cluster) -> int:
-    """Count the GPUs of a cluster that can run a job, those of machines that are down included."""
-    return sum(machine.gpus for machine in cluster.machines if speed_on(job, machine.gpu_type) is not None)
-
-
 def infeasible(job: Job, cluster: Cluster) -> str | None:
     """Return why a cluster can never run a job; None if it can."""
-    there = usable(job, cluster)
+    able = [machine.gpus for machine in cluster.machines if speed_on(job, machine.gpu_type) is not None]
+    there = sum(able)  # those of machines that are down included
     if not there:
         types = ", ".join(filter(None, cluster.machines_with)) or "unnamed"
         return f"no GPU type of the cluster ({types}) can run job {job.id!r}"
@@ -150,18 +148,5 @@ def infeasible(job: Job, cluster: Cluster) -> str | None:
 
 def placed(view: Snapshot, job: Job, workers: Ints, note: str) -> Placement:
     """Return a placement with a number of workers on each machine, (machines,)."""
-    machines = tuple(machine for machine, count in enumerate(workers.tolist()) for _ in range(count))
-    as_many = job if len(machines) == job.gpus else job.resized(len(machines), float(len(machines)))
-    return view.placement(as_many, machines, note=note)
-
-
-def _training(job: Job, left_s: float) -> Training:
-    """Return what is left of a job."""
-    profile = job.profile
-    return Training(job.id, job.gpus * (profile.batch or 1), left_s / profile.iteration_s, profile.grad_bytes)
-
-
-def _rates(job: Job, speeds: Sequence[float | None]) -> list[float | None]:
-    """Return samples/s of one worker of each type."""
-    rate = (job.profile.batch or 1) / job.profile.iteration_s
-    return [None if speed is None else speed * rate for speed in speeds]
+    machines = tuple(np.repeat(np.arange(len(workers)), workers).tolist())
+    return view.placement(as_trained(job, len(machines)), machines, note=note)

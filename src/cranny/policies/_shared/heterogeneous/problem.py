@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cranny.core.traffic import BITS_PER_BYTE, GIGA
 from cranny.model.errors import InputError
 from cranny.model.validate import counted, not_negative, positive, whole
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-BITS = 8.0
-GIGA = 1e9
 ROUNDING = 1e-12  # relative; a job that is later than its deadline by no more than this is on time
 MOST_SAMPLES = 10**15
 HINT = "None means that it cannot run there"
@@ -177,7 +176,9 @@ def exchange_s(problem: Problem, gbps: float) -> Floats:
 
     Eq. 6 times T, without its factor (K_i - 1) / K_i.
     """
-    bits = np.array([2 * job.epochs * job.exchanges_per_epoch * job.model_bytes * BITS for job in problem.jobs])
+    bits = np.array(
+        [2 * job.epochs * job.exchanges_per_epoch * job.model_bytes * BITS_PER_BYTE for job in problem.jobs]
+    )
     return bits / (gbps * GIGA) if gbps != inf else np.zeros_like(bits)
 
 

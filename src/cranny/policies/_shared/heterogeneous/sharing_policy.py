@@ -31,7 +31,7 @@ from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.fewer_moves import SAME, MoveCosts, fewer_moves
 from cranny.policies._shared.heterogeneous.instance import Instance, infeasible, is_elastic, min_gpus, placed
 from cranny.policies._shared.heterogeneous.min_max_workers import within
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
+from cranny.policies._shared.heterogeneous.problem import Ints, Problem
 from cranny.policies._shared.heterogeneous.solution import Shares
 from cranny.policies._shared.resize import feasible_order
 
@@ -42,20 +42,17 @@ ResetKey = tuple[frozenset[str], frozenset[str], frozenset[int], int]
 
 
 class ResetState(NamedTuple):
-    """The jobs of a reset and the GPUs that can be divided among them."""
+    """The jobs of a reset, and the GPUs that can be divided among them."""
 
-    instance: Instance  # of running jobs that can be resized, then of waiting ones
+    costs: MoveCosts  # of running jobs that can be resized, and of waiting ones after them
     running: tuple[Running, ...]
     waiting: tuple[Waiting, ...]
-    has: Ints  # (running, machines) workers
-    restart_s: Floats  # (running,) that a move takes,
-    margin_s: Floats  # (running,) and must gain beyond that; both 0 if a job has only just started
     free: Ints  # (machines,) GPUs that no job holds
-    divisible: Ints  # (machines,) those, and what running jobs could give back
 
-    def waits(self, job: int) -> bool:
-        """Say whether a job of the instance does not run yet."""
-        return job >= len(self.running)
+    @property
+    def new(self) -> list[int]:
+        """The jobs of the instance that take part and do not run yet."""
+        return [job for job in self.costs.chosen if job >= len(self.running)]
 
 
 class SharingPolicy(BySubmission, ABC):
@@ -144,28 +141,26 @@ class SharingPolicy(BySubmission, ABC):
     def _decide(self, view: Snapshot) -> tuple[Action, ...]:
         """Return the actions of a reset."""
         reset = self._reset_state(view)
-        if reset is None:
+        if reset is None or not reset.costs.chosen:
             return ()
-        chosen = self._admit(reset)
-        if not chosen:
-            return ()
-        instance = reset.instance
-        held = self._divided(reset, chosen)
+        jobs, held = reset.costs.instance.jobs, self._divided(reset)
         moves = {
             each.job.id: self._placed(view, each.submitted, held[job])
             for job, each in enumerate(reset.running)
-            if (held[job] != reset.has[job]).any()
+            if (held[job] != reset.costs.has[job]).any()
         }
+        waiting = {job: reset.waiting[job - len(reset.running)] for job in reset.new}
         starts = [
-            Start(instance.jobs[job], self._placed(view, instance.jobs[job], held[job]), waiting.attained_gpu_s)
-            for job in chosen
-            if reset.waits(job)
-            for waiting in [reset.waiting[job - len(reset.running)]]
+            Start(jobs[job], self._placed(view, jobs[job], held[job]), each.attained_gpu_s)
+            for job, each in waiting.items()
         ]
         return feasible_order(view, moves, starts)
 
     def _reset_state(self, view: Snapshot) -> ResetState | None:
-        """Return what can be divided; None if there is nothing, or no job to divide it among."""
+        """Return what can be divided; None if there is nothing, or no job to divide it among.
+
+        All running jobs take part, and waiting ones while all have their minimum.
+        """
         free = view.free
         elastic = tuple(each for each in view.running.values() if is_elastic(each.submitted))
         has = np.zeros((len(elastic), len(free)), dtype=np.int64)
@@ -190,59 +185,44 @@ class SharingPolicy(BySubmission, ABC):
             if not waiting:
                 return None
             instance = Instance.of(jobs[len(elastic) :], view.cluster, self.estimates, self._between_gbps)
-            return ResetState(instance, (), tuple(waiting), has[:0], np.zeros(0), np.zeros(0), free, free)
-        restart_s, margin_s = np.zeros((2, len(elastic)))
+            elastic, has, divisible = (), has[:0], free
+        restart_s, margin_s = np.zeros((2, len(elastic)))  # both 0 if a job has only just started
         for number, each in enumerate(elastic):
             if each.started_s < view.now_s:
                 restart_s[number] = each.submitted.restart_s if self.counts_restarts else 0.0
                 margin_s[number] = self._margin * instance.time_s(number, has[number])
-        return ResetState(instance, elastic, tuple(waiting), has, restart_s, margin_s, free, divisible)
-
-    def _admit(self, reset: ResetState) -> list[int]:
-        """Return the jobs that take part: all running ones, and waiting ones while all have their minimum."""
-        chosen = list(range(len(reset.running)))
-        for job in range(len(reset.running), len(reset.instance.jobs)):
-            if not reset.instance.fits_minimum([*chosen, job], reset.divisible):
+        chosen = list(range(len(elastic)))
+        for number in range(len(elastic), len(instance.jobs)):
+            if not instance.fits_minimum([*chosen, number], divisible):
                 break
-            chosen.append(job)
-        return chosen
+            chosen.append(number)
+        costs = MoveCosts(instance, chosen, has, restart_s, margin_s, divisible)
+        return ResetState(costs, elastic, tuple(waiting), free)
 
-    def _divided(self, reset: ResetState, chosen: list[int]) -> Ints:
+    def _divided(self, reset: ResetState) -> Ints:
         """Return the workers of each job, (jobs, machines): the cheapest of several solutions."""
-        instance = reset.instance
-        costs = MoveCosts(instance, chosen, reset.has, reset.restart_s, reset.margin_s, reset.divisible)
-        anew = fewer_moves(costs, within(instance, self.solve, chosen, reset.divisible))
-        stay = self._stay(reset, chosen)
-        if stay is None:
-            return costs.cheapest([*self._displacing_one(reset, chosen), anew])
+        costs, instance = reset.costs, reset.costs.instance
+        anew = fewer_moves(costs, within(instance, self.solve, costs.chosen, costs.divisible))
+        if not instance.fits_minimum(reset.new, reset.free):
+            return costs.cheapest([*self._displacing_one(reset), anew])
+        stay = within(instance, self.solve, reset.new, reset.free)
+        stay[: len(reset.running)] = costs.has
         return anew if costs.cost_s(anew) < costs.cost_s(stay) * (1 - SAME) else stay
 
-    def _displacing_one(self, reset: ResetState, chosen: list[int]) -> list[Ints]:
+    def _displacing_one(self, reset: ResetState) -> list[Ints]:
         """Return solutions in which one running job divides its workers, and free GPUs, with the new jobs.
 
         There are none where moves cost nothing: then the method decides.
         """
-        if not reset.restart_s.any():
-            return []
-        new = [job for job in chosen if reset.waits(job)]
-        found = []
-        for job, has in enumerate(reset.has):
-            divisible = np.minimum(reset.free + has, reset.divisible)
-            if reset.instance.fits_minimum([job, *new], divisible):
-                held = within(reset.instance, self.solve, [job, *new], divisible)
+        costs, found = reset.costs, list[Ints]()
+        for job, has in enumerate(costs.has) if costs.restart_s.any() else ():
+            divisible = np.minimum(reset.free + has, costs.divisible)
+            if costs.instance.fits_minimum([job, *reset.new], divisible):
+                held = within(costs.instance, self.solve, [job, *reset.new], divisible)
                 others = [other for other in range(len(reset.running)) if other != job]
-                held[others] = reset.has[others]
+                held[others] = costs.has[others]
                 found.append(held)
         return found
-
-    def _stay(self, reset: ResetState, chosen: list[int]) -> Ints | None:
-        """Keep running jobs in place and divide free GPUs among new ones; None if these are too few."""
-        new = [job for job in chosen if reset.waits(job)]
-        if not reset.instance.fits_minimum(new, reset.free):
-            return None
-        held = within(reset.instance, self.solve, new, reset.free)
-        held[: len(reset.running)] = reset.has
-        return held
 
     def _placed(self, view: Snapshot, job: Job, workers: Ints) -> Placement:
         machines = view.cluster.machines
