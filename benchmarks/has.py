@@ -10,9 +10,8 @@ from statistics import mean
 import numpy as np
 
 from benchmarks.measure import Budget, Measured, reference, timed_ms
-from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Problem
-from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.greedy_baselines import optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Problem, Shares
 from cranny.policies.has.has_exact import has_exact
 from cranny.policies.has.has_jps import has, jps
 from cranny.repro.has.throughputs import counts, problem

@@ -10,13 +10,16 @@ from tests.policies.heterogeneous.drawn import EXAMPLE, drawn
 from tests.reference import has as book
 
 from cranny.model.errors import InputError
-from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Problem, Training
-from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.greedy_baselines import las, optimus, optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Shares, Training
 from cranny.policies.gavel import fractions, gavel, next_round, scales, throughput
 from cranny.policies.has.has_jps import categories, category, draw, has, heaviness, jps, size
-from cranny.policies.has.las import las
-from cranny.policies.has.market import clear, market, prices
+from cranny.policies.has.market import Market, clear, market
+
+
+def prices(cleared: Market) -> Floats:
+    """Return the prices at which every job holds what it prefers, the lowest 0; (types,)."""
+    return np.asarray(cleared.price.max() - cleared.price)
 
 
 def test_categories_come_in_the_papers_order() -> None:

@@ -10,9 +10,8 @@ from tests.reference import has as book
 
 from cranny.exact.heterogeneous import exhaustive
 from cranny.model.errors import InputError
-from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Problem, Training, equal_s, fairness
-from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.greedy_baselines import optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Problem, Shares, Training, equal_s, fairness
 from cranny.policies.has.has_exact import HasExactSolver, curve, has_exact
 from cranny.policies.has.has_jps import has, jps
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from cranny.core.jit import compiled
 from cranny.model.errors import InputError
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, exchange_s
-from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Shares, exchange_s
 
 MOST = 100_000_000  # ways; some seconds
 SEVERAL = -2  # machines

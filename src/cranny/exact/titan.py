@@ -87,10 +87,9 @@ def nimp_instance(job: Job, view: Snapshot, phase_budget_s: float) -> NimpInstan
     free = tuple(view.free_on(machine) for machine in machines)
     phases: dict[tuple[Pair, ...], float] = {}  # directed pairs that send at once, and the bytes of each, C^t
     exchanged: dict[Pair, float] = {}  # bytes of each two ranks in all phases together; an exchange counts once
-    patterns = [(what, k_bytes) for what, k_bytes in parts(job, tuple(range(job.gpus))) if k_bytes > 0]
-    for phase, pair_bytes in [
-        (phase, phase.share * k_bytes) for what, k_bytes in patterns for phase in what.phases
-    ]:
+    patterns = parts(job, tuple(range(job.gpus)))
+    moved = [(phase, phase.share * k_bytes) for what, k_bytes in patterns if k_bytes > 0 for phase in what.phases]
+    for phase, pair_bytes in moved:
         back = tuple((b, a) for a, b in phase.pairs) if phase.exchange else ()
         directed = tuple(sorted(phase.pairs + back))
         # A phase that comes again, as on the way back of halving-doubling, adds nothing; the larger volume counts.

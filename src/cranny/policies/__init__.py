@@ -243,8 +243,9 @@ def _parameters(chosen: "type[Placer]") -> set[str]:
     found: set[str] = set()
     for kind in chosen.__mro__:
         parameters = signature(kind).parameters.values()
-        found.update(each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD)
-        if all(each.kind is not Parameter.VAR_KEYWORD for each in parameters):
+        named = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD}
+        found |= named
+        if len(named) == len(parameters):
             break
     return found
 

@@ -44,6 +44,7 @@ from cranny.policies._shared.candidates import host_of, vary_plan
 
 MOST_CANDIDATES = 1000
 _SAME_S = 1e-9
+Loops = Literal["settle", "drop"]
 
 # A job as it trains, and where: what its circles follow from.
 _PlacedJob = tuple[Job, Placement]
@@ -54,12 +55,7 @@ class Cassini:
     """Ask a host for plans, and take the one whose jobs interleave best."""
 
     def __init__(
-        self,
-        host: Placer,
-        *,
-        candidates: int = 10,
-        precision_deg: float = 5.0,
-        loops: Literal["settle", "drop"] = "settle",
+        self, host: Placer, *, candidates: int = 10, precision_deg: float = 5.0, loops: Loops = "settle"
     ) -> None:
         if loops not in ("settle", "drop"):
             raise InputError(f"cassini: loops must be 'settle' or 'drop', not {loops!r}")
@@ -68,7 +64,7 @@ class Cassini:
         self.order: str = default_order(self.host)
         self.count = whole(candidates, "cassini: candidates", most=MOST_CANDIDATES)
         self.search = Search(precision_deg=precision_deg, budget=QUICK.budget)
-        self.loops: Literal["settle", "drop"] = loops
+        self.loops: Loops = loops
         self._known: _Known = {}  # circles of the last decision
         self._shifted: dict[str, Placement] = {}  # where jobs were when shifts were last computed
         self._sent: dict[str, tuple[float, float]] = {}  # shifts, and when their jobs started
@@ -118,7 +114,14 @@ class Cassini:
         shifts_s = self._shifts(plan, chosen, view, remember=remember)
         if not shifts_s and not plan.actions:
             return plan
-        actions = [_explained(action, found.number, len(plans), chosen) for action in plan.actions]
+        actions: list[Action] = []
+        for action in plan.actions:
+            if isinstance(action, Start | Move):  # whose placement now also explains how it interleaves
+                old = action.placement
+                why = InterleavingRationale(action.job_id, old.rationale, found.number, len(plans), chosen)
+                placement = Placement(old.machines, old.spare, old.gpus, why, old.server, old.aggregate)
+                action = action._replace(placement=placement)  # noqa: PLW2901 - the same with a reason
+            actions.append(action)
         return Plan(plan.version, (*actions, *[Shift(job_id, shift_s) for job_id, shift_s in shifts_s.items()]))
 
     def _links(self, jobs: Mapping[str, _PlacedJob], view: Snapshot, known: _Known) -> list[SharedLink]:
@@ -156,26 +159,19 @@ def _after(plan: Plan, view: Snapshot) -> dict[str, _PlacedJob]:
     for action in plan.actions:
         if isinstance(action, Stop):
             del jobs[action.job_id]
-        elif isinstance(action, Start):
-            jobs[action.job.id] = _as_trained(action.job, action.placement, view), action.placement
-        elif isinstance(action, Move):
-            job = view.running[action.job_id].submitted
-            jobs[action.job_id] = _as_trained(job, action.placement, view), action.placement
+        elif isinstance(action, Start | Move):
+            job = action.job if isinstance(action, Start) else view.running[action.job_id].submitted
+            types = [view.cluster.machines[machine].gpu_type for machine in action.placement.machines]
+            if len(types) != job.gpus or job.speeds is not None:  # workers and speeds are those of the placement
+                speed = float(len(types)) if job.speeds is None else sum(job.speeds[each] for each in types)
+                job = job.resized(len(types), speed)
+            jobs[action.job_id] = job, action.placement
     return jobs
 
 
 def _placements(jobs: Mapping[str, _PlacedJob]) -> dict[str, Placement]:
     """Return where each job is."""
     return {job_id: placement for job_id, (_, placement) in jobs.items()}
-
-
-def _as_trained(job: Job, placement: Placement, view: Snapshot) -> Job:
-    """Return a job with the workers and the speeds that a placement gives it."""
-    if len(placement.machines) == job.gpus and job.speeds is None:
-        return job
-    types = [view.cluster.machines[machine].gpu_type for machine in placement.machines]
-    speed = float(len(types)) if job.speeds is None else sum(job.speeds[each] for each in types)
-    return job.resized(len(types), speed)
 
 
 class InterleavingRationale(NamedTuple):
@@ -222,13 +218,3 @@ class InterleavingRationale(NamedTuple):
         """Return the links that the job shares, and what they score."""
         pairs = zip(self.chosen.graph.links, self.chosen.scores, strict=True)
         return [(link, score) for link, score in pairs if self.job_id in link.circles]
-
-
-def _explained(action: Action, number: int, candidates: int, chosen: Interleaving) -> Action:
-    """Return an action whose placement also explains how it interleaves."""
-    if isinstance(action, Stop | Shift):
-        return action
-    old = action.placement
-    why = InterleavingRationale(action.job_id, old.rationale, number, candidates, chosen)
-    placement = Placement(old.machines, old.spare, old.gpus, why, old.server, old.aggregate)
-    return action._replace(placement=placement)

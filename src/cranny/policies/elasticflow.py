@@ -41,15 +41,16 @@ class ElasticFlow:
         """Take a block inside one machine, or, if none is that large, the largest blocks of several."""
         size = power_of_two_from(job.gpus)
         if not _could_hold(view.cluster, view.eligible(job), size):
-            return self._unrounded(job, view)
+            # Whole idle machines, the largest first, for a job that could never have its power of two.
+            ranks = take_machines(job.gpus, view.available(job).idle, roomiest)
+            return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
         return self._within_machine(job, view, size) or self._over_machines(job, view, size)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say that GPUs are short, or that no block is free."""
         size = power_of_two_from(job.gpus)
         free = view.available(job).gpus
-        short = lacks_gpus(job, view)
-        if short is not None:
+        if short := lacks_gpus(job, view):
             return short
         if not _could_hold(view.cluster, view.eligible(job), size):
             return f"needs idle machines with {job.gpus} GPUs in all; the {free} free GPUs are scattered"
@@ -64,13 +65,8 @@ class ElasticFlow:
         for machine in (machine for group in groups for machine in members(group)):
             block = gpu_block(view.slots_on(machine), size)
             if block is not None:
-                first = block[0]
-                return view.placement(
-                    job,
-                    (machine,) * job.gpus,
-                    spare=(machine,) * (size - job.gpus),
-                    gpus=tuple(range(first, first + size)),
-                )
+                gpus, spare = tuple(range(block[0], block[0] + size)), (machine,) * (size - job.gpus)
+                return view.placement(job, (machine,) * job.gpus, spare=spare, gpus=gpus)
         return None
 
     def _over_machines(self, job: Job, view: Snapshot, size: int) -> Placement | None:
@@ -79,14 +75,22 @@ class ElasticFlow:
         for unit in _blocks(view.cluster, view.eligible(job)):
             if unit < size:
                 machines = _neighbours(view.cluster, _free_units(view, available, unit), size // unit)
-                if machines:
-                    return _on_blocks(job, view, machines, unit)
+                if machines:  # share the ranks evenly among the blocks, and hold the rest of these
+                    each, more = divmod(job.gpus, len(machines))
+                    blocks = [
+                        (machine, gpu, each + (i < more))
+                        for i, machine in enumerate(machines)
+                        for gpu in range(unit)
+                    ]
+                    ranks = [(machine, gpu) for machine, gpu, used in blocks if gpu < used]
+                    spare = [(machine, gpu) for machine, gpu, used in blocks if gpu >= used]
+                    return view.placement(
+                        job,
+                        tuple(machine for machine, _ in ranks),
+                        spare=tuple(machine for machine, _ in spare),
+                        gpus=tuple(gpu for _, gpu in ranks + spare),
+                    )
         return None
-
-    def _unrounded(self, job: Job, view: Snapshot) -> Placement | None:
-        """Take whole idle machines, the largest first, for a job that could never have its power of two."""
-        ranks = take_machines(job.gpus, view.available(job).idle, roomiest)
-        return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
 
 
 def power_of_two_from(gpus: int) -> int:
@@ -143,21 +147,3 @@ def _neighbours(cluster: Cluster, free: int, count: int) -> tuple[int, ...]:
             best = min(best, (past - first, split, first + start))
     start = best[2]
     return tuple(islice(members(free >> start << start), count))
-
-
-def _on_blocks(job: Job, view: Snapshot, machines: tuple[int, ...], unit: int) -> Placement:
-    """Share the ranks evenly among the largest blocks of machines and hold the rest of the blocks."""
-    each, more = divmod(job.gpus, len(machines))
-    ranks: list[tuple[int, int]] = []
-    spare: list[tuple[int, int]] = []
-    for index, machine in enumerate(machines):
-        block = [(machine, gpu) for gpu in range(unit)]
-        taken = each + (index < more)
-        ranks += block[:taken]
-        spare += block[taken:]
-    return view.placement(
-        job,
-        tuple(machine for machine, _ in ranks),
-        spare=tuple(machine for machine, _ in spare),
-        gpus=tuple(gpu for _, gpu in ranks + spare),
-    )

@@ -66,7 +66,18 @@ class Gavel(BySubmission):
         if view.now_s == self._decided_s:
             return Plan(view.version)
         self._decided_s = view.now_s
-        return Plan(view.version, self._round(view))
+        state = self._update(view)
+        runs: dict[str, int] = {}  # job -> its type
+        if state is not None:
+            chosen = next_round(state.share, state.received, state.rounds, state.wanted, state.totals)
+            state.rounds += 1
+            for at in np.flatnonzero(chosen != NOT_NOW).tolist():
+                state.received[at, chosen[at]] += 1
+                runs[state.instance.jobs[at].id] = int(chosen[at])
+        stopped = [job_id for job_id in view.running if job_id not in runs]
+        stops = [Stop(job_id, "its round is over") for job_id in stopped]
+        rest = _actions(view, state, runs, stopped) if state is not None else ()
+        return Plan(view.version, (*stops, *rest))
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job on free GPUs of one type, the fastest for it that has enough."""
@@ -83,20 +94,6 @@ class Gavel(BySubmission):
             return f"no GPU type of the cluster that can run job {job.id!r} has {job.gpus} GPUs"
         return "waits for a later round: jobs that are farther behind their fair share of time go first"
 
-    def _round(self, view: Snapshot) -> tuple[Action, ...]:
-        """Return the actions at the beginning of a round."""
-        state = self._update(view)
-        runs: dict[str, int] = {}  # job -> its type
-        if state is not None:
-            chosen = next_round(state.share, state.received, state.rounds, state.wanted, state.totals)
-            state.rounds += 1
-            for at in np.flatnonzero(chosen != NOT_NOW).tolist():
-                state.received[at, chosen[at]] += 1
-                runs[state.instance.jobs[at].id] = int(chosen[at])
-        stopped = [job_id for job_id in view.running if job_id not in runs]
-        stops = [Stop(job_id, "its round is over") for job_id in stopped]
-        return (*stops, *(_actions(view, state, runs, stopped) if state is not None else ()))
-
     def _update(self, view: Snapshot) -> RoundState | None:
         """Compute fractions of time anew if jobs or machines have changed; None if no job takes part."""
         running, capacity = view.running, _capacity(view)
@@ -106,28 +103,23 @@ class Gavel(BySubmission):
         jobs = [*(each.submitted for each in running.values()), *(each.job for each in view.waiting)]
         jobs = [job for job in jobs if _feasible(job, view, capacity)]
         jobs = sorted(jobs, key=lambda job: (job.submit_s, job.id))[: int(capacity.sum())]
-        jobs = self._that_fit_at_once(jobs, view, capacity)
         if not jobs:
             self._state = None
             return None
-        # Fractions of time do not depend on remaining work, so no progress of jobs is needed.
-        instance = Instance.of(jobs, view.cluster, JobEstimates(), self._between_gbps)
-        problem, wanted = instance.subproblem(range(len(jobs)), capacity), np.array([job.gpus for job in jobs])
-        share = fractions(problem, wanted, throughput(problem, wanted), np.ones(len(jobs), dtype=bool))
-        self._state = RoundState(key, instance, wanted, capacity, problem.totals, share, np.zeros_like(share))
-        return self._state
-
-    def _that_fit_at_once(self, jobs: list[Job], view: Snapshot, capacity: Ints) -> list[Job]:
-        """Return the jobs that could all have a GPU at once; a `Problem` takes no more."""
-        if not jobs:
-            return []
+        # Only jobs that could all have a GPU at once take part; a `Problem` takes no more.
         instance = Instance.of(jobs, view.cluster, JobEstimates(), self._between_gbps)
         instance = replace(instance, least=np.ones_like(instance.least))
         chosen: list[int] = []
         for job in range(len(jobs)):
             if instance.fits_minimum([*chosen, job], capacity):
                 chosen.append(job)
-        return [jobs[job] for job in chosen]
+        jobs = [jobs[job] for job in chosen]
+        # Fractions of time do not depend on remaining work, so no progress of jobs is needed.
+        instance = Instance.of(jobs, view.cluster, JobEstimates(), self._between_gbps)
+        problem, wanted = instance.subproblem(range(len(jobs)), capacity), np.array([job.gpus for job in jobs])
+        share = fractions(problem, wanted, throughput(problem, wanted), np.ones(len(jobs), dtype=bool))
+        self._state = RoundState(key, instance, wanted, capacity, problem.totals, share, np.zeros_like(share))
+        return self._state
 
 
 def _actions(
@@ -254,21 +246,14 @@ def fractions(problem: Problem, scale: Ints, speed: Floats, active: np.typing.ND
     jobs, kinds = speed.shape
     equal = speed @ (problem.totals / problem.size)
     # X of all jobs and types, then the least normalised throughput, which is maximised.
-    cells = jobs * kinds
-    behind = np.zeros((jobs, cells + 1))
-    busy, used = np.zeros((jobs, cells + 1)), np.zeros((kinds, cells + 1))
-    for job in range(jobs):
-        own = slice(job * kinds, (job + 1) * kinds)
-        behind[job, own] = -speed[job] / equal[job] * scale[job]
-        behind[job, -1] = 1.0
-        busy[job, own] = 1.0
-        used[np.arange(kinds), job * kinds + np.arange(kinds)] = scale[job]
-    goal = np.zeros(cells + 1)
-    goal[-1] = -1.0
+    cells = np.kron(np.eye(jobs), np.ones(kinds))  # (jobs, jobs * types) those of each job
+    gains = (-speed / equal[:, None] * scale[:, None]).ravel()
+    behind = np.pad(cells * gains, ((0, 0), (0, 1)), constant_values=1.0)
+    limits = np.pad(np.vstack([cells, np.kron(scale, np.eye(kinds))]), ((0, 0), (0, 1)))
     usable = (speed > 0) & active[:, None]
     solved = linprog(
-        goal,
-        A_ub=np.vstack([behind[active], busy, used]),
+        np.append(np.zeros(jobs * kinds), -1.0),
+        A_ub=np.vstack([behind[active], limits]),
         b_ub=np.concatenate([np.zeros(int(active.sum())), np.ones(jobs), problem.totals]),
         bounds=[(0, 1 if can else 0) for can in usable.ravel()] + [(0, None)],
     )

@@ -94,7 +94,9 @@ class HiveD:
         """Return what the job's tenant may use now; None if it owns nothing."""
         available = view.available(job)
         if self.vcs is None:
-            return _VirtualCluster(view, available, {}, _largest(view.cluster, view.eligible(job)))
+            kinds, suited = _kinds(view.cluster), view.eligible(job)
+            largest = max((size for (size, _), machines in kinds.items() if machines & suited), default=1)
+            return _VirtualCluster(view, available, {}, largest)
         owned = self._owned(job, view)
         if not owned:
             return None
@@ -106,22 +108,18 @@ class HiveD:
                 others |= mask_of(running.held)
         kinds = _kinds(view.cluster)
         left = {kind: count - (kinds[kind] & mine).bit_count() for kind, count in owned.items()}
-        usable = mine & ~others
-        for kind, count in left.items():
-            if count > 0:
-                usable |= kinds[kind] & ~others
+        usable = reduce(or_, (kinds[kind] for kind, count in left.items() if count > 0), mine) & ~others
         return _VirtualCluster(view, available.only(usable), left, max(size for size, _ in owned))
 
     def _owned(self, job: Job, view: Snapshot) -> dict[Kind, int]:
         """Count the machine cells of each kind that the job's tenant owns and the job can use."""
         share = (self.vcs or {}).get(job.tenant, 0.0)
         suited = view.eligible(job)  # all machines of a kind, or none
-        counts = {
-            kind: int(share * machines.bit_count() + TOLERANCE)
+        return {
+            kind: count
             for kind, machines in _kinds(view.cluster).items()
-            if machines & suited
+            if machines & suited and (count := int(share * machines.bit_count() + TOLERANCE))
         }
-        return {kind: count for kind, count in counts.items() if count}
 
 
 class _VirtualCluster:
@@ -150,10 +148,13 @@ class _VirtualCluster:
                 best = (found[0], machine, found[1])
                 if found[0] == 1 << (gpus.bit_length() - 1):
                     break  # nothing needs to be split
-        if best is None:
-            best = self._idle_machine(gpus, among)
-        if best is None:
-            return False
+        if best is None:  # the smallest idle machine that holds the job; a rack that is wholly idle is split last
+            group = next((group & among for group in self.idle[gpus:] if group & among), 0)
+            machine = _outside_idle_racks(self.view.cluster, group, reduce(or_, self.view.machines.idle))
+            found = fit(self._slots(machine), gpus) if group else None
+            if found is None:
+                return False
+            best = (found[0], machine, found[1])
         self._take(best[1], best[2])
         return True
 
@@ -176,17 +177,6 @@ class _VirtualCluster:
 
     def _slots(self, machine: int) -> int:
         return self.slots[machine] if machine in self.slots else self.view.slots_on(machine)
-
-    def _idle_machine(self, gpus: int, among: int) -> tuple[int, int, int] | None:
-        """Find the smallest idle machine that holds a job; a rack that is wholly idle is split last."""
-        for size in range(gpus, len(self.idle)):
-            group = self.idle[size] & among
-            if group:
-                idle = reduce(or_, self.view.machines.idle)
-                machine = _outside_idle_racks(self.view.cluster, group, idle)
-                found = fit(self._slots(machine), gpus)
-                return None if found is None else (found[0], machine, found[1])
-        return None
 
     def _nearby(self, size: int, most: int) -> list[int]:
         """Choose idle machines of a size, at most so many and no more than the VC may have, in few racks."""
@@ -252,12 +242,6 @@ def _kinds(cluster: Cluster) -> dict[Kind, int]:
         kind = (machine.gpus, machine.gpu_type)
         kinds[kind] = kinds.get(kind, 0) | 1 << index
     return kinds
-
-
-@lru_cache(maxsize=16)
-def _largest(cluster: Cluster, suited: int) -> int:
-    """Return the GPUs of the largest machine that suits a job."""
-    return max((size for (size, _), machines in _kinds(cluster).items() if machines & suited), default=1)
 
 
 def _outside_idle_racks(cluster: Cluster, machines: int, idle: int) -> int:

@@ -21,10 +21,9 @@ from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Problem
+from cranny.policies._shared.heterogeneous.greedy_baselines import optimus, optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Problem, Shares
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
-from cranny.policies._shared.heterogeneous.solution import Shares
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
 
 

@@ -41,19 +41,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cranny.core.accounting import Running, attained_gpu_s
-from cranny.core.protocol import WaitsForGpus
-from cranny.core.queue import BySubmission
+from cranny.core.accounting import attained_gpu_s
 from cranny.core.snapshot import ALL, Snapshot
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.validate import not_negative, positive
+from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.locality import drawn_by
 from cranny.policies._shared.promises import GpuPool
-from cranny.policies._shared.resize import place_resized, plans, without_jobs
+from cranny.policies._shared.resize import ResizingPolicy, place_resized, plans, without_jobs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,18 +62,13 @@ _GAIN = 1e-9
 Badness = Callable[[str, int], float]
 
 
-class Pollux(BySubmission, WaitsForGpus):
+class Pollux(ResizingPolicy):
     """Divide GPUs among jobs so that their goodputs, against a fair share, are largest."""
 
     other_reason = "other jobs gain more from the GPUs"
 
     def __init__(
-        self,
-        *,
-        interval_s: float = 60.0,
-        restart_s: float = 30.0,
-        noise: float = 10.0,
-        ties: int | None = None,
+        self, *, interval_s: float = 60.0, restart_s: float = 30.0, noise: float = 10.0, ties: int | None = None
     ) -> None:
         self.interval_s = positive(interval_s, "pollux: interval_s")
         self.restart_s = not_negative(restart_s, "pollux: restart_s")
@@ -84,17 +77,8 @@ class Pollux(BySubmission, WaitsForGpus):
         self._divided_s = -math.inf
         self._goodputs: dict[tuple[str, int], float] = {}
 
-    def plan(self, view: Snapshot) -> Plan:
-        """Divide GPUs anew if it is time, or start waiting jobs on free ones."""
-        return self.candidates(view, 1)[0]
-
-    def place(self, job: Job, view: Snapshot) -> Placement | None:
-        """Place one job, with all of its workers."""
-        found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
-        return None if found is None else view.placement(job, found)
-
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
-        """Return plans with the same numbers of workers on different machines."""
+        """Divide GPUs anew if it is time, or start waiting jobs on free ones; plans differ in the machines."""
         due = view.now_s >= self._divided_s + self.interval_s
         if due:
             self._divided_s = view.now_s
@@ -115,16 +99,15 @@ class Pollux(BySubmission, WaitsForGpus):
         changed = {job_id: size for job_id, size in sizes.items() if size and size != had.get(job_id)}
         moved = {job_id: view.running[job_id] for job_id in changed if job_id in had}
         base = without_jobs(view, moved)
-        machines_of = place_resized(
-            changed, moved, {each.job.id: each for each in view.waiting}, base, self._choose
-        )
+        machines_of = place_resized(changed, moved, base, self._choose)
         if not machines_of or not moved.keys() <= machines_of.keys():
             return []
         notes = {
             job_id: f"{len(machines)} workers, of {view.cluster.gpus} GPUs for {len(sizes)} jobs"
             for job_id, machines in machines_of.items()
         }
-        return plans(machines_of, view, base, {}, notes, count, machines_used)
+        # On how many machines a job is: all that Pollux knows of its locality.
+        return plans(machines_of, view, base, {}, notes, count, lambda machines: len(set(machines)))
 
     # -- goodput -------------------------------------------------------------------------------------------
 
@@ -135,24 +118,12 @@ class Pollux(BySubmission, WaitsForGpus):
         if known is None:
             sizes = [machine.gpus for machine in cluster.machines]
             machines = choose(gpus, sizes, cluster) or ()
-            trained = job if gpus == job.gpus else job.resized(gpus, float(gpus))
+            trained = as_trained(job, gpus)
             comm_s = communication(cluster, trained, machines).comm_s if len(set(machines)) > 1 else 0.0
             larger = max(1.0, gpus / job.gpus)
             efficiency = (self.noise + 1.0) / (self.noise + larger)
             known = self._goodputs[key] = efficiency / (trained.profile.iteration_s + comm_s)
         return known
-
-    def _speedup(self, job: Job, gpus: int, view: Snapshot, jobs: int) -> float:
-        """Return SPEEDUP."""
-        if not gpus:
-            return WAITING
-        share = min(max(view.cluster.gpus // jobs, job.least_gpus or job.gpus), job.most_gpus or job.gpus)
-        return max(self.goodput(job, gpus, view.cluster) / self.goodput(job, share, view.cluster), WAITING)
-
-    def _realloc(self, running: Running, now_s: float) -> float:
-        """Return REALLOC: the share of its time that a job would have trained if it were moved now."""
-        age_s = attained_gpu_s(running, now_s) / running.job.gpus
-        return age_s / (age_s + self.restart_s) if self.restart_s else 1.0
 
     # -- dividing ------------------------------------------------------------------------------------------
 
@@ -165,9 +136,15 @@ class Pollux(BySubmission, WaitsForGpus):
 
         def badness(job_id: str, size: int) -> float:
             """Return 1 / SPEEDUP, of which p = -1 wants the least sum."""
-            speedup = self._speedup(jobs[job_id], size, view, len(jobs))
+            job, speedup, cluster = jobs[job_id], WAITING, view.cluster
+            if size:
+                share = min(max(cluster.gpus // len(jobs), job.least_gpus or job.gpus), job.most_gpus or job.gpus)
+                speedup = max(self.goodput(job, size, cluster) / self.goodput(job, share, cluster), WAITING)
             if size != had.get(job_id, size):
-                speedup *= max(self._realloc(view.running[job_id], view.now_s), WAITING)
+                running = view.running[job_id]
+                age_s = attained_gpu_s(running, view.now_s) / running.job.gpus
+                realloc = age_s / (age_s + self.restart_s) if self.restart_s else 1.0
+                speedup *= max(realloc, WAITING)
             return 1.0 / speedup
 
         elastic = [job_id for job_id in had if resize and (jobs[job_id].least_gpus or jobs[job_id].most_gpus)]
@@ -278,8 +255,3 @@ def choose(
     for machine in sorted(order, key=lambda machine: -free[machine]):
         found += [machine] * min(free[machine], gpus - len(found))
     return tuple(found if ties is None else sorted(found))
-
-
-def machines_used(machines: tuple[int, ...], cluster: Cluster) -> int:  # noqa: ARG001 - as `level` has it
-    """Count the machines of a job: all that Pollux knows of its locality."""
-    return len(set(machines))

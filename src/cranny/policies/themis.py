@@ -38,23 +38,21 @@ Departure: a job whose duration is not known is taken to run for as long again a
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import NamedTuple
 
 from cranny.core.accounting import attained_gpu_s
-from cranny.core.protocol import WaitsForGpus
-from cranny.core.queue import BySubmission
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.validate import between, positive
 from cranny.policies._shared.locality import drawn_by, level, nearby
 from cranny.policies._shared.promises import GpuPool
-from cranny.policies._shared.resize import place_resized, plans, without_jobs
+from cranny.policies._shared.resize import ResizingPolicy, place_resized, plans, without_jobs
 
 HOUR_S = 3600.0
 REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs
@@ -70,11 +68,6 @@ class Bidder(NamedTuple):
     ideal_s: float  # T_id
 
     @property
-    def sizes(self) -> range:
-        """The numbers of workers that it can have."""
-        return range(self.job.least_gpus or self.job.gpus, (self.job.most_gpus or self.job.gpus) + 1)
-
-    @property
     def left_gpu_s(self) -> float:
         """The service that it still needs where its workers are on one machine; always some."""
         if self.job.duration_s is None:
@@ -83,7 +76,7 @@ class Bidder(NamedTuple):
         return max(total - self.had_gpu_s, REST * total)
 
 
-class Themis(BySubmission, WaitsForGpus):
+class Themis(ResizingPolicy):
     """Auction GPUs whose lease is over to the jobs farthest from fairness."""
 
     other_reason = "jobs that are farther from a fair finish go first"
@@ -104,17 +97,8 @@ class Themis(BySubmission, WaitsForGpus):
         self._choose = partial(nearby, ties=drawn_by(ties, "themis: ties"))
         self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
 
-    def plan(self, view: Snapshot) -> Plan:
-        """Run an auction if GPUs are available."""
-        return self.candidates(view, 1)[0]
-
-    def place(self, job: Job, view: Snapshot) -> Placement | None:
-        """Place one job as if it were alone in an auction."""
-        found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
-        return None if found is None else view.placement(job, found)
-
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
-        """Return plans with the same winners on different machines."""
+        """Run an auction if GPUs are available; return plans with the same winners on different machines."""
         expired = [
             job_id
             for job_id, running in view.running.items()
@@ -127,9 +111,7 @@ class Themis(BySubmission, WaitsForGpus):
         stopping = [Waiting(each.submitted, attained_gpu_s(each, view.now_s)) for each in running.values()]
         bidders = {each.job.id: self._bidder(view, each) for each in (*stopping, *view.waiting)}
         sizes = self._auction(bidders, base)
-        machines_of = place_resized(
-            sizes, running, {each.job.id: each for each in view.waiting}, base, self._choose
-        )
+        machines_of = place_resized(sizes, running, base, self._choose)
         losers = [job_id for job_id in expired if job_id not in machines_of]
         stopped = dict.fromkeys(losers, "its lease ended, and jobs farther from a fair finish bid more")
         for job_id in expired:
@@ -140,7 +122,7 @@ class Themis(BySubmission, WaitsForGpus):
             job_id: f"bid for {len(machines)} workers at rho {self._rho(bidders[job_id], len(machines), view):.2f}"
             for job_id, machines in machines_of.items()
         }
-        return plans(machines_of, view, base, stopped, notes, count, level)
+        return plans(machines_of, view, base, stopped, notes, count, partial(level, cluster=view.cluster))
 
     # -- bids ----------------------------------------------------------------------------------------------
 
@@ -170,48 +152,35 @@ class Themis(BySubmission, WaitsForGpus):
         visible = max(1, math.ceil(len(order) * (1.0 - self.fairness) - 1e-9))
         pool = GpuPool(base.free.tolist())
         sizes: dict[str, int] = {}
+        suited = {job_id: base.eligible(bidder.job) for job_id, bidder in bidders.items()}
         for part in (order[:visible], order[visible:]):
-            self._sell(part, bidders, pool, sizes, base)
+            # The product of 1 / rho is raised as far as GPUs go, the largest gain for a GPU first.
+            bids = {job_id: self._bids(bidders[job_id], base) for job_id in part}
+            while bids:
+                left = {machines: pool.left(machines) for machines in {suited[job_id] for job_id in bids}}
+                # The next step of each job that can still afford one.
+                steps = [
+                    (each[0][0] / each[0][1], job_id, each[0][1])
+                    for job_id, each in bids.items()
+                    if each and each[0][1] <= left[suited[job_id]]
+                ]
+                if not steps:
+                    break
+                _, job_id, cost = max(steps, key=itemgetter(0))  # of equal ones the first
+                sizes[job_id] = sizes.get(job_id, 0) + cost
+                pool.take(suited[job_id], cost)
+                bids[job_id] = bids[job_id][1:]
         return sizes
-
-    def _sell(
-        self,
-        order: Iterable[str],
-        bidders: Mapping[str, Bidder],
-        pool: GpuPool,
-        sizes: dict[str, int],
-        base: Snapshot,
-    ) -> None:
-        """Raise the product of 1 / rho as far as GPUs go, the largest gain for a GPU first."""
-        bids = {job_id: self._bids(bidders[job_id], base) for job_id in order}
-        suited = {job_id: base.eligible(bidders[job_id].job) for job_id in bids}
-        kinds = set(suited.values())
-        while bids:
-            left = {machines: pool.left(machines) for machines in kinds}
-            # The next step of each job that can still afford one.
-            steps = [
-                (gain / cost, job_id, cost)
-                for job_id, (gain, cost) in ((job_id, each[0]) for job_id, each in bids.items() if each)
-                if cost <= left[suited[job_id]]
-            ]
-            if not steps:
-                break
-            best = max(step[0] for step in steps)
-            _, job_id, cost = next(step for step in steps if step[0] == best)
-            sizes[job_id] = sizes.get(job_id, 0) + cost
-            pool.take(suited[job_id], cost)
-            bids[job_id] = bids[job_id][1:]
 
     def _bids(self, bidder: Bidder, view: Snapshot) -> list[tuple[float, int]]:
         """Return the steps by which a job would grow: the gain in log(1 / rho), and the GPUs.
 
         A job does not bid for more than there are of the GPUs that can run it: it would win what it cannot use.
         """
-        steps, held, room = [], 0, view.available(bidder.job).gpus
+        job, steps, held = bidder.job, [], 0
         quality = -math.log(self._rho(bidder, 0, view))
-        for size in bidder.sizes:
-            if size > room:
-                break
+        most = min(job.most_gpus or job.gpus, view.available(job).gpus)
+        for size in range(job.least_gpus or job.gpus, most + 1):
             now = -math.log(self._rho(bidder, size, view))
             if now > quality:  # not if more workers only add communication
                 steps.append((now - quality, size - held))

@@ -5,9 +5,16 @@ from hypothesis import strategies as st
 
 from cranny.model.errors import InputError, PlacementError
 from cranny.model.job import Job
+from cranny.policies._shared.heterogeneous.completion_kernel import place_workers
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
-from cranny.policies._shared.heterogeneous.problem import Problem, Training, equal_s, fairness
-from cranny.policies._shared.heterogeneous.solution import Shares, place_workers, split_samples
+from cranny.policies._shared.heterogeneous.problem import (
+    Problem,
+    Shares,
+    Training,
+    equal_s,
+    fairness,
+    split_samples,
+)
 
 JOBS = (Training("ResNet-18", 100_000, 200), Training("VGG-19", 50_000, 200))
 EXAMPLE = Problem(JOBS, ("T4", "V100"), [[2, 2]], [[275, 644], [884, 1754]])

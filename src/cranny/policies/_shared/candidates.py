@@ -49,12 +49,12 @@ class BaseCluster(NamedTuple):
         """Describe a view."""
         cluster = view.cluster
         users = tuple(view.link_users(link) for link in range(len(cluster.parent)))
+        idle = tuple(view.is_idle(number) for number in range(len(cluster.machines)))
         kinds: list[Hashable] = []
         for number, machine in enumerate(cluster.machines):
             gbps = tuple(cluster.uplink_gbps[link] for link in cluster.paths[number])
-            free = view.free_on(number)
-            kinds.append((free, view.is_idle(number), machine.gpus, machine.gpu_type, gbps, view.is_up(number)))
-        idle = tuple(view.is_idle(number) for number in range(len(cluster.machines)))
+            has = view.free_on(number), idle[number], view.is_up(number)
+            kinds.append((*has, machine.gpus, machine.gpu_type, gbps))
         return cls(cluster, tuple(kinds), idle, users, by_links)
 
     def shares(self, machines: tuple[int, ...]) -> list[float]:
@@ -204,11 +204,13 @@ def _matched(
 
 def vary_plan(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False) -> list[Plan]:
     """Return a plan, and others that start and move the same jobs on machines that are alike."""
-    placements = {
-        action.job_id: action.placement
-        for action in plan.actions
-        if isinstance(action, Start | Move) and action.placement.gpus is None and not action.placement.spare
-    }
+    placements: dict[str, Placement] = {}
+    jobs: dict[str, Job] = {}  # as they were submitted
+    running = view.running
+    for action in plan.actions:
+        if isinstance(action, Start | Move) and action.placement.gpus is None and not action.placement.spare:
+            placements[action.job_id] = action.placement
+            jobs[action.job_id] = action.job if isinstance(action, Start) else running[action.job_id].submitted
     if not placements or count <= 1:
         return [plan]
     without = view
@@ -229,19 +231,13 @@ def vary_plan(plan: Plan, view: Snapshot, count: int, *, by_links: bool = False)
         placement = placements[job_id]
         server = None if placement.server is None else machines[0]
         ranks = machines[-len(placement.machines) :]
-        job = as_trained(_job(plan, job_id, view), len(ranks))
+        job = as_trained(jobs[job_id], len(ranks))
         cost = communication(view.cluster, job, ranks, server, placement.aggregate)
         return len(set(machines)), round(cost.comm_s, 12)
 
     served = {job_id for job_id, placement in placements.items() if placement.server is not None}
     found = variations(machines_of, BaseCluster.of(without, by_links=by_links), count, quality, served)
-    return [plan, *[_with(plan, each, view) for each in found[1:]]]
-
-
-def _job(plan: Plan, job_id: str, view: Snapshot) -> Job:
-    """Return a job that a plan starts, or one that runs, as it was submitted."""
-    starts = (action.job for action in plan.actions if isinstance(action, Start) and action.job.id == job_id)
-    return next(starts, None) or view.running[job_id].submitted
+    return [plan, *[_with(plan, jobs, each, view) for each in found[1:]]]
 
 
 def as_trained(job: Job, gpus: int) -> Job:
@@ -249,7 +245,7 @@ def as_trained(job: Job, gpus: int) -> Job:
     return job if gpus == job.gpus else job.resized(gpus, float(gpus))
 
 
-def _with(plan: Plan, machines_of: JobMachines, view: Snapshot) -> Plan:
+def _with(plan: Plan, jobs: Mapping[str, Job], machines_of: JobMachines, view: Snapshot) -> Plan:
     """Return a plan with other machines."""
     actions: list[Action] = []
     for action in plan.actions:
@@ -258,7 +254,7 @@ def _with(plan: Plan, machines_of: JobMachines, view: Snapshot) -> Plan:
             continue
         machines, old = machines_of[action.job_id], action.placement
         server, ranks = None if old.server is None else machines[0], machines[-len(old.machines) :]
-        made = view.placement(as_trained(_job(plan, action.job_id, view), len(ranks)), ranks)
+        made = view.placement(as_trained(jobs[action.job_id], len(ranks)), ranks)
         placement = Placement(ranks, (), None, made.rationale, server, old.aggregate)
         actions.append(action._replace(placement=placement))
     return Plan(plan.version, tuple(actions))

@@ -1,4 +1,4 @@
-"""GPUs to divide among jobs, some of which can use only certain machines.
+"""GPUs to divide among jobs, some of which can use only certain machines, or types of GPU.
 
 Jobs may be promised GPUs before they have machines. All of them find theirs if for every set of machines the jobs
 that can use no others were promised no more than it has (Hall's theorem). Only such sets matter that are the

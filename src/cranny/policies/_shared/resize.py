@@ -1,12 +1,15 @@
 """From new numbers of workers to machines, and to plans whose actions find their GPUs free, with few moves."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from cranny.core.accounting import Running, attained_gpu_s
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.protocol import WaitsForGpus
+from cranny.core.queue import BySubmission
+from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -18,6 +21,25 @@ from cranny.policies._shared.promises import GpuPool
 ChooseMachines = Callable[[int, Sequence[int], Cluster], tuple[int, ...] | None]
 
 
+class ResizingPolicy(BySubmission, WaitsForGpus):
+    """A policy that gives jobs numbers of workers; the machines for them follow from `_choose`."""
+
+    _choose: ChooseMachines
+
+    @abstractmethod
+    def candidates(self, view: Snapshot, count: int) -> list[Plan]:
+        """Return plans with the same numbers of workers on different machines."""
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Return the first of the plans."""
+        return self.candidates(view, 1)[0]
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place one job as if it were alone, with all of its workers."""
+        found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
+        return None if found is None else view.placement(job, found)
+
+
 def without_jobs(view: Snapshot, job_ids: Iterable[str]) -> Snapshot:
     """Return the view without some running jobs."""
     for job_id in job_ids:
@@ -26,11 +48,7 @@ def without_jobs(view: Snapshot, job_ids: Iterable[str]) -> Snapshot:
 
 
 def place_resized(
-    sizes: Mapping[str, int],
-    running: Mapping[str, Running],
-    waiting: Mapping[str, Waiting],
-    base: Snapshot,
-    choose: ChooseMachines,
+    sizes: Mapping[str, int], running: Mapping[str, Running], base: Snapshot, choose: ChooseMachines
 ) -> JobMachines:
     """Return machines for jobs that get so many workers; `base` is the cluster without any of them.
 
@@ -40,22 +58,20 @@ def place_resized(
     skipped; a running one stays where it is if its GPUs are free.
     """
     largest = sorted(sizes, key=lambda job_id: -sizes[job_id])
-    resizing = _Resizing(sizes, running, waiting, base, choose)
+    resizing = _Resizing(sizes, running, base, choose)
     keeping = [job_id for job_id in sizes if job_id in running and sizes[job_id] <= sum(resizing.own(job_id))]
     for job_id in [*keeping, *[job_id for job_id in largest if job_id not in keeping]]:
         resizing.take(job_id, resizing.choice(job_id, keep=job_id in keeping))
     if len(resizing.machines_of) < len(sizes):
-        again = _Resizing(sizes, running, waiting, base, choose)
+        again = _Resizing(sizes, running, base, choose)
         usable = {job_id: sum(again.usable(job_id)) for job_id in sizes}
         for job_id in sorted(largest, key=lambda job_id: (usable[job_id], job_id not in keeping)):
             again.take(job_id, again.choice_leaving_others(job_id, keep=job_id in keeping))
         if len(again.machines_of) > len(resizing.machines_of):
             resizing = again
-    for job_id in running:
-        if job_id not in resizing.machines_of and sum(resizing.own(job_id)) == len(
-            running[job_id].placement.machines
-        ):
-            resizing.take(job_id, running[job_id].placement.machines)
+    for job_id, each in running.items():
+        if job_id not in resizing.machines_of and sum(resizing.own(job_id)) == len(each.placement.machines):
+            resizing.take(job_id, each.placement.machines)
     return resizing.machines_of
 
 
@@ -63,17 +79,13 @@ class _Resizing:
     """Places jobs one after the other on what is free."""
 
     def __init__(
-        self,
-        sizes: Mapping[str, int],
-        running: Mapping[str, Running],
-        waiting: Mapping[str, Waiting],
-        base: Snapshot,
-        choose: ChooseMachines,
+        self, sizes: Mapping[str, int], running: Mapping[str, Running], base: Snapshot, choose: ChooseMachines
     ) -> None:
         self.machines_of: dict[str, tuple[int, ...]] = {}
-        self._sizes, self._running, self._waiting = sizes, running, waiting
-        self._base, self._choose = base, choose
+        self._sizes, self._running, self._base, self._choose = sizes, running, base, choose
         self._free: list[int] = base.free.tolist()
+        jobs = {each.job.id: each.job for each in base.waiting}
+        self._jobs = jobs | {job_id: each.submitted for job_id, each in running.items()}
 
     def own(self, job_id: str) -> list[int]:
         """Return the free GPUs that ranks of a running job had, (machines,); none where machines went down."""
@@ -82,7 +94,7 @@ class _Resizing:
 
     def usable(self, job_id: str) -> list[int]:
         """Return the free GPUs that a job can use, (machines,)."""
-        found: list[int] = self._base.usable(self._job(job_id), np.array(self._free)).tolist()
+        found: list[int] = self._base.usable(self._jobs[job_id], np.array(self._free)).tolist()
         return found
 
     def choice(self, job_id: str, *, keep: bool) -> tuple[int, ...] | None:
@@ -100,10 +112,10 @@ class _Resizing:
         after = GpuPool(self._free.copy())
         for other, size in self._sizes.items():
             if other != job_id and other not in self.machines_of:
-                after.take(self._base.eligible(self._job(other)), size)
+                after.take(self._base.eligible(self._jobs[other]), size)
         if found is None or not after.without(found).short():
             return found
-        suited, taken = self._base.eligible(self._job(job_id)), list[int]()
+        suited, taken = self._base.eligible(self._jobs[job_id]), list[int]()
         after.take(suited, self._sizes[job_id])
         for machine, gpus in enumerate(self.usable(job_id)):
             for _ in range(min(gpus, self._sizes[job_id] - len(taken))):
@@ -121,9 +133,6 @@ class _Resizing:
             for machine in machines:
                 self._free[machine] -= 1
 
-    def _job(self, job_id: str) -> Job:
-        return self._running[job_id].submitted if job_id in self._running else self._waiting[job_id].job
-
 
 def plans(
     machines_of: JobMachines,
@@ -132,7 +141,7 @@ def plans(
     stopped: Mapping[str, str],
     notes: Mapping[str, str],
     count: int,
-    distance: Callable[[tuple[int, ...], Cluster], int],
+    distance: Callable[[tuple[int, ...]], int],
 ) -> list[Plan]:
     """Return plans that place jobs on these machines, and on others with workers at the same distance.
 
@@ -140,12 +149,11 @@ def plans(
     that are where they should be stay.
     """
     waiting = {each.job.id: each for each in view.waiting}
-
-    def quality(job_id: str, machines: tuple[int, ...]) -> int:  # noqa: ARG001 - all jobs alike
-        return distance(machines, view.cluster)
-
+    choices = [machines_of]
+    if machines_of:
+        choices = variations(machines_of, BaseCluster.of(base), count, lambda _, machines: distance(machines))
     found = []
-    for each in variations(machines_of, BaseCluster.of(base), count, quality) if machines_of else [machines_of]:
+    for each in choices:
         moves: dict[str, Placement] = {}
         starts: list[Start] = []
         for job_id, machines in each.items():

@@ -1,7 +1,7 @@
 """HAS and JPS, and what they are compared with: the workers of a heterogeneous cluster divided among many jobs.
 
 K. Liu, J. Wang, Z. Huang, J. Pan, "Sampling-Based Multi-Job Placement for Heterogeneous Deep Learning Clusters",
-TPDS 2024. `has_jps` follows the paper, `las` is one of its baselines, and `has_exact` is ours: it minimises the
+TPDS 2024. `has_jps` follows the paper, `Las` is one of its baselines, and `has_exact` is ours: it minimises the
 mean completion time itself. Each method solves one `Problem`. Here they are policies, which divide the cluster
 anew whenever something changes; solvers are compiled, so they are imported only when they are used. Nothing here
 reads a clock, and other policies must not import it: what they share is in `_shared.heterogeneous`.
@@ -10,11 +10,9 @@ reads a clock, and other policies must not import it: what they share is in `_sh
 from typing import Any
 
 from cranny.model.validate import between, whole
-from cranny.policies._shared.heterogeneous.optimus_greedy import optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Problem
+from cranny.policies._shared.heterogeneous.greedy_baselines import las, optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Problem, Shares
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
-from cranny.policies._shared.heterogeneous.solution import Shares
-from cranny.policies.has.las import las
 
 
 class Has(SharingPolicy):
@@ -34,14 +32,7 @@ class Jps(SharingPolicy):
 
     method = "jps"
 
-    def __init__(
-        self,
-        *,
-        samples: int = 60,
-        alpha: float = 0.7,
-        beta: float = 1.0,
-        **options: Any,
-    ) -> None:
+    def __init__(self, *, samples: int = 60, alpha: float = 0.7, beta: float = 1.0, **options: Any) -> None:
         """Set up with N, alpha and beta of the paper; the other options are those of `SharingPolicy`."""
         super().__init__(**options)
         self._settings: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.core.jit import compiled
-from cranny.policies._shared.heterogeneous.completion_kernel import NO_MACHINE, ProblemArrays, cost, time_s
+from cranny.policies._shared.heterogeneous.completion_kernel import NO_MACHINE, ProblemArrays, completion_s, cost
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints
 from cranny.policies.has.dual_bound import DualPrices, spread
 from cranny.policies.has.local_search import Objective, objective_value
@@ -47,49 +47,34 @@ class SearchPath(NamedTuple):
 
 @compiled
 def _add(
-    arrays: ProblemArrays,
-    prices: DualPrices,
-    choices: Choices,
-    at: int,
-    job: int,
-    held: Ints,
-    alone: int,
-    gap: float,
-) -> int:
-    """Add a choice if its reduced cost is small; return the index of the next."""
-    count, rate, paid = 0, 0.0, 0.0
+    arrays: ProblemArrays, prices: DualPrices, choices: Choices, job: int, held: Ints, alone: int, gap: float
+) -> None:
+    """Add a choice of a job, the last so far, if its reduced cost is small; there may be no room left for it."""
+    seconds, paid = completion_s(arrays, job, held, alone == 1), 0.0
     for kind in range(len(held)):
-        if held[kind] > 0 and arrays.rates[job, kind] == 0.0:
-            return at
-        count += held[kind]
-        rate += held[kind] * arrays.rates[job, kind]
         paid += held[kind] * prices.price[kind]
-    if count == 0:
-        return at
-    seconds = time_s(arrays, job, count, rate, alone == 1)
     reduced = cost(arrays, job, seconds) + paid - prices.least[job]
-    if reduced > gap:
-        return at
+    if seconds == np.inf or reduced > gap:
+        return
+    at = choices.start[job + 1]
+    choices.start[job + 1] += 1
     if at < choices.held.shape[0]:
         for kind in range(len(held)):
             choices.held[at, kind] = held[kind]
         choices.alone[at], choices.seconds[at], choices.reduced[at] = alone, seconds, max(reduced, 0.0)
-    return at + 1
 
 
 @compiled
-def list_choices(
-    arrays: ProblemArrays, prices: DualPrices, choices: Choices, most: int, gap: float, held: Ints
-) -> bool:
+def list_choices(arrays: ProblemArrays, prices: DualPrices, choices: Choices, gap: float, held: Ints) -> bool:
     """List all choices with a reduced cost up to `gap`; False if they are too many."""
     jobs, kinds = arrays.rates.shape
-    at, steps, last = 0, 0, kinds - 1
+    steps, last = 0, kinds - 1
     for job in range(jobs):
-        choices.start[job] = at
+        choices.start[job + 1] = choices.start[job]
         for pack in range(arrays.packs.shape[0]):
-            at = _add(arrays, prices, choices, at, job, arrays.packs[pack], 1, gap)
-        low, high = most + 1, 0  # numbers of workers the job may have
-        for count in range(1, most + 1):
+            _add(arrays, prices, choices, job, arrays.packs[pack], 1, gap)
+        low, high = arrays.most + 1, 0  # numbers of workers the job may have
+        for count in range(1, arrays.most + 1):
             if spread(arrays, prices, job, count) - prices.least[job] <= gap:
                 low, high = min(low, count), count
         held[:] = 0
@@ -100,10 +85,10 @@ def list_choices(
                 others += held[kind]
             for own in range(max(0, low - others), min(arrays.totals[last], high - others) + 1):
                 held[last] = own
-                at = _add(arrays, prices, choices, at, job, held, 0, gap)
+                _add(arrays, prices, choices, job, held, 0, gap)
                 steps += 1
             steps += 1
-            if steps > MOST_STEPS or at > choices.held.shape[0]:
+            if steps > MOST_STEPS or choices.start[job + 1] > choices.held.shape[0]:
                 return False
             more = False
             for kind in range(last):
@@ -112,23 +97,17 @@ def list_choices(
                     more = True
                     break
                 held[kind] = 0
-    choices.start[jobs] = at
     return True
 
 
 @compiled
 def _pruned(
-    arrays: ProblemArrays,
-    objective: Objective,
-    least: float,
-    ratios: float,
-    squares: float,
-    open_jobs: int,
-    best: float,
+    arrays: ProblemArrays, objective: Objective, least: float, sums: Floats, open_jobs: int, best: float
 ) -> bool:
     """Say whether no solution below can be better than the best, by bounds on mean JCT and fairness."""
     if objective.beta == 1.0:
         return least >= best - SAME * abs(best)
+    ratios, squares = sums[2], sums[3]
     # With r jobs open, Jain's index is highest if each has the ratio squares / ratios.
     fair = (
         1.0 if squares == 0.0 else min(1.0, (ratios * ratios + open_jobs * squares) / (len(arrays.work) * squares))
@@ -186,30 +165,19 @@ def _take(arrays: ProblemArrays, choices: Choices, path: SearchPath, depth: int)
 
 
 @compiled
-def _keep(choices: Choices, path: SearchPath) -> None:
-    """Save the present solution."""
-    kinds = path.left.shape[1]
-    for depth in range(len(path.order)):
-        chosen, job = path.choice[depth], path.order[depth]
-        for kind in range(kinds):
-            path.best[job, kind] = choices.held[chosen, kind]
-        path.best[job, kinds] = path.machine[depth] if choices.alone[chosen] == 1 else NO_MACHINE
-
-
-@compiled
 def branch(
     arrays: ProblemArrays, objective: Objective, choices: Choices, path: SearchPath, bound: float, best: float
 ) -> tuple[float, bool]:
-    """SearchState all choices; return the best objective found, and whether it is proved optimal."""
+    """Search all choices; return the best objective found, and whether it is proved optimal."""
     jobs, depth = len(path.order), 0
     path.choice[0], path.machine[0] = choices.start[path.order[0]], 0
     for _ in range(MOST_STEPS):
         job, chosen = path.order[depth], path.choice[depth]
         # Later choices of this job have higher reduced costs still.
+        sums = path.sums[depth]
         over = chosen == choices.start[job + 1] or _pruned(
-            arrays, objective, bound + path.sums[depth, 1] + choices.reduced[chosen], path.sums[depth, 2],
-            path.sums[depth, 3], jobs - depth, best,
-        )  # fmt: skip
+            arrays, objective, bound + sums[1] + choices.reduced[chosen], sums, jobs - depth, best
+        )
         if not over:
             if not _take(arrays, choices, path, depth):
                 path.choice[depth], path.machine[depth] = chosen + 1, 0
@@ -219,8 +187,12 @@ def branch(
                 value = objective_value(arrays, objective, sums[0], sums[2], sums[3])
                 if value < best - SAME * abs(best):
                     best = value
-                    _keep(choices, path)
-            elif not _pruned(arrays, objective, bound + sums[1], sums[2], sums[3], jobs - depth - 1, best):
+                    for at in range(jobs):
+                        job, kept = path.order[at], path.choice[at]
+                        for kind in range(path.left.shape[1]):
+                            path.best[job, kind] = choices.held[kept, kind]
+                        path.best[job, -1] = path.machine[at] if choices.alone[kept] == 1 else NO_MACHINE
+            elif not _pruned(arrays, objective, bound + sums[1], sums, jobs - depth - 1, best):
                 _put(choices, path, depth, 1)
                 depth += 1
                 path.choice[depth], path.machine[depth] = choices.start[path.order[depth]], 0
@@ -239,13 +211,7 @@ def branch(
 
 
 def prove(
-    arrays: ProblemArrays,
-    objective: Objective,
-    prices: DualPrices,
-    most: int,
-    bound: float,
-    best: float,
-    gap: float,
+    arrays: ProblemArrays, objective: Objective, prices: DualPrices, bound: float, best: float, gap: float
 ) -> tuple[float, bool, Ints | None]:
     """Return the best objective, whether it is proved, and the solution if it is a new one.
 
@@ -261,30 +227,16 @@ def prove(
         np.empty(MOST_CHOICES),
         np.zeros(jobs + 1, dtype=np.int64),
     )
-    if not list_choices(arrays, prices, choices, most, gap, np.zeros(kinds, dtype=np.int64)):
+    if not list_choices(arrays, prices, choices, gap, np.zeros(kinds, dtype=np.int64)):
         return best, False, None
-    sorted_choices = _sorted(choices)
-    path = _new_path(arrays, np.argsort(np.diff(choices.start), kind="stable"))
-    found, proved = branch(arrays, objective, sorted_choices, path, bound, best)
-    return found, proved, path.best if found < best else None
-
-
-def _sorted(choices: Choices) -> Choices:
-    """Return the choices with each job's in the order of reduced costs."""
     spans = zip(choices.start[:-1].tolist(), choices.start[1:].tolist(), strict=True)
-    order = np.concatenate([first + np.argsort(choices.reduced[first:last]) for first, last in spans])
-    return Choices(
-        choices.held[order], choices.alone[order], choices.seconds[order], choices.reduced[order], choices.start
-    )
-
-
-def _new_path(arrays: ProblemArrays, order: Ints) -> SearchPath:
-    """Return the path at which a search begins."""
-    jobs, kinds = arrays.rates.shape
+    by_cost = np.concatenate([first + np.argsort(choices.reduced[first:last]) for first, last in spans])
+    held, alone, seconds, reduced, start = choices
+    choices = Choices(held[by_cost], alone[by_cost], seconds[by_cost], reduced[by_cost], start)
     left = np.zeros((jobs + 1, kinds), dtype=np.int64)
     left[0] = arrays.totals
-    return SearchPath(
-        order,
+    path = SearchPath(
+        np.argsort(np.diff(choices.start), kind="stable"),
         np.zeros(jobs, dtype=np.int64),
         np.zeros(jobs, dtype=np.int64),
         left,
@@ -294,3 +246,5 @@ def _new_path(arrays: ProblemArrays, order: Ints) -> SearchPath:
         np.unique(arrays.counts, axis=0, return_inverse=True)[1].reshape(-1),
         np.zeros((jobs, kinds + 1), dtype=np.int64),
     )
+    found, proved = branch(arrays, objective, choices, path, bound, best)
+    return found, proved, path.best if found < best else None

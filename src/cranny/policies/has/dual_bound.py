@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.core.jit import compiled
-from cranny.policies._shared.heterogeneous.completion_kernel import ProblemArrays, cost, time_s
+from cranny.policies._shared.heterogeneous.completion_kernel import ProblemArrays, completion_s, cost
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints
 
 STEPS = 200
@@ -110,43 +110,39 @@ def _propose(arrays: ProblemArrays, prices: DualPrices, job: int) -> int:
 
 
 @compiled
-def best_response(arrays: ProblemArrays, prices: DualPrices, job: int, most: int) -> float:
+def best_response(arrays: ProblemArrays, prices: DualPrices, job: int) -> float:
     """Return the least cost and price of any workers; written to `bought`."""
     kinds = len(prices.price)
     best, chosen = np.inf, 1
     timed = arrays.deadline[job] < np.inf  # then any number may be best
-    many = most if timed else 2 * _propose(arrays, prices, job)
+    many = arrays.most if timed else 2 * _propose(arrays, prices, job)
     for number in range(many + 1):
         near = number + 1.0 if timed else np.floor(prices.counts[number // 2]) + number % 2
         # The last evaluation only writes `bought`.
-        count = int(min(max(near, 1.0), most)) if number < many else chosen
+        count = int(min(max(near, 1.0), arrays.most)) if number < many else chosen
         value = spread(arrays, prices, job, count)
         if value < best:
             best, chosen = value, count
     for pack in range(arrays.packs.shape[0]):
-        count, rate, paid = 0, 0.0, 0.0
+        paid = 0.0
         for kind in range(kinds):
-            held = arrays.packs[pack, kind]
-            count += held
-            rate += held * arrays.rates[job, kind]
-            paid += held * prices.price[kind] if arrays.rates[job, kind] > 0 or held == 0 else np.inf
-        if paid < np.inf:
-            value = cost(arrays, job, time_s(arrays, job, count, rate, True)) + paid  # noqa: FBT003 - a kernel
-            if value < best:
-                best = value
-                for kind in range(kinds):
-                    prices.bought[kind] = arrays.packs[pack, kind]
+            paid += arrays.packs[pack, kind] * prices.price[kind]
+        value = cost(arrays, job, completion_s(arrays, job, arrays.packs[pack], True)) + paid  # noqa: FBT003 - a kernel
+        if value < best:
+            best = value
+            for kind in range(kinds):
+                prices.bought[kind] = arrays.packs[pack, kind]
     return best
 
 
 @compiled
-def bound(arrays: ProblemArrays, prices: DualPrices, most: int) -> float:
+def bound(arrays: ProblemArrays, prices: DualPrices) -> float:
     """Return L at these prices; `demand` and `least` get what jobs buy and its cost."""
     jobs, kinds = arrays.rates.shape
     prices.demand[:] = 0.0
     total = 0.0
     for job in range(jobs):
-        prices.least[job] = best_response(arrays, prices, job, most)
+        prices.least[job] = best_response(arrays, prices, job)
         total += prices.least[job]
         for kind in range(kinds):
             prices.demand[kind] += prices.bought[kind]
@@ -156,13 +152,13 @@ def bound(arrays: ProblemArrays, prices: DualPrices, most: int) -> float:
 
 
 @compiled
-def raise_bound(arrays: ProblemArrays, prices: DualPrices, goal: float, most: int) -> float:
+def raise_bound(arrays: ProblemArrays, prices: DualPrices, goal: float) -> float:
     """Move prices towards the best bound, and return it; `goal` is the cost of a known solution.
 
     Prices of types with excess demand rise, others fall, in Polyak's steps.
     """
     kinds = len(prices.price)
-    value = bound(arrays, prices, most)
+    value = bound(arrays, prices)
     best, step, waited = value, 1.0, 0
     for _ in range(STEPS):
         square = 0.0
@@ -175,7 +171,7 @@ def raise_bound(arrays: ProblemArrays, prices: DualPrices, goal: float, most: in
         for kind in range(kinds):
             over = prices.demand[kind] - arrays.totals[kind]
             prices.price[kind] = max(0.0, prices.price[kind] + step * (goal - value) / square * over)
-        value = bound(arrays, prices, most)
+        value = bound(arrays, prices)
         waited = 0 if value > best + 0.02 * (goal - best) else waited + 1
         if value > best:
             best = value
@@ -183,13 +179,13 @@ def raise_bound(arrays: ProblemArrays, prices: DualPrices, goal: float, most: in
                 prices.best_price[kind] = prices.price[kind]
         if waited > PATIENCE:
             step, waited = step / 2, 0
-            value = _restore_best(arrays, prices, most)
-    return _restore_best(arrays, prices, most)
+            value = _restore_best(arrays, prices)
+    return _restore_best(arrays, prices)
 
 
 @compiled
-def _restore_best(arrays: ProblemArrays, prices: DualPrices, most: int) -> float:
+def _restore_best(arrays: ProblemArrays, prices: DualPrices) -> float:
     """Restore the prices with the best bound."""
     for kind in range(len(prices.price)):
         prices.price[kind] = prices.best_price[kind]
-    return bound(arrays, prices, most)
+    return bound(arrays, prices)

@@ -21,12 +21,16 @@ from functools import partial
 import numpy as np
 
 from cranny.model.validate import between
-from cranny.policies._shared.heterogeneous.completion_kernel import ProblemArrays, pack_jobs, problem_arrays
-from cranny.policies._shared.heterogeneous.problem import Problem
-from cranny.policies._shared.heterogeneous.solution import Shares, place_workers
+from cranny.policies._shared.heterogeneous.completion_kernel import (
+    ProblemArrays,
+    pack_jobs,
+    place_workers,
+    problem_arrays,
+)
+from cranny.policies._shared.heterogeneous.greedy_baselines import las
+from cranny.policies._shared.heterogeneous.problem import Problem, Shares
 from cranny.policies.has.branch_and_bound import prove
 from cranny.policies.has.dual_bound import DualPrices, initial_prices, raise_bound
-from cranny.policies.has.las import las
 from cranny.policies.has.local_search import (
     Objective,
     SearchState,
@@ -60,14 +64,12 @@ class HasExactSolver:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.arrays: ProblemArrays = problem_arrays(problem)
-        self._most = problem.size - len(problem.jobs) + 1  # workers that one job can have
         search = new_state(self.arrays)
         greedy(self.arrays, search, problem.first.copy())
-        goal = self._local_search(search, Objective(1.0, 0.0))
+        self._box = width(*self.arrays.rates.shape)
+        goal = local_search(self.arrays, search, Objective(1.0, 0.0), self._box)
         self._prices: DualPrices = initial_prices(self.arrays, search.hold)
-        self._base: float = raise_bound(
-            self.arrays, self._prices, goal, self._most
-        )  # to which reduced costs are added
+        self._base: float = raise_bound(self.arrays, self._prices, goal)  # to which reduced costs are added
         self.ideal, self._shortest, self._proved = self._finish(search, Objective(1.0, 0.0), goal)
         self.bound = self.ideal if self._proved else self._base
 
@@ -98,10 +100,6 @@ class HasExactSolver:
         best = max([own, *others], key=partial(self.score, beta))
         return own if own.proved or best is own else replace(best, proved=False, bound_s=own.bound_s)
 
-    def _local_search(self, search: SearchState, objective: Objective) -> float:
-        value: float = local_search(self.arrays, search, objective, width(*self.arrays.rates.shape))
-        return value
-
     def _fairer(self, objective: Objective) -> tuple[SearchState, float]:
         """Search from the lowest mean completion time and from nearly equal shares; return the better."""
         found = []
@@ -110,7 +108,7 @@ class HasExactSolver:
             search.hold[:] = hold
             pack_jobs(self.arrays, search.hold, search.vacant, search.where)
             recompute(self.arrays, search)
-            found.append((search, self._local_search(search, objective)))
+            found.append((search, local_search(self.arrays, search, objective, self._box)))
         return min(found, key=lambda pair: pair[1])
 
     def _finish(self, search: SearchState, objective: Objective, value: float) -> tuple[float, SearchState, bool]:
@@ -119,7 +117,7 @@ class HasExactSolver:
         if objective.beta != 1.0:  # how far above the bound the mean completion time of a fairer solution may be
             needed = -value - (1 - objective.beta)  # of the first term of Eq. 34, if fairness were 1
             gap = objective.beta * objective.ideal / needed - self._base if needed > 0 else np.inf
-        value, proved, found = prove(self.arrays, objective, self._prices, self._most, self._base, value, gap)
+        value, proved, found = prove(self.arrays, objective, self._prices, self._base, value, gap)
         if found is not None:
             search.hold[:] = found[:, :-1]
             search.where[:] = found[:, -1]

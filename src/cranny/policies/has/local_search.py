@@ -13,9 +13,9 @@ from cranny.core.jit import compiled
 from cranny.policies._shared.heterogeneous.completion_kernel import (
     NO_MACHINE,
     ProblemArrays,
+    completion_s,
     cost,
     tightest,
-    time_s,
 )
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints
 
@@ -25,6 +25,8 @@ PASSES = 100
 NO_JOB = -1
 SAME = 1e-12  # relative; rounding errors
 FEW = 12  # jobs, up to which pairs also try every pack for one of them
+
+Sums = tuple[float, float, float]  # of costs, of ratios to the times with equal shares, and of their squares
 
 
 class Objective(NamedTuple):
@@ -40,34 +42,28 @@ class SearchState(NamedTuple):
     hold: Ints  # (jobs, types) workers of each job
     where: Ints  # (jobs,) machine of a job that is on one, or NO_MACHINE
     vacant: Ints  # (machines, types) not held by jobs that are on this machine alone
-    spare: Ints  # (types,) held by no job
     seconds: Floats  # (jobs,) completion times
+    changed: Ints  # (jobs + 1,) step at which a job last changed; after the last job, the present step
+    tried: Ints  # (jobs, jobs) step at which two jobs were last tried together
+    spare: Ints  # (types,) held by no job
     low: Ints  # (types,) lower corner of the neighbourhood,
     high: Ints  # (types,) and upper corner
     one: Ints  # (types,) candidate for the first job
     two: Ints  # (types,) candidate for the second job
     best: Ints  # (types,) best candidate for the first job
-    changed: Ints  # (jobs + 1,) step at which a job last changed; after the last job, the present step
-    tried: Ints  # (jobs, jobs) step at which two jobs were last tried together
 
 
 def new_state(arrays: ProblemArrays) -> SearchState:
     """Return the arrays of a search."""
     jobs, kinds = arrays.rates.shape
-    spare, low, high, one, two, best = np.zeros((6, kinds), dtype=np.int64)
     return SearchState(
-        hold=np.zeros((jobs, kinds), dtype=np.int64),
-        where=np.full(jobs, NO_MACHINE, dtype=np.int64),
-        vacant=arrays.counts.copy(),
-        spare=spare,
-        seconds=np.zeros(jobs),
-        low=low,
-        high=high,
-        one=one,
-        two=two,
-        best=best,
-        changed=np.zeros(jobs + 1, dtype=np.int64),
-        tried=np.full((jobs, jobs), -1, dtype=np.int64),
+        np.zeros((jobs, kinds), dtype=np.int64),
+        np.full(jobs, NO_MACHINE, dtype=np.int64),
+        arrays.counts.copy(),
+        np.zeros(jobs),
+        np.zeros(jobs + 1, dtype=np.int64),
+        np.full((jobs, jobs), -1, dtype=np.int64),
+        *np.zeros((6, kinds), dtype=np.int64),
     )
 
 
@@ -89,7 +85,7 @@ def objective_value(
 
 
 @compiled
-def _sums(arrays: ProblemArrays, seconds: Floats, one: int, two: int) -> tuple[float, float, float]:
+def _sums(arrays: ProblemArrays, seconds: Floats, one: int, two: int) -> Sums:
     """Return the sums of the objective over all jobs but these two."""
     total, ratios, squares = 0.0, 0.0, 0.0
     for job in range(len(seconds)):
@@ -154,19 +150,7 @@ def recompute(arrays: ProblemArrays, search: SearchState) -> None:
                 search.vacant[search.where[job], kind] -= search.hold[job, kind]
     for job in range(jobs):
         alone = search.where[job] != NO_MACHINE
-        search.seconds[job] = _seconds(arrays, job, search.hold[job], alone)
-
-
-@compiled
-def _seconds(arrays: ProblemArrays, job: int, held: Ints, alone: bool) -> float:  # noqa: FBT001 - a kernel
-    """Return a job's time with these workers; infinite if one of them cannot run it, or there are none."""
-    count, rate = 0, 0.0
-    for kind in range(len(held)):
-        if held[kind] > 0 and arrays.rates[job, kind] == 0.0:
-            return np.inf
-        count += held[kind]
-        rate += held[kind] * arrays.rates[job, kind]
-    return time_s(arrays, job, count, rate, alone) if count > 0 else np.inf
+        search.seconds[job] = completion_s(arrays, job, search.hold[job], alone)
 
 
 @compiled
@@ -178,17 +162,6 @@ def _machine_for(arrays: ProblemArrays, job: int, held: Ints, vacant: Ints) -> i
     if count < 2 or count > arrays.largest or arrays.between[job] <= arrays.inside[job]:
         return NO_MACHINE
     return tightest(vacant, held)
-
-
-@compiled
-def _next(at: Ints, low: Ints, high: Ints) -> bool:
-    """Advance to the next candidate in a box; False after the last."""
-    for kind in range(len(at)):
-        if at[kind] < high[kind]:
-            at[kind] += 1
-            return True
-        at[kind] = low[kind]
-    return False
 
 
 @compiled
@@ -211,54 +184,32 @@ def _give_workers(arrays: ProblemArrays, search: SearchState, job: int, held: In
         search.spare[kind] -= held[kind]
         if search.where[job] != NO_MACHINE:
             search.vacant[search.where[job], kind] -= held[kind]
-    search.seconds[job] = _seconds(arrays, job, held, search.where[job] != NO_MACHINE)
+    search.seconds[job] = completion_s(arrays, job, held, search.where[job] != NO_MACHINE)
 
 
 @compiled
-def _first(arrays: ProblemArrays, search: SearchState, one: int, two: int, box: int) -> bool:
-    """Start with the first candidate of a job: in a box around its workers, or (0) among packs."""
-    for kind in range(len(search.spare)):
-        # At most what the two hold, or all that is free once its own are released.
-        most = search.hold[one, kind] + search.hold[two, kind] if two != NO_JOB else search.spare[kind]
-        if arrays.rates[one, kind] == 0.0:
-            most = 0
-        search.low[kind] = max(0, search.hold[one, kind] - box)
-        search.high[kind] = most if box == 0 else min(most, search.hold[one, kind] + box)
-        search.one[kind] = search.low[kind]
-    return box > 0 or _pack(arrays, search, 0)
-
-
-@compiled
-def _pack(arrays: ProblemArrays, search: SearchState, number: int) -> bool:
-    """Advance to a pack; False if there are no more."""
-    if number >= arrays.packs.shape[0]:
+def _advance(arrays: ProblemArrays, search: SearchState, number: int, box: int) -> bool:
+    """Advance to a candidate: the first or the next in a box, or (0) one of the packs; False after the last."""
+    if box == 0 and number >= arrays.packs.shape[0]:
         return False
     for kind in range(len(search.one)):
-        search.one[kind] = arrays.packs[number, kind]
-    return True
-
-
-@compiled
-def _within(search: SearchState) -> bool:
-    """Say whether the workers of the present candidate are available."""
-    fits = True
-    for kind in range(len(search.one)):
-        fits &= search.one[kind] <= search.high[kind]
-    return fits
+        if box == 0:
+            search.one[kind] = arrays.packs[number, kind]
+        elif number > 0 and search.one[kind] < search.high[kind]:
+            search.one[kind] += 1
+            return True
+        else:
+            search.one[kind] = search.low[kind]
+    return box == 0 or number == 0
 
 
 @compiled
 def _value(
-    arrays: ProblemArrays,
-    search: SearchState,
-    objective: Objective,
-    one: int,
-    two: int,
-    sums: tuple[float, float, float],
+    arrays: ProblemArrays, search: SearchState, objective: Objective, one: int, two: int, sums: Sums
 ) -> float:
     """Return the objective if the first job has `one`, and the second the rest of their workers."""
     at = _machine_for(arrays, one, search.one, search.vacant)
-    seconds = _seconds(arrays, one, search.one, at != NO_MACHINE)
+    seconds = completion_s(arrays, one, search.one, at != NO_MACHINE)
     ratio = seconds / arrays.equal[one]
     total, ratios, squares = sums[0] + cost(arrays, one, seconds), sums[1] + ratio, sums[2] + ratio * ratio
     if two != NO_JOB and seconds < np.inf:
@@ -266,7 +217,7 @@ def _value(
             search.two[kind] = search.hold[one, kind] + search.hold[two, kind] - search.one[kind]
             if at != NO_MACHINE:
                 search.vacant[at, kind] -= search.one[kind]
-        seconds = _seconds(
+        seconds = completion_s(
             arrays, two, search.two, _machine_for(arrays, two, search.two, search.vacant) != NO_MACHINE
         )
         if at != NO_MACHINE:
@@ -281,24 +232,33 @@ def _value(
 def _choose(
     arrays: ProblemArrays, search: SearchState, objective: Objective, one: int, two: int, box: int, now: float
 ) -> float:
-    """Choose the workers of a job anew, and give the rest to another (or NO_JOB); return the objective."""
+    """Choose the workers of a job anew, and give the rest to another (or NO_JOB); return the objective.
+
+    Candidates are in a box around its workers, or (0) all packs.
+    """
     kinds, others = len(search.spare), _sums(arrays, search.seconds, one, two)
     _release(search, one)
     if two != NO_JOB:
         _release(search, two)
     for kind in range(kinds):
         search.best[kind] = search.hold[one, kind]
+        # At most what the two hold, or all that is free once its own are released.
+        most = search.hold[one, kind] + search.hold[two, kind] if two != NO_JOB else search.spare[kind]
+        most = most if arrays.rates[one, kind] > 0.0 else 0
+        search.low[kind] = max(0, search.hold[one, kind] - box)
+        search.high[kind] = most if box == 0 else min(most, search.hold[one, kind] + box)
     best, number = now, 0
-    more = _first(arrays, search, one, two, box)
-    while more:
-        if _within(search):
+    while _advance(arrays, search, number, box):
+        fits = True
+        for kind in range(kinds):
+            fits &= search.one[kind] <= search.high[kind]
+        if fits:
             value = _value(arrays, search, objective, one, two, others)
             if value < best - SAME * abs(best):
                 best = value
                 for kind in range(kinds):
                     search.best[kind] = search.one[kind]
         number += 1
-        more = _next(search.one, search.low, search.high) if box else _pack(arrays, search, number)
     moved = best < now  # otherwise workers and machines stay
     if two != NO_JOB:
         for kind in range(kinds):

@@ -8,13 +8,14 @@ Departure: workers of a type are alike, so types are sold, not workers, and all 
 Departure: the paper raises the price of one worker at a time. As it is written this need not end: two jobs that
 want one each of two equal workers outbid each other for ever. We look for cycles of exchange instead: job i
 gives a worker of type t for one of type u, whose holder takes one of type v, and so on back to t. While there is
-a cycle that gains, it is applied, as often as its jobs can. When there is none, prices exist (`prices`), and
-the same theorem holds.
+a cycle that gains, it is applied, as often as its jobs can. When there is none, prices exist (the
+highest of `Market.price` less each), and the same theorem holds.
 
 `hold[i, t]` are the workers of type t that job i has; rho of a type that cannot run a job is `CANNOT`.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +25,9 @@ from cranny.model.errors import InputError
 from cranny.policies._shared.heterogeneous.completion_kernel import (
     NO_MACHINE,
     ProblemArrays,
+    completion_s,
     pack_jobs,
     problem_arrays,
-    time_s,
 )
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
 
@@ -55,11 +56,6 @@ def market(jobs: int, kinds: int) -> Market:
         np.zeros(kinds),
         np.zeros(kinds, dtype=np.int64),
     )
-
-
-def prices(cleared: Market) -> Floats:
-    """Return the prices at which every job holds what it prefers, the lowest 0; (types,)."""
-    return np.asarray(cleared.price.max() - cleared.price)
 
 
 @compiled
@@ -151,20 +147,13 @@ def _evaluate(
     arrays: ProblemArrays, rates: Floats, rows: Ints, scores: Floats, market: Market, vacant: Ints, where: Ints
 ) -> None:
     """Fill `scores` with the mean JCT and the fairness of each category in `rows`."""
-    hold = market.hold
-    jobs, kinds = hold.shape
+    hold, jobs = market.hold, len(where)
     for row in range(rows.shape[0]):
         clear(market, rates, rows[row], arrays.totals)
         pack_jobs(arrays, hold, vacant, where)
         total, ratios, squares = 0.0, 0.0, 0.0
         for job in range(jobs):
-            rate, count = 0.0, 0
-            for kind in range(kinds):
-                if hold[job, kind] > 0 and arrays.rates[job, kind] == 0:
-                    total = np.inf  # a job holds a worker that cannot run it: infeasible
-                rate += hold[job, kind] * arrays.rates[job, kind]
-                count += hold[job, kind]
-            seconds = time_s(arrays, job, count, rate, where[job] != NO_MACHINE) if rate > 0 else np.inf
+            seconds = completion_s(arrays, job, hold[job], where[job] != NO_MACHINE)
             total += seconds
             ratios += seconds / arrays.equal[job]
             squares += (seconds / arrays.equal[job]) ** 2
@@ -186,22 +175,11 @@ class CategoryEvaluator:
     def scores(self, categories: Iterable[tuple[int, ...]], count: int) -> Floats:
         """Return mean JCT and fairness of each category, (categories, 2)."""
         found = np.empty((count, 2))
-        rows: Ints = np.empty((min(ROWS, count), len(self._where)), dtype=np.int64)
-        done = filled = 0
-        for sizes in categories:
-            rows[filled] = sizes
-            filled += 1
-            if filled == len(rows) or done + filled == count:
-                _evaluate(
-                    self.arrays,
-                    self.rates,
-                    rows[:filled],
-                    found[done : done + filled],
-                    self._market,
-                    self._gap,
-                    self._where,
-                )
-                done, filled = done + filled, 0
+        rest = iter(categories)
+        for done in range(0, count, ROWS):
+            rows = np.array(list(islice(rest, ROWS)), dtype=np.int64)
+            scores = found[done : done + ROWS]
+            _evaluate(self.arrays, self.rates, rows, scores, self._market, self._gap, self._where)
         return found
 
     def totals(self, sizes: tuple[int, ...]) -> Ints:

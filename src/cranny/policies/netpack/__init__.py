@@ -51,8 +51,7 @@ from cranny.policies._shared.ranked_fill import DECIMALS
 from cranny.policies.netpack.netpack_explanation import NetPackRationale, ServerValue
 
 if TYPE_CHECKING:
-    from cranny.policies.netpack.available import SteadyState
-    from cranny.policies.netpack.plan_kernel import Bools, Ints
+    from cranny.policies.netpack.plan_kernel import Bools, Ints, SteadyState
 
 
 class NetPack(BySubmission, WaitsForGpus):
@@ -85,7 +84,7 @@ class NetPack(BySubmission, WaitsForGpus):
 
     def _place_all(self, batch: list[Waiting], view: Snapshot) -> list[Start]:
         """Lines 3 to 10."""
-        from cranny.policies.netpack.available import SteadyState  # compiles, so only where it is used
+        from cranny.policies.netpack.plan_kernel import SteadyState  # compiles, so only where it is used
 
         if self._steady is None or self._steady.cluster is not view.cluster:
             self._steady = SteadyState(view.cluster)
@@ -118,13 +117,8 @@ class NetPack(BySubmission, WaitsForGpus):
         found = plan_kernel.best(servers, steady.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
         left_gbps, flows = servers.left_gbps, servers.flows
         values = [
-            ServerValue(
-                machine,
-                float(left_gbps[machine]),
-                float(flows[machine]),
-                plan_kernel.value(servers, self.lean, machine, 1.0),
-            )
-            for machine in found.machines.tolist()
+            ServerValue(at, float(left_gbps[at]), float(flows[at]), plan_kernel.value(servers, self.lean, at, 1.0))
+            for at in found.machines.tolist()
         ]
         held = {each.machine: int(free[each.machine]) for each in values}
         # GPUs that a plan has too many are given back on its least loaded server, where some are left.

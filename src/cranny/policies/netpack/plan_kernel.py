@@ -2,7 +2,8 @@
 
 The paper fills a table over all servers. A plan takes all free GPUs of a server or none, so of the servers with
 equally many free GPUs and flows only the most valuable can be in a best plan. These are found in one pass, and the
-table is filled over them alone: the same plans, in time that hardly grows with the cluster.
+table is filled over them alone: the same plans, in time that hardly grows with the cluster. The search reads what
+the steady state leaves of servers and racks, in arrays.
 """
 
 from typing import NamedTuple
@@ -11,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cranny.core.jit import allocating
+from cranny.model.cluster import Cluster
+from cranny.network.steady.rates import RateEstimate
+from cranny.policies._shared.ranked_fill import rounded
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -35,6 +39,32 @@ class ServerArrays(NamedTuple):
     rack: Ints
     rack_gbps: Floats  # C(rack)
     rack_flows: Floats  # FC
+
+
+class SteadyState:
+    """The steady state of the running jobs of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        machines = len(cluster.machines)
+        self.cluster = cluster
+        self.estimate = RateEstimate(cluster)
+        self._link_gbps = np.array(cluster.uplink_gbps[:machines])
+        self._rack = np.array(cluster.rack_of)
+        self._uplinks = np.array(cluster.rack_nodes)
+        self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in cluster.rack_nodes])
+        # Machines among which plans are searched, (spans, 2): those of each rack, and all.
+        self.spans = np.array([*cluster.rack_spans, (0, machines)])
+
+    def memory_gbps(self) -> list[float]:
+        """Return what is left of the PAT of each rack's switch, (racks,)."""
+        left_gbps: list[float] = rounded(self.estimate.rates.left_pat_gbps()).tolist()
+        return left_gbps
+
+    def servers(self, free: Ints, up: Bools) -> ServerArrays:
+        """Return what is left of every server, and of every rack's uplink."""
+        left_gbps, flows = rounded(self.estimate.rates.left_gbps()), rounded(self.estimate.rates.link_flows())
+        left_gbps, rack_flows, flows = left_gbps[: len(free)], flows[self._uplinks], flows[: len(free)]
+        return ServerArrays(free, up, self._link_gbps, left_gbps, flows, self._rack, self._rack_gbps, rack_flows)
 
 
 class PlanRules(NamedTuple):
@@ -80,44 +110,34 @@ def value(servers: ServerArrays, lean: bool, machine: int, flows: float) -> floa
 def best(servers: ServerArrays, spans: Ints, gpus: int, most_free: int, rules: PlanRules) -> PlanChoice:
     """Return the best plan with machines of one of these spans each, (spans, 2)."""
     chosen = PlanChoice(np.empty(0, np.int64), NONE, 0.0, 0.0, 0.0, NEVER)
+    room = gpus + most_free
+    values = np.empty(len(servers.free))
+    for machine in range(len(values)):
+        values[machine] = value(servers, rules.lean, machine, 1.0)
     for span in range(len(spans)):
         first, past = spans[span]
-        if servers.free[first:past].sum() >= gpus:
-            chosen = _best_of(servers, first, past, gpus, most_free, rules, chosen)
-    return chosen
-
-
-@allocating
-def _best_of(
-    servers: ServerArrays, first: int, past: int, gpus: int, most_free: int, rules: PlanRules, chosen: PlanChoice
-) -> PlanChoice:
-    """Return the best plan with the machines of a span, if it is better than what is known."""
-    room = gpus + most_free
-    top, count = _most_valuable(servers, first, past, room, most_free, rules.lean)
-    for crowded in range(CROWDED + 1):
-        if count[crowded].sum() == 0:
+        if servers.free[first:past].sum() < gpus:
             continue
-        items, values, fewer = _items(servers, top, count, crowded, room, rules.lean)
-        totals, taken = _table(servers, items, values, fewer, room)
-        for held in range(gpus, room + 1):
-            if totals[held] > NEVER:
-                machines = _plan(servers, items, taken, held)
-                if servers.free[machines].min() <= held - gpus:
-                    continue  # one of them is not needed
-                candidate = _with_server(servers, first, past, machines, totals[held], rules)
-                if candidate.value > chosen.value:
-                    chosen = candidate
+        top, count = _most_valuable(servers, values, first, past, room, most_free)
+        for crowded in range(CROWDED + 1):
+            if count[crowded].sum() == 0:
+                continue
+            items, fewer = _items(values, top, count, crowded, room)
+            totals, taken = _table(servers, values, items, fewer, room)
+            for held in range(gpus, room + 1):
+                if totals[held] > NEVER:
+                    machines = _plan(servers, items, taken, held)
+                    if servers.free[machines].min() <= held - gpus:
+                        continue  # one of them is not needed
+                    candidate = _with_server(servers, first, past, machines, totals[held], rules)
+                    if candidate.value > chosen.value:
+                        chosen = candidate
     return chosen
 
 
 @allocating
 def _most_valuable(
-    servers: ServerArrays,
-    first: int,
-    past: int,
-    room: int,
-    most_free: int,
-    lean: bool,  # noqa: FBT001 - of `PlanRules`
+    servers: ServerArrays, values: Floats, first: int, past: int, room: int, most_free: int
 ) -> tuple[Ints, Ints]:
     """Return the most valuable machines by flows and free GPUs, and how many there are of each kind.
 
@@ -131,14 +151,13 @@ def _most_valuable(
             continue
         crowded = min(int(np.ceil(servers.flows[machine])), CROWDED)
         kind, place = top[crowded, free], count[crowded, free]
-        mine = value(servers, lean, machine, 1.0)
         if place < room // free:
             count[crowded, free] += 1
-        elif value(servers, lean, kind[place - 1], 1.0) >= mine:
+        elif values[kind[place - 1]] >= values[machine]:
             continue
         else:
             place -= 1  # the last must go
-        while place > 0 and value(servers, lean, kind[place - 1], 1.0) < mine:
+        while place > 0 and values[kind[place - 1]] < values[machine]:
             kind[place] = kind[place - 1]
             place -= 1
         kind[place] = machine
@@ -146,43 +165,32 @@ def _most_valuable(
 
 
 @allocating
-def _items(
-    servers: ServerArrays,
-    top: Ints,
-    count: Ints,
-    crowded: int,
-    room: int,
-    lean: bool,  # noqa: FBT001 - of `PlanRules`
-) -> tuple[Ints, Floats, int]:
-    """Return the machines that may be in a best plan with so many flows, their values, and how many have fewer."""
+def _items(values: Floats, top: Ints, count: Ints, crowded: int, room: int) -> tuple[Ints, int]:
+    """Return the machines that may be in a best plan with so many flows, and how many have fewer."""
     items = np.empty(count[: crowded + 1].sum(), np.int64)
-    values = np.empty(len(items))
     total = 0
     for free in range(1, count.shape[1]):
         at = np.zeros(crowded, np.int64)
         for _ in range(room // free):
             first, most = NONE, NEVER
             for each in range(crowded):
-                if at[each] < count[each, free]:
-                    mine = value(servers, lean, top[each, free, at[each]], 1.0)
-                    if mine > most:
-                        first, most = each, mine
+                if at[each] < count[each, free] and values[top[each, free, at[each]]] > most:
+                    first, most = each, values[top[each, free, at[each]]]
             if first == NONE:
                 break
-            items[total], values[total] = top[first, free, at[first]], most
+            items[total] = top[first, free, at[first]]
             at[first] += 1
             total += 1
     fewer = total
     for free in range(1, count.shape[1]):
         for place in range(count[crowded, free]):
             items[total] = top[crowded, free, place]
-            values[total] = value(servers, lean, items[total], 1.0)
             total += 1
-    return items[:total], values[:total], fewer
+    return items[:total], fewer
 
 
 @allocating
-def _table(servers: ServerArrays, items: Ints, values: Floats, fewer: int, room: int) -> tuple[Floats, Bytes]:
+def _table(servers: ServerArrays, values: Floats, items: Ints, fewer: int, room: int) -> tuple[Floats, Bytes]:
     """Fill the knapsack: the highest value of machines with so many GPUs together, and which were taken.
 
     There is a row for plans with `fewer` flows and one for those with at least one of the crowded machines.
@@ -194,13 +202,13 @@ def _table(servers: ServerArrays, items: Ints, values: Floats, fewer: int, room:
         free = servers.free[items[i]]
         for held in range(room, free - 1, -1):
             if i < fewer:
-                with_it = totals[FEWER, held - free] + values[i]
+                with_it = totals[FEWER, held - free] + values[items[i]]
                 if with_it > totals[FEWER, held]:
                     totals[FEWER, held] = with_it
                     taken[i, FEWER, held] = FEWER
             else:
                 for before in (FEWER, CROWDS):
-                    with_it = totals[before, held - free] + values[i]
+                    with_it = totals[before, held - free] + values[items[i]]
                     if with_it > totals[CROWDS, held]:
                         totals[CROWDS, held] = with_it
                         taken[i, CROWDS, held] = before

@@ -83,14 +83,12 @@ class Titan:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Return that GPUs are short, or which link is too busy."""
-        short = lacks_gpus(job, view)
-        if short:
+        if short := lacks_gpus(job, view):
             return short
         available = view.available(job)
         least = fewest(job.gpus, *available.counts_for(job.gpus))
-        if least is None:
-            return "can start now"
-        blocked = self.bandwidth.blocked_link(job, view, _map(job, view, available, least))
+        machines = () if least is None else _map(job, view, available, least)
+        blocked = self.bandwidth.blocked_link(job, view, machines) if machines else None
         if blocked is None:
             return "can start now"
         scattered = "" if any(_racks(job, view, available)) else "fits only across racks: "

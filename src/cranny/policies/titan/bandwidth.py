@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, footprint, parts
-from cranny.model.collective import PLACED, Pattern
+from cranny.model.collective import PLACED
 from cranny.model.job import Job
-
-Patterns = tuple[tuple[Pattern, float], ...]  # each with the bytes of its K
 
 # Loads within rounding of the limit are within it.
 SLACK = 1 + 1e-9
@@ -43,10 +41,8 @@ class Bandwidth:
 
     def need_gbps(self, job: Job) -> float:
         """Return the rate that one pair of ranks needs in the job's smallest phase: no split needs less."""
-        if job.collective in PLACED:  # its pairs depend on the placement, but a ring's are smallest
-            patterns: Patterns = ((exchange_graph(job), job.profile.grad_bytes),)
-        else:
-            patterns = parts(job, ())
+        placed = job.collective in PLACED  # its pairs depend on the placement, but a ring's are smallest
+        patterns = ((exchange_graph(job), job.profile.grad_bytes),) if placed else parts(job, ())
         smallest = min((phase.share * k for what, k in patterns for phase in what.phases), default=0.0)
         return smallest * BITS_PER_BYTE / GIGA / self.phase_budget_s
 

@@ -6,16 +6,25 @@ all free. How ranks are divided among these is learnt from `partition.split`, on
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from cranny.core.fast.bit_sets import bit_of, join, leave, lowest_between, lowest_with
-from cranny.core.fast.communication_cost import communication_cost
+from cranny.core.fast.communication_cost import begin_tally, communication_cost, tally
 from cranny.core.fast.memo import find
-from cranny.core.fast.placement_arrays import FALLBACK, LINKS, NO_ENTRY, PARTS, PlacementArrays, PlacementRequest
+from cranny.core.fast.placement_arrays import (
+    FALLBACK,
+    LINKS,
+    NO_ENTRY,
+    PARTS,
+    PEAK_BYTES,
+    PlacementArrays,
+    PlacementRequest,
+)
 from cranny.core.jit import inside
 from cranny.core.partition import split
-from cranny.core.traffic import exchange_graph, renumber
+from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, renumber
 from cranny.model.job import Job
-from cranny.policies.titan.bandwidth import MANY_MACHINES
-from cranny.policies.titan.bandwidth_kernel import hide_busy, is_blocked, is_quiet
+from cranny.policies.titan.bandwidth import MANY_MACHINES, SLACK
 from cranny.policies.titan.search import MAX_MACHINES
 
 BLOCKED = 0  # an answer besides those of all drafters: some link is too busy
@@ -57,14 +66,14 @@ def draft(arrays: PlacementArrays, request: PlacementRequest) -> int:
 @inside
 def _among_quiet(arrays: PlacementArrays, request: PlacementRequest) -> tuple[int, int]:
     """Draft a placement on machines whose uplinks are quiet; return the answer, and the idle machines it opens."""
-    hide_busy(arrays, request, True)  # noqa: FBT003 - a kernel
+    _hide_busy(arrays, request, True)  # noqa: FBT003 - a kernel
     answer, idle = BLOCKED, 0
     if _free_gpus(arrays) >= request.gpus:
         idle = _least_idle(arrays, request.gpus)
         answer = _try(arrays, request, idle)
         if answer == BLOCKED:
             answer, idle = _open_idle(arrays, request, idle)
-    hide_busy(arrays, request, False)  # noqa: FBT003 - a kernel
+    _hide_busy(arrays, request, False)  # noqa: FBT003 - a kernel
     return answer, idle
 
 
@@ -97,7 +106,7 @@ def _try(arrays: PlacementArrays, request: PlacementRequest, idle: int) -> int:
         return NO_ENTRY
     _place_parts(arrays, request.gpus, start)
     communication_cost(arrays, request)
-    if is_quiet(arrays) or not is_blocked(arrays, request):
+    if _is_quiet(arrays) or not _is_blocked(arrays, request):
         return int(arrays.draft.at[PARTS])
     return BLOCKED
 
@@ -148,7 +157,9 @@ def _place_parts(arrays: PlacementArrays, gpus: int, start: int) -> None:
     near = -1
     for part in range(start + 1, start + 1 + parts):
         ranks = abs(entry[part])
-        free = size if entry[part] < 0 else _tightest(arrays, ranks)
+        free = size if entry[part] < 0 else ranks
+        while not machines.members[free]:  # the tightest; there is one
+            free += 1
         machine = _close_by(arrays, free, near)
         leave(machines, free, machine)
         drafted.taken[ranks, machine // 64] ^= bit_of(machine)
@@ -167,15 +178,6 @@ def _place_parts(arrays: PlacementArrays, gpus: int, start: int) -> None:
 
 
 @inside
-def _tightest(arrays: PlacementArrays, ranks: int) -> int:
-    """Return the least number of free GPUs, at least `ranks`, that some machine has; there is one."""
-    free = ranks
-    while not arrays.machines.members[free]:
-        free += 1
-    return free
-
-
-@inside
 def _close_by(arrays: PlacementArrays, free: int, near: int) -> int:
     """Return a machine with so many GPUs free, below the lowest switch above `near` that has one."""
     links = arrays.links
@@ -187,3 +189,69 @@ def _close_by(arrays: PlacementArrays, free: int, near: int) -> int:
                 return machine
             switch = links.parent[switch]
     return lowest_with(arrays.machines, free)
+
+
+@inside
+def _is_quiet(arrays: PlacementArrays) -> bool:
+    """Say whether the narrowest link lets the largest exchange pass: most drafts are far from any limit."""
+    drafted, links = arrays.draft, arrays.links
+    least_gbps = links.gbps[drafted.links[0]]
+    for i in range(drafted.at[LINKS]):
+        link = drafted.links[i]
+        least_gbps = min(least_gbps, links.gbps[link] - links.use_gbps[link])
+    return bool(drafted.cost[PEAK_BYTES] <= _limit_bytes(arrays, least_gbps))
+
+
+@inside
+def _is_blocked(arrays: PlacementArrays, request: PlacementRequest) -> bool:
+    """Say whether two machines exchange more in some phase than passes between them in time."""
+    drafted, patterns = arrays.draft, arrays.patterns
+    for phase in range(patterns.first_phase[request.pattern], patterns.past_phase[request.pattern]):
+        serial = begin_tally(drafted)
+        for pair in range(patterns.first_pair[phase], patterns.first_pair[phase + 1]):
+            a, b = drafted.part[patterns.a[pair]], drafted.part[patterns.b[pair]]
+            if a != b:
+                moved_bytes = tally(arrays, serial, phase, a, b) * patterns.share[phase] * request.k_bytes
+                if moved_bytes > _limit_bytes(
+                    arrays, _gbps_between(arrays, drafted.machine[a], drafted.machine[b])
+                ):
+                    return True
+    return False
+
+
+@inside
+def _limit_bytes(arrays: PlacementArrays, gbps: float) -> float:
+    """Return what passes at this rate within the budget."""
+    phase_budget_s = arrays.setting
+    return max(0.0, gbps) * GIGA / BITS_PER_BYTE * phase_budget_s * SLACK
+
+
+@inside
+def _gbps_between(arrays: PlacementArrays, a: int, b: int) -> float:
+    """Return what running jobs leave on the narrowest link between two machines."""
+    links = arrays.links
+    least = np.inf
+    while a != b:
+        if links.level[a] < links.level[b]:
+            a, b = b, a
+        least = min(least, links.gbps[a] - links.use_gbps[a])
+        a = links.parent[a]
+    return float(least)
+
+
+@inside
+def _hide_busy(arrays: PlacementArrays, request: PlacementRequest, hide: bool) -> None:  # noqa: FBT001 - a kernel
+    """Take out the machines whose uplinks have less left than `Bandwidth.need_gbps`, or put them back."""
+    links, patterns, free = arrays.links, arrays.patterns, arrays.machines.free
+    phase = patterns.first_phase[request.pattern]
+    smallest = patterns.share[phase] * request.k_bytes
+    for later in range(phase + 1, patterns.past_phase[request.pattern]):
+        smallest = min(smallest, patterns.share[later] * request.k_bytes)
+    phase_budget_s = arrays.setting
+    need_gbps = smallest * BITS_PER_BYTE / GIGA / phase_budget_s
+    for machine in range(len(free)):
+        if links.gbps[machine] - links.use_gbps[machine] < need_gbps:
+            if hide:
+                leave(arrays.machines, free[machine], machine)
+            else:
+                join(arrays.machines, free[machine], machine)

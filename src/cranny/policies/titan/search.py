@@ -22,18 +22,17 @@ EPSILON = 1e-9
 # In a larger cluster there are far more sets than can be searched, and what `Titan` tries first (idle machines
 # one by one, quiet machines, single racks) is nearly always as good.
 MAX_MACHINES = 32
+Objectives = tuple[int, int]  # O1, O2
 
 
-@dataclass(frozen=True, slots=True)
-class FeasiblePlacement:
+class FeasiblePlacement(NamedTuple):
     """A placement within the bandwidth, with its O1 and O2."""
 
-    objectives: tuple[int, int]
+    objectives: Objectives
     machines: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MachineKind:
+class MachineKind(NamedTuple):
     """Interchangeable machines."""
 
     idle: bool
@@ -41,11 +40,11 @@ class MachineKind:
     machines: tuple[int, ...]
 
 
+@dataclass(slots=True)
 class _Budget:
     """Counts down the nodes that may still be searched."""
 
-    def __init__(self, nodes: int) -> None:
-        self.left = nodes
+    left: int
 
     def spend(self) -> bool:
         """Use up a node; say whether there was one."""
@@ -54,16 +53,11 @@ class _Budget:
 
 
 def search(
-    job: Job,
-    view: Snapshot,
-    available: FreeMachines,
-    bandwidth: Bandwidth,
-    better_than: tuple[int, int] | None,
-    nodes: int,
+    job: Job, view: Snapshot, available: FreeMachines, bandwidth: Bandwidth, below: Objectives | None, nodes: int
 ) -> FeasiblePlacement | None:
     """Return the placement with the least (O1, O2) within the bandwidth, as far as the node budget reaches.
 
-    Only placements better than `better_than` are searched.
+    Only placements with less than `below` are searched.
     """
     if job.collective in PLACED:
         return None  # its pairs depend on the placement; `Titan` falls back to quieter machines
@@ -75,14 +69,12 @@ def search(
     idle_machines = sum(len(kind.machines) for kind in kinds if kind.idle)
     for idle in range(min(idle_machines, job.gpus) + 1):
         for total in range(max(idle, 1), job.gpus + 1):
-            if better_than is not None and (idle, total) >= better_than:
+            if below is not None and (idle, total) >= below:
                 return None
             best: tuple[float, tuple[int, ...]] | None = None
             for machines in _sets(kinds, idle, total, job.gpus, budget):
-                found = _RankMapper(job, view, machines, bandwidth, exchanges, budget).run(
-                    best[0] if best else None
-                )
-                best = found or best
+                mapper = _RankMapper(view, machines, bandwidth, exchanges, budget)
+                best = mapper.run(best[0] if best else None) or best
                 if budget.left <= 0:
                     break
             if best is not None:
@@ -108,31 +100,20 @@ def _kinds(view: Snapshot, available: FreeMachines, most: int) -> list[MachineKi
 
 
 def _sets(
-    kinds: list[MachineKind], idle: int, total: int, gpus: int, budget: _Budget
+    kinds: list[MachineKind], idle: int, total: int, gpus: int, budget: _Budget, at: int = 0
 ) -> Iterator[tuple[int, ...]]:
-    """Yield sets of `total` machines, `idle` of them idle, that hold the job."""
-
-    def extend(
-        at: int, idle_left: int, left: int, gpus_left: int, chosen: tuple[int, ...]
-    ) -> Iterator[tuple[int, ...]]:
-        if not left:
-            if gpus_left <= 0 and not idle_left:
-                yield chosen
-            return
-        if at == len(kinds) or left * kinds[at].free < gpus_left or not budget.spend():
-            return  # kinds come largest first: those left cannot hold the rest
-        kind = kinds[at]
-        most = min(len(kind.machines), left, idle_left if kind.idle else left - idle_left)
-        for count in range(most, -1, -1):
-            yield from extend(
-                at + 1,
-                idle_left - (count if kind.idle else 0),
-                left - count,
-                gpus_left - count * kind.free,
-                chosen + kind.machines[:count],
-            )
-
-    yield from extend(0, idle, total, gpus, ())
+    """Yield sets of `total` machines of the kinds from `at` on, `idle` of them idle, that hold so many GPUs."""
+    if not total:
+        if gpus <= 0 and not idle:
+            yield ()
+        return
+    if at == len(kinds) or total * kinds[at].free < gpus or not budget.spend():
+        return  # kinds come largest first: those left cannot hold the rest
+    kind = kinds[at]
+    for count in range(min(len(kind.machines), total, idle if kind.idle else total - idle), -1, -1):
+        idle_left = idle - count if kind.idle else idle
+        for others in _sets(kinds, idle_left, total - count, gpus - count * kind.free, budget, at + 1):
+            yield kind.machines[:count] + others
 
 
 class RankExchanges(NamedTuple):
@@ -149,7 +130,7 @@ def _exchanges(job: Job) -> RankExchanges:
     ranks = order(exchange_graph(job))
     place = {rank: at for at, rank in enumerate(ranks)}
     of = exchanges(job)
-    with_all = [[(place[other], *rest) for other, *rest in of[rank]] for rank in ranks]
+    with_all = [[(place[each[0]], *each[1:]) for each in of[rank]] for rank in ranks]
     with_earlier = [[each for each in exchanged if each[0] < at] for at, exchanged in enumerate(with_all)]
     seen: dict[tuple[tuple[float, ...], ...], int] = {}
     twin = []
@@ -164,18 +145,12 @@ class _RankMapper:
     """Places the ranks of a job on one set of machines, depth first."""
 
     def __init__(
-        self,
-        job: Job,
-        view: Snapshot,
-        machines: tuple[int, ...],
-        bandwidth: Bandwidth,
-        exchanges: RankExchanges,
-        budget: _Budget,
+        self, view: Snapshot, machines: tuple[int, ...], bandwidth: Bandwidth, of: RankExchanges, budget: _Budget
     ) -> None:
         self._machines = machines
-        self._ranks, self._exchanges, self._twin = exchanges
+        self._ranks, self._exchanges, self._twin = of
         self._budget = budget
-        self._free = [min(view.free_on(machine), job.gpus) for machine in machines]
+        self._free = [min(view.free_on(machine), len(self._ranks)) for machine in machines]
         self._kind = [
             (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m)) for m in machines
         ]

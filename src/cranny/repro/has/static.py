@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.exact.heterogeneous import exhaustive
-from cranny.policies._shared.heterogeneous.optimus_greedy import optimus, optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Training, network_s
-from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.greedy_baselines import las, optimus, optimus_lb
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Shares, Training, network_s
 from cranny.policies.has.has_exact import curve, has_exact
 from cranny.policies.has.has_jps import categories, has, heaviness, jps, size
-from cranny.policies.has.las import las
 from cranny.policies.has.market import CategoryEvaluator
 from cranny.repro.has.paper import ALSO_S, ART, FAIR, JCT, JPS, LOSS, MORE
 from cranny.repro.has.throughputs import counts, heterogeneity, problem, source

@@ -31,6 +31,7 @@ class ProblemArrays(NamedTuple):
     totals: Ints  # (types,)
     penalty: float  # of a late job: more than all weighted times together, so that late jobs are few
     largest: int  # workers of the largest machine
+    most: int  # workers that one job can have
     packs: Ints  # (packs, types) all sets of two workers and more that fit on one machine, if that matters
     apart: Floats  # (jobs,) as `between`, for jobs that do not hold a pack
 
@@ -44,7 +45,8 @@ def problem_arrays(problem: Problem) -> ProblemArrays:
     weight = weight / weight.sum()
     work = np.array([float(job.work) for job in problem.jobs])
     slowest = work / np.where(problem.rates > 0, problem.rates, np.inf).min(axis=1) + between
-    packs = _packs(counts) if (between > inside).any() else _no_packs(counts)
+    none = np.empty((0, counts.shape[1]), dtype=np.int64)
+    packs = _packs(counts) if (between > inside).any() else none
     return ProblemArrays(
         work=work,
         inside=inside,
@@ -57,7 +59,8 @@ def problem_arrays(problem: Problem) -> ProblemArrays:
         totals=problem.totals,
         penalty=float(2 * (weight * slowest).sum()),
         largest=int(counts.sum(axis=1).max()),
-        packs=_no_packs(counts) if packs is None else packs,
+        most=problem.size - len(problem.jobs) + 1,
+        packs=none if packs is None else packs,
         # Where there are too many packs to list, any job might hold one.
         apart=inside if packs is None else between,
     )
@@ -74,13 +77,17 @@ def _packs(counts: Ints) -> Ints | None:
     return np.array(several, dtype=np.int64).reshape(-1, counts.shape[1]) if len(several) <= MOST_PACKS else None
 
 
-def _no_packs(counts: Ints) -> Ints:
-    return np.empty((0, counts.shape[1]), dtype=np.int64)
-
-
 @compiled
-def time_s(arrays: ProblemArrays, job: int, count: int, rate: float, alone: bool) -> float:  # noqa: FBT001 - a kernel
-    """Return a job's completion time with a number of workers and their total throughput; Eq. 14."""
+def completion_s(arrays: ProblemArrays, job: int, held: Ints, alone: bool) -> float:  # noqa: FBT001 - a kernel
+    """Return a job's time with workers of each type, Eq. 14; infinite if one cannot run it, or there are none."""
+    count, rate = 0, 0.0
+    for kind in range(len(held)):
+        if held[kind] > 0 and arrays.rates[job, kind] == 0.0:
+            return np.inf
+        count += held[kind]
+        rate += held[kind] * arrays.rates[job, kind]
+    if count == 0:
+        return np.inf
     exchange = arrays.inside[job] if alone else arrays.between[job]
     return float(arrays.work[job] / rate + (count - 1) / count * exchange)
 
@@ -136,3 +143,26 @@ def pack_jobs(arrays: ProblemArrays, totals: Ints, vacant: Ints, where: Ints) ->
         where[chosen] = tightest(vacant, totals[chosen])
         for kind in range(kinds):
             vacant[where[chosen], kind] -= totals[chosen, kind]
+
+
+def place_workers(problem: Problem, totals: Ints, where: Ints | None = None) -> Ints:
+    """Return the workers of each job on each machine, (jobs, machines, types), from those of each type.
+
+    `where` names the machine of jobs that are on one, -1 for the others; without it, jobs that fit on one machine
+    get one if possible, those first that gain most by it. Workers of a type are alike but for their machine.
+    """
+    used = np.flatnonzero(problem.counts.any(axis=1))
+    if where is None:
+        where = np.empty(len(totals), dtype=np.int64)
+        pack_jobs(problem_arrays(problem), totals, np.empty((len(used), totals.shape[1]), dtype=np.int64), where)
+    workers = np.zeros((len(totals), *problem.counts.shape), dtype=np.int64)
+    for job in np.flatnonzero(where >= 0).tolist():
+        workers[job, used[where[job]]] = totals[job]
+    left = problem.counts - workers.sum(axis=0)
+    for job in np.flatnonzero(where < 0).tolist():
+        for kind in range(totals.shape[1]):
+            before = np.concatenate([[0], np.cumsum(left[:, kind])])
+            taken = np.diff(np.minimum(before, totals[job, kind]))
+            workers[job, :, kind] = taken
+            left[:, kind] -= taken
+    return workers

@@ -82,7 +82,14 @@ class JobEstimates:
 
     def speeds(self, job: Job, gpu_types: Sequence[str]) -> list[float | None]:
         """Return the estimated speed of a job on each type of GPU; None where it cannot run."""
-        return [self._speed(job, gpu_type) for gpu_type in gpu_types]
+        found: list[float | None] = []
+        for gpu_type in gpu_types:
+            known, true = self._speeds.get((job.id, gpu_type)), speed_on(job, gpu_type)
+            if known is None and true is not None and self._error:  # a probe, which is wrong by up to the error
+                known = float(true * self._rng.uniform(1 - self._error, 1 + self._error))
+                self._speeds[job.id, gpu_type] = known
+            found.append(true if known is None else known)
+        return found
 
     def report(self, job_id: str, gpu_type: str, speed: float) -> None:
         """Update the estimate by the measured speed of one worker on a type; a first report counts as a probe."""
@@ -92,13 +99,6 @@ class JobEstimates:
         self._speeds[job_id, gpu_type] = now
         if before is None or abs(now - before) > NOTICED * before:
             self.changes += 1
-
-    def _speed(self, job: Job, gpu_type: str) -> float | None:
-        known, true = self._speeds.get((job.id, gpu_type)), speed_on(job, gpu_type)
-        if known is None and true is not None and self._error:
-            known = float(true * self._rng.uniform(1 - self._error, 1 + self._error))
-            self._speeds[job.id, gpu_type] = known
-        return true if known is None else known
 
     def _segment(self, running: Running, now_s: float) -> _RunSegment:
         """Return the present run of a job; a job that is new here may have run for a while."""

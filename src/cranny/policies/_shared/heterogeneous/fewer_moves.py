@@ -15,7 +15,6 @@ import numpy as np
 
 from cranny.policies._shared.heterogeneous.instance import Instance
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints
-from cranny.policies._shared.heterogeneous.solution import place_workers
 
 SAME = 1e-9  # relative; rounding errors
 
@@ -75,6 +74,8 @@ def _may_stay(costs: MoveCosts, held: Ints, tried: Ints, job: int) -> bool:
 
 def _like_before(costs: MoveCosts, held: Ints) -> Ints:
     """Let jobs with as many workers of each type as before keep their machines, unless that costs more."""
+    from cranny.policies._shared.heterogeneous.completion_kernel import place_workers  # compiles
+
     instance, has = costs.instance, costs.has
     before, after = instance.by_type(has), instance.by_type(held)
     kept = [

@@ -17,8 +17,8 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates, speed_on
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Training, exchange_s
-from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Shares, Training, exchange_s
+from cranny.policies._shared.promises import GpuPool
 
 Solve = Callable[[Problem], Shares]
 
@@ -96,27 +96,15 @@ class Instance:
 
     def by_type(self, held: Ints) -> Ints:
         """Return the workers of each type from those on each machine, (jobs, types)."""
-        found: Ints = held @ (self.kind[:, None] == np.arange(len(self.problem.gpu_types)))
-        return found
+        return np.asarray(held @ (self.kind[:, None] == np.arange(len(self.problem.gpu_types))))
 
     def fits_minimum(self, chosen: Iterable[int], free: Ints) -> bool:
-        """Say whether each of some jobs can have its minimum number of workers (Hall's condition).
-
-        That is so if no set of types is short for the jobs that can use nothing else.
-        """
-        totals = np.bincount(self.kind, free, len(self.problem.gpu_types))
-        needs: dict[int, int] = {}  # workers that must be of certain types, those as bits
+        """Say whether each of some jobs can have its minimum number of workers, of types that it can use."""
+        pool = GpuPool([int(free[self.kind == kind].sum()) for kind in range(len(self.problem.gpu_types))])
         for job in chosen:
-            types = sum(1 << int(at) for at in np.flatnonzero(self.problem.rates[job]))
-            needs[types] = needs.get(types, 0) + int(self.least[job])
-        unions = {0}
-        for types in needs:
-            unions |= {types | other for other in unions}
-        return all(
-            sum(need for types, need in needs.items() if not types & ~union)
-            <= sum(total for at, total in enumerate(totals) if union >> at & 1)
-            for union in unions
-        )
+            types = sum(1 << kind for kind in np.flatnonzero(self.problem.rates[job]).tolist())
+            pool.take(types, int(self.least[job]))
+        return not pool.short()
 
 
 def min_gpus(job: Job) -> int:
@@ -127,11 +115,6 @@ def min_gpus(job: Job) -> int:
 def max_gpus(job: Job) -> int:
     """Return the maximum number of workers of a job."""
     return job.most_gpus or job.gpus
-
-
-def is_elastic(job: Job) -> bool:
-    """Say whether a job can be resized."""
-    return min_gpus(job) < max_gpus(job)
 
 
 def infeasible(job: Job, cluster: Cluster) -> str | None:

@@ -1,4 +1,4 @@
-"""Jobs that divide a heterogeneous cluster among them, and how long each takes with given workers.
+"""Jobs that divide a heterogeneous cluster among them, the workers that each gets, and how long it takes then.
 
 Symbols of HAS/JPS (TPDS 2024): S jobs, K workers, |Pi| samples of a job, T its epochs, D its model's bytes,
 rho the samples that a worker of some type processes in a second. Workers of one type on one machine are alike,
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
-from cranny.model.errors import InputError
+from cranny.model.errors import InputError, PlacementError
 from cranny.model.validate import counted, not_negative, positive, whole
 
 Floats = npt.NDArray[np.float64]
@@ -89,8 +89,7 @@ class Problem:
     @property
     def totals(self) -> Ints:
         """Return the workers of each type, (types,)."""
-        found: Ints = self.counts.sum(axis=0)
-        return found
+        return np.asarray(self.counts.sum(axis=0))
 
     @property
     def size(self) -> int:
@@ -223,3 +222,101 @@ def fairness(times_s: Floats, equal_times_s: Floats) -> float:
     """Return Jain's index of the times against those of equal shares, from 1 / S to 1; Eq. 33."""
     ratio = times_s / equal_times_s
     return float(ratio.sum() ** 2 / (len(ratio) * (ratio**2).sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBatch:
+    """The samples of each epoch that one worker of a job processes."""
+
+    machine: int
+    gpu_type: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """The workers of each job; checked when made."""
+
+    problem: Problem
+    workers: Ints  # (jobs, machines, types)
+    equal_split: bool = False  # every worker of a job gets as many samples, whatever its type
+    # No shares have a lower (weighted) mean completion time; None where that is unknown or not the objective.
+    bound_s: float | None = None
+    proved: bool = False  # no shares are better, in what was minimised
+
+    def __post_init__(self) -> None:
+        self.workers.setflags(write=False)
+        if (self.workers.sum(axis=0) > self.problem.counts).any() or (self.workers < 0).any():
+            raise PlacementError("jobs hold more workers than the cluster has")
+        held = self.totals
+        for number, job in enumerate(self.problem.jobs):
+            if not held[number].any():
+                raise PlacementError(f"job {job.name!r} has no worker")
+            if held[number][self.problem.rates[number] == 0].any():
+                raise PlacementError(f"job {job.name!r} has a worker that cannot run it")
+
+    @property
+    def totals(self) -> Ints:
+        """Return the workers of each job and type, (jobs, types)."""
+        return np.asarray(self.workers.sum(axis=1))
+
+    @property
+    def jct_s(self) -> Floats:
+        """Return the completion time of each job, (jobs,); Eq. 7."""
+        return compute_s(self.problem, self.totals, equal=self.equal_split) + network_s(self.problem, self.workers)
+
+    @property
+    def mean_jct_s(self) -> float:
+        """Return the mean completion time, the paper's objective; Eq. 8."""
+        return float(self.jct_s.mean())
+
+    @property
+    def weighted_jct_s(self) -> float:
+        """Return the mean completion time with the jobs' weights."""
+        return float(np.average(self.jct_s, weights=[job.weight for job in self.problem.jobs]))
+
+    @property
+    def fairness(self) -> float:
+        """Return Jain's index against equal shares; Eq. 33."""
+        return fairness(self.jct_s, equal_s(self.problem))
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Return the jobs that miss their deadlines."""
+        times = zip(self.problem.jobs, (self.jct_s / (1 + ROUNDING)).tolist(), strict=True)
+        return tuple(job.name for job, time_s in times if job.deadline_s is not None and time_s > job.deadline_s)
+
+    @property
+    def gap(self) -> float | None:
+        """Return by which fraction the mean completion time may be above the lowest; None without a bound."""
+        return None if self.bound_s is None else max(self.weighted_jct_s / self.bound_s - 1, 0.0)
+
+    def batches(self, job: int) -> tuple[WorkerBatch, ...]:
+        """Return the samples of each worker of a job, whole ones that sum exactly; Eq. 12."""
+        machine, kind = np.nonzero(self.workers[job])
+        count = self.workers[job, machine, kind]
+        machine, kind = np.repeat(machine, count), np.repeat(kind, count)
+        rates = np.ones(len(kind)) if self.equal_split else self.problem.rates[job, kind]
+        parts = split_samples(self.problem.jobs[job].samples, rates)
+        return tuple(
+            WorkerBatch(at, self.problem.gpu_types[of], samples)
+            for at, of, samples in zip(machine.tolist(), kind.tolist(), parts.tolist(), strict=True)
+        )
+
+
+def split_samples(samples: int, rates: Floats) -> Ints:
+    """Give each worker samples in proportion to its rate, whole ones that sum exactly; (workers,).
+
+    Eq. 12 gives fractions. Each worker gets the whole part, and the samples that remain go to those that lost
+    most.
+    """
+    fair = samples * (rates / rates.sum())
+    parts: Ints = np.floor(fair).astype(np.int64)
+    left = samples - int(parts.sum())
+    # Rounding may take away one sample too many, or leave one: the sign of `left` says which.
+    order = np.argsort(parts - fair, kind="stable")
+    if left < 0:
+        parts[order[left:]] -= 1
+    else:
+        parts[order[:left]] += 1
+    return parts

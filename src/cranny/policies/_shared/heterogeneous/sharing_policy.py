@@ -29,10 +29,9 @@ from cranny.model.plan import Action, Plan, Start, Stop
 from cranny.model.validate import between, not_negative, positive
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.fewer_moves import SAME, MoveCosts, fewer_moves
-from cranny.policies._shared.heterogeneous.instance import Instance, infeasible, is_elastic, min_gpus, placed
+from cranny.policies._shared.heterogeneous.instance import Instance, infeasible, max_gpus, min_gpus, placed
 from cranny.policies._shared.heterogeneous.min_max_workers import within
-from cranny.policies._shared.heterogeneous.problem import Ints, Problem
-from cranny.policies._shared.heterogeneous.solution import Shares
+from cranny.policies._shared.heterogeneous.problem import Ints, Problem, Shares
 from cranny.policies._shared.resize import feasible_order
 
 MARGIN = 0.05  # measured, see docs/understand/has-jps.md
@@ -162,7 +161,8 @@ class SharingPolicy(BySubmission, ABC):
         All running jobs take part, and waiting ones while all have their minimum.
         """
         free = view.free
-        elastic = tuple(each for each in view.running.values() if is_elastic(each.submitted))
+        running = view.running.values()
+        elastic = tuple(each for each in running if min_gpus(each.submitted) < max_gpus(each.submitted))
         has = np.zeros((len(elastic), len(free)), dtype=np.int64)
         for number, each in enumerate(elastic):
             for machine, gpus in each.placement.counts.items():
