@@ -35,9 +35,9 @@ from cranny.service import warmup as warm_module
 from cranny.service.api import dependencies
 from cranny.service.auth import Authenticator
 from cranny.service.clock import Clock, wall_clock
+from cranny.service.engines import complete_setting
 from cranny.service.executor import AttemptEnded, AttemptLaunched, Executor, ExecutorReport
 from cranny.service.limits import Limits
-from cranny.service.policy_setting import complete_setting
 from cranny.service.scheduler import MAX_LOST, Scheduler
 from cranny.service.server import ListenAddress, serve
 from cranny.service.service import InternalError, Service
@@ -379,7 +379,7 @@ from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.profile import library
-from cranny.service.policy_setting import build_policy, complete_setting
+from cranny.service.engines import build_policy, complete_setting
 from cranny.service.job_records import JobRecords
 from cranny.service.store import EventRow
 from cranny.service.warmup import warm

@@ -72,12 +72,8 @@ class FakeBackend:
         except BackendError:
             self._slots.release(what)
             raise
-        process = _Process(
-            course=course,
-            ends_at=self._clock() + course.run_s,
-            exit_code=course.exit_code,
-            reason="failed" if course.exit_code else "finished",
-        )
+        reason: Reason = "failed" if course.exit_code else "finished"
+        process = _Process(course, self._clock() + course.run_s, course.exit_code, reason)
         if what.time_limit_s is not None and what.time_limit_s < course.run_s:
             _end(process, "timed out", self._clock() + what.time_limit_s, GRACE_S)
         self.processes.by_attempt[_key(what)] = process

@@ -117,12 +117,14 @@ class LocalBackend:
             if other is not None and other.what.attempt == what.attempt:
                 continue
             files = AttemptFiles.of(what.log_dir.absolute(), what.attempt)
-            if other is not None or io.remove(files.launch) or (found := _supervisor(files)) is None:
-                # It never started; or it ended and was reported, and is reported again now.
-                ended.append(_result(what, files) or Ended(what.job_id, what.attempt, None, "lost"))
-                continue
-            running = _Running(what, files, *found, port=None)
-            if (end := self._look(running)) is not None:
+            claimed = None if other is not None or io.remove(files.launch) else io.read(files.pid)
+            match claimed:
+                case {"pid": int(pid), "started": str(started), "token": str(token)}:
+                    running = _Running(what, files, Process(pid, started), token, port=None)
+                    end = self._look(running)
+                case _:  # it never started; or it ended and was reported, and is reported again now
+                    end = _result(what, files) or Ended(what.job_id, what.attempt, None, "lost")
+            if end is not None:
                 ended.append(end)
             else:
                 self._slots.hold(what)
@@ -196,14 +198,6 @@ def _result(what: Launch, files: AttemptFiles) -> Ended | None:
     match io.read(files.result):
         case {"exit_code": int() | None as exit_code, "reason": str(reason)} if reason in get_args(Reason):
             return Ended(what.job_id, what.attempt, exit_code, cast("Reason", reason))
-    return None
-
-
-def _supervisor(files: AttemptFiles) -> tuple[Process, str] | None:
-    """Read the supervisor of an attempt, and its token; None if none claimed it."""
-    match io.read(files.pid):
-        case {"pid": int(pid), "started": str(started), "token": str(token)}:
-            return Process(pid, started), token
     return None
 
 

@@ -60,7 +60,10 @@ def started(pid: int) -> str:
     A child that ended and waits to be reaped counts as running only while we can reap it ourselves.
     """
     if not PROC.is_dir():
-        return _started_by_ps(pid)
+        import subprocess  # costly to import, and not needed on Linux
+
+        command = ["ps", "-o", "lstart=", "-p", str(pid)]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
     fields = _stat(pid)
     if not fields or (fields[0] in "ZX" and int(fields[1]) != os.getpid()):
         return ""
@@ -69,20 +72,12 @@ def started(pid: int) -> str:
 
 def descendants(root: int) -> dict[int, int]:
     """Return the running descendants of a process, each with its process group; Linux only."""
-    parents: dict[int, int] = {}
-    groups: dict[int, int] = {}
-    ended = set()
-    for pid in _pids():
-        fields = _stat(pid)
-        if fields:
-            parents[pid], groups[pid] = int(fields[1]), int(fields[2])
-            if fields[0] in "ZX":
-                ended.add(pid)
+    stats = {pid: fields for pid in _pids() if (fields := _stat(pid))}  # of each: state, parent, group
     below: dict[int, int] = {}
     known = {root}
-    while found := {pid for pid, parent in parents.items() if parent in known} - known:
+    while found := {pid for pid, fields in stats.items() if int(fields[1]) in known} - known:
         known |= found
-        below.update((pid, groups[pid]) for pid in found - ended)
+        below |= {pid: int(stats[pid][2]) for pid in found if stats[pid][0] not in "ZX"}
     return below
 
 
@@ -116,10 +111,3 @@ def _stat(pid: int) -> list[str]:
 def _boot() -> str:
     """Return the boot id, since start times count from boot."""
     return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def _started_by_ps(pid: int) -> str:
-    import subprocess  # costly to import, and not needed on Linux
-
-    command = ["ps", "-o", "lstart=", "-p", str(pid)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603

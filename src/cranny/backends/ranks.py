@@ -50,28 +50,21 @@ def commands(
         }
         if what.torchrun:
             made.append((node, _agent(what, shared, ranks, node, len(machines), log_dir)))
-        else:
-            made += (
-                (rank.rank, _rank(what, shared, ranks, rank, (node, len(machines)), log_dir)) for rank in ranks
-            )
+            continue
+        for local, rank in enumerate(ranks):
+            env = {
+                **shared,
+                "RANK": str(rank.rank),
+                "WORLD_SIZE": str(len(what.ranks)),
+                "LOCAL_RANK": str(local),
+                "LOCAL_WORLD_SIZE": str(len(ranks)),
+                "NODE_RANK": str(node),
+                "GROUP_RANK": str(node),
+                "GROUP_WORLD_SIZE": str(len(machines)),
+                "CRANNY_GPU": str(rank.gpu),
+            }
+            made.append((rank.rank, RankCommand(list(what.argv), env, str(log_dir / f"rank-{rank.rank}.log"))))
     return [command for _, command in sorted(made, key=lambda pair: pair[0])]
-
-
-def _rank(
-    what: Launch, shared: dict[str, str], ranks: list[Rank], rank: Rank, node: tuple[int, int], log_dir: Path
-) -> RankCommand:
-    env = {
-        **shared,
-        "RANK": str(rank.rank),
-        "WORLD_SIZE": str(len(what.ranks)),
-        "LOCAL_RANK": str(ranks.index(rank)),
-        "LOCAL_WORLD_SIZE": str(len(ranks)),
-        "NODE_RANK": str(node[0]),
-        "GROUP_RANK": str(node[0]),
-        "GROUP_WORLD_SIZE": str(node[1]),
-        "CRANNY_GPU": str(rank.gpu),
-    }
-    return RankCommand(list(what.argv), env, str(log_dir / f"rank-{rank.rank}.log"))
 
 
 def _agent(

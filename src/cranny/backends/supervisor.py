@@ -73,7 +73,8 @@ class SupervisedAttempt:
         self._what, self._files, self._signals = what, files, signals
         self._ranks: set[int] = set()  # those that have not ended
         self._groups: list[int] = []
-        self._prctl = _prctl()
+        # Linux's prctl, or a function that fails.
+        self._prctl: Any = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else lambda *_: -1
         # On systems other than Linux a child that starts its own session escapes.
         self._subreaper = self._prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
         self._exit_code: int | None = None
@@ -157,12 +158,10 @@ class SupervisedAttempt:
                 return False
             if pid in self._ranks:
                 self._ranks.remove(pid)
-                self._note(os.waitstatus_to_exitcode(status))
-
-    def _note(self, exit_code: int) -> None:
-        self._exit_code = self._exit_code or exit_code  # the first that is not 0
-        if exit_code and not self._reason:
-            self._end("failed")
+                exit_code = os.waitstatus_to_exitcode(status)
+                self._exit_code = self._exit_code or exit_code  # the first that is not 0
+                if exit_code and not self._reason:
+                    self._end("failed")
 
     def _end(self, reason: str, grace_s: float | None = None) -> None:
         """Send SIGTERM, and set when SIGKILL follows; the first reason and the shortest grace period win."""
@@ -200,13 +199,6 @@ def _exists(group: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-def _prctl() -> Any:
-    """Return Linux's prctl, or a function that fails."""
-    if not sys.platform.startswith("linux"):
-        return lambda *_: -1
-    return ctypes.CDLL(None).prctl
 
 
 def log_error(text: str) -> None:

@@ -130,10 +130,9 @@ class Authenticator:
         if key in self._own:
             return self._own[key]
         self._refresh()
-        row = self._tokens.get(key)
-        if row is None:
+        if key not in self._tokens:
             raise UnauthenticatedError("unknown or revoked token")
-        return _caller(row)
+        return _caller(self._tokens[key])
 
     def by_session(self, session: str) -> Caller:
         """Return the caller of a session."""

@@ -1,18 +1,105 @@
-"""Engines of the service: rebuilt from the event log, with another policy, or forked to try decisions."""
+"""Engines of the service, and their policies with constraints and priorities of jobs around them.
+
+A policy is built from its setting. An engine is rebuilt from the event log, with another policy, or forked to try
+decisions.
+"""
 
 from collections import ChainMap
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
 from cranny.core.accounting import attained_gpu_s
-from cranny.core.engine import Engine
+from cranny.core.constraints import ConstrainedPlacer
+from cranny.core.engine import Engine, period
 from cranny.core.protocol import Policy
-from cranny.core.snapshot import Waiting
+from cranny.core.queue import ORDERS, QueuePolicy
+from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
+from cranny.core.traffic import isolated
+from cranny.model.errors import InputError, unknown
+from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Shift, Start
-from cranny.service.job_records import JobRecord, JobRecords, placement_of
-from cranny.service.policy_setting import build_policy
+from cranny.policies import TABLE
+from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
+from cranny.service.job_records import JobRecord, JobRecords
 from cranny.service.store import EventRow
+
+SEED = 0
+MAX_PERIOD_S = 86_400.0
+
+
+class QueuedByPriority(QueuePolicy):
+    """Orders jobs by priority and then by the queue order, and satisfies their constraints."""
+
+    def __init__(self, constrained: ConstrainedPlacer, order: str, records: JobRecords) -> None:
+        super().__init__(constrained, order, isolated)
+        self.constrained = constrained
+        self._records = records
+
+    def key(self, waiting: Waiting) -> Any:
+        """Return the sort key of the queue."""
+        return (-self._records.jobs[waiting.job.id].spec.priority, super().key(waiting))
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Return the plan for now."""
+        return super().plan(without_stopping(view, self._records))
+
+    def place_first(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place the first job of the queue."""
+        return super().place_first(job, without_stopping(view, self._records))
+
+
+class JointByPriority:
+    """A policy that plans for all jobs jointly, with priorities before its own sort key."""
+
+    def __init__(self, policy: Policy, records: JobRecords) -> None:
+        self._policy = policy
+        self._records = records
+
+    def key(self, waiting: Waiting) -> Any:
+        """Return the sort key of the queue."""
+        return (-self._records.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Return the plan for now."""
+        return self._policy.plan(without_stopping(view, self._records))
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Return why a job must wait."""
+        return self._policy.why_wait(job, view)
+
+
+def without_stopping(view: Snapshot, records: JobRecords) -> Snapshot:
+    """Return a view that hides cancelled jobs, so that no policy stops, moves or reckons with them.
+
+    Their GPUs stay held until their processes have exited.
+    """
+    going = [job_id for job_id in records.stopping if job_id in view.running] if records.stopping else []
+    return view.hiding(going) if going else view
+
+
+def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a policy setting and fill in its defaults."""
+    name = setting["name"]
+    options = dict(setting.get("options") or {})
+    seeded_policy(name, SEED, options)  # refuses unknown names and options
+    period_s = period(setting.get("period_s") or decision_period_s(name))
+    if period_s > MAX_PERIOD_S:
+        raise InputError(f"period_s must be at most {MAX_PERIOD_S:.0f}")
+    order = setting.get("order") or TABLE[name].order
+    if order not in ORDERS:
+        raise unknown("queue order", order, ORDERS)
+    return {"name": name, "order": order, "period_s": period_s, "options": options}
+
+
+def build_policy(setting: Mapping[str, Any], records: JobRecords) -> Policy:
+    """Return the policy that a setting describes."""
+    _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
+    if type(policy) is not QueuePolicy:
+        return JointByPriority(policy, records)
+    return QueuedByPriority(ConstrainedPlacer(policy.placer, records.constraints_of), order, records)
 
 
 def engine_with(engine: Engine, setting: dict[str, Any], records: JobRecords) -> Engine:
@@ -24,24 +111,19 @@ def engine_with(engine: Engine, setting: dict[str, Any], records: JobRecords) ->
 
 def replay(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
     """Apply an event of the log to engine and records, without consulting the policy; return the engine then."""
-    if row.kind == "policy":
-        engine = engine_with(engine, row.body, records)
-    _change(row, engine, records)
-    records.apply(row)
-    if row.kind == "submitted":
-        engine.queue.add(Waiting(records.jobs[str(row.job)].job))
-    return engine
-
-
-def _change(row: EventRow, engine: Engine, records: JobRecords) -> None:
-    """Apply what an event changed in the cluster state and the queue."""
     state, body, job_id = engine.state, row.body, str(row.job)
-    if row.kind == "placed":
+    if row.kind == "submitted":
+        records.apply(row)
+        engine.queue.add(Waiting(records.jobs[job_id].job))
+        return engine
+    if row.kind == "policy":
+        engine = engine_with(engine, body, records)
+    elif row.kind == "placed":
         waiting = engine.queue.take(job_id)
-        start = Start(waiting.job, placement_of(body["placement"]), waiting.attained_gpu_s)
+        start = Start(waiting.job, Placement(**body["placement"]), waiting.attained_gpu_s)
         state.commit(Plan(state.version, (start,)), row.at_s)
     elif row.kind == "moved":
-        state.move(job_id, placement_of(body["placement"]), row.at_s)
+        state.move(job_id, Placement(**body["placement"]), row.at_s)
     elif row.kind == "shifted":
         state.commit(Plan(state.version, (Shift(job_id, body["shift_s"]),)), row.at_s)
     elif row.kind == "stopped":
@@ -50,7 +132,8 @@ def _change(row: EventRow, engine: Engine, records: JobRecords) -> None:
     elif row.kind == "ended" or (row.kind == "observed" and body.get("ended")):
         state.release(job_id)
     elif row.kind == "observed":
-        state.place(engine.queue.take(job_id).job, placement_of(body["placement"]), row.at_s)
+        state.place(records.jobs[job_id].job, Placement(**body["placement"]), row.at_s)  # or refuse it
+        engine.queue.take(job_id)
     elif row.kind == "retried":
         engine.queue.add(Waiting(records.jobs[job_id].job))
     elif row.kind == "cancelled":
@@ -59,6 +142,8 @@ def _change(row: EventRow, engine: Engine, records: JobRecords) -> None:
         state.drain(body["machine"])
     elif row.kind == "resumed":
         state.repair(body["machine"])
+    records.apply(row)
+    return engine
 
 
 class Fork(NamedTuple):

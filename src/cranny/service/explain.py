@@ -14,10 +14,11 @@ from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.protocol import PlacerPolicy, Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.errors import CrannyError
+from cranny.model.placement import Placement
 from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
 from cranny.service.engines import Fork
-from cranny.service.job_records import JobRecord, placement_of
+from cranny.service.job_records import JobRecord
 from cranny.service.predict import EligibleMachines, end_s, predict_starts
 
 Kind = Literal[
@@ -81,7 +82,11 @@ def quick_reason(record: JobRecord, context: WaitContext, first: str | None, per
     if free < least:
         return "too-few-gpus", f"needs {counted(least, 'GPU')}, {free} free"
     if record.id in context.recommended:
-        return "recommended", _recommended_line(record, context)
+        machines = context.view.cluster.machines
+        counts = Placement(**context.recommended[record.id]["placement"]).counts
+        some = ", ".join(f"{gpus} on {machines[machine].name}" for machine, gpus in list(counts.items())[:3])
+        more = f" and {len(counts) - 3} more machines" if len(counts) > 3 else ""
+        return "recommended", f"has a recommended placement, and is not started yet: {some}{more}"
     if first is not None and first != record.id:
         reserved = f"the free GPUs are recommended for {first} and others before it"
         behind = f"behind {first}, which is first in the queue"
@@ -91,15 +96,6 @@ def quick_reason(record: JobRecord, context: WaitContext, first: str | None, per
     if record.constraints is not None:
         return "constraints", "no machines that satisfy its constraints are free together"
     return "scattered", "enough GPUs are free, but not where the policy would place it"
-
-
-def _recommended_line(record: JobRecord, context: WaitContext) -> str:
-    """Describe the recommended placement of a job that has not been started yet."""
-    machines = context.view.cluster.machines
-    counts = placement_of(context.recommended[record.id]["placement"]).counts
-    some = [f"{gpus} on {machines[machine].name}" for machine, gpus in list(counts.items())[:3]]
-    more = f" and {len(counts) - 3} more machines" if len(counts) > 3 else ""
-    return f"has a recommended placement, and is not started yet: {', '.join(some)}{more}"
 
 
 def explain_placement(record: JobRecord) -> Explanation:
@@ -131,23 +127,17 @@ def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -
     kind, text = _dominant(record, policy, context, period_s)
     starts = predict_starts(fork, view, record)
     free = context.free(record)
-    evidence = [_place_line(place, len(fork.queue)), _free_line(view)]
+    waiting = len(fork.queue)
+    number = "first" if place == 1 else f"number {place:,}"
+    queued = "no other job waits" if waiting == 1 else f"{number} of {waiting:,} waiting jobs"
+    evidence = [queued, _free_line(view)]
     soon = _soonest(record, context, fork)
     if soon and kind not in {"period", "recommended"}:
         evidence.append(soon)
         if kind == "too-few-gpus":
             text = f"{text}; {soon}"
-    late = _late(record, starts.get(record.id), now_s)
-    if late:
-        evidence.append(late)
-    if record.reason:
-        evidence.append(plain_job_ids(record.reason))
-    facts = {
-        "gpus": record.job.gpus,
-        "free_gpus": free,
-        "place_in_queue": place,
-        "jobs_in_queue": len(fork.queue),
-    }
+    evidence += filter(None, (_late(record, starts.get(record.id), now_s), plain_job_ids(record.reason)))
+    facts = {"gpus": record.job.gpus, "free_gpus": free, "place_in_queue": place, "jobs_in_queue": waiting}
     step = Suggestions(record, fork, view, free).step(kind)
     return Explanation(kind, text, evidence, step, starts.get(record.id), facts)
 
@@ -173,13 +163,6 @@ def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s:
     if record.constraints is not None and inner.place(job, view) is not None:
         return "constraints", reason
     return "scattered", reason
-
-
-def _place_line(place: int, waiting: int) -> str:
-    """Describe the position of a job in the queue."""
-    if waiting == 1:
-        return "no other job waits"
-    return f"{'first' if place == 1 else f'number {place:,}'} of {waiting:,} waiting jobs"
 
 
 def _free_line(view: Snapshot) -> str:
@@ -260,7 +243,11 @@ class Suggestions:
         if ahead < MAX_PRIORITY and (self._long or self._starts(record=first)):
             yield f"submit it with a priority above {ahead}"
         if self._fork.setting["order"] != "backfill" and self._starts(policy={"order": "backfill"}):
-            yield f"enable backfill: {self._command('backfill')}"
+            setting = self._fork.setting
+            words = ["cranny policy set", setting["name"], "--order backfill"]
+            words += [f"--period {setting['period_s']:g}"] if setting["period_s"] else []
+            words += [f"--set {name}={value}" for name, value in setting["options"].items()]
+            yield f"enable backfill: {' '.join(words)}"
 
     def _wait(self, otherwise: str) -> str:
         """Return what to wait for."""
@@ -272,7 +259,9 @@ class Suggestions:
         """Name the drained machines that would have to be resumed."""
         view, job = self._view, self._record.job
         machines, least = view.cluster.machines, job.least_gpus or job.gpus
-        mine = [number for number in range(len(machines)) if self._eligible(number)]
+        constraints = self._record.constraints
+        eligible = view.eligible(job) & ~(constraints.excluded if constraints is not None else 0)
+        mine = [number for number in range(len(machines)) if eligible >> number & 1]
         down = [number for number in mine if not view.is_up(number)]
         if not down:
             return ""
@@ -289,11 +278,6 @@ class Suggestions:
         chosen = _fewest(((machines[number].gpus, number) for number in down), least - ever)
         left = f"the others have {counted(ever, 'GPU')}" if ever else "no other machine is eligible"
         return f"{_resume([machines[number].name for number in chosen])}; {left}"
-
-    def _eligible(self, machine: int) -> bool:
-        constraints = self._record.constraints
-        fits = bool(self._view.eligible(self._record.job) >> machine & 1)
-        return fits and (constraints is None or not constraints.excluded >> machine & 1)
 
     def _relax(self) -> str:
         """Name the constraints without which the job would start."""
@@ -354,16 +338,6 @@ class Suggestions:
             return False
         own = [each for each in actions if isinstance(each, Start | Stop) and each.job_id == tried.id]
         return bool(own) and isinstance(own[-1], Start)
-
-    def _command(self, order: str) -> str:
-        """Return the command that keeps the policy and changes its queue order."""
-        setting = self._fork.setting
-        words = ["cranny policy set", setting["name"], "--order", order]
-        if setting["period_s"]:
-            words += ["--period", f"{setting['period_s']:g}"]
-        for name, value in setting["options"].items():
-            words += ["--set", f"{name}={value}"]
-        return " ".join(words)
 
 
 def _sized(gpus: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Job records, folded from the event log: the same events always give the same records."""
+"""Job records and utilization, folded from the event log: the same events always give the same records."""
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from cranny.core.constraints import Constraints
+from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
@@ -15,6 +16,9 @@ from cranny.service.store import EventRow
 Status = Literal["waiting", "starting", "running", "stopping", "done", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 OVER: frozenset[Status] = frozenset({"done", "failed", "cancelled"})
+HELD: frozenset[Status] = frozenset({"starting", "running", "stopping"})  # while its GPUs are held
+EVERY_S = 1.0  # at most one point of utilization in this time
+MAX_POINTS = 20_000  # of utilization, in memory
 
 
 @dataclass(slots=True)
@@ -109,8 +113,6 @@ class JobRecords:
         if status in OVER:
             self.open_jobs[record.user] -= 1
 
-    # -- jobs ------------------------------------------------------------------------------------------
-
     def _submitted(self, row: EventRow) -> None:
         body, job_id = row.body, str(row.job)
         spec = JobSpec.model_validate(body["spec"])
@@ -124,7 +126,7 @@ class JobRecords:
 
     def _placed(self, row: EventRow, record: JobRecord) -> None:
         body, gpus = row.body, tuple(row.body["gpus"])
-        where = placement_of(body["placement"])
+        where = Placement(**body["placement"])
         record.attempts.append(Attempt(body["attempt"], row.at_s, where, body["why"], body["facts"], gpus))
         record.reason = ""
         self._set(record, "starting")
@@ -185,8 +187,6 @@ class JobRecords:
     def _close(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome
 
-    # -- recommend-only mode ---------------------------------------------------------------------------
-
     def _recommended(self, row: EventRow, record: JobRecord) -> None:
         self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}
 
@@ -195,12 +195,10 @@ class JobRecords:
             record.ended_s = row.at_s
             self._set(record, "done")
             return
-        record.observed, record.observed_s = placement_of(row.body["placement"]), row.at_s
+        record.observed, record.observed_s = Placement(**row.body["placement"]), row.at_s
         for name, value in row.body["saved"].items():
             self.saved[name] = self.saved.get(name, 0.0) + value
         self._set(record, "running")
-
-    # -- events of the service -------------------------------------------------------------------------
 
     def _opened(self, row: EventRow) -> None:
         if self.cluster_digest and self.cluster_digest != row.body["cluster"]:
@@ -227,6 +225,39 @@ class JobRecords:
         self.drained.discard(row.body["machine"])
 
 
+class UtilizationPoint(NamedTuple):
+    """The cluster at one moment."""
+
+    at_s: float
+    held_gpus: int
+    used_machines: int
+    fragmentation: float
+    waiting: int
+    running: int
+
+
+class UtilizationHistory:
+    """The latest points."""
+
+    def __init__(self) -> None:
+        self._points: deque[UtilizationPoint] = deque(maxlen=MAX_POINTS)
+
+    def note(self, records: JobRecords, state: ClusterState) -> None:
+        """Record the current utilization; several events within a second leave one point."""
+        jobs = (records.counts["waiting"], sum(records.counts[status] for status in HELD))
+        gpus = (state.held_gpus, state.used_machines, state.fragmentation)
+        point = UtilizationPoint(records.last_s, *gpus, *jobs)
+        if len(self._points) > 1 and point.at_s - self._points[-2].at_s < EVERY_S:
+            self._points.pop()
+        self._points.append(point)
+
+    def since(self, at_s: float, most: int) -> list[UtilizationPoint]:
+        """Return the points since a time, evenly thinned out to at most `most`; the last one is always kept."""
+        points = [point for point in self._points if point.at_s >= at_s]
+        step = -(-len(points) // most) if points else 1
+        return points[::-1][::step][::-1]
+
+
 def reasons(placement: Placement, job_id: str) -> str:
     """Return the explanation of a placement, without the job id in front."""
     return placement.explain().removeprefix(f"job {job_id}: ")
@@ -241,8 +272,3 @@ def plain(placement: Placement) -> dict[str, Any]:
         "server": placement.server,
         "aggregate": placement.aggregate,
     }
-
-
-def placement_of(value: dict[str, Any]) -> Placement:
-    """Return the placement that JSON values describe."""
-    return Placement(**value)

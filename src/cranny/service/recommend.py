@@ -1,6 +1,6 @@
 """Recommend-only mode: what the policy would do, and what that would save, while another scheduler decides."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -14,10 +14,11 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action, Start
 from cranny.model.validate import counted
 from cranny.service.engines import Fork
-from cranny.service.job_records import JobRecord, JobRecords, placement_of, plain, reasons
+from cranny.service.job_records import JobRecord, JobRecords, plain, reasons
 from cranny.service.limits import ConflictError
 
 Recommendation = tuple[str, dict[str, Any]]  # the job, and the body of its event
+Recommend = Callable[[Engine, JobRecords, float], Iterator[Recommendation]]
 
 
 class Recommender:
@@ -42,15 +43,25 @@ class Recommender:
 
     def submitted(self, job: Job, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
         """Yield the new recommendations after a job entered the queue."""
-        if self._engine is None or not _one_by_one(self._engine) or self._overtakes(job, engine):
+        planned = self._one_by_one
+        behind = takewhile(lambda waiting: waiting.job is not job, reversed(engine.queue))
+        # It must not precede a job that already has a recommended placement.
+        if planned is None or any(waiting.job.id in planned.state for waiting in behind):
             return self.replan(engine, records, now_s)
-        return self._new_starts(self._engine.submit(job, now_s), engine.state, records)
+        return self._new_starts(planned.submit(job, now_s), engine.state, records)
 
     def finished(self, job_id: str, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
         """Yield the new recommendations after a job ended."""
-        if self._engine is None or not _one_by_one(self._engine) or job_id not in self._engine.state:
+        planned = self._one_by_one
+        if planned is None or job_id not in planned.state:
             return self.replan(engine, records, now_s)
-        return self._new_starts(self._engine.finish(job_id, now_s), engine.state, records)
+        return self._new_starts(planned.finish(job_id, now_s), engine.state, records)
+
+    @property
+    def _one_by_one(self) -> Engine | None:
+        """The engine, if its policy places jobs one by one, so that the last does not affect those before it."""
+        policy = self._engine.policy if self._engine is not None else None
+        return self._engine if isinstance(policy, QueuePolicy) and policy.order != "knapsack" else None
 
     def followed(self, record: JobRecord, now_s: float) -> bool:
         """Return whether a job was started as recommended; if so, no recommendation changes."""
@@ -62,12 +73,6 @@ class Recommender:
         engine.state.release(record.id)  # it begins now, not when it was recommended
         engine.state.place(record.job, where, now_s)
         return True
-
-    def _overtakes(self, job: Job, engine: Engine) -> bool:
-        """Return whether a job precedes one in the queue that already has a recommended placement."""
-        known = self._engine.state if self._engine is not None else ()
-        behind = takewhile(lambda waiting: waiting.job is not job, reversed(engine.queue))
-        return any(waiting.job.id in known for waiting in behind)
 
     def _new_starts(
         self, actions: Sequence[Action], state: ClusterState, records: JobRecords
@@ -81,59 +86,38 @@ class Recommender:
             placement = plain(action.placement)
             known = records.recommended.get(action.job.id)
             if known is None or known["placement"] != placement:
-                cost = _cost(state, records.jobs[action.job.id], action.placement)
-                facts = {**action.placement.facts, **cost}
-                text = reasons(action.placement, action.job.id)
+                job = records.jobs[action.job.id].job
+                facts = {**action.placement.facts, **_cost(state, job, action.placement)}
+                text = reasons(action.placement, job.id)
                 yield action.job.id, {"placement": placement, "text": text, "facts": facts}
 
 
-def _one_by_one(engine: Engine) -> bool:
-    """Return whether the policy places jobs one by one, so that the last does not affect those before it."""
-    return isinstance(engine.policy, QueuePolicy) and engine.policy.order != "knapsack"
-
-
-def observe_end(engine: Engine, record: JobRecord) -> dict[str, Any]:
-    """Release a job that another scheduler ran; return the body of its event."""
-    if record.observed is None or record.over:
-        raise ConflictError(f"{record.id} was not observed running")
-    engine.state.release(record.id)
-    return {"ended": True}
-
-
-def observe_start(
-    engine: Engine, records: JobRecords, record: JobRecord, machines: Sequence[int], now_s: float
+def observed_start(
+    state: ClusterState, records: JobRecords, record: JobRecord, machines: Sequence[int], now_s: float
 ) -> dict[str, Any]:
-    """Place a job where another scheduler started it; return the body of its event."""
+    """Return the body of the event that another scheduler started a job, with what following us would have saved.
+
+    Savings are negative where the recommended placement costs more.
+    """
     if record.status != "waiting":
         raise ConflictError(f"{record.id} is not waiting, but {record.status}")
     if len(machines) != record.job.gpus:
         raise InputError(
             f"machines: {len(machines)} given, the job has {counted(record.job.gpus, 'rank')}; give one per rank"
         )
-    placement = Placement(machines)
-    saved = _saved(engine.state, records, record, placement, now_s)
-    engine.state.place(record.job, placement, now_s)
-    engine.queue.take(record.id)
+    placement, known = Placement(machines), records.recommended.get(record.id)
+    if known is None:
+        return {"placement": plain(placement), "saved": {"jobs": 0}}
+    cost, better = (_cost(state, record.job, each) for each in (placement, Placement(**known["placement"])))
+    saved = {"jobs": 1, **{name: cost[name] - better[name] for name in cost}, "wait_s": now_s - known["at_s"]}
     return {"placement": plain(placement), "saved": saved}
 
 
-def _cost(state: ClusterState, record: JobRecord, placement: Placement) -> dict[str, float]:
+def _cost(state: ClusterState, job: Job, placement: Placement) -> dict[str, float]:
     """Return what a placement costs on the current cluster state."""
     view = state.snapshot()
     return {
         "machines": len(placement.counts),
         "idle_machines": sum(view.is_idle(machine) for machine in placement.counts),
-        "cross_bytes": traffic(record.job, placement.machines).cross_machine_bytes,
+        "cross_bytes": traffic(job, placement.machines).cross_machine_bytes,
     }
-
-
-def _saved(
-    state: ClusterState, records: JobRecords, record: JobRecord, actual: Placement, now_s: float
-) -> dict[str, float]:
-    """Return what the recommendation would have saved over the actual placement; negative where it costs more."""
-    known = records.recommended.get(record.id)
-    if known is None:
-        return {"jobs": 0}
-    cost = _cost(state, record, actual)
-    better = _cost(state, record, placement_of(known["placement"]))
-    return {"jobs": 1, **{name: cost[name] - better[name] for name in cost}, "wait_s": now_s - known["at_s"]}

@@ -8,30 +8,36 @@ import hashlib
 import json
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from cranny.core.constraints import ConstrainedPlacer, Constraints
+from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
-from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
-from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import counted
-from cranny.service.engines import engine_with, replay
+from cranny.service.engines import QueuedByPriority, build_policy, complete_setting, engine_with, replay
 from cranny.service.executor import NOT_STARTED, AttemptEnded, AttemptLaunched
-from cranny.service.job_records import Attempt, JobRecord, JobRecords, Status, plain, reasons
+from cranny.service.job_records import (
+    HELD,
+    Attempt,
+    JobRecord,
+    JobRecords,
+    Status,
+    UtilizationHistory,
+    plain,
+    reasons,
+)
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
-from cranny.service.policy_setting import QueuedByPriority, build_policy, complete_setting
-from cranny.service.recommend import Recommendation, Recommender, observe_end, observe_start
+from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventRow, EventStore
-from cranny.service.utilization import UtilizationHistory
 
 Mode = Literal["run", "recommend"]
 DEFAULT_POLICY = {"name": "titan"}
@@ -93,8 +99,6 @@ class Scheduler:
             body["log"] = secrets.token_hex(6)
         self.log("opened", None, body, now_s)
 
-    # -- requests --------------------------------------------------------------------------------------
-
     def submit(self, user: str, value: Any, key: str | None, now_s: float) -> tuple[JobRecord, bool]:
         """Accept a job; return its record, and whether it is new."""
         digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
@@ -112,13 +116,8 @@ class Scheduler:
         self.check(spec, job_id, user, now_s)
         self.log("submitted", job_id, {"user": user, "spec": value, "key": key, "digest": digest}, now_s)
         record = self.records.jobs[job_id]
-        if self.mode == "recommend":
-            self.engine.queue.add(Waiting(record.job))
-            self._recommend(
-                lambda: self._recommender.submitted(record.job, self.engine, self.records, now_s), now_s
-            )
-        else:
-            self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
+        recommend = partial(self._recommender.submitted, record.job)
+        self._decide(lambda: self.engine.submit(record.job, now_s), now_s, recommend)
         return record, True
 
     def check(self, spec: JobSpec, job_id: str, user: str, now_s: float) -> None:
@@ -130,26 +129,20 @@ class Scheduler:
             raise InputError(f"gpus: {too_large}")
         policy, name = self._checking_policy, self.records.policy.get("name")
         if not isinstance(policy, QueuedByPriority):
-            if constraints is not None:
-                raise InputError(
-                    f"constraints: not supported by policy {name!r}, which plans for all jobs jointly"
-                )
-            return
+            if constraints is None:
+                return
+            raise InputError(f"constraints: not supported by policy {name!r}, which plans for all jobs jointly")
+        alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
+        reason = None
         try:
-            reason = self._why_never(job, constraints, policy)
+            if constraints is None:
+                reason = self._feasibility.why_not(job, policy.placer)
+            elif alone.place(job, self._empty) is None:
+                reason = f"constraints: {never_fits(alone.why_wait(job, self._empty))}"
         except CrannyError as error:  # for example a collective that the policy does not support
             raise InputError(f"policy {name!r} cannot place this job: {error}") from None
         if reason is not None:
             raise InputError(reason)
-
-    def _why_never(self, job: Job, constraints: Constraints | None, policy: QueuedByPriority) -> str | None:
-        """Return why a job could not start even on the empty cluster; None if it could."""
-        if constraints is None:
-            return self._feasibility.why_not(job, policy.placer)
-        alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
-        if alone.place(job, self._empty) is not None:
-            return None
-        return f"constraints: {never_fits(alone.why_wait(job, self._empty))}"
 
     def cancel(self, job_id: str, by: str, now_s: float) -> JobRecord:
         """Cancel a job; a running one is over when its processes have exited."""
@@ -158,11 +151,7 @@ class Scheduler:
             raise ConflictError(f"{job_id} is already {record.status}")
         if record.status == "waiting":
             self.log("cancelled", job_id, {"by": by}, now_s)
-            if self.mode == "recommend":
-                self.engine.queue.take(job_id)
-                self._recommend(lambda: self._recommender.replan(self.engine, self.records, now_s), now_s)
-            else:
-                self._decide(lambda: self.engine.handle(Cancelled(job_id), now_s), now_s)
+            self._decide(lambda: self.engine.handle(Cancelled(job_id), now_s), now_s)
         elif self.mode == "recommend":
             raise ConflictError(f"{job_id} is run by another scheduler: cancel it there")
         elif record.attempt is not None:
@@ -175,21 +164,13 @@ class Scheduler:
         """Place no more jobs on a machine."""
         if machine not in self.records.drained:
             self.log("drained", None, {"machine": machine, "by": by}, now_s)
-            self._machine_changed(MachineDrained(machine), now_s)
+            self._decide(lambda: self.engine.handle(MachineDrained(machine), now_s), now_s)
 
     def resume(self, machine: int, by: str, now_s: float) -> None:
         """Place jobs on a machine again."""
         if machine in self.records.drained:
             self.log("resumed", None, {"machine": machine, "by": by}, now_s)
-            self._machine_changed(MachineRepaired(machine), now_s)
-
-    def _machine_changed(self, event: MachineDrained | MachineRepaired, now_s: float) -> None:
-        if self.mode == "recommend":
-            state = self.engine.state
-            state.drain(event.machine) if isinstance(event, MachineDrained) else state.repair(event.machine)
-            self._recommend(lambda: self._recommender.replan(self.engine, self.records, now_s), now_s)
-        else:
-            self._decide(lambda: self.engine.handle(event, now_s), now_s)
+            self._decide(lambda: self.engine.handle(MachineRepaired(machine), now_s), now_s)
 
     def set_policy(self, setting: dict[str, Any], by: str, now_s: float) -> None:
         """Switch to another policy, and let it decide at once."""
@@ -200,23 +181,16 @@ class Scheduler:
         """Switch to another policy from the next event on."""
         chosen = complete_setting(setting)
         engine = engine_with(self.engine, chosen, self.records)
-        constrained = next(
-            (each for each in self.records.jobs.values() if each.constraints and not each.over), None
-        )
-        if constrained is not None and not isinstance(engine.policy, QueuedByPriority):
-            raise ConflictError(
-                f"policy {chosen['name']!r} does not support constraints; {constrained.id} has some"
-            )
+        for each in self.records.jobs.values() if not isinstance(engine.policy, QueuedByPriority) else ():
+            if each.constraints and not each.over:
+                raise ConflictError(f"policy {chosen['name']!r} does not support constraints; {each.id} has some")
         self.engine = engine
         self._set_feasibility(chosen)
         self.log("policy", None, {**chosen, "by": by}, now_s)
 
     def tick(self, now_s: float) -> None:
         """Let the policy decide now."""
-        if self.mode == "recommend":
-            self._recommend(lambda: self._recommender.replan(self.engine, self.records, now_s), now_s, due=True)
-        else:
-            self._decide(lambda: self.engine.tick(now_s), now_s)
+        self._decide(lambda: self.engine.tick(now_s), now_s, due=True)
 
     def find(self, job_id: str) -> JobRecord:
         """Return the record of a job."""
@@ -234,8 +208,6 @@ class Scheduler:
             return int(name)
         raise NotFoundError(str(unknown("machine", name, index) if len(index) <= 100 else f"no machine {name!r}"))
 
-    # -- reports of the executor, and of another scheduler ----------------------------------------------
-
     def attempt_launched(self, report: AttemptLaunched, now_s: float) -> None:
         """Log that the processes of an attempt were started."""
         record = self.find(report.job_id)
@@ -248,21 +220,14 @@ class Scheduler:
         record = self.find(report.job_id)
         attempt = record.attempt
         current = attempt is not None and attempt.number == report.attempt
-        if attempt is None or not current or record.status not in {"starting", "running", "stopping"}:
+        if attempt is None or not current or record.status not in HELD:
             if any(each.number == report.attempt for each in record.leaving):
                 code = report.exit_code
                 self.log("vacated", record.id, {"attempt": report.attempt, "exit_code": code}, now_s)
             return
         status, counts, reason = verdict(record, attempt, report)
-        body: dict[str, Any] = {
-            "attempt": report.attempt,
-            "outcome": report.outcome,
-            "exit_code": report.exit_code,
-            "status": status,
-            "counts": counts,
-            "reason": reason,
-        }
-        self.log("ended", record.id, body, now_s)
+        how = {"attempt": report.attempt, "outcome": report.outcome, "exit_code": report.exit_code}
+        self.log("ended", record.id, {**how, "status": status, "counts": counts, "reason": reason}, now_s)
         self._decide(lambda: self.engine.finish(record.id, now_s), now_s)
         if status == "waiting":
             self.log("retried", record.id, {}, now_s)
@@ -273,27 +238,48 @@ class Scheduler:
         record = self.find(job_id)
         if self.mode != "recommend":
             raise ConflictError("this service runs jobs itself; observations need --recommend-only")
-        engine = self.engine
         if body.get("ended"):
-            self.log("observed", record.id, observe_end(engine, record), now_s)
-            self._recommend(lambda: self._recommender.finished(record.id, engine, self.records, now_s), now_s)
+            if record.observed is None or record.over:
+                raise ConflictError(f"{record.id} was not observed running")
+            self.log("observed", record.id, {"ended": True}, now_s)
+            self._decide(tuple, now_s, partial(self._recommender.finished, record.id))
         else:
             machines = [self.machine(str(each)) for each in body.get("machines") or ()]
-            self.log("observed", record.id, observe_start(engine, self.records, record, machines, now_s), now_s)
+            started = observed_start(self.engine.state, self.records, record, machines, now_s)
+            self.log("observed", record.id, started, now_s)
             if not self._recommender.followed(record, now_s):
-                self._recommend(lambda: self._recommender.replan(engine, self.records, now_s), now_s)
+                self._decide(tuple, now_s)
         return record
 
-    # -- decisions -------------------------------------------------------------------------------------
+    def _decide(
+        self,
+        decide: Callable[[], Sequence[Action]],
+        now_s: float,
+        recommend: Recommend | None = None,
+        *,
+        due: bool = False,
+    ) -> None:
+        """Let the engine handle an event, and log what it decided.
 
-    def _decide(self, decide: Callable[[], Sequence[Action]], now_s: float) -> None:
-        """Let the engine handle an event, and log what it decided."""
+        In recommend-only mode nothing is decided: what the policy would do is logged, as `recommend` finds it or
+        planned anew. A policy with a period recommends only when due.
+        """
+        actions: Sequence[Action] = ()
+        found: list[Recommendation] = []
         try:
-            actions = decide()
+            if self.mode == "run":
+                actions = decide()
+            elif self.engine.period_s and not due:
+                self._recommender.forget()
+            else:
+                found = list((recommend or self._recommender.replan)(self.engine, self.records, now_s))
         except CrannyError as error:
+            self._recommender.forget()
             raise PolicyError(f"policy {self.records.policy.get('name')}: {error}") from error
         for at, action in enumerate(actions):
             self._log_action(action, actions[at + 1 :], now_s)
+        for job_id, body in found:
+            self.log("recommended", job_id, body, now_s)
 
     def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id
@@ -330,25 +316,13 @@ class Scheduler:
             "facts": placement.facts,
         }
 
-    def _recommend(
-        self, recommend: Callable[[], Iterator[Recommendation]], now_s: float, *, due: bool = False
-    ) -> None:
-        """Log what the policy would do now, without doing it; a policy with a period decides only when due."""
-        if self.engine.period_s and not due:
-            self._recommender.forget()
-            return
-        try:
-            found = list(recommend())
-        except CrannyError as error:
-            self._recommender.forget()
-            raise PolicyError(f"policy {self.records.policy.get('name')}: {error}") from error
-        for job_id, body in found:
-            self.log("recommended", job_id, body, now_s)
-
     def log(self, kind: str, job: str | None, body: dict[str, Any], now_s: float) -> None:
         """Append an event, to be stored at the end of the round."""
         row = EventRow(self.records.seq + 1, now_s, kind, job, body)
-        self.records.apply(row)
+        if self.mode == "recommend" and kind != "policy":  # the engine decides nothing, and must see what happened
+            replay(row, self.engine, self.records)
+        else:
+            self.records.apply(row)
         self.rows.append(row)
         self.history.note(self.records, self.engine.state)
 

@@ -15,7 +15,7 @@ from cranny.network.interleave.affinity import SharedLink, shared_links
 from cranny.network.interleave.demand import circles
 from cranny.network.interleave.unified_circle import curve, unify
 from cranny.service.explain import Explanation, plain_job_ids
-from cranny.service.job_records import Attempt, JobRecord
+from cranny.service.job_records import HELD, Attempt, JobRecord
 from cranny.service.redact import redact_spec
 
 MAX_LINKS = 8  # shared links shown for a job
@@ -66,7 +66,7 @@ def latest(record: JobRecord) -> Attempt | None:
 
 def detail(record: JobRecord, cluster: Cluster, line: Any) -> Any:
     """Return all fields of a job."""
-    held = record.status in {"starting", "running", "stopping"}
+    held = record.status in HELD
     attempt, where = record.attempt, None
     if held and record.observed is not None:
         where = placement(record.observed, cluster)
@@ -97,26 +97,6 @@ def explanation(record: JobRecord, why: Explanation) -> Any:
     return {"job": record.id, "status": record.status, **asdict(why)}
 
 
-def node(machine: int, view: Snapshot, *, drained: bool, slots: list[str | None]) -> Any:
-    """Return a machine."""
-    cluster = view.cluster
-    described = cluster.machines[machine]
-    up = "up" if view.is_up(machine) else "drained" if drained else "failed"
-    return {
-        "machine": machine,
-        "name": described.name,
-        "rack": cluster.rack_names[cluster.rack_of[machine]],
-        "rack_index": cluster.rack_of[machine],
-        "gpus": described.gpus,
-        "gpu_type": described.gpu_type,
-        "free": view.free_on(machine),
-        "state": up,
-        "slots": slots,
-        "uplink_gbps": cluster.uplink_gbps[machine],
-        "uplink_use_gbps": view.link_use_gbps(machine),
-    }
-
-
 def nodes(view: Snapshot, drained: set[int], first: int, past: int) -> list[Any]:
     """Return a range of machines, with the jobs that hold their GPUs."""
     slots: dict[int, list[str | None]] = {m: [None] * view.cluster.machines[m].gpus for m in range(first, past)}
@@ -125,7 +105,23 @@ def nodes(view: Snapshot, drained: set[int], first: int, past: int) -> list[Any]
             if machine in slots:
                 for gpu in members(gpus):
                     slots[machine][gpu] = running.job.id
-    return [node(m, view, drained=m in drained, slots=slots[m]) for m in range(first, past)]
+    cluster = view.cluster
+    return [
+        {
+            "machine": number,
+            "name": machine.name,
+            "rack": cluster.rack_names[cluster.rack_of[number]],
+            "rack_index": cluster.rack_of[number],
+            "gpus": machine.gpus,
+            "gpu_type": machine.gpu_type,
+            "free": view.free_on(number),
+            "state": "up" if view.is_up(number) else "drained" if number in drained else "failed",
+            "slots": slots[number],
+            "uplink_gbps": cluster.uplink_gbps[number],
+            "uplink_use_gbps": view.link_use_gbps(number),
+        }
+        for number, machine in enumerate(cluster.machines[first:past], first)
+    ]
 
 
 def tier_of(cluster: Cluster) -> list[int]:
@@ -162,12 +158,11 @@ def job_traffic(record: JobRecord, view: Snapshot) -> Any:
     where = running.placement.machines
     moved = traffic(running.job, where)
     pairs: dict[tuple[int, int], float] = {}
-    between: dict[tuple[str, str], float] = {}
+    between: dict[tuple[str, ...], float] = {}
     for a, b, count in exchanged(running.job, where):
         pairs[a, b] = pairs.get((a, b), 0.0) + count
         if where[a] != where[b]:
-            first, second = _names(sorted((where[a], where[b])), cluster)
-            names = (first, second)
+            names = tuple(_names(sorted((where[a], where[b])), cluster))
             between[names] = between.get(names, 0.0) + count
     return {
         "job": record.id,

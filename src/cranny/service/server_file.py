@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from cranny.model.errors import InputError
 
 SERVER_FILE = "server.json"
+INVALID = (OSError, ValueError, KeyError, TypeError)  # why a server file cannot be read
 CONNECT_S = 1.0  # how long to wait when checking whether another server still listens
 
 
@@ -61,17 +62,23 @@ def published(folder: Path, own: ServerAddress) -> Iterator[None]:
 
 def find_server(server: str | None, token_file: Path | None) -> ServerAddress:
     """Find the server: as given, in the environment, or in the file that `cranny serve` wrote."""
-    token = _token(token_file)
+    token = os.environ.get("CRANNY_TOKEN")
+    if token_file is not None:
+        try:
+            token = token_file.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            raise InputError(f"--token-file: {token_file}: there is no such file") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--token-file: {token_file}: cannot be read: {error}") from None
     url = server or os.environ.get("CRANNY_SERVER")
-    path = state_folder() / SERVER_FILE
     if url is not None and not url.startswith(("http://", "https://")):
         raise InputError(f"--server: must begin with http:// or https://, not {url!r}")
+    path, known = state_folder() / SERVER_FILE, None
     try:
         known = _read(path)
-    except FileNotFoundError:
-        known = None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    except INVALID as error:
+        if not isinstance(error, FileNotFoundError):
+            raise InputError(f"{path}: cannot be read: {error}") from None
     if url is not None:
         if token is None and known is not None and known.url == url.rstrip("/"):
             token = known.token
@@ -79,17 +86,6 @@ def find_server(server: str | None, token_file: Path | None) -> ServerAddress:
     if known is None:
         raise InputError("no server known: start one with `cranny serve`, or give --server or CRANNY_SERVER")
     return ServerAddress(known.url, token or known.token)
-
-
-def _token(token_file: Path | None) -> str | None:
-    if token_file is None:
-        return os.environ.get("CRANNY_TOKEN")
-    try:
-        return token_file.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise InputError(f"--token-file: {token_file}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--token-file: {token_file}: cannot be read: {error}") from None
 
 
 def _read(path: Path) -> ServerAddress:
@@ -100,7 +96,7 @@ def _read(path: Path) -> ServerAddress:
 def _read_if_valid(path: Path) -> ServerAddress | None:
     try:
         return _read(path)
-    except (OSError, ValueError, KeyError, TypeError):
+    except INVALID:
         return None
 
 

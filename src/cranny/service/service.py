@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cranny.backends.protocol import Backend, Launch, Rank
 from cranny.model.cluster import Cluster
@@ -23,7 +23,7 @@ from cranny.model.errors import CrannyError
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.engines import Fork
 from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
-from cranny.service.job_records import Attempt, JobRecord
+from cranny.service.job_records import HELD, Attempt, JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import DEFAULT_POLICY, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.store import Append, EventRow, EventStore
@@ -93,8 +93,6 @@ class Service:
         self._open = False  # accepts calls
         self._warm = False  # the policy has loaded and compiled its code
 
-    # -- start and end ---------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Acquire the writer lock, restore the scheduler from the log, and start the threads."""
         try:
@@ -150,8 +148,6 @@ class Service:
         """Return the current time, which never decreases."""
         return self._clock.now_s(self.scheduler.records.last_s)
 
-    # -- calls -----------------------------------------------------------------------------------------
-
     def call(self, work: Callable[[float], Any]) -> Future[Any]:
         """Run work in the service loop; the future completes when its events are stored."""
         future: Future[Any] = Future()
@@ -180,11 +176,12 @@ class Service:
         with self.lock:
             return Fork.of(self.scheduler.engine, self.scheduler.records)
 
-    # -- the service loop ------------------------------------------------------------------------------
-
     def _run(self) -> None:
         try:
-            self._warm_up()
+            ready = self.prepare(self.scheduler.records.policy)
+            while self._open and not wait([ready], ROUND_S).done:
+                pass
+            self._warm = True
             while True:
                 wait_s = min(CHECK_S, max(0.0, self._tick_s - self.now_s()))
                 try:
@@ -201,13 +198,6 @@ class Service:
             self._open = False
             self._refuse_all()
             self._notify(self.on_ended)
-
-    def _warm_up(self) -> None:
-        """Wait for the warm-up of the policy, unless the service ends first."""
-        ready = self.prepare(self.scheduler.records.policy)
-        while self._open and not wait([ready], ROUND_S).done:
-            pass
-        self._warm = True
 
     def _batch(self, call: Call) -> Iterator[Call]:
         """Yield a call and those queued behind it, as many as fit into one round."""
@@ -283,7 +273,12 @@ class Service:
             decided_s = time.perf_counter()
             self._store(append)
         except Exception as error:  # noqa: BLE001 - after any error the scheduler must be restored
-            reported = _reported_error(error)
+            if isinstance(error, StoreError | PolicyError):
+                _log.error("%s", error)
+                reported: CrannyError = error
+            else:
+                _log.error("internal error; the service continues from the stored events", exc_info=error)
+                reported = InternalError("internal error; see the server log")
             try:
                 self._restore()
             except Exception as worse:
@@ -317,7 +312,7 @@ class Service:
             self.stored = self.scheduler.records.seq
 
     def _restore(self) -> None:
-        """Restore the scheduler from the event log; raise if that fails repeatedly."""
+        """Restore the scheduler from the event log, and repeat its instructions; raise after several failures."""
         for tries_left in reversed(range(MAX_TRIES)):
             try:
                 self.store.acquire()  # from here on nothing is appended, not even late by a lost session
@@ -330,16 +325,12 @@ class Service:
             else:
                 break
         self.stored = self.scheduler.records.seq
-        self._reissue()
-
-    def _reissue(self) -> None:
-        """Repeat the instructions for all attempts in progress; the executor ignores those it has executed."""
+        # For all attempts in progress; the executor ignores those instructions that it has executed.
         for record in self.scheduler.records.jobs.values():
             self.scheduler.instructions.extend(Instruction("stop", record, attempt) for attempt in record.leaving)
-            if record.status == "stopping":
-                self.scheduler.instructions.append(Instruction("stop", record, record.attempts[-1]))
-            if record.status == "starting":
-                self.scheduler.instructions.append(Instruction("launch", record, record.attempts[-1]))
+            if record.status in {"starting", "stopping"}:
+                do: Literal["launch", "stop"] = "launch" if record.status == "starting" else "stop"
+                self.scheduler.instructions.append(Instruction(do, record, record.attempts[-1]))
 
     def _execute(self) -> None:
         """Pass the stored instructions to the executor."""
@@ -371,8 +362,6 @@ class Service:
         future.add_done_callback(retry)
         self._calls.put(Call(work, future))
 
-    # -- launching -------------------------------------------------------------------------------------
-
     def log_folder(self, job_id: str, attempt: int) -> Path:
         """Return the log folder of an attempt; it contains the log id, since every event log has a job-1."""
         return self.folder / "jobs" / self.scheduler.records.log_id / job_id / f"attempt-{attempt}"
@@ -400,7 +389,7 @@ class Service:
         leaving: list[Launch] = []
         for record in self.scheduler.records.jobs.values():
             leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
-            if record.status in {"starting", "running", "stopping"}:
+            if record.status in HELD:
                 current.append(self.launch_of(record, record.attempts[-1]))
         executor.adopt(current, leaving)
         for record in self.scheduler.records.jobs.values():
@@ -413,12 +402,3 @@ def _answer(results: Iterable[CallResult]) -> None:
     """Complete the futures of calls."""
     for call, value, problem in results:
         call.future.set_exception(problem) if problem is not None else call.future.set_result(value)
-
-
-def _reported_error(error: Exception) -> CrannyError:
-    """Log an error, and return the one that callers get."""
-    if isinstance(error, StoreError | PolicyError):
-        _log.error("%s", error)
-        return error
-    _log.error("internal error; the service continues from the stored events", exc_info=error)
-    return InternalError("internal error; see the server log")

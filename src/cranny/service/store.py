@@ -117,7 +117,7 @@ class EventStore:
         except StoreError:
             self.engine.dispose()
             raise
-        self._files = writer_lock.DatabaseFiles(database) if in_files else None
+        self._files = writer_lock.DatabaseFiles(database if in_files else None)
         self._lock = writer_lock.FileLock(database, shown) if in_files else SessionLock(self.engine, shown)
 
     def acquire(self) -> None:
@@ -155,7 +155,7 @@ class EventStore:
                         self._collision = f"{WRITE}: another cranny serve writes it too ({why(error)})"
                         self._check_writer()
                     raise StoreError(f"{WRITE}: {why(error)}") from None
-                self._check_files(WRITE)  # events in a deleted file would be lost
+                self._files.check(WRITE)  # events in a deleted file would be lost
 
             yield append
 
@@ -164,10 +164,9 @@ class EventStore:
         try:
             with self.writing():
                 pass
-        except OtherWriterError:
-            raise
-        except StoreError:
-            pass
+        except StoreError as error:
+            if isinstance(error, OtherWriterError):
+                raise
 
     def _begin(self, stack: ExitStack) -> sa.Connection:
         """Begin a transaction, under the writer lock if it was acquired."""
@@ -180,7 +179,7 @@ class EventStore:
                 else:
                     if self._acquired:
                         self._lock.acquire()
-                    self._check_files(WRITE)
+                    self._files.check(WRITE)
                     connection = stack.enter_context(self.engine.connect().execution_options(writes=True))
                     connection.begin()
         except StoreError as error:
@@ -195,11 +194,6 @@ class EventStore:
         """Raise once another process has written: the state in memory no longer matches the log."""
         if self._collision:
             raise OtherWriterError(self._collision)
-
-    def _check_files(self, failed: str) -> None:
-        """Raise if the database files are not those that were opened."""
-        if self._files is not None:
-            self._files.check(failed)
 
     def last(self) -> int:
         """Return the number of the last event; 0 if there is none."""
@@ -260,14 +254,14 @@ class EventStore:
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         failed = "the database cannot be read"
-        self._check_files(failed)
+        self._files.check(failed)
         with wrapped(failed), self.engine.connect() as connection:
             yield connection
 
     def _write(self, *statements: Any) -> int:
         """Execute statements in one transaction; return how many rows the last one changed."""
         failed = "the database cannot be written"
-        self._check_files(failed)
+        self._files.check(failed)
         with wrapped(failed), self.engine.begin() as connection:
             return [int(connection.execute(statement).rowcount) for statement in statements][-1]
 

@@ -12,8 +12,8 @@ import numpy as np
 from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
+from cranny.service.engines import build_policy, complete_setting
 from cranny.service.job_records import JobRecords
-from cranny.service.policy_setting import build_policy, complete_setting
 from cranny.service.store import EventRow
 
 SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
@@ -34,15 +34,15 @@ def start_warmup(setting: Mapping[str, Any], cluster: Cluster) -> "Future[None]"
     with _lock:
         if key not in _known:
             _known[key] = ready = Future[None]()
-            threading.Thread(target=_prepare, args=(chosen, cluster, ready), daemon=True).start()
+
+            def prepare() -> None:
+                try:
+                    warm(chosen, cluster)
+                finally:
+                    ready.set_result(None)
+
+            threading.Thread(target=prepare, daemon=True).start()
         return _known[key]
-
-
-def _prepare(chosen: Mapping[str, Any], cluster: Cluster, ready: "Future[None]") -> None:
-    try:
-        warm(chosen, cluster)
-    finally:
-        ready.set_result(None)
 
 
 def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:

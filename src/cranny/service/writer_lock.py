@@ -134,12 +134,12 @@ class SessionLock:
 class DatabaseFiles:
     """The files of a SQLite database, which must stay those that were opened, or events would be lost.
 
-    While a connection is open, SQLite itself keeps all of them.
+    While a connection is open, SQLite itself keeps all of them. Other databases have none.
     """
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str | None) -> None:
         self._seen: dict[Path, os.stat_result] = {}
-        for ending in ("", "-wal", "-shm"):
+        for ending in ("", "-wal", "-shm") if database is not None else ():
             path = Path(f"{database}{ending}").absolute()
             with suppress(FileNotFoundError):
                 self._seen[path] = path.stat()

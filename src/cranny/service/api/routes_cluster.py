@@ -10,13 +10,14 @@ from pydantic import Field
 
 from cranny.core.queue import ORDERS
 from cranny.model.collective import COLLECTIVES
+from cranny.model.placement import Placement
 from cranny.model.profile import library
 from cranny.model.yaml_file import Fields, Name
 from cranny.policies import TABLE
 from cranny.service import serialize
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, answered, prepared, still_known
 from cranny.service.api.sse import EventNotifier, changes
-from cranny.service.job_records import STATUSES, placement_of
+from cranny.service.job_records import STATUSES
 from cranny.service.service import Service
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
@@ -173,7 +174,7 @@ def recommendations(
         latest = sorted(known, key=lambda each: each["seq"])[-limit:]
         saved = dict(records.saved)
     built = service.scheduler.cluster
-    shown = [{**each, "placement": serialize.placement(placement_of(each["placement"]), built)} for each in latest]
+    shown = [{**each, "placement": serialize.placement(Placement(**each["placement"]), built)} for each in latest]
     return {"recommendations": shown, "saved": saved}
 
 

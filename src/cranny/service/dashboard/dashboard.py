@@ -5,9 +5,10 @@ changes with their content, so that browsers may keep them for ever and never mi
 """
 
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -42,21 +43,11 @@ FOR_EVER = "public, max-age=31536000, immutable"
 router = APIRouter(include_in_schema=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """One file of the dashboard as it is sent."""
-
-    content: bytes
-    media_type: str
-    etag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """All files of the dashboard, and the name under which this version of them is served."""
 
     version: str
-    assets: dict[str, Asset]
+    assets: dict[str, bytes]
 
 
 @cache
@@ -64,50 +55,41 @@ def site() -> Site:
     """Read every file of the dashboard, the page itself filled in."""
     folders = [resources.files(package).joinpath(folder) for package, folder in FOLDERS]
     entries = [entry for folder in folders for entry in folder.iterdir()]
-    read = {entry.name: entry.read_bytes() for entry in entries if _suffix(entry.name) in TYPES}
+    read = {entry.name: entry.read_bytes() for entry in entries if Path(entry.name).suffix in TYPES}
     whole = hashlib.sha256()
     for name in sorted(read):
         whole.update(name.encode() + b"\0" + hashlib.sha256(read[name]).digest())
     version = whole.hexdigest()[:12]
-    read[INDEX] = _page(read[INDEX].decode(), sorted(name for name in read if name.endswith(".js")), version)
-    return Site(version, {name: _asset(name, content) for name, content in read.items()})
+    base = f"/assets/{version}"
+    # Modules are named up front, so that the browser fetches them at once.
+    modules = sorted(name for name in read if name.endswith(".js"))
+    links = {"styles": ("stylesheet", STYLES), "modules": ("modulepreload", modules)}
+    page = read[INDEX].decode().replace("{{assets}}", base)
+    for place, (kind, names) in links.items():
+        lines = "\n".join(f'<link rel="{kind}" href="{base}/{name}">' for name in names)
+        page = page.replace(f"{{{{{place}}}}}", lines)
+    return Site(version, {**read, INDEX: page.encode()})
 
 
 @router.get("/")
 def page(request: Request) -> Response:
     """Send the page; browsers ask each time whether it is still the same."""
-    return _sent(site().assets[INDEX], request, "no-cache")
+    return _sent(INDEX, request, "no-cache")
 
 
 @router.get("/assets/{version}/{name}")
 def asset(request: Request, version: str, name: str) -> Response:
     """Send a file of the page; one of an old version is not found, rather than mixed with new ones."""
-    found = site().assets.get(name) if version == site().version and name != INDEX else None
-    if found is None:
+    if version != site().version or name == INDEX or name not in site().assets:
         return PlainTextResponse("There is no such file; load the page again.\n", status_code=404, headers=SAFE)
-    return _sent(found, request, FOR_EVER)
+    return _sent(name, request, FOR_EVER)
 
 
-def _sent(found: Asset, request: Request, keep: str) -> Response:
-    headers = {**SAFE, "Cache-Control": keep, "ETag": found.etag}
+def _sent(name: str, request: Request, keep: str) -> Response:
+    content = site().assets[name]
+    etag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+    headers = {**SAFE, "Cache-Control": keep, "ETag": etag}
     known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
-    if found.etag in known:
+    if etag in known:
         return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type=found.media_type, headers=headers)
-
-
-def _page(template: str, modules: list[str], version: str) -> bytes:
-    """Fill in where the files are; modules are named up front, so that the browser fetches them at once."""
-    base = f"/assets/{version}"
-    styles = "\n".join(f'<link rel="stylesheet" href="{base}/{name}">' for name in STYLES)
-    wanted = "\n".join(f'<link rel="modulepreload" href="{base}/{name}">' for name in modules)
-    filled = template.replace("{{styles}}", styles).replace("{{modules}}", wanted).replace("{{assets}}", base)
-    return filled.encode()
-
-
-def _asset(name: str, content: bytes) -> Asset:
-    return Asset(content, TYPES[_suffix(name)], f'"{hashlib.sha256(content).hexdigest()[:20]}"')
-
-
-def _suffix(name: str) -> str:
-    return name[name.rfind(".") :]
+    return Response(content, media_type=TYPES[Path(name).suffix], headers=headers)
