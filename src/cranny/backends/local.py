@@ -75,13 +75,12 @@ class LocalBackend:
         self._slots.take(what)
         try:
             self._running[what.job_id] = self._start(what)
-        except OSError as error:
+        except (OSError, BackendError) as error:
             self._slots.release(what)
+            if isinstance(error, BackendError):
+                raise
             spot = f"{error.filename}: " if error.filename else ""
             raise BackendError(f"job {what.job_id!r} cannot start: {spot}{error.strerror}") from error
-        except BackendError:
-            self._slots.release(what)
-            raise
 
     def stop(self, job_id: str, grace_s: float | None = None) -> None:
         """Signal the supervisor of a job to end it."""

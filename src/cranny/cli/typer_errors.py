@@ -75,8 +75,15 @@ def _reworded(error: Any) -> str:
     """Say what is wrong in our words: the option as people write it, then what it must be."""
     param, option, text = getattr(error, "param", None), getattr(error, "option_name", ""), error.message
     if param is not None:
-        missing = hasattr(error, "param_type")
-        return f"{_name(param)}: {'must be given' if missing else _problem(error)}"
+        name = max(_options(param), key=len, default=(param.metavar or param.name.upper()).strip("[]"))
+        if hasattr(error, "param_type"):  # a value is missing
+            return f"{name}: must be given"
+        from cranny.model.yaml_file import shown
+
+        text = text.removesuffix(".").replace("Input should be", "must be", 1).partition(", unable to")[0]
+        if text.startswith("must be") and hasattr(error.__cause__, "errors"):
+            text = f"{text}, not {shown(error.__cause__.errors()[0]['input'])}"
+        return f"{name}: {text}"
     if hasattr(error, "possibilities"):
         params = error.ctx.command.get_params(error.ctx) if error.ctx is not None else ()
         return str(unknown("option", option, {name for each in params for name in _options(each)}))
@@ -84,21 +91,6 @@ def _reworded(error: Any) -> str:
     return f"{option}: {text.removeprefix(f'option {option!r} ')}" if option else text
 
 
-def _name(param: Any) -> str:
-    """Return the long name of an option, or what help calls an argument."""
-    return str(max(_options(param), key=len, default=(param.metavar or param.name.upper()).strip("[]")))
-
-
 def _options(param: Any) -> list[str]:
     """Return all names of an option; none of an argument."""
     return [*param.opts, *param.secondary_opts] if param.param_type_name == "option" else []
-
-
-def _problem(error: Any) -> str:
-    """Say what is wrong with a value."""
-    from cranny.model.yaml_file import shown
-
-    text = error.message.removesuffix(".").replace("Input should be", "must be", 1).partition(", unable to")[0]
-    if not (text.startswith("must be") and hasattr(error.__cause__, "errors")):
-        return str(text)
-    return f"{text}, not {shown(error.__cause__.errors()[0]['input'])}"

@@ -14,17 +14,15 @@ from cranny.service.limits import RequestError
 from cranny.service.store import EventStore, SessionRow, TokenRow
 
 Role = Literal["viewer", "user", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)
+ROLES: tuple[Role, ...] = get_args(Role)  # higher ones may do more
 CACHE_S = 2.0  # how long tokens and sessions are cached before they are read from the database again
 PREFIX = "cranny_"
 SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 1_000
 
 
-class UnauthenticatedError(RequestError):
+class UnauthenticatedError(RequestError, status=401):
     """No valid token or session was presented."""
-
-    status = 401
 
 
 class Caller(NamedTuple):
@@ -32,11 +30,6 @@ class Caller(NamedTuple):
 
     user: str
     role: Role
-
-    @property
-    def rank(self) -> int:
-        """The position of the role; higher roles may do more."""
-        return ROLES.index(self.role)
 
 
 def new_token() -> str:

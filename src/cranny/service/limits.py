@@ -28,32 +28,25 @@ class RequestError(CrannyError):
 
     status = 400
 
+    def __init_subclass__(cls, status: int) -> None:
+        cls.status = status
 
-class NotFoundError(RequestError):
+
+class NotFoundError(RequestError, status=404):
     """The resource does not exist."""
 
-    status = 404
 
-
-class ForbiddenError(RequestError):
+class ForbiddenError(RequestError, status=403):
     """The caller lacks the permission."""
 
-    status = 403
 
-
-class ConflictError(RequestError):
+class ConflictError(RequestError, status=409):
     """The request conflicts with the current state."""
 
-    status = 409
 
-
-class BusyError(RequestError):
+class BusyError(RequestError, status=503):
     """The server is busy; the request had no effect and may be retried."""
 
-    status = 503
 
-
-class QuotaExceededError(RequestError):
+class QuotaExceededError(RequestError, status=429):
     """The user has reached a quota."""
-
-    status = 429

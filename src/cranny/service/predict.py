@@ -90,11 +90,10 @@ class _ExpectedFree:
         for machine, group in self._group_of.items():
             self._free[group] += view.free_on(machine)
         self._free[0] = view.machines.gpus - sum(self._free)
-        self.groups = list(map(self._within, kinds))  # that each kind may use
-
-    def _within(self, kind: int) -> list[int]:
-        others = {self._group_of[machine] for machine in members(self._up & ~kind)}
-        return [group for group in range(len(self._free)) if group not in others]
+        self.groups: list[list[int]] = []  # that each kind may use
+        for kind in kinds:
+            others = {self._group_of[machine] for machine in members(up & ~kind)}
+            self.groups.append([group for group in range(count) if group not in others])
 
     def free(self, groups: list[int]) -> int:
         """Count the free GPUs of groups."""

@@ -286,35 +286,29 @@ class Scheduler:
         record = self.records.jobs[job_id]
         if isinstance(action, Shift):
             self.log("shifted", job_id, {"shift_s": action.shift_s}, now_s)
-        elif isinstance(action, Stop):
+            return
+        if isinstance(action, Stop | Move):
             self.instructions.append(Instruction("stop", record, record.attempts[-1]))
+        if isinstance(action, Stop):
             self.log("stopped", job_id, {"reason": action.reason}, now_s)
-        else:
-            if isinstance(action, Move):
-                self.instructions.append(Instruction("stop", record, record.attempts[-1]))
-            kind = "placed" if isinstance(action, Start) else "moved"
-            self.log(kind, job_id, self._placing(record, action, later), now_s)
-            if record.attempts[-1].gpus:
-                self.instructions.append(Instruction("launch", record, record.attempts[-1]))
-
-    def _placing(self, record: JobRecord, action: Start | Move, later: Sequence[Action]) -> dict[str, Any]:
-        """Return the body of a placement event: the placement, the GPU of each rank, and the explanation.
-
-        A placement that the same plan stops or moves again gets no GPUs: it is never launched.
-        """
+            return
         placement = action.placement
-        gpus: tuple[int, ...] = ()
-        if not any(isinstance(each, Stop | Move) and each.job_id == record.id for each in later):
-            gpus = placement.gpus or gpus_of(
-                placement.machines + placement.spare, self.engine.state.find(record.id).held
-            )
-        return {
+        gpus: tuple[
+            int, ...
+        ] = ()  # of ranks; a placement that the same plan stops or moves again is never launched
+        if not any(isinstance(each, Stop | Move) and each.job_id == job_id for each in later):
+            held = self.engine.state.find(job_id).held
+            gpus = placement.gpus or gpus_of(placement.machines + placement.spare, held)
+        body = {
             "attempt": len(record.attempts) + 1,
             "placement": {**plain(placement), "gpus": list(gpus or placement.gpus or ()) or None},
             "gpus": list(gpus[: len(placement.machines)]),
-            "why": reasons(placement, record.id),
+            "why": reasons(placement, job_id),
             "facts": placement.facts,
         }
+        self.log("placed" if isinstance(action, Start) else "moved", job_id, body, now_s)
+        if record.attempts[-1].gpus:
+            self.instructions.append(Instruction("launch", record, record.attempts[-1]))
 
     def log(self, kind: str, job: str | None, body: dict[str, Any], now_s: float) -> None:
         """Append an event, to be stored at the end of the round."""

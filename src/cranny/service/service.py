@@ -97,7 +97,16 @@ class Service:
         """Acquire the writer lock, restore the scheduler from the log, and start the threads."""
         try:
             self.store.acquire()
-            self._open_log()
+            with self.lock:
+                self.scheduler.restore(self.store)
+                last_s = self.scheduler.records.last_s
+                self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
+                now_s = self.now_s()
+                self.scheduler.open(now_s)
+                if self._policy is not None or not self.scheduler.records.policy:
+                    self.scheduler.switch(self._policy or DEFAULT_POLICY, "cranny serve", now_s)
+                    self._calls.put(Call(self.scheduler.tick, Future()))  # handled after the warm-up
+                self._store(self.store.append)
         except CrannyError:
             self.store.close()
             raise
@@ -106,18 +115,6 @@ class Service:
             self._adopt(self._executor)
         self._open = True
         self._thread.start()
-
-    def _open_log(self) -> None:
-        """Restore the scheduler from the log, and log that the service was started."""
-        with self.lock:
-            self.scheduler.restore(self.store)
-            self._tick_s = self.scheduler.engine.next_tick_s(self.scheduler.records.last_s)  # may be in the past
-            now_s = self.now_s()
-            self.scheduler.open(now_s)
-            if self._policy is not None or not self.scheduler.records.policy:
-                self.scheduler.switch(self._policy or DEFAULT_POLICY, "cranny serve", now_s)
-                self._calls.put(Call(self.scheduler.tick, Future()))  # handled after the warm-up
-            self._store(self.store.append)
 
     def close(self) -> None:
         """End the service; jobs keep running, and the next service adopts them."""

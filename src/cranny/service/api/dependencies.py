@@ -50,7 +50,9 @@ def caller_of(request: Request, _documented: Annotated[object, Depends(_bearer)]
     if session is None:
         raise UnauthenticatedError("token required: Authorization: Bearer TOKEN")
     caller = authenticator.by_session(session)
-    if request.method not in SAFE and not _same_origin(request):
+    origin = request.headers.get("origin", "")
+    same_origin = bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
+    if request.method not in SAFE and not same_origin:
         raise ForbiddenError("cross-origin request refused")
     return caller
 
@@ -62,16 +64,11 @@ async def still_known(request: Request) -> Caller:
     return await run_in_threadpool(caller_of, request, None)
 
 
-def _same_origin(request: Request) -> bool:
-    origin = request.headers.get("origin", "")
-    return bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
-
-
 def at_least(role: Role) -> Callable[[Caller], Caller]:
     """Return a dependency that requires a role."""
 
     def check(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
-        if caller.rank < ROLES.index(role):
+        if ROLES.index(caller.role) < ROLES.index(role):
             raise ForbiddenError(f"role {role} required; this caller has {caller.role}")
         return caller
 

@@ -150,15 +150,11 @@ async def cancel(job_id: str, service: ServiceDep, caller: UserCaller) -> Any:
 def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     """Explain why a job was placed where it is, or why it waits, and what would help."""
     record = _find(service, caller, job_id)
-    return serialize.explanation(record, _why(service, record))
-
-
-def _why(service: Service, record: JobRecord) -> Explanation:
     with service.lock:
         if record.status != "waiting":
-            return explain_placement(record)
+            return serialize.explanation(record, explain_placement(record))
         fork, now_s, period_s = service.fork(), service.now_s(), service.scheduler.engine.period_s
-    return explain_wait(record, fork, now_s, period_s)
+    return serialize.explanation(record, explain_wait(record, fork, now_s, period_s))
 
 
 @router.get("/jobs/{job_id}/traffic")
@@ -215,9 +211,8 @@ def _try_submit(spec: JobSpec, service: Service, caller: Caller) -> Any:
         fork, now_s = service.fork(), service.now_s()
         cluster, period_s = service.scheduler.cluster, service.scheduler.engine.period_s
         service.scheduler.check(spec, "what-if", caller.user, now_s)
-    record = JobRecord(
-        "what-if", caller.user, spec, spec.job("what-if", caller.user, now_s), spec.constraints_on(cluster), now_s
-    )
+    job, constraints = spec.job("what-if", caller.user, now_s), spec.constraints_on(cluster)
+    record = JobRecord(job.id, caller.user, spec, job, constraints, now_s)
     tried = fork.engine(record)
     try:
         actions = tried.submit(record.job, now_s)

@@ -26,18 +26,19 @@ class EventNotifier:
     """Wakes event streams when events were stored; notified by the thread of the service loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.AbstractEventLoop, set[asyncio.Event]] = {}
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self.closed = False
 
     def notify(self) -> None:
         """Wake all streams."""
-        for loop in list(self._waiting):
+        for loop in {loop for loop, _ in list(self._waiting)}:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        for event in self._waiting.get(loop, ()):
-            event.set()
+        for waits_in, event in self._waiting:
+            if waits_in is loop:
+                event.set()
 
     def close(self) -> None:
         """End all streams."""
@@ -46,20 +47,18 @@ class EventNotifier:
 
     def check_capacity(self) -> None:
         """Refuse one more stream if there are too many; to be called before a stream begins."""
-        if sum(map(len, self._waiting.values())) >= MAX_SUBSCRIBERS:
+        if len(self._waiting) >= MAX_SUBSCRIBERS:
             raise BusyError(f"limit of {MAX_SUBSCRIBERS} event streams reached; retry later")
 
     @contextmanager
     def subscribe(self) -> Iterator[asyncio.Event]:
         """Yield an event that is set when new events were stored."""
-        loop, event = asyncio.get_running_loop(), asyncio.Event()
-        self._waiting.setdefault(loop, set()).add(event)
+        entry = (asyncio.get_running_loop(), asyncio.Event())
+        self._waiting.add(entry)
         try:
-            yield event
+            yield entry[1]
         finally:
-            self._waiting[loop].discard(event)
-            if not self._waiting[loop]:
-                del self._waiting[loop]
+            self._waiting.discard(entry)
 
 
 def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
@@ -101,10 +100,6 @@ def in_memory(service: Service, after: int, most: int) -> list[EventRow] | None:
     return recent[after + 1 - recent[0].seq :][:most]
 
 
-def _read(service: Service, after: int, most: int) -> list[EventRow]:
-    return list(service.store.read(after, most))
-
-
 async def changes(
     service: Service,
     notifier: EventNotifier,
@@ -124,7 +119,7 @@ async def changes(
                 caller = await known()
                 rows = in_memory(service, after, most)
                 if rows is None:
-                    rows = await run_in_threadpool(_read, service, after, most)
+                    rows = await run_in_threadpool(list, service.store.read(after, most))
             except UnauthenticatedError:  # logged out, or the token was revoked
                 return
             except StoreError as error:  # clients reconnect from the last event they have
