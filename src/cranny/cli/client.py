@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
 ServerOption = Annotated[
-    str | None,
-    option("--server", "Address of the server (default: CRANNY_SERVER, or the one started here)."),
+    str | None, option("--server", "Address of the server (default: CRANNY_SERVER, or the one started here).")
 ]
 TokenOption = Annotated[Path | None, option("--token-file", "File with your token (default: CRANNY_TOKEN).")]
 WRONG = frozenset({400, 404, 422})  # the user's input is wrong

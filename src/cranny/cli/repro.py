@@ -23,8 +23,7 @@ app = Commands(help="Rebuild the experiments of a paper, its values beside ours.
 @app.command("titan")
 def titan(
     traces: Annotated[
-        Path | None,
-        option("--traces", "Folder with elasticflow_itp.parquet and philly.parquet; else generated."),
+        Path | None, option("--traces", "Folder with elasticflow_itp.parquet and philly.parquet; else generated.")
     ] = None,
     folder: FolderOption = Path("out/titan"),
     experiments: Annotated[
@@ -98,8 +97,7 @@ def netpack(
 def cassini(
     folder: FolderOption = Path("out/cassini"),
     figures: Annotated[
-        str,
-        option("--figures", "The paper's figures, table2, and our own questions, with commas between."),
+        str, option("--figures", "The paper's figures, table2, and our own questions, with commas between.")
     ] = "2,5,11,12,13,14,16,alike,gap,table2,17,18",
     seeds: Annotated[int, option("--seeds", "Repetitions of traces.", min=1)] = 20,
     quick: Annotated[bool, option("--quick", "Few jobs, and two minutes on links.")] = False,

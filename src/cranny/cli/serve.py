@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8741  # unassigned, and not used by a well-known tool of the field (8265 is Ray's dashboard)
 
 DatabaseOption = Annotated[
-    str | None,
-    option("--database", "A SQLite file, or postgresql://... (default: log.db in the folder)."),
+    str | None, option("--database", "A SQLite file, or postgresql://... (default: log.db in the folder).")
 ]
 FolderOption = Annotated[
-    Path | None,
-    option("--folder", "Folder of job logs and the database (default: ~/.local/state/cranny)."),
+    Path | None, option("--folder", "Folder of job logs and the database (default: ~/.local/state/cranny).")
 ]
 
 

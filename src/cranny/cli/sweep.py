@@ -23,8 +23,7 @@ def sweep(
     ] = None,
     processes: options.ProcessesOption = None,
     ray: Annotated[
-        str | None,
-        option("--ray", "Run on this Ray cluster, such as 10.0.0.1:6379.", metavar="ADDRESS"),
+        str | None, option("--ray", "Run on this Ray cluster, such as 10.0.0.1:6379.", metavar="ADDRESS")
     ] = None,
     again: Annotated[bool, option("--again", "Run finished cells again.")] = False,
     list_cells: Annotated[bool, option("--list", "List the cells and run nothing.")] = False,

@@ -29,10 +29,7 @@ _log = logging.getLogger("cranny.service")
 
 
 def problem(
-    status: int,
-    detail: str,
-    errors: list[dict[str, str]] | None = None,
-    headers: dict[str, str] | None = None,
+    status: int, detail: str, errors: list[dict[str, str]] | None = None, headers: dict[str, str] | None = None
 ) -> JSONResponse:
     """Return a problem+json response."""
     body: dict[str, Any] = {

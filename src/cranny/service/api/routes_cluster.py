@@ -95,11 +95,7 @@ def nodes(
     total = len(service.scheduler.cluster.machines)
     first = min(after + 1, total) if after is not None else 0
     past = min(first + limit, total)
-    return {
-        "nodes": _nodes(service, first, past),
-        "next": past - 1 if past < total else None,
-        "total": total,
-    }
+    return {"nodes": _nodes(service, first, past), "next": past - 1 if past < total else None, "total": total}
 
 
 @router.post("/nodes/{name}/drain")
