@@ -262,13 +262,6 @@ def changes(remote: ServiceClient, job_id: str | None, *, known: bool = False) -
                 return
 
 
-def until_over(remote: ServiceClient, job_id: str) -> Any:
-    """Wait for the end of a job, and return its final state."""
-    for _ in changes(remote, job_id, known=True):
-        pass
-    return remote.get_in_time(path_of(job_id))
-
-
 def written(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -> Iterator[Any]:
     """Yield the log of a rank part by part; the last part is empty."""
     offset, path = 0, f"{path_of(job_id)}/logs"

@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,13 +12,6 @@ from rich.table import Table
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
-
-
-class Tick(Protocol):
-    """Says how far work is, and what to show beside the bar if that has changed."""
-
-    def __call__(self, done: int, what: str | None = None) -> None:
-        """Move the bar."""
 
 
 def say(*lines: str, style: str | None = None) -> None:
@@ -48,8 +41,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, number
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Tick]:
-    """Show a bar while work goes on, on a terminal; yield a function that says how far it is."""
+def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a bar while work goes on, on a terminal.
+
+    Yield a function that gets how much is done, and what to show beside the bar if that has changed.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(what, total=total)

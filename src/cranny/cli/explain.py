@@ -3,9 +3,9 @@
 from typing import Annotated
 
 from cranny.cli import options
-from cranny.cli.client import Remote, remote_options
+from cranny.cli.client import Remote, path_of, remote_options
 from cranny.cli.console import progress
-from cranny.cli.jobs import explain_live
+from cranny.cli.jobs import explanation_lines
 from cranny.cli.options import argument
 from cranny.model.errors import InputError
 
@@ -32,7 +32,8 @@ def explain(
     Example: cranny explain job-17
     """
     if job_id is None:
-        explain_live(trace, remote)
+        why = remote.client.get(f"{path_of(trace)}/explain")
+        remote.show(why, f"{why['job']} {why['status']}", *explanation_lines(why))
         return
     from cranny.analysis.explain import explain as run
 

@@ -1,4 +1,4 @@
-"""`cranny submit`, `jobs`, `watch`, `logs`, `cancel`, `plan`, and `explain` of a live job: jobs of a server."""
+"""`cranny submit`, `jobs`, `watch`, `logs`, `cancel`, `plan`: jobs of a server."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cranny.cli import options
-from cranny.cli.client import Remote, changes, path_of, remote_options, state, until_over, writes, written
+from cranny.cli.client import Remote, changes, path_of, remote_options, state, writes, written
 from cranny.cli.console import err, out, print_json, say, warn
 from cranny.cli.options import argument, option
 from cranny.model.errors import CrannyError, InputError
@@ -47,7 +47,9 @@ def submit(
         job = remote.client.send("POST", "/api/v1/jobs", spec, {"Idempotency-Key": key} if key else None)
     if wait:  # print the job id first, in case the wait is interrupted
         err.print(f"{job['id']} {state(job)}", soft_wrap=True, markup=False)
-        job = until_over(remote.client, job["id"])
+        for _ in changes(remote.client, job["id"], known=True):
+            pass
+        job = remote.client.get_in_time(path_of(job["id"]))
     remote.show(job, f"{job['id']} {state(job)}")
     if wait and job["status"] != "done":
         raise typer.Exit(1)
@@ -193,7 +195,7 @@ def plan(
     lines = ["it would start now" if planned["starts"] else "it would wait"]
     if planned["would_stop"]:
         lines.append(f"jobs that would be preempted: {', '.join(planned['would_stop'])}")
-    remote.show(planned, *lines, *_explanation(planned["explanation"]))
+    remote.show(planned, *lines, *explanation_lines(planned["explanation"]))
 
 
 @contextmanager
@@ -207,13 +209,7 @@ def about(file: Path) -> Iterator[None]:
         raise InputError(f"{file}: {error}") from None
 
 
-def explain_live(job_id: str, remote: Remote) -> None:
-    """Explain why a job of a server was placed where it is, or why it waits."""
-    why = remote.client.get(f"{path_of(job_id)}/explain")
-    remote.show(why, f"{why['job']} {why['status']}", *_explanation(why))
-
-
-def _explanation(why: dict[str, Any]) -> Iterator[str]:
+def explanation_lines(why: dict[str, Any]) -> Iterator[str]:
     """Yield an explanation line by line."""
     yield why["reason"]
     for line in why["evidence"]:

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -126,17 +126,6 @@ def read_cluster(
         raise InputError(f"--cluster: {error}") from None
 
 
-def check_period(period_s: float, policies: Iterable[str]) -> None:
-    """Refuse a time between decisions that is too short for the simulator, or for one of the policies."""
-    from cranny.core.engine import LEAST_PERIOD_S
-    from cranny.core.protocol import least_period_s
-
-    for name in policies:
-        least_s = max(LEAST_PERIOD_S, least_period_s(policy_class(name)))
-        if 0 < period_s < least_s:
-            raise InputError(f"--period: must be 0, or at least {least_s:g} s for {name}, not {period_s!r}")
-
-
 @dataclass(frozen=True, slots=True)
 class ScenarioOptions:
     """The options of a scenario that commands share, as they are typed."""
@@ -175,9 +164,15 @@ class ScenarioOptions:
 
     def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
         """Check and read all that the options name, for the first of the policies that are to run."""
+        from cranny.core.engine import LEAST_PERIOD_S
+        from cranny.core.protocol import least_period_s
         from cranny.scenario import Scenario
 
-        check_period(self.period, policies)
+        for name in policies:
+            least_s = max(LEAST_PERIOD_S, least_period_s(policy_class(name)))
+            if 0 < self.period < least_s:
+                problem = f"must be 0, or at least {least_s:g} s for {name}, not {self.period!r}"
+                raise InputError(f"--period: {problem}")
         cluster, models = self.read_cluster(), read_profiles(self.profiles)
         return Scenario(
             cluster,

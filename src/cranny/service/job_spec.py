@@ -233,8 +233,10 @@ def field_errors(errors: Sequence[Any]) -> list[dict[str, str]]:
             parts = "entries" if each["type"] == "too_long" else "characters"
             problem = f"is longer than {each['ctx']['max_length']} {parts}"
         else:
-            problem = f"must be {_wanted(steps, each)}, not {_plainly(each['input'])}"
-            if each["type"] == "string_type" and isinstance(each["input"], bool | int | float):
+            value = each["input"]
+            written = str(value).lower() if isinstance(value, bool) else shown(value)  # as in a job file
+            problem = f"must be {_wanted(steps, each)}, not {written}"
+            if each["type"] == "string_type" and isinstance(value, bool | int | float):
                 problem += ": put it in quotes"
         found.append({"field": dotted(steps), "problem": problem})
     return found
@@ -271,11 +273,6 @@ def _wanted(steps: tuple[Step, ...], error: Any) -> str:
     else:
         number = _KINDS.get(kind.partition("_")[0], "text")
     return f"{number} of{seconds}" if seconds and "number" in number else number
-
-
-def _plainly(value: object) -> str:
-    """Show a value as it is written in a job file."""
-    return str(value).lower() if isinstance(value, bool) else shown(value)
 
 
 def parse(value: Any) -> JobSpec:

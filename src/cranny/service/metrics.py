@@ -12,7 +12,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from cranny.core.protocol import PlacerPolicy
-from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.service.engines import Fork
 from cranny.service.explain import WAITING, WaitContext, quick_reason
@@ -87,7 +86,11 @@ class MetricsCollector(Collector):
         )
         about = "GPUs of the largest job that would start now."
         yield GaugeMetricFamily("cranny_largest_startable_job_gpus", about, self.largest())
-        loads = link_loads(view)
+        loads: dict[str, float] = {}  # the highest of each tier, as a share of the capacity
+        for link, tier in enumerate(tier_of(view.cluster)[: view.cluster.root]):
+            name = {0: "machine", 1: "rack"}.get(tier, f"tier{tier}")
+            load = view.link_use_gbps(link) / view.cluster.uplink_gbps[link]
+            loads[name] = max(loads.get(name, 0.0), load)
         yield _labelled("cranny_link_load_ratio", "Highest link load of a tier.", "tier", loads)
         yield CounterMetricFamily("cranny_events", "Events in the log.", service.stored)
         yield GaugeMetricFamily("cranny_ready", "Whether jobs are accepted.", float(service.ready))
@@ -98,17 +101,6 @@ def _labelled(name: str, about: str, label: str, values: Mapping[Any, float]) ->
     for key, value in values.items():
         family.add_metric([key], value)
     return family
-
-
-def link_loads(view: Snapshot) -> dict[str, float]:
-    """Return the highest link load of each tier, as a share of the capacity."""
-    cluster = view.cluster
-    names = {0: "machine", 1: "rack"}
-    loads: dict[str, float] = {}
-    for link, tier in enumerate(tier_of(cluster)[: cluster.root]):
-        name = names.get(tier, f"tier{tier}")
-        loads[name] = max(loads.get(name, 0.0), view.link_use_gbps(link) / cluster.uplink_gbps[link])
-    return loads
 
 
 def largest_startable(fork: Fork, now_s: float) -> int:

@@ -3,7 +3,7 @@
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -51,26 +51,22 @@ def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
     On this cluster: a job on one machine, one on two, one that must wait. On a small cluster jobs start and end
     until they are scattered and share links. Errors are only logged: real jobs will show them.
     """
-    largest = max(machine.gpus for machine in cluster.machines)
-    _try(chosen, cluster, [{"gpus": gpus} for gpus in (1, min(largest + 1, cluster.gpus), cluster.gpus)])
-    rng = np.random.default_rng(SEED)
+    largest, rng = max(machine.gpus for machine in cluster.machines), np.random.default_rng(SEED)
+    trials = [(cluster, [{"gpus": gpus} for gpus in (1, min(largest + 1, cluster.gpus), cluster.gpus)])]
     for kind in KINDS:
         sizes, models = rng.integers(1, 9, JOBS).tolist(), rng.choice(MODELS, JOBS).tolist()
         jobs = [{"gpus": gpus, "model": model, **kind} for gpus, model in zip(sizes, models, strict=True)]
-        _try(chosen, SMALL, jobs)
-
-
-def _try(chosen: Mapping[str, Any], cluster: Cluster, asked: Sequence[dict[str, Any]]) -> None:
-    """Submit trial jobs, and end a running one now and then."""
-    records, rng = JobRecords(cluster), np.random.default_rng(SEED)
-    engine = Engine(ClusterState(cluster), build_policy(chosen, records))
-    for number, each in enumerate(asked, start=1):
-        spec = {"command": ["true"], "duration_s": 60, **each}
-        records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
-        try:
-            engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
-            running = list(engine.state.snapshot().running)
-            if running and rng.random() < 0.6:
-                engine.finish(str(rng.choice(running)), 10.0 * number + 1)
-        except Exception as error:  # noqa: BLE001 - a failed trial must not stop the service
-            _log.info("warm-up of policy %s with %s: %s", chosen["name"], each, error)
+        trials.append((SMALL, jobs))
+    for where, asked in trials:
+        records, rng = JobRecords(where), np.random.default_rng(SEED)
+        engine = Engine(ClusterState(where), build_policy(chosen, records))
+        for number, each in enumerate(asked, start=1):
+            spec = {"command": ["true"], "duration_s": 60, **each}
+            records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "cranny", "spec": spec}))
+            try:
+                engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
+                running = list(engine.state.snapshot().running)
+                if running and rng.random() < 0.6:  # one ends now and then
+                    engine.finish(str(rng.choice(running)), 10.0 * number + 1)
+            except Exception as error:  # noqa: BLE001 - a failed trial must not stop the service
+                _log.info("warm-up of policy %s with %s: %s", chosen["name"], each, error)

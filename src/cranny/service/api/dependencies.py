@@ -11,7 +11,6 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import ROLES, Authenticator, Caller, Role, UnauthenticatedError
-from cranny.service.job_records import JobRecord
 from cranny.service.limits import BusyError, ForbiddenError
 from cranny.service.service import Service
 
@@ -73,13 +72,6 @@ def at_least(role: Role) -> Callable[[Caller], Caller]:
         return caller
 
     return check
-
-
-def may_see(caller: Caller, record: JobRecord) -> JobRecord:
-    """Refuse a user access to the job of another user."""
-    if caller.role == "user" and caller.user != record.user:
-        raise ForbiddenError(f"{record.id} belongs to another user")
-    return record
 
 
 async def answered(service: Service, asked: "Future[T]") -> T:

@@ -64,7 +64,14 @@ def add_handlers(app: FastAPI) -> None:
         return problem(status_of(error), str(error), headers=headers)
 
     async def invalid(_request: Request, error: Any) -> JSONResponse:
-        found = field_errors([_without_place(each) for each in error.errors()])
+        errors = []
+        for each in error.errors():
+            if each["type"] == "json_invalid":
+                each |= {"loc": (), "type": "value_error", "ctx": {"error": "the body is not JSON"}}
+            elif each["loc"] and each["loc"][0] in {"path", "query", "header", "cookie"}:  # the field says enough
+                each["loc"] = each["loc"][1:]
+            errors.append(each)
+        found = field_errors(errors)
         first = next(iter(found), {"field": "", "problem": "cannot be read"})
         return problem(422, ": ".join(part for part in first.values() if part), found)
 
@@ -79,14 +86,6 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(Exception, unexpected)
-
-
-def _without_place(error: Any) -> Any:
-    """Remove from the location of an error whether the field is in the path, the query or a header."""
-    place = error["loc"][0] if error["loc"] else ""
-    if error["type"] == "json_invalid":
-        return {**error, "loc": (), "type": "value_error", "ctx": {"error": "the body is not JSON"}}
-    return {**error, "loc": error["loc"][1:]} if place in {"path", "query", "header", "cookie"} else error
 
 
 class RequestGuard:

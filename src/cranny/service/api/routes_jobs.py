@@ -11,12 +11,12 @@ from cranny.model.errors import CrannyError, InputError
 from cranny.model.plan import Start, Stop
 from cranny.model.yaml_file import Fields
 from cranny.service import serialize
-from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered, may_see
+from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered
 from cranny.service.auth import Caller
 from cranny.service.explain import Explanation, WaitContext, explain_placement, explain_wait, quick_reason
 from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
 from cranny.service.job_spec import JobSpec
-from cranny.service.limits import BusyError, ConflictError
+from cranny.service.limits import BusyError, ConflictError, ForbiddenError
 from cranny.service.logs import MAX_BYTES, read_log
 from cranny.service.predict import expected_end_s, predict_starts
 from cranny.service.scheduler import PolicyError
@@ -126,8 +126,12 @@ def _line(service: Service, record: JobRecord) -> Any:
 
 
 def _find(service: Service, caller: Caller, job_id: str) -> JobRecord:
+    """Return a job; users get only their own."""
     with service.lock:
-        return may_see(caller, service.scheduler.find(job_id))
+        record = service.scheduler.find(job_id)
+    if caller.role == "user" and caller.user != record.user:
+        raise ForbiddenError(f"{record.id} belongs to another user")
+    return record
 
 
 @router.get("/jobs/{job_id}")
