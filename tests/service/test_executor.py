@@ -7,8 +7,8 @@ import pytest
 from tests.service.conftest import CLUSTER, until
 
 from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
-from cranny.backends.protocol import BackendError, Launch, Rank
-from cranny.service.executor import NOT_STARTED, AttemptEnded, AttemptLaunched, Executor, ExecutorReport
+from cranny.backends.protocol import NOT_STARTED, BackendError, Ended, Launch, Rank
+from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
 
 
 class Clock:
@@ -70,7 +70,7 @@ def test_a_launch_waits_for_its_gpus_and_nobody_passes_it(scene: Scene, clock: C
     assert len(scene.reports) == 2
     clock.now_s = 50.0  # the grace is over
     until(lambda: AttemptLaunched("next", 1) in scene.reports)
-    assert isinstance(scene.reports[2], AttemptEnded)
+    assert isinstance(scene.reports[2], Ended)
     assert AttemptLaunched("later", 1) not in scene.reports
 
 
@@ -99,8 +99,8 @@ def test_what_cannot_start_or_is_stopped_before_is_reported(scene: Scene) -> Non
     scene.executor.launch(launch("b"))
     until(lambda: AttemptLaunched("a", 1) in scene.reports)
     scene.executor.stop("b", 1)
-    until(lambda: AttemptEnded("b", 1, "cancelled") in scene.reports)
-    assert AttemptEnded("impossible", 1, "failed", None, "there is no such command") in scene.reports
+    until(lambda: Ended("b", 1, None, "cancelled") in scene.reports)
+    assert Ended("impossible", 1, None, "failed", "there is no such command") in scene.reports
 
 
 def test_other_hands_adopt_what_runs_and_end_what_was_ending(processes: FakeProcesses, clock: Clock) -> None:
@@ -113,7 +113,7 @@ def test_other_hands_adopt_what_runs_and_end_what_was_ending(processes: FakeProc
     again = launch("stubborn", attempt=2, gpu=2)
     second.executor.adopt([launch("a"), launch("never", gpu=3), again], [launch("stubborn", gpu=1)])
     until(lambda: AttemptLaunched("a", 1) in second.reports)
-    assert AttemptEnded("never", 1, NOT_STARTED) in second.reports
+    assert Ended("never", 1, None, NOT_STARTED) in second.reports
     assert AttemptLaunched("stubborn", 2) not in second.reports
     clock.now_s = 50.0
     until(lambda: AttemptLaunched("stubborn", 2) in second.reports)
@@ -131,7 +131,7 @@ def test_the_processes_of_an_attempt_are_found_although_later_ones_were_called_o
     leaving = [launch("stubborn"), launch("stubborn", attempt=2, gpu=1)]
     second.executor.adopt([launch("stubborn", attempt=3, gpu=2)], leaving)
     until(lambda: bool(second.reports))
-    assert second.reports == [AttemptEnded("stubborn", 2, NOT_STARTED)]
+    assert second.reports == [Ended("stubborn", 2, None, NOT_STARTED)]
     clock.now_s = 50.0
     until(lambda: AttemptLaunched("stubborn", 3) in second.reports)
     assert [report.attempt for report in second.reports] == [2, 1, 3]

@@ -11,8 +11,8 @@ import pytest
 from tests.service.conftest import Serve, Start
 
 from cranny.backends.fake import FakeRun
+from cranny.backends.protocol import Ended
 from cranny.model.cluster import Cluster
-from cranny.service.executor import AttemptEnded
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 
@@ -93,7 +93,7 @@ def test_50000_pending_jobs_slow_neither_the_loop_nor_the_pages_down(serve: Serv
         job_id = next(iter(scheduler.engine.state.running))
         attempts = len(scheduler.find(job_id).attempts)
         since = time.thread_time()
-        scheduler.attempt_ended(AttemptEnded(job_id, attempts, "finished", 0), 100.0 + turn)
+        scheduler.attempt_ended(Ended(job_id, attempts, 0, "finished"), 100.0 + turn)
         scheduler.submit("ann", JOB, None, 100.0 + turn)
         rounds.append(time.thread_time() - since)
     assert max(rounds) < 0.2

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.service.standing import standing
 
+from cranny.backends.protocol import Ended
 from cranny.core.check import check
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
-from cranny.service.executor import AttemptEnded, AttemptLaunched
+from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import JobRecord
 from cranny.service.job_spec import parse
 from cranny.service.limits import Limits
@@ -79,7 +80,7 @@ def happen(scheduler: Scheduler, what: str, value: Any, now_s: float) -> None:
     elif what == "gone":
         record = one_of(scheduler, value[0])
         number = record.leaving[0].number if record.leaving else len(record.attempts)
-        scheduler.attempt_ended(AttemptEnded(record.id, number, value[1], 1), now_s)
+        scheduler.attempt_ended(Ended(record.id, number, 1, value[1]), now_s)
     else:
         scheduler.tick(now_s)
 
@@ -141,9 +142,9 @@ def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
     for number in (2, 3):  # moved again before the processes of the first attempt have ended
         scheduler.log("moved", job.id, {**placed, "attempt": number}, 1.0)
     assert [attempt.number for attempt in job.leaving] == [1, 2]
-    scheduler.attempt_ended(AttemptEnded(job.id, 2, "cancelled"), 2.0)  # it was called off
+    scheduler.attempt_ended(Ended(job.id, 2, None, "cancelled"), 2.0)  # it was called off
     assert [attempt.number for attempt in job.leaving] == [1]
-    scheduler.attempt_ended(AttemptEnded(job.id, 1, "cancelled", -15), 3.0)
+    scheduler.attempt_ended(Ended(job.id, 1, -15, "cancelled"), 3.0)
     assert not job.leaving
     assert [attempt.exit_code for attempt in job.attempts] == [-15, None, None]
 

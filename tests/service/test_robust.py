@@ -8,15 +8,17 @@ import pytest
 from tests.service.conftest import CLUSTER
 from tests.service.standing import standing
 
+from cranny.backends.protocol import Ended, Reason
 from cranny.core.check import check
 from cranny.policies import TABLE
-from cranny.service.executor import AttemptEnded, AttemptLaunched
+from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventRow
 
-OUTCOMES = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]
+CANCELLED: tuple[Reason, int | None] = ("cancelled", -15)
+OUTCOMES: list[tuple[Reason, int | None]] = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]
 
 
 class Log:
@@ -61,8 +63,8 @@ class Day:
 
     def end(self) -> None:
         for record in self.some(self.jobs("running", "stopping")):
-            outcome = ("cancelled", -15) if record.status == "stopping" else self.random.choice(OUTCOMES)
-            self.scheduler.attempt_ended(AttemptEnded(record.id, len(record.attempts), *outcome), self.now_s)
+            reason, code = CANCELLED if record.status == "stopping" else self.random.choice(OUTCOMES)
+            self.scheduler.attempt_ended(Ended(record.id, len(record.attempts), code, reason), self.now_s)
 
     def drain(self) -> None:
         machine = self.random.randrange(len(CLUSTER.machines))

@@ -21,7 +21,7 @@ from tests.service.test_executor import launch
 from tests.service.test_failures import same_as_the_log
 
 from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
-from cranny.backends.protocol import BackendError, Ended, Launch
+from cranny.backends.protocol import BackendError, Ended, Launch, Reason
 from cranny.cli import client
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
@@ -36,7 +36,7 @@ from cranny.service.api import dependencies
 from cranny.service.auth import Authenticator
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.engines import complete_setting
-from cranny.service.executor import AttemptEnded, AttemptLaunched, Executor, ExecutorReport
+from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
 from cranny.service.limits import Limits
 from cranny.service.scheduler import MAX_LOST, Scheduler
 from cranny.service.server import ListenAddress, serve
@@ -146,7 +146,7 @@ def test_hands_do_later_what_the_system_has_no_means_for_now(caplog: pytest.LogC
     assert executor.alive
     assert reports == [AttemptLaunched("a", 1)]
     backend.trouble = None
-    until(lambda: AttemptEnded("a", 1, "cancelled", -15) in reports and AttemptLaunched("b", 1) in reports)
+    until(lambda: Ended("a", 1, -15, "cancelled") in reports and AttemptLaunched("b", 1) in reports)
     executor.close()
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
     after = Poor(CLUSTER, clock, lambda _: FakeRun(), processes)
@@ -326,11 +326,11 @@ def test_a_job_that_is_lost_is_started_again_but_not_for_ever() -> None:
     scheduler.set_policy({"name": "titan"}, "root", 0.0)
     record, _ = scheduler.submit("ann", JOB, None, 0.0)
 
-    def run(outcome: str, *, unfinished_secret: bool = True) -> str:
+    def run(outcome: Reason, *, unfinished_secret: bool = True) -> str:
         number = len(record.attempts)
         if unfinished_secret:
             scheduler.attempt_launched(AttemptLaunched(record.id, number), 1.0)
-        scheduler.attempt_ended(AttemptEnded(record.id, number, outcome), 2.0)
+        scheduler.attempt_ended(Ended(record.id, number, None, outcome), 2.0)
         return record.status
 
     for number in range(MAX_LOST):

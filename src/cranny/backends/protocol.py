@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 
 Reason = Literal["finished", "failed", "cancelled", "timed out", "lost"]
+NOT_STARTED: Final = "not started"  # in place of a reason: the attempt was withdrawn because the service ended
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL
 
@@ -52,7 +53,8 @@ class Ended(NamedTuple):
     job_id: str
     attempt: int
     exit_code: int | None
-    reason: Reason
+    reason: Reason | Literal["not started"]
+    detail: str = ""
 
 
 class Backend(Protocol):
@@ -110,10 +112,8 @@ class Slots:
         for rank, machine, gpu in what.ranks:
             holder = self._holder.get((machine, gpu))
             if holder is not None:
-                where = f"GPU {gpu} of machine {self._cluster.machines[machine].name}"
-                raise BackendError(
-                    f"job {what.job_id!r}: rank {rank} cannot have {where}: job {holder!r} holds it"
-                )
+                where = f"GPU {gpu} of machine {self._cluster.machines[machine].name}: job {holder!r} holds it"
+                raise BackendError(f"job {what.job_id!r}: rank {rank} cannot have {where}")
         self.hold(what)
 
     def hold(self, what: Launch) -> None:

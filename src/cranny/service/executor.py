@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from cranny.backends.protocol import Backend, BackendError, Launch
+from cranny.backends.protocol import NOT_STARTED, Backend, BackendError, Ended, Launch
 from cranny.model.errors import CrannyError
 
 POLL_S = 0.05
-NOT_STARTED = "not started"  # outcome of an attempt that was withdrawn because the service ended
 # A shortage of resources, not the job's fault.
 TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 
@@ -29,17 +28,7 @@ class AttemptLaunched(NamedTuple):
     attempt: int
 
 
-class AttemptEnded(NamedTuple):
-    """The processes of an attempt have exited, or were never started."""
-
-    job_id: str
-    attempt: int
-    outcome: str  # as reported by the backend, or NOT_STARTED
-    exit_code: int | None = None
-    detail: str = ""
-
-
-ExecutorReport = AttemptLaunched | AttemptEnded
+ExecutorReport = AttemptLaunched | Ended  # its processes have exited, or were never started
 Task = Callable[[], list[ExecutorReport]]
 
 
@@ -140,7 +129,7 @@ class Executor:
         self._log_recovery()
         for each in ended:
             self._live.pop(each.job_id, None)
-        return [AttemptEnded(each.job_id, each.attempt, each.reason, each.exit_code) for each in ended]
+        return list(ended)
 
     def _log_shortage(self, error: OSError) -> None:
         """Log that the system is short of a resource, once until it recovers."""
@@ -173,7 +162,7 @@ class Executor:
                     continue
                 # The report names the job already.
                 text = str(error).removeprefix(f"job {what.job_id!r}").removeprefix(":").strip()
-                reports.append(AttemptEnded(what.job_id, what.attempt, "failed", None, text))
+                reports.append(Ended(what.job_id, what.attempt, None, "failed", text))
                 continue
             self._log_recovery()
             self._live[what.job_id] = what
@@ -191,14 +180,14 @@ class Executor:
         for what in self._deferred:
             if (what.job_id, what.attempt) == (job_id, attempt):
                 self._deferred.remove(what)
-                return [AttemptEnded(job_id, attempt, "cancelled")]
+                return [Ended(job_id, attempt, None, "cancelled")]
         if job_id in self._live and self._live[job_id].attempt == attempt:
             self._backend.stop(job_id)
         return []
 
     def _adopt_all(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> list[ExecutorReport]:
         self._latest |= {what.job_id: what.attempt for what in launches}
-        reports: list[ExecutorReport] = [each for each in self._adopt(leaving) if isinstance(each, AttemptEnded)]
+        reports: list[ExecutorReport] = [each for each in self._adopt(leaving) if isinstance(each, Ended)]
         for what in leaving:
             if what.job_id in self._live:
                 self._backend.stop(what.job_id)
@@ -212,15 +201,17 @@ class Executor:
         try:
             ended = self._backend.adopt(launches)
         except CrannyError as error:
-            return [AttemptEnded(each.job_id, each.attempt, "lost", None, str(error)) for each in launches]
+            return [Ended(each.job_id, each.attempt, None, "lost", str(error)) for each in launches]
         over = {(each.job_id, each.attempt) for each in ended}
         running = [each for each in launches if (each.job_id, each.attempt) not in over]
         self._live |= {each.job_id: each for each in running}
         # Every rank creates its log when it starts.
-        begun = {(each.job_id, each.attempt): any(each.log_dir.glob("*.log")) for each in launches}
-        reports: list[ExecutorReport] = []
-        for each in ended:
-            unborn = each.reason == "lost" and not begun[each.job_id, each.attempt]
-            outcome = NOT_STARTED if unborn else each.reason
-            reports.append(AttemptEnded(each.job_id, each.attempt, outcome, each.exit_code))
-        return reports + [AttemptLaunched(each.job_id, each.attempt) for each in running]
+        unborn = {(each.job_id, each.attempt) for each in launches if not any(each.log_dir.glob("*.log"))}
+        withdrawn = [each.reason == "lost" and each[:2] in unborn for each in ended]
+        return [
+            *(
+                each._replace(reason=NOT_STARTED) if it else each
+                for each, it in zip(ended, withdrawn, strict=True)
+            ),
+            *(AttemptLaunched(each.job_id, each.attempt) for each in running),
+        ]

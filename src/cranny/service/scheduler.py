@@ -13,6 +13,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
+from cranny.backends.protocol import NOT_STARTED, Ended
 from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
@@ -23,7 +24,7 @@ from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import counted
 from cranny.service.engines import QueuedByPriority, build_policy, complete_setting, engine_with, replay
-from cranny.service.executor import NOT_STARTED, AttemptEnded, AttemptLaunched
+from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import (
     HELD,
     Attempt,
@@ -215,7 +216,7 @@ class Scheduler:
         if attempt is not None and attempt.number == report.attempt and attempt.started_s is None:
             self.log("launched", record.id, {"attempt": report.attempt}, now_s)
 
-    def attempt_ended(self, report: AttemptEnded, now_s: float) -> None:
+    def attempt_ended(self, report: Ended, now_s: float) -> None:
         """Release the GPUs of an attempt whose processes have exited; a failed job may be retried."""
         record = self.find(report.job_id)
         attempt = record.attempt
@@ -226,7 +227,7 @@ class Scheduler:
                 self.log("vacated", record.id, {"attempt": report.attempt, "exit_code": code}, now_s)
             return
         status, counts, reason = verdict(record, attempt, report)
-        how = {"attempt": report.attempt, "outcome": report.outcome, "exit_code": report.exit_code}
+        how = {"attempt": report.attempt, "outcome": report.reason, "exit_code": report.exit_code}
         self.log("ended", record.id, {**how, "status": status, "counts": counts, "reason": reason}, now_s)
         self._decide(lambda: self.engine.finish(record.id, now_s), now_s)
         if status == "waiting":
@@ -293,9 +294,7 @@ class Scheduler:
             self.log("stopped", job_id, {"reason": action.reason}, now_s)
             return
         placement = action.placement
-        gpus: tuple[
-            int, ...
-        ] = ()  # of ranks; a placement that the same plan stops or moves again is never launched
+        gpus: Sequence[int] = ()  # none if the same plan stops or moves it again: then it is never launched
         if not any(isinstance(each, Stop | Move) and each.job_id == job_id for each in later):
             held = self.engine.state.find(job_id).held
             gpus = placement.gpus or gpus_of(placement.machines + placement.spare, held)
@@ -321,20 +320,20 @@ class Scheduler:
         self.history.note(self.records, self.engine.state)
 
 
-def verdict(record: JobRecord, attempt: Attempt, report: AttemptEnded) -> tuple[Status, int, str]:
+def verdict(record: JobRecord, attempt: Attempt, report: Ended) -> tuple[Status, int, str]:
     """Return what becomes of a job whose attempt ended: its status, how many failures that counts as, and why."""
-    if report.outcome == "finished":
+    if report.reason == "finished":
         return "done", 0, ""
     if not record.wanted:
         return "cancelled", 0, record.reason
-    if report.outcome == NOT_STARTED or (report.outcome == "lost" and attempt.started_s is None):
+    if report.reason == NOT_STARTED or (report.reason == "lost" and attempt.started_s is None):
         return "waiting", 0, "not started before the service ended"
-    if report.outcome == "lost" and (again := losses(record) + 1) <= MAX_LOST:
+    if report.reason == "lost" and (again := losses(record) + 1) <= MAX_LOST:
         why = report.detail or "its processes were lost, exit code unknown"
         return "waiting", 0, f"restarted, {again} of at most {MAX_LOST} times in a row: {why}"
     code = f" with exit code {report.exit_code}" if report.exit_code is not None else ""
-    reason = report.detail or f"{report.outcome}{code}"
-    if report.outcome != "timed out" and record.failures < record.spec.max_retries:
+    reason = report.detail or f"{report.reason}{code}"
+    if report.reason != "timed out" and record.failures < record.spec.max_retries:
         return "waiting", 1, f"retried: {reason}"
     return "failed", 1, reason
 
