@@ -156,9 +156,8 @@ class ServiceClient:
             with self._client() as client:
                 response = client.request(method, path, **given)
         except httpx.TransportError as error:
-            raise UnreachableError(
-                f"{self.url}: {error or type(error).__name__}; is `cranny serve` running?"
-            ) from None
+            problem = f"{error or type(error).__name__}; is `cranny serve` running?"
+            raise UnreachableError(f"{self.url}: {problem}") from None
         if response.is_error:
             raise self._error(response)
         try:

@@ -207,11 +207,8 @@ class Executor:
         self._live |= {each.job_id: each for each in running}
         # Every rank creates its log when it starts.
         unborn = {(each.job_id, each.attempt) for each in launches if not any(each.log_dir.glob("*.log"))}
-        withdrawn = [each.reason == "lost" and each[:2] in unborn for each in ended]
-        return [
-            *(
-                each._replace(reason=NOT_STARTED) if it else each
-                for each, it in zip(ended, withdrawn, strict=True)
-            ),
-            *(AttemptLaunched(each.job_id, each.attempt) for each in running),
-        ]
+        reports: list[ExecutorReport] = []
+        for each in ended:
+            withdrawn = each.reason == "lost" and each[:2] in unborn
+            reports.append(each._replace(reason=NOT_STARTED) if withdrawn else each)
+        return reports + [AttemptLaunched(each.job_id, each.attempt) for each in running]

@@ -72,18 +72,16 @@ class MetricsCollector(Collector):
             counts, drained, period_s = dict(records.counts), len(records.drained), engine.period_s
         first, context = waiting[0].id if waiting else None, WaitContext(view, records.recommended)
         reasons = Counter(quick_reason(record, context, first, period_s)[0] for record in waiting)
-        yield _labelled(
-            "cranny_pending_jobs", "Waiting jobs by reason.", "reason", {k: reasons[k] for k in WAITING}
-        )
+        pending = {kind: reasons[kind] for kind in WAITING}
+        yield _labelled("cranny_pending_jobs", "Waiting jobs by reason.", "reason", pending)
         yield _labelled("cranny_jobs", "Jobs by status.", "status", {s: counts.get(s, 0) for s in STATUSES})
         yield GaugeMetricFamily("cranny_gpus", "GPUs of the cluster.", scheduler.cluster.gpus)
         yield GaugeMetricFamily("cranny_free_gpus", "GPUs that are free.", view.machines.gpus)
         yield GaugeMetricFamily("cranny_held_gpus", "GPUs that are held.", held)
         yield GaugeMetricFamily("cranny_used_machines", "Machines with a held GPU.", used)
         yield GaugeMetricFamily("cranny_drained_machines", "Machines that are drained.", drained)
-        yield GaugeMetricFamily(
-            "cranny_fragmentation_ratio", "GPUs without a rank on used machines.", fragmentation
-        )
+        about = "GPUs without a rank on used machines."
+        yield GaugeMetricFamily("cranny_fragmentation_ratio", about, fragmentation)
         about = "GPUs of the largest job that would start now."
         yield GaugeMetricFamily("cranny_largest_startable_job_gpus", about, self.largest())
         loads: dict[str, float] = {}  # the highest of each tier, as a share of the capacity

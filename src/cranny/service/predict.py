@@ -53,10 +53,8 @@ class EligibleMachines:
         key = (job.gpu_type, None if job.speeds is None else frozenset(job.speeds), constraints)
         if key not in self._known:
             self._known[key] = len(self.kinds)
-            machines = _all(self._view.available(job))
-            self.kinds.append(
-                machines if constraints is None else machines & constraints.allowed(self._view.cluster)
-            )
+            allowed = constraints.allowed(self._view.cluster) if constraints is not None else -1  # all
+            self.kinds.append(_all(self._view.available(job)) & allowed)
         return self._known[key]
 
     def machines(self, job: Job, constraints: Constraints | None) -> int:

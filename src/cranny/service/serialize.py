@@ -206,16 +206,12 @@ def _names(machines: Iterable[int], cluster: Cluster) -> list[str]:
 def shared_circles(job_id: str, view: Snapshot) -> list[Any]:
     """Return the links that a job shares, the most loaded first: circle and shift of every job, and the score."""
     mine = view.running[job_id].communication.link_gbps.keys()
-    met = {
-        each: running for each, running in view.running.items() if mine & running.communication.link_gbps.keys()
-    }
-    found = {
-        each: circles(
-            *(view.cluster, running.job, running.placement.machines, running.placement.server),
-            aggregate=running.placement.aggregate,
-        )
-        for each, running in met.items()
-    }
+    met = {each: run for each, run in view.running.items() if mine & run.communication.link_gbps.keys()}
+    found = {}
+    for each, running in met.items():
+        where = running.placement
+        given = (running.job, where.machines, where.server)
+        found[each] = circles(view.cluster, *given, aggregate=where.aggregate)
     links = shared_links(found, view.cluster.uplink_gbps, view.cluster.node_names)
     shared = sorted((link for link in links if job_id in link.circles), key=lambda link: -link.load)
     return [_circles(link, {each: met[each].shift_s for each in link.circles}) for link in shared[:MAX_LINKS]]
