@@ -34,8 +34,8 @@ def exhaustive(problem: Problem, *, all_workers: bool = False) -> Shares:
     by_depth = (len(pools) + 1, jobs)
     _search(
         np.concatenate(ways), first, pools[:, 0].copy(), problem.rates[:, pools[:, 1]],
-        np.array([job.work for job in problem.jobs], dtype=np.float64), exchange_s(problem, problem.inside_gbps),
-        exchange_s(problem, min(problem.inside_gbps, problem.between_gbps)),
+        np.array([job.work for job in problem.jobs], dtype=np.float64), exchange_s(problem, apart=False),
+        exchange_s(problem, apart=True),
         np.array([job.weight for job in problem.jobs], dtype=np.float64), best, best.copy(), np.zeros(by_depth),
         np.zeros(by_depth, dtype=np.int64), np.zeros(by_depth, dtype=np.int64),
     )  # fmt: skip

@@ -232,8 +232,7 @@ def throughput(problem: Problem, scale: Ints) -> Floats:
     """Return samples/s of each job on its number of GPUs of each type, the network counted; 0 where it cannot."""
     work = np.array([float(job.work) for job in problem.jobs])[:, None]
     count = scale[:, None]
-    inside = exchange_s(problem, problem.inside_gbps)[:, None]
-    between = exchange_s(problem, min(problem.inside_gbps, problem.between_gbps))[:, None]
+    inside, between = exchange_s(problem, apart=False)[:, None], exchange_s(problem, apart=True)[:, None]
     exchange = (count - 1) / count * np.where(problem.counts.max(axis=0) >= count, inside, between)
     able = (problem.rates > 0) & (problem.totals >= count)
     return np.asarray(np.where(able, work / (work / np.where(able, count * problem.rates, 1.0) + exchange), 0.0))

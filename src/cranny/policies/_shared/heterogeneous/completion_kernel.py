@@ -39,8 +39,7 @@ class ProblemArrays(NamedTuple):
 def problem_arrays(problem: Problem) -> ProblemArrays:
     """Return the arrays of a problem."""
     counts = problem.counts[problem.counts.any(axis=1)]
-    inside = exchange_s(problem, problem.inside_gbps)
-    between = exchange_s(problem, min(problem.inside_gbps, problem.between_gbps)) if len(counts) > 1 else inside
+    inside, between = exchange_s(problem, apart=False), exchange_s(problem, apart=len(counts) > 1)
     weight = np.array([job.weight for job in problem.jobs])
     weight = weight / weight.sum()
     work = np.array([float(job.work) for job in problem.jobs])

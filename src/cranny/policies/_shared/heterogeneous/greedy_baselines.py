@@ -17,46 +17,35 @@ from itertools import permutations
 
 import numpy as np
 
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Shares, compute_s, network_s
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Shares, completion_times
 
 
-def optimus(problem: Problem) -> Shares:
-    """Divide workers by Optimus, with equal parts for all workers of a job."""
-    return Shares(problem, _greedy(problem, equal=True), equal_split=True)
-
-
-def optimus_lb(problem: Problem) -> Shares:
-    """Divide workers by Optimus with the proportional split."""
-    return Shares(problem, _greedy(problem, equal=False))
-
-
-def _greedy(problem: Problem, *, equal: bool) -> Ints:
-    """Give out workers one by one."""
-    jobs = len(problem.jobs)
-    workers = np.zeros((jobs, *problem.counts.shape), dtype=np.int64)
+def optimus(problem: Problem, *, equal: bool = True) -> Shares:
+    """Divide workers by Optimus, with equal parts for all workers of a job, or in proportion to throughput."""
+    workers = np.zeros((len(problem.jobs), *problem.counts.shape), dtype=np.int64)
     left = problem.counts.copy()
     for job, kind in enumerate(problem.first.tolist()):
         machine = int(np.flatnonzero(left[:, kind])[0])
         workers[job, machine, kind] += 1
         left[machine, kind] -= 1
-    times = _times(problem, workers, equal=equal)
+    times = completion_times(problem, workers, equal=equal)
     for machine, kind in np.argwhere(left).tolist():
         for _ in range(int(left[machine, kind])):
             able = np.flatnonzero(problem.rates[:, kind] > 0)
             workers[able, machine, kind] += 1
-            with_it = _times(problem, workers, equal=equal)
+            with_it = completion_times(problem, workers, equal=equal)
             workers[able, machine, kind] -= 1
             gains = np.where(problem.rates[:, kind] > 0, times - with_it, -np.inf)
             job = int(gains.argmax())
             if gains[job] > 0:
                 workers[job, machine, kind] += 1
                 times[job] = with_it[job]
-    return workers
+    return Shares(problem, workers, equal_split=equal)
 
 
-def _times(problem: Problem, workers: Ints, *, equal: bool) -> Floats:
-    """Return the completion times that these workers would give, each job by itself."""
-    return compute_s(problem, workers.sum(axis=1), equal=equal) + network_s(problem, workers)
+def optimus_lb(problem: Problem) -> Shares:
+    """Divide workers by Optimus with the proportional split."""
+    return optimus(problem, equal=False)
 
 
 def las(problem: Problem) -> Shares:

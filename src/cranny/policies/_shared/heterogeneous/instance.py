@@ -57,7 +57,7 @@ class Instance:
             np.array([number[machine.gpu_type] for machine in cluster.machines]),
             np.array([min_gpus(job) for job in jobs], dtype=np.int64),
             np.array([max_gpus(job) for job in jobs], dtype=np.int64),
-            exchange_s(problem, problem.between_gbps),
+            exchange_s(problem, apart=True),
             problem,
         )
 

@@ -170,37 +170,37 @@ def _rates(
     return rates
 
 
-def exchange_s(problem: Problem, gbps: float) -> Floats:
+def exchange_s(problem: Problem, *, apart: bool) -> Floats:
     """Return the seconds for which each job would exchange gradients if it had very many workers, (jobs,).
 
-    Eq. 6 times T, without its factor (K_i - 1) / K_i.
+    They are on one machine, or `apart`. Eq. 6 times T, without its factor (K_i - 1) / K_i.
     """
+    gbps = min(problem.inside_gbps, problem.between_gbps) if apart else problem.inside_gbps
     bits = np.array(
         [2 * job.epochs * job.exchanges_per_epoch * job.model_bytes * BITS_PER_BYTE for job in problem.jobs]
     )
     return bits / (gbps * GIGA) if gbps != inf else np.zeros_like(bits)
 
 
-def compute_s(problem: Problem, totals: Ints, *, equal: bool = False) -> Floats:
-    """Return the seconds of all epochs without the network, for workers of each type (jobs, types); (jobs,).
+def completion_times(problem: Problem, workers: Ints, *, equal: bool = False) -> Floats:
+    """Return the seconds of all epochs of each job by itself, with workers (jobs, machines, types); (jobs,).
 
-    Eq. 11, where samples are split in proportion to throughput. With an `equal` split the slowest worker decides,
-    Eq. 3.
+    Eq. 11, where samples are split in proportion to throughput, plus `network_s`. With an `equal` split the
+    slowest worker decides, Eq. 3.
     """
-    work = np.array([job.work for job in problem.jobs])
+    work, totals = np.array([job.work for job in problem.jobs]), workers.sum(axis=1)
+    rate = (totals * problem.rates).sum(axis=1)
     if equal:
-        slowest = np.where(totals > 0, problem.rates, inf).min(axis=1)
-        return np.asarray(work / (totals.sum(axis=1) * slowest))
-    return np.asarray(work / (totals * problem.rates).sum(axis=1))
+        rate = totals.sum(axis=1) * np.where(totals > 0, problem.rates, inf).min(axis=1)
+    return np.asarray(work / rate + network_s(problem, workers))
 
 
 def network_s(problem: Problem, workers: Ints) -> Floats:
     """Return the seconds for which jobs exchange gradients, with workers (jobs, machines, types); Eq. 5 and 6."""
     count = workers.sum(axis=(1, 2))
-    machines = (workers.sum(axis=2) > 0).sum(axis=1)
-    alone = exchange_s(problem, problem.inside_gbps)
-    spread = exchange_s(problem, min(problem.inside_gbps, problem.between_gbps))
-    return np.asarray((count - 1) / count * np.where(machines > 1, spread, alone))
+    apart = (workers.sum(axis=2) > 0).sum(axis=1) > 1
+    exchange = np.where(apart, exchange_s(problem, apart=True), exchange_s(problem, apart=False))
+    return np.asarray((count - 1) / count * exchange)
 
 
 def equal_s(problem: Problem) -> Floats:
@@ -212,10 +212,9 @@ def equal_s(problem: Problem) -> Floats:
     """
     jobs, size = len(problem.jobs), problem.size
     whole = (problem.totals * problem.rates).sum(axis=1)
-    spread = (problem.counts.sum(axis=1) > 0).sum() > 1
-    gbps = min(problem.inside_gbps, problem.between_gbps) if spread else problem.inside_gbps
+    apart = bool((problem.counts.sum(axis=1) > 0).sum() > 1)
     work = np.array([job.work for job in problem.jobs])
-    return np.asarray(jobs * work / whole + (1 - jobs / size) * exchange_s(problem, gbps))
+    return np.asarray(jobs * work / whole + (1 - jobs / size) * exchange_s(problem, apart=apart))
 
 
 def fairness(times_s: Floats, equal_times_s: Floats) -> float:
@@ -263,7 +262,7 @@ class Shares:
     @property
     def jct_s(self) -> Floats:
         """Return the completion time of each job, (jobs,); Eq. 7."""
-        return compute_s(self.problem, self.totals, equal=self.equal_split) + network_s(self.problem, self.workers)
+        return completion_times(self.problem, self.workers, equal=self.equal_split)
 
     @property
     def mean_jct_s(self) -> float:
