@@ -266,22 +266,17 @@ class _Model:
         base = 1 + max(job.gpus for job in self.jobs)
         weights = [float(base**index) for index in range(len(self.jobs))]
 
-        def order(first: Iterable[int], second: Iterable[int]) -> None:
-            ahead = [(own.w[i], weight) for i in first for own, weight in zip(self.of, weights, strict=True)]
-            behind = [(own.w[i], -weight) for i in second for own, weight in zip(self.of, weights, strict=True)]
-            self.program.add([*ahead, *behind], least=0.0)
-
         racks = [[i for i in self.machines if self.rack_of[i] == r] for r in self.racks]
-        for rack in racks:
-            for kind in set(kinds):
-                alike = [i for i in rack if kinds[i] == kind]
-                for first, second in pairwise(alike):
-                    order([first], [second])
-        rack_kinds = [(tuple(sorted(kinds[i] for i in rack)), self.pat[r]) for r, rack in enumerate(racks)]
-        for kind_of_rack in set(rack_kinds):
-            alike = [r for r in self.racks if rack_kinds[r] == kind_of_rack]
-            for first, second in pairwise(alike):
-                order(racks[first], racks[second])
+        alike: dict[object, list[list[int]]] = {}
+        for r, rack in enumerate(racks):
+            for i in rack:
+                alike.setdefault((r, kinds[i]), []).append([i])
+        for r, rack in enumerate(racks):
+            alike.setdefault((tuple(sorted(kinds[i] for i in rack)), self.pat[r]), []).append(rack)
+        for first, second in (pair for group in alike.values() for pair in pairwise(group)):
+            signed = [*((i, 1.0) for i in first), *((i, -1.0) for i in second)]
+            own_weights = list(zip(self.of, weights, strict=True))
+            self.program.add([(own.w[i], sign * weight) for i, sign in signed for own, weight in own_weights], 0.0)
 
     def _tangent(self, index: int, rate: float) -> None:
         own, d = self.of[index], self.d[index]

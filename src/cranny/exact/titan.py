@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from operator import ge
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -72,8 +73,8 @@ class NimpInstance:
             self.idle[other] == self.idle[machine]
             and self.free[other] >= self.free[machine]
             and all(
-                _none_tighter(self.limits[other, third], self.limits[machine, third])
-                and _none_tighter(self.limits[third, other], self.limits[third, machine])
+                all(map(ge, self.limits[other, third], self.limits[machine, third]))
+                and all(map(ge, self.limits[third, other], self.limits[third, machine]))
                 for third in range(len(self.machines))
                 if third not in (other, machine)
             )
@@ -124,10 +125,6 @@ def could_cross(pairs: Sequence[Pair], free_from: int, free_to: int) -> int:
     senders = sorted(Counter(a for a, _ in pairs).values(), reverse=True)
     receivers = sorted(Counter(b for _, b in pairs).values(), reverse=True)
     return min(sum(senders[:free_from]), sum(receivers[:free_to]))
-
-
-def _none_tighter(limits: Sequence[int], others: Sequence[int]) -> bool:
-    return all(a >= b for a, b in zip(limits, others, strict=True))
 
 
 def _in_one_measure(weights: Mapping[Pair, float]) -> dict[Pair, int]:

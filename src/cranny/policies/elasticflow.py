@@ -77,13 +77,9 @@ class ElasticFlow:
                 machines = _neighbours(view.cluster, _free_units(view, available, unit), size // unit)
                 if machines:  # share the ranks evenly among the blocks, and hold the rest of these
                     each, more = divmod(job.gpus, len(machines))
-                    blocks = [
-                        (machine, gpu, each + (i < more))
-                        for i, machine in enumerate(machines)
-                        for gpu in range(unit)
-                    ]
-                    ranks = [(machine, gpu) for machine, gpu, used in blocks if gpu < used]
-                    spare = [(machine, gpu) for machine, gpu, used in blocks if gpu >= used]
+                    used = [(machine, each + (i < more)) for i, machine in enumerate(machines)]
+                    ranks = [(machine, gpu) for machine, gpus in used for gpu in range(gpus)]
+                    spare = [(machine, gpu) for machine, gpus in used for gpu in range(gpus, unit)]
                     return view.placement(
                         job,
                         tuple(machine for machine, _ in ranks),

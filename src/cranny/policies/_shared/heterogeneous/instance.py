@@ -6,7 +6,7 @@ only exchanges between machines cost more: as in Eq. 6 of HAS/JPS (TPDS 2024), b
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -69,14 +69,9 @@ class Instance:
         useful = (self.problem.rates[list(chosen)].max(axis=0) > 0)[self.kind]
         workers = np.zeros((len(free), len(self.problem.gpu_types)), dtype=np.int64)
         workers[np.arange(len(free)), self.kind] = np.where(useful, free, 0)
-        return Problem(
-            tuple(self.problem.jobs[job] for job in chosen),
-            self.problem.gpu_types,
-            workers.tolist(),
-            [self.problem.throughput[job] for job in chosen],
-            self.problem.inside_gbps,
-            self.problem.between_gbps,
-        )
+        jobs = tuple(self.problem.jobs[job] for job in chosen)
+        throughput = [self.problem.throughput[job] for job in chosen]
+        return replace(self.problem, jobs=jobs, workers=workers.tolist(), throughput=throughput)
 
     def seconds(self, held: Ints, jobs: Sequence[int] | None = None) -> Floats:
         """Return the remaining time of jobs, by default all, with workers (jobs, machines); Eq. 7.

@@ -15,6 +15,7 @@ Departure: the paper assumes K >= S, moves jobs at no cost, and has no minimum o
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -225,10 +226,8 @@ class SharingPolicy(BySubmission, ABC):
         return found
 
     def _placed(self, view: Snapshot, job: Job, workers: Ints) -> Placement:
-        machines = view.cluster.machines
-        by_type: dict[str, int] = {}
+        by_type: Counter[str] = Counter()
         for machine in np.flatnonzero(workers).tolist():
-            name = machines[machine].gpu_type
-            by_type[name] = by_type.get(name, 0) + int(workers[machine])
+            by_type[view.cluster.machines[machine].gpu_type] += int(workers[machine])
         mix = ", ".join(f"{count} {name}".strip() for name, count in by_type.items())
         return placed(view, job, workers, f"share by {self.method}: {mix} of {job.gpus} asked for")
