@@ -109,8 +109,6 @@ class Pollux(ResizingPolicy):
         # On how many machines a job is: all that Pollux knows of its locality.
         return plans(machines_of, view, base, {}, notes, count, lambda machines: len(set(machines)))
 
-    # -- goodput -------------------------------------------------------------------------------------------
-
     def goodput(self, job: Job, gpus: int, cluster: Cluster) -> float:
         """Return the progress of a job with some workers, in batches as submitted a second."""
         key = job.id, gpus
@@ -124,8 +122,6 @@ class Pollux(ResizingPolicy):
             efficiency = (self.noise + 1.0) / (self.noise + larger)
             known = self._goodputs[key] = efficiency / (trained.profile.iteration_s + comm_s)
         return known
-
-    # -- dividing ------------------------------------------------------------------------------------------
 
     def _divide(self, view: Snapshot, had: Mapping[str, int], *, resize: bool) -> dict[str, int]:
         """Return how many workers each job should have; running jobs keep theirs unless they may be resized."""

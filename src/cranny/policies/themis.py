@@ -124,8 +124,6 @@ class Themis(ResizingPolicy):
         }
         return plans(machines_of, view, base, stopped, notes, count, partial(level, cluster=view.cluster))
 
-    # -- bids ----------------------------------------------------------------------------------------------
-
     def _bidder(self, view: Snapshot, waiting: Waiting) -> Bidder:
         """Return a job with its T_id: all of its service on 1/N of the cluster, or on as many GPUs as it uses."""
         job = waiting.job
