@@ -29,9 +29,6 @@ from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Share
 from cranny.policies.has.market import CategoryEvaluator, best
 
 MOST = 5_000_000  # categories that are evaluated; a few seconds
-ALPHA = 0.7
-BETA = 1.0
-SAMPLES = 60
 
 
 def size(workers: int, jobs: int) -> int:
@@ -83,7 +80,7 @@ def has(problem: Problem) -> Shares:
 
 
 def jps(
-    problem: Problem, rng: np.random.Generator, samples: int = SAMPLES, alpha: float = ALPHA, beta: float = BETA
+    problem: Problem, rng: np.random.Generator, samples: int = 60, alpha: float = 0.7, beta: float = 1.0
 ) -> Shares:
     """Divide workers by JPS."""
     whole(samples, "samples")

@@ -47,7 +47,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
 from cranny.model.validate import yes_or_no
-from cranny.policies._shared.ranked_fill import DECIMALS
+from cranny.policies._shared.ranked_fill import DECIMALS, rounded
 from cranny.policies.netpack.netpack_explanation import NetPackRationale, ServerValue
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class NetPack(BySubmission, WaitsForGpus):
         steady = self._steady
         steady.estimate.follow(view)  # line 7
         free, up = view.free.copy(), view.up
-        memory_gbps = steady.memory_gbps()  # what jobs that run leave
+        # What jobs that run leave of the PAT of each rack's switch, (racks,).
+        memory_gbps: list[float] = rounded(steady.estimate.rates.left_pat_gbps()).tolist()
         placed: list[Start] = []
         for waiting in batch:
             placement = self._place(waiting.job, view.usable(waiting.job, free), up, steady)

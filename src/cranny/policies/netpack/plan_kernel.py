@@ -55,11 +55,6 @@ class SteadyState:
         # Machines among which plans are searched, (spans, 2): those of each rack, and all.
         self.spans = np.array([*cluster.rack_spans, (0, machines)])
 
-    def memory_gbps(self) -> list[float]:
-        """Return what is left of the PAT of each rack's switch, (racks,)."""
-        left_gbps: list[float] = rounded(self.estimate.rates.left_pat_gbps()).tolist()
-        return left_gbps
-
     def servers(self, free: Ints, up: Bools) -> ServerArrays:
         """Return what is left of every server, and of every rack's uplink."""
         left_gbps, flows = rounded(self.estimate.rates.left_gbps()), rounded(self.estimate.rates.link_flows())
