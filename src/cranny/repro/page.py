@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -15,18 +15,15 @@ from cranny.report.shell import escape, html_page, write_file
 from cranny.report.text_table import TextTable, text_table_html
 from cranny.repro.claim import TESTED, Claim, sum_up
 from cranny.repro.paper_file import Paper
-from cranny.repro.plots import save
+from cranny.repro.plots import Figure, save
 from cranny.version import VERSION
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def _file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-Plot = Callable[[], "Figure"]
+Plot = Callable[[], Figure]
 Record = Mapping[str, Any]  # a row of a CSV file
 
 

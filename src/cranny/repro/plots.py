@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cranny.model.errors import CrannyError
 from cranny.model.yaml_file import Document
@@ -12,9 +12,12 @@ from cranny.report.confidence import Estimate
 from cranny.report.styles import HUES, VERMILION
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    import matplotlib.axes
+    import matplotlib.figure
 
+# Names for annotations; matplotlib itself is an extra.
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Figure: TypeAlias = "matplotlib.figure.Figure"
 DAY_S = 86_400.0
 PANEL = (4.6, 3.4)  # inches
 COLOURS = {"vermilion": VERMILION.light, "pale": "#f0a878", "dark": "#7a2b00"} | {
@@ -55,7 +58,7 @@ def draw_lines(
     *,
     xlabel: str = "days since the first arrival",
     unit_s: float = DAY_S,
-) -> "Figure":
+) -> Figure:
     """Draw a panel a trace, side by side."""
     figure, axes = canvas(len(panels))
     for axis, (title, lines) in zip(axes, panels.items(), strict=True):
@@ -81,7 +84,7 @@ def draw_bars(
     wide: bool = False,
     log: bool = False,
     **ticks: Any,
-) -> "Figure":
+) -> Figure:
     """Draw groups of bars, a panel a model; the stroke on a bar is its confidence interval.
 
     Wide panels are below each other. With `log` the axis is logarithmic. `ticks` say how labels of groups look.
@@ -104,7 +107,7 @@ def draw_bars(
 
 
 def draw_estimates(
-    axis: "Axes", at: Sequence[float], values: Sequence[Estimate], width: float, colour: str, label: str
+    axis: Axes, at: Sequence[float], values: Sequence[Estimate], width: float, colour: str, label: str
 ) -> None:
     """Draw a bar for each value, with its confidence interval if any has one."""
     halves = [each.half or 0.0 for each in values] if any(each.half is not None for each in values) else None
@@ -118,7 +121,7 @@ def check_can_draw() -> None:
         raise CrannyError("plots need 'matplotlib': install cranny with its extra 'repro'")
 
 
-def canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> "tuple[Figure, list[Axes]]":
+def canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> tuple[Figure, list[Axes]]:
     """Make a figure with `count` panels, so many in a row."""
     from matplotlib.figure import Figure
 
@@ -134,7 +137,7 @@ def canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> "
     return figure, axes[:count]
 
 
-def legend(figure: "Figure", axes: "Sequence[Axes]") -> "Figure":
+def legend(figure: Figure, axes: Sequence[Axes]) -> Figure:
     """Put one legend for all panels at the top; return the figure."""
     seen: dict[Any, Any] = {}
     for axis in axes:
@@ -151,7 +154,7 @@ def legend(figure: "Figure", axes: "Sequence[Axes]") -> "Figure":
     return figure
 
 
-def save(figure: "Figure", path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
     """Write a figure as PNG and as SVG and return the latter; the same figure gives the same bytes."""
     import matplotlib as mpl
 

@@ -1,7 +1,7 @@
 """Plots in the form that CASSINI's paper has them: links over time, CDFs of iteration times, bars."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +14,14 @@ from cranny.repro.cassini.paper import TEXT, CassiniTrace
 from cranny.repro.cassini.precision import AnglePrecision
 from cranny.repro.cassini.replays import SHOWN, CassiniReplays
 from cranny.repro.cassini.setups import LINK_GBPS
-from cranny.repro.plots import STYLES, canvas, draw_bars, draw_estimates, legend
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from cranny.repro.plots import STYLES, Axes, Figure, canvas, draw_bars, draw_estimates, legend
 
 RED, GREY = "#c8392f", "#b9b6b0"
 MARKED = ("themis", "themis+cassini", "pollux", "pollux+cassini")
 DRAWN = (*MARKED, "ideal", "random")
 
 
-def draw_pair(outcome: LinkOutcome) -> "Figure":
+def draw_pair(outcome: LinkOutcome) -> Figure:
     """Draw Fig. 2: the link without a shift and with it, and the CDF of iteration times."""
     figure, axes = canvas(3, panel=(3.6, 2.9), across=3)
     circles, gbps = pair_circles(GIVEN)
@@ -42,7 +38,7 @@ def draw_pair(outcome: LinkOutcome) -> "Figure":
     return legend(figure, axes)
 
 
-def draw_uses() -> "Figure":
+def draw_uses() -> Figure:
     """Draw Fig. 15: what is requested of links and what they carry, a panel a snapshot."""
     uses = snapshot_uses()
     figure, axes = canvas(len(uses), panel=(4.6, 2.3))
@@ -51,7 +47,7 @@ def draw_uses() -> "Figure":
     return legend(figure, axes)
 
 
-def _use(axis: "Axes", use: LinkUse, gbps: float, title: str) -> None:
+def _use(axis: Axes, use: LinkUse, gbps: float, title: str) -> None:
     """Draw what a link carries, and in red what was requested beyond that."""
     at_ms = use.at_s * 1e3
     axis.fill_between(at_ms, use.carried_gbps, step="post", color=HUES[0].light, alpha=0.7, label="carried")
@@ -61,7 +57,7 @@ def _use(axis: "Axes", use: LinkUse, gbps: float, title: str) -> None:
     axis.set(title=title, xlabel="time, ms", ylabel="Gbps")
 
 
-def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
+def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace) -> Figure:
     """Draw the CDF of iteration times of every scheme of the paper, as they are and over those alone."""
     figure, axes = canvas(2)
     measures = {"quantiles_s": "iteration time, s", "quantiles_over_alone": "iteration time, alone = 1"}
@@ -79,7 +75,7 @@ def draw_cdfs(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     return legend(figure, axes)
 
 
-def draw_marks(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
+def draw_marks(replays: CassiniReplays, trace: CassiniTrace) -> Figure:
     """Draw what is requested above capacity in an iteration of each model."""
     found = {scheme: replays.marks(trace, scheme) for scheme in MARKED if replays.of(trace, scheme)}
     models = sorted({model for marks in found.values() for model in marks if model})
@@ -91,7 +87,7 @@ def draw_marks(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     return draw_bars({trace.title: bars}, ylabel, TEXT.names, xlabel="", wide=True, fontsize=8, rotation=15)
 
 
-def draw_iterations(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
+def draw_iterations(replays: CassiniReplays, trace: CassiniTrace) -> Figure:
     """Draw the iteration times of all jobs over time, a panel a scheme."""
     intervals = {scheme: replays.of(trace, scheme)[0].outcomes for scheme in SHOWN}
     models = sorted({model for each in intervals.values() for model, *_ in each})
@@ -106,7 +102,7 @@ def draw_iterations(replays: CassiniReplays, trace: CassiniTrace) -> "Figure":
     return legend(figure, axes)
 
 
-def draw_adjustments(found: Sequence[Adjustments]) -> "Figure":
+def draw_adjustments(found: Sequence[Adjustments]) -> Figure:
     """Draw Fig. 17: adjustments a minute by the paper's rule alone, and how long iterations of paced jobs take."""
     figure, axes = canvas(2)
     numbers = sorted({each.snapshot for each in found})
@@ -129,7 +125,7 @@ def draw_adjustments(found: Sequence[Adjustments]) -> "Figure":
     return legend(figure, axes)
 
 
-def draw_precision(found: Sequence[AnglePrecision]) -> "Figure":
+def draw_precision(found: Sequence[AnglePrecision]) -> Figure:
     """Draw Fig. 18: time, and the share of links whose shifts are right, by precision."""
     figure, (axis,) = canvas(1, panel=(5.6, 3.2))
     degrees = [each.degrees for each in found]

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,7 @@ from cranny.repro.has.static import scores_of
 from cranny.repro.has.throughputs import GPU_TYPES, MODELS
 from cranny.repro.number_format import plain
 from cranny.repro.page import Plot, Reproduction, Section
-from cranny.repro.plots import Line, draw_bars, draw_lines
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from cranny.repro.plots import Figure, Line, draw_bars, draw_lines
 
 NOTE = "Means over the fits; in brackets what the paper states."
 OWN = "Means over the fits; the paper states no value."
@@ -103,7 +99,7 @@ def _plots(results: HasResults, figure: str) -> dict[str, Plot]:
     }
 
 
-def _categories(results: HasResults, figure: str) -> "Figure":
+def _categories(results: HasResults, figure: str) -> Figure:
     """Draw a value of every category of the first fit."""
     column = 1 if figure == "Fig. 5" else 0
     panels = {}
@@ -114,7 +110,7 @@ def _categories(results: HasResults, figure: str) -> "Figure":
     return draw_lines(panels, ylabel, TEXT.names, xlabel="category, first fit", unit_s=1.0)
 
 
-def _lines(results: HasResults, figure: str, measures: Sequence[str]) -> "Figure":
+def _lines(results: HasResults, figure: str, measures: Sequence[str]) -> Figure:
     """Draw measures over what is varied, a panel each, a line a scheme."""
     panels: dict[str, list[Line]] = {}
     for measure in measures:
@@ -126,7 +122,7 @@ def _lines(results: HasResults, figure: str, measures: Sequence[str]) -> "Figure
     return draw_lines(panels, "", TEXT.names, xlabel=TEXT.figures[figure].axis, unit_s=1.0)
 
 
-def _trade_off(results: HasResults) -> "Figure":
+def _trade_off(results: HasResults) -> Figure:
     """Draw what fairness costs as beta goes from 1 to 0, and the same without the last step."""
     table = results.of("Fig. 13", JCT)
     panels: dict[str, list[Line]] = {"beta from 1 to 0": [], "beta from 1 to 0.1": []}

@@ -36,6 +36,8 @@ class HasPaper(Paper):
     """The file of the paper."""
 
     figures: Mapping[str, HasFigure]
+    models: Mapping[str, tuple[int, int]]  # samples and epochs
+    ranges: Mapping[str, tuple[float, float, float, float]]  # to draw throughputs from
 
 
 TEXT = read_paper(HasPaper, __package__)

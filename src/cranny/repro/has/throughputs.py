@@ -25,29 +25,16 @@ from cranny.model.profile import library
 from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Training
 from cranny.policies.has.has_jps import categories
 from cranny.policies.has.market import CategoryEvaluator
-from cranny.repro.has.paper import ALSO_S, CATEGORY, FAIRNESS, HETEROGENEITY, LOWEST_S
+from cranny.repro.has.paper import ALSO_S, CATEGORY, FAIRNESS, HETEROGENEITY, LOWEST_S, TEXT
 
 GPUS_PER_MACHINE = 5
 INSIDE_GBPS, BETWEEN_GBPS = 300.0, 10.0
 GPU_TYPES = ("T4", "P100", "V100")
-# Samples and epochs of Table III, by the name of the model in our profiles.
-MODELS = {
-    "resnet101": (50_000, 200),
-    "resnet18": (100_000, 200),
-    "vgg19": (50_000, 200),
-    "alexnet": (50_000, 100),
-    "transformer-wikitext": (36_718, 3),
-}
+MODELS = TEXT.models
 WORKERS, JOBS = 15, 4
 CLOSE = 0.05  # share by which a JCT may be off
 CLOSE_FAIRNESS, CLOSE_H = 0.03, 0.03
 MOST_TRIES = 500_000
-# Least and most of a T4, and least and most times that a V100 does as much.
-RANGES = {
-    "resnet101": (150.0, 500.0, 1.2, 2.5),
-    "alexnet": (1_500.0, 6_000.0, 1.0, 1.2),
-    "transformer-wikitext": (100.0, 1_000.0, 1.98, 2.34),
-}
 
 
 class ThroughputSource(NamedTuple):
@@ -127,11 +114,11 @@ def heterogeneity(rates: Floats, workers: list[list[int]]) -> float:
 def _draw(rng: np.random.Generator) -> Floats:
     known = source("has-jps").models
     rows = []
-    for name in ("resnet101", "resnet18", "vgg19", "alexnet", "transformer-wikitext"):
+    for name in MODELS:
         if name in known:
             slow, fast = known[name]["t4"], known[name]["v100"]
         else:
-            least, most, low, high = RANGES[name]
+            least, most, low, high = TEXT.ranges[name]
             slow = float(np.exp(rng.uniform(np.log(least), np.log(most))))
             fast = slow * rng.uniform(low, high)
         rows.append((slow, rng.uniform(slow, fast), fast))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from cranny.repro.netpack.paper import NETPACK, TEXT
 from cranny.repro.netpack.rates import JobRates
@@ -11,10 +10,7 @@ from cranny.repro.netpack.replays import NetpackResults
 from cranny.repro.netpack.results import PanelTable, claims, panel_sheet, panel_tables, rate_sheet, speed_sheet
 from cranny.repro.netpack.setups import NetpackExperiment
 from cranny.repro.page import Reproduction, Section
-from cranny.repro.plots import Line, draw_bars, draw_lines
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from cranny.repro.plots import Figure, Line, draw_bars, draw_lines
 
 STEEP = 6.0  # factors from which an axis is logarithmic
 
@@ -55,7 +51,7 @@ def reproduction(
     return Reproduction(TEXT, facts, claims(made, seconds, rates), sections, values)
 
 
-def _bars(mine: Sequence[PanelTable]) -> "Figure":
+def _bars(mine: Sequence[PanelTable]) -> Figure:
     """Draw JCT over NetPack's, or DE as it is."""
     experiment = mine[0].experiment
     jct = experiment.measure == "jct"
@@ -72,7 +68,7 @@ def _bars(mine: Sequence[PanelTable]) -> "Figure":
     return draw_bars(panels, ylabel, names, xlabel=experiment.axis, wide=True, log=jct and steep)
 
 
-def _rates(rates: Sequence[JobRates]) -> "Figure":
+def _rates(rates: Sequence[JobRates]) -> Figure:
     """Draw the mean rates of each job over time."""
     names = {"estimate": "NetPack's estimate", "steady": "network steady", "phases": "network phases"}
     panels: dict[str, list[Line]] = {}

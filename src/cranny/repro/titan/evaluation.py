@@ -2,19 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cranny.repro.experiment import Cell, Results
 from cranny.repro.page import Reproduction, Section
-from cranny.repro.plots import STYLES, Line, canvas, draw_bars, draw_lines
+from cranny.repro.plots import STYLES, Axes, Figure, Line, canvas, draw_bars, draw_lines
 from cranny.repro.titan import results
 from cranny.repro.titan.paper import TEXT
 from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, PlacementRun, Testbed, layouts
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NAMES = {policy: name if name.lower() == policy else results.label(policy) for policy, name in TEXT.names.items()}
 SUMS = (3, 7)  # figures of sums over time, which have no mean line
@@ -69,7 +64,7 @@ def _facts(replays: Results[Setup, TraceRun] | None, runs: Testbed | None) -> li
     return facts
 
 
-def _lines(replays: Results[Setup, TraceRun], mine: Sequence[results.TraceTable]) -> "Figure":
+def _lines(replays: Results[Setup, TraceRun], mine: Sequence[results.TraceTable]) -> Figure:
     """Draw a figure with the network that it is compared with first."""
     figure = mine[0].figure
     panels: dict[str, list[Line]] = {}
@@ -83,7 +78,7 @@ def _lines(replays: Results[Setup, TraceRun], mine: Sequence[results.TraceTable]
     return draw_lines(panels, f"{figure.title}{unit}", NAMES)
 
 
-def _layouts(runs: Testbed) -> "Figure":
+def _layouts(runs: Testbed) -> Figure:
     """Draw one layout with 6 to 12 workers of VGG-16 under every scheme, and ResNet-50 where Tiresias differs.
 
     A column is a machine: grey squares are background jobs, numbered ones the ranks of the job.
@@ -103,9 +98,7 @@ def _layouts(runs: Testbed) -> "Figure":
     return figure
 
 
-def _layout(
-    axis: "Axes", cell: Cell[tuple[str, int]], run: PlacementRun | None, left: float, bottom: float
-) -> None:
+def _layout(axis: Axes, cell: Cell[tuple[str, int]], run: PlacementRun | None, left: float, bottom: float) -> None:
     """Draw one layout with its lower left corner there."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
