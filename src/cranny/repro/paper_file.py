@@ -122,6 +122,7 @@ class Paper(PaperModel):
     paper: str
     title: str
     names: Mapping[str, str]  # the paper's, by ours
+    quoted_names: bool = False  # since systems of these names are others
     facts: Mapping[str, Text]  # how this was done
     claims: Mapping[str, ClaimText]
     tables: Mapping[str, TableText] = {}
@@ -159,10 +160,11 @@ class Paper(PaperModel):
         table = self.tables[key]
         return TextTable(fill(table.title, **values), fill(table.note, **values), (*table.head, *heads), rows)
 
-    def label(self, scheme: str, form: str = "{} ({})") -> str:
+    def label(self, scheme: str) -> str:
         """Return the name of a policy, with the paper's name in brackets if that is another."""
         name = self.names.get(scheme)
-        return form.format(scheme, name) if name and name.lower() != scheme else scheme
+        quoted = f'"{name}"' if self.quoted_names else name
+        return f"{scheme} ({quoted})" if name and name.lower() != scheme else scheme
 
     @property
     def not_tested(self) -> Claim:

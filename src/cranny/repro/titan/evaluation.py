@@ -11,7 +11,7 @@ from cranny.repro.titan.paper import TEXT
 from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, PlacementRun, Testbed, layouts
 
-NAMES = {policy: name if name.lower() == policy else results.label(policy) for policy, name in TEXT.names.items()}
+NAMES = {policy: name if name.lower() == policy else TEXT.label(policy) for policy, name in TEXT.names.items()}
 SUMS = (3, 7)  # figures of sums over time, which have no mean line
 BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 

@@ -10,7 +10,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
 from cranny.repro.experiment import Cell, Progress, Results, run_cells
-from cranny.repro.titan.paper import POLICIES, TEXT
+from cranny.repro.titan.paper import POLICIES, TEXT, TitanTrace
 from cranny.run import Result
 from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
@@ -20,14 +20,6 @@ from cranny.traces.trace import Trace
 POINTS = 240
 QUICK_JOBS, LARGE = 500, 200_000  # of a trace
 Setup = tuple[str, str]  # a trace by its key, and a network
-
-
-class JobSource(NamedTuple):
-    """Where the jobs of a trace come from: a file, or a preset to generate from."""
-
-    jobs: int  # no more than these
-    file: Path | None = None
-    preset: str = ""
 
 
 class TraceRun(NamedTuple):
@@ -47,8 +39,8 @@ class TraceRun(NamedTuple):
         return cls(result.jobs.height, dict(result.summary), slice_times_s(span_s, POINTS), lines)
 
 
-def sources(traces: Path | None, *, quick: bool) -> dict[str, JobSource]:
-    """Return where the jobs of each trace come from; a folder must hold all files."""
+def sources(traces: Path | None, *, quick: bool) -> dict[str, TitanTrace]:
+    """Return the traces with the files that they come from, if there is a folder, which must hold all of them."""
     if traces is not None:
         missing = [each.file for each in TEXT.traces if each.file and not (traces / each.file).is_file()]
         if missing:
@@ -56,8 +48,8 @@ def sources(traces: Path | None, *, quick: bool) -> dict[str, JobSource]:
     found = {}
     for each in TEXT.traces:
         jobs = min(each.jobs, QUICK_JOBS) if quick else each.jobs
-        file = traces / each.file if traces is not None and each.file else None
-        found[each.key] = JobSource(jobs, file, each.preset)
+        file = str(traces / each.file) if traces is not None and each.file else ""
+        found[each.key] = each.model_copy(update={"jobs": jobs, "file": file})
     return found
 
 
@@ -74,7 +66,7 @@ def plan(seeds: int) -> list[Cell[Setup]]:
 
 
 def run_replays(
-    where: Mapping[str, JobSource], seeds: int, processes: int, progress: Progress | None = None
+    where: Mapping[str, TitanTrace], seeds: int, processes: int, progress: Progress | None = None
 ) -> Results[Setup, TraceRun]:
     """Replay everything."""
     runs = run_cells(
@@ -85,10 +77,10 @@ def run_replays(
         keep=TraceRun.of,
         large=lambda cell: where[cell.setup[0]].jobs > LARGE,
     )
-    return Results(runs, seeds, all(source.file is None for source in where.values()))
+    return Results(runs, seeds, not any(source.file for source in where.values()))
 
 
-def scenario(where: Mapping[str, JobSource], cell: Cell[Setup]) -> Scenario:
+def scenario(where: Mapping[str, TitanTrace], cell: Cell[Setup]) -> Scenario:
     """Return a trace under a policy on the paper's cluster: 64 racks of 8 machines of 8 GPUs."""
     cluster = Cluster.fat_tree(racks=64, machines_per_rack=8, gpus_per_machine=8, link_gbps=100.0)
     (key, network), policy, seed = cell
@@ -97,12 +89,12 @@ def scenario(where: Mapping[str, JobSource], cell: Cell[Setup]) -> Scenario:
 
 
 @lru_cache(maxsize=1)
-def _trace(source: JobSource, seed: int, gpus: int) -> Trace:
+def _trace(source: TitanTrace, seed: int, gpus: int) -> Trace:
     """Read or generate jobs, once for the policies that a process mostly runs on one trace in a row.
 
     Models are drawn by the seed even where a file names some.
     """
-    if source.file is None:
+    if not source.file:
         return generate_trace(source.preset, jobs=source.jobs, seed=seed, max_gpus=gpus)
     read = read_trace(source.file)
     return replace(read, frame=read.frame.drop("model", strict=False).head(source.jobs))

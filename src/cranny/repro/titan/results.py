@@ -126,11 +126,6 @@ def testbed_tables(runs: Testbed, experiments: Sequence[int]) -> list[PlacementT
     return made
 
 
-def label(policy: str) -> str:
-    """Return the name of a policy, with the paper's name if that is another."""
-    return TEXT.label(policy, '{} ("{}")')
-
-
 def _over_titan(values: Mapping[str, float], policy: str) -> float | None:
     """Return a value over Titan's, if both are known."""
     return values[policy] / values["titan"] if values.get("titan") and policy in values else None
@@ -162,7 +157,7 @@ def trace_sheet(tables: Sequence[TraceTable], *, brief: bool = False) -> TextTab
     rows = []
     for policy in ordered[0].ours:
         stated = None if figure.ratios_only else paper.get(policy)
-        cells = [label(policy), plain(stated), times(_over_titan(paper, policy))]
+        cells = [TEXT.label(policy), plain(stated), times(_over_titan(paper, policy))]
         for table in shown:
             found = table.ratios.get(policy)
             ratio = times(found.mean if found and brief else found)
@@ -180,7 +175,7 @@ def testbed_sheet(table: PlacementTable) -> TextTable:
     means = {scheme: each.mean for scheme, each in table.ours.items()}
     rows = [
         [
-            label(scheme),
+            TEXT.label(scheme),
             plain(figure.values.get(scheme)),
             times(_over_titan(figure.values, scheme)),
             spread(table.ours[scheme]) if scheme in table.ours else "must wait",
