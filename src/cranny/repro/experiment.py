@@ -7,11 +7,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cranny.process_pool import WorkerPool
 from cranny.report.confidence import Estimate, estimate
-from cranny.run import Result, run_many
+from cranny.run import Progress, Result, run_many
 
 C = TypeVar("C", bound=Hashable)
 S = TypeVar("S", bound=Hashable)
-Progress = Callable[[int], None]
 
 
 class Cell(NamedTuple, Generic[S]):

@@ -11,8 +11,8 @@ from cranny.repro.cassini.precision import run_precision
 from cranny.repro.cassini.replays import POISSON_JOBS, CassiniReplays, plan, run_replays
 from cranny.repro.cassini.setups import ITERATIONS, LANGUAGE, LINK_GBPS, WORKERS, testbed
 from cranny.repro.cassini.trace_results import host_gains, own_claims, trace_sections
-from cranny.repro.experiment import Progress
 from cranny.repro.page import Reproduction, Section
+from cranny.run import Progress
 
 BEFORE, AFTER = ("2", "5"), ("table2", "17", "18")  # experiments on single links, before and after those on traces
 KEYS = (*BEFORE, *dict.fromkeys(trace.figure for trace in TRACES), *AFTER)

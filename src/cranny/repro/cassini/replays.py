@@ -11,9 +11,9 @@ from cranny.model.job import Job
 from cranny.network.networks import RECORDED_PHASES
 from cranny.network.phases.iteration_log import IterationStats
 from cranny.repro.cassini.paper import ALIKE, DATA_PARALLEL, GAP, MODEL_PARALLEL, TRACES, VARIANTS, CassiniTrace
-from cranny.repro.cassini.setups import GPUS, LINK_GBPS, alone_s, dynamic, poisson, testbed, two_gpus
-from cranny.repro.experiment import Cell, Progress, Results, run_cells
-from cranny.run import Result
+from cranny.repro.cassini.setups import GPUS, LINK_GBPS, alone_s, dynamic, poisson, testbed
+from cranny.repro.experiment import Cell, Results, run_cells
+from cranny.run import Progress, Result
 from cranny.scenario import Scenario
 from cranny.sim.record import DONE
 
@@ -27,9 +27,9 @@ SHOWN = ("themis", "themis+cassini")  # of which the iterations over time are pl
 
 
 def cluster(trace: CassiniTrace) -> Cluster:
-    """Return the 24 servers, or six with two GPUs each."""
+    """Return the 24 servers, or six with two GPUs each (Fig. 16(a))."""
     if trace.key == "dynamic-2":
-        return two_gpus()
+        return Cluster.fat_tree(3, 2, 2, LINK_GBPS, oversubscription=2.0)
     return Cluster.fat_tree(GPUS // 4, 4, 1, LINK_GBPS, oversubscription=4.0) if trace.fours else testbed()
 
 

@@ -38,11 +38,6 @@ def testbed() -> Cluster:
     return Cluster.fat_tree(GPUS // 2, 2, 1, LINK_GBPS, oversubscription=2.0)
 
 
-def two_gpus() -> Cluster:
-    """Return the cluster of Fig. 16(a): six servers of two GPUs each."""
-    return Cluster.fat_tree(3, 2, 2, LINK_GBPS, oversubscription=2.0)
-
-
 def profile(model: str, batch: int) -> ModelProfile:
     """Return one of our profiles as the model would train at a batch of the paper."""
     kind = MODELS[model]

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from cranny.policies._shared.heterogeneous.problem import Floats
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.experiment import Progress, run_cells
+from cranny.repro.experiment import run_cells
 from cranny.repro.has import resets, static
 from cranny.repro.has.paper import PAPER, TITLES, ValueKey
 from cranny.repro.has.static import FULL, QUICK, Effort, Value
 from cranny.repro.has.throughputs import fits
 from cranny.repro.page import Record
+from cranny.run import Progress
 
 EXPERIMENTS: Mapping[str, Callable[[Floats, Effort], Iterator[Value]]] = {
     "categories": static.all_categories,

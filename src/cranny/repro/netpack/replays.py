@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 
 from cranny.model.profile import library
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.experiment import Cell, Progress, Results, run_cells
+from cranny.repro.experiment import Cell, Results, run_cells
 from cranny.repro.netpack.paper import IN_ORDER, NETPACK, PRINTED, Measure
 from cranny.repro.netpack.setups import HOUR_S, MODELS, OWN_ORDER, NetpackExperiment, NetpackSetup
-from cranny.run import Result
+from cranny.run import Progress, Result
 from cranny.scenario import Scenario
 from cranny.sim.record import DONE
 

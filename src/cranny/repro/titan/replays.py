@@ -9,9 +9,9 @@ from typing import NamedTuple, Self
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
-from cranny.repro.experiment import Cell, Progress, Results, run_cells
+from cranny.repro.experiment import Cell, Results, run_cells
 from cranny.repro.titan.paper import POLICIES, TEXT, TitanTrace
-from cranny.run import Result
+from cranny.run import Progress, Result
 from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
 from cranny.traces.read import read_trace
