@@ -3,16 +3,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 
 # CI draws the same examples each time, so that a failure comes from the change; `make fuzz` draws at random, and
-# what it finds becomes an `@example`. How long an example takes says more about the machine than about the code.
-settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
-settings.register_profile("fuzz", derandomize=False, database=None, deadline=None, print_blob=True)
+# what it finds becomes an `@example`. How long it takes says more about the machine than about the code.
+for profile in ("ci", "fuzz"):
+    settings.register_profile(
+        profile,
+        derandomize=profile == "ci",
+        database=None,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

@@ -88,7 +88,7 @@ def test_hidden_machines_are_down_in_the_view_only() -> None:
     check(state)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 4), min_size=4, max_size=4),
     st.integers(1, 16),

@@ -40,7 +40,7 @@ UNEVEN = Cluster.of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     cluster=st.sampled_from([EVEN, UNEVEN]),
     collective=st.sampled_from([name for name in COLLECTIVES if name not in PLACED]),

@@ -19,7 +19,7 @@ from cranny.policies import policy
 things = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(things, st.integers(0, 20))
 def test_no_set_that_fits_is_worth_more(each: list[tuple[int, int]], room: int) -> None:
     sizes, values = [size for size, _ in each], [float(value) for _, value in each]
@@ -111,7 +111,7 @@ TYPES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 8), TYPES), max_size=8), st.sampled_from(["netpack", "best-fit"]))
 def test_nobody_waits_for_whom_there_are_gpus(each: list[tuple[int, dict[str, object]]], name: str) -> None:
     state = ClusterState(MIXED)

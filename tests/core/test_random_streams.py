@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.views import seen
 
@@ -192,8 +192,6 @@ def test_no_stream_of_events_breaks_the_books(name: str, cluster: str) -> None:
 
     @settings(
         max_examples=SLOW_EXAMPLES if slow else EXAMPLES,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
     )
     @given(streams(SLOW_LARGEST if slow else LARGEST))
     def run(events: list[tuple[str, Wanted | int]]) -> None:
@@ -248,7 +246,7 @@ class Watched(Replay):
 def test_no_replay_ends_with_an_error_or_loses_a_job(name: str, cluster: str) -> None:
     tree = CLUSTERS[cluster]
 
-    @settings(max_examples=REPLAYS, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=REPLAYS)
     @given(stories(SLOW_LARGEST if name == "exact" else LARGEST, len(tree.machines)))
     def run(story: Story) -> None:
         model = NETWORKS[story.network]

@@ -185,7 +185,7 @@ def placed_jobs(draw: st.DrawFn) -> tuple[Cluster, Job, tuple[int, ...]]:
     return cluster, job_of(gpus, collective, tp, pp), tuple(draw(machine) for _ in range(gpus))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(placed_jobs())
 def test_costs_agree_with_adding_up_messages_link_by_link(
     placed: tuple[Cluster, Job, tuple[int, ...]],

@@ -97,7 +97,7 @@ def test_circles_that_make_no_sense_are_refused(iteration_s: float, arcs: tuple[
         Circle(iteration_s, arcs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(circles(), st.floats(-5.0, 5.0), st.floats(0.0, 1.0))
 def test_turning_moves_demand_in_time_and_changes_nothing_else(
     circle: Circle, shift_s: float, share: float
@@ -111,7 +111,7 @@ def test_turning_moves_demand_in_time_and_changes_nothing_else(
         assert turned.demand(moment + shift_s) == circle.demand(moment)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(circles(), st.floats(0.01, 2.0))
 def test_stretching_keeps_the_mean_demand(circle: Circle, iteration_s: float) -> None:
     assert circle.stretched(iteration_s).mean_gbps == pytest.approx(circle.mean_gbps)

@@ -211,7 +211,7 @@ def _whole(free: int, at: int, size: int) -> bool:
     return bool(aligned(free, size) >> at & 1) and not aligned(free, 2 * size) >> (at & ~size) & 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     sizes=st.sampled_from([(8,) * 6, (4,) * 5, (8, 8, 4, 4), (6, 6, 8)]),
     steps=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), max_size=40),

@@ -49,7 +49,7 @@ def test_categories_are_algorithm_1_word_by_word(jobs: int, more: int) -> None:
     assert found == [category(jobs + more, jobs, place) for place in range(size(jobs + more, jobs))]
 
 
-@settings(max_examples=100, deadline=None)  # the first time compiles
+@settings(max_examples=100)  # the first time compiles
 @given(st.data())
 def test_a_market_has_the_throughput_of_the_best_assignment(data: st.DataObject) -> None:
     kinds = data.draw(st.integers(1, 5))

@@ -252,7 +252,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
 
 @pytest.mark.parametrize("name", ["themis", "pollux"])
 def test_candidates_can_be_done_differ_and_are_equally_good(name: str) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(jobs(), st.integers(2, 10))
     def run(made: Sequence[Job], count: int) -> None:
         host = policy(name)
@@ -293,7 +293,7 @@ def _after(state: ClusterState, plan: Plan, now_s: float) -> dict[str, Placement
 
 @pytest.mark.parametrize("name", ["themis", "pollux", "themis+cassini", "pollux+cassini"])
 def test_jobs_come_and_go_and_nothing_is_lost(name: str) -> None:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(jobs(), st.lists(st.tuples(st.integers(0, 9), st.sampled_from([10.0, 300.0, 900.0])), max_size=12))
     def run(made: Sequence[Job], ends: Sequence[tuple[int, float]]) -> None:
         chosen = policy(name)
@@ -334,7 +334,7 @@ def test_nobody_waits_for_whom_there_are_gpus_and_nobody_is_stopped_to_start_aga
         Switch("rack", tuple(Machine(f"m{at}", 2, kind) for at, kind in enumerate(kinds)), (100.0,) * len(kinds))
     )
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(jobs(), st.lists(WISHES, min_size=7, max_size=7), st.lists(st.integers(0, 9), max_size=4))
     def run(made: Sequence[Job], wishes: Sequence[dict[str, Any]], ends: Sequence[int]) -> None:
         state = ClusterState(cluster)

@@ -51,7 +51,7 @@ def servers(draw: st.DrawFn) -> tuple[ServerArrays, list[tuple[int, int]]]:
     return built, [*spans, (0, count)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(servers(), st.integers(2, 12), st.booleans(), st.booleans(), st.booleans())
 def test_finds_what_the_table_over_all_servers_finds(
     drawn: tuple[ServerArrays, list[tuple[int, int]]],

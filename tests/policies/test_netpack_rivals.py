@@ -176,7 +176,7 @@ def test_optimus_divides_a_job_evenly_among_the_fewest_machines(
 
 
 @given(free=st.lists(st.integers(0, 8), min_size=1, max_size=8), gpus=st.integers(1, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_machine_of_optimus_could_take_a_rank_from_one_with_two_more(free: list[int], gpus: int) -> None:
     placement = Optimus().place(job(gpus), state_with(free, 8).snapshot())
     assert (placement is not None) == (sum(free) >= gpus)
@@ -281,7 +281,7 @@ def placed_on(placer: Placer, state: ClusterState, wanted: Job) -> set[int] | No
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_starts_a_job_whenever_it_fits_and_on_one_machine_if_that_can_be(name: str) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(free=st.lists(st.integers(0, 4), min_size=1, max_size=6), gpus=st.integers(1, 20))
     def run(free: list[int], gpus: int) -> None:
         machines = placed(policy(name), state_with(free), gpus)

@@ -25,7 +25,7 @@ def can_have(wants: list[tuple[int, int]], free: list[int]) -> bool:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(FREE, st.lists(st.tuples(SETS, st.integers(1, 4)), max_size=3), SETS)
 def test_what_is_left_is_all_that_can_still_be_handed_out(
     free: list[int], wants: list[tuple[int, int]], machines: int

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cranny
@@ -202,7 +202,7 @@ def test_nothing_is_lost_when_machines_come_and_go(name: str) -> None:
         st.floats(0, 1_000), st.sampled_from([MachineFailed, MachineDrained, MachineRepaired]), st.integers(0, 2)
     )
 
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=15)
     @given(st.lists(wanted, min_size=1, max_size=8), st.lists(mishap, max_size=4))
     def run(drawn: list[tuple[int, int, int, bool]], mishaps: list[tuple[float, type, int]]) -> None:
         jobs = [
@@ -239,7 +239,7 @@ def test_nothing_is_lost_when_machines_come_and_go(name: str) -> None:
 # -- shares within limits -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_shares_keep_to_the_limits_of_jobs(data: st.DataObject) -> None:
     kinds = ("T4", "V100")
@@ -275,7 +275,7 @@ def test_hall_sees_that_types_are_short() -> None:
     assert not instance.fits_minimum([0, 1], free)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.permutations(range(4)))
 def test_jobs_can_change_places(order: list[int]) -> None:
     state = ClusterState(mixed(("", 2), ("", 2), ("", 2), ("", 2)))

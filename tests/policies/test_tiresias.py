@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cranny.core.check import check
@@ -133,7 +133,6 @@ def test_refuses_a_limit_that_is_no_skew(limit: float) -> None:
         Tiresias(limit)
 
 
-@settings(deadline=None)
 @given(free=st.lists(st.integers(0, 4), min_size=1, max_size=6), gpus=st.integers(1, 20))
 def test_a_skewed_job_never_has_more_machines_than_in_an_empty_cluster(free: list[int], gpus: int) -> None:
     used = placed(state_with(free), job(gpus, SKEWED))
@@ -143,7 +142,6 @@ def test_a_skewed_job_never_has_more_machines_than_in_an_empty_cluster(free: lis
     assert used is None or len(set(used)) <= fewest
 
 
-@settings(deadline=None)
 @given(free=st.lists(st.integers(0, 4), min_size=1, max_size=6), gpus=st.integers(1, 20))
 def test_a_level_job_starts_whenever_there_are_gpus(free: list[int], gpus: int) -> None:
     assert (placed(state_with(free), job(gpus)) is not None) == (sum(free) >= gpus)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from benchmarks.titan_quality import judge, random_case
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import packing
 from tests.reference import titan as literal
@@ -292,7 +292,7 @@ def cases(draw: st.DrawFn, collectives: tuple[str, ...] = COLLECTIVES) -> Case:
     return Case(state, job, draw(st.sampled_from([0.1, 0.3, 1.0, 1.0, 3.0])))
 
 
-many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=300)
 
 
 @many

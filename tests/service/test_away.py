@@ -196,8 +196,13 @@ def test_a_log_is_followed_from_before_the_start_to_the_last_attempt(
     monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
     site.running.submit(command=["sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"], gpus=2, cwd=str(tmp_path))
     site.running.submit(command=["sh", "-c", "echo try $CRANNY_ATTEMPT; exit 3"], max_retries=2)
-    go = threading.Timer(0.4, (tmp_path / "go").touch)
-    go.start()
+    warned = client.warn
+
+    def warn(text: str) -> None:  # the first job ends only when it was said that the second waits for it
+        warned(text)
+        (tmp_path / "go").touch()
+
+    monkeypatch.setattr(client, "warn", warn)
     ran = run("logs", "job-2", "-f")
     assert (ran.code, ran.out) == (0, "try 1\ntry 2\ntry 3\n")
     assert ran.err.splitlines() == [

@@ -148,7 +148,7 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(st.sampled_from(FIELDS), values, max_size=5))
 def test_any_file_is_a_job_or_refused_in_one_line(fields: dict[str, Any]) -> None:
     try:

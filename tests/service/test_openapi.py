@@ -11,7 +11,7 @@ from schemathesis.checks import not_a_server_error
 from tests.service.conftest import Serve
 
 ENDLESS = r"/api/v1/events"  # a stream that goes on as long as the client listens
-quick = settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=8, database=None, suppress_health_check=list(HealthCheck))
 
 
 def test_no_request_by_the_document_gives_an_error_of_the_server(serve: Serve) -> None:

@@ -94,7 +94,7 @@ def one_of(scheduler: Scheduler, number: int) -> JobRecord:
     return (live or records)[number % len(live or records)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(happenings, max_size=40), st.sampled_from(["run", "recommend"]))
 def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) -> None:
     with TemporaryDirectory() as folder:

@@ -141,7 +141,7 @@ def test_a_job_that_comes_is_decided_once_however_many_wait(asked: Counter[str],
 sizes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90), st.integers(0, 1)), max_size=25)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes, st.sampled_from(["fifo", "sjf", "backfill"]))
 def test_what_is_not_decided_again_comes_out_the_same(jobs: list[tuple[int, int, int]], order: str) -> None:
     quick, slow = desk_of(order=order), desk_of(order=order)

@@ -6,11 +6,13 @@ from cranny.backends.fake import FakeRun
 
 
 def test_a_job_that_waits_again_shows_no_place_but_what_it_tried(serve: Serve) -> None:
-    site = serve(course=lambda launch: FakeRun(run_s=0.05 if launch.job_id == "job-1" else 1e9, exit_code=3))
+    site = serve(course=lambda _: FakeRun(run_s=1e9, exit_code=3))
     with site.client() as root:
         spec = {"command": ["x"], "gpus": 16, "max_retries": 5}
         root.post("/api/v1/jobs", json=spec)
         root.post("/api/v1/jobs", json={**spec, "priority": 5})  # takes the GPUs when the first has failed
+        site.running.until("job-1", "running")
+        site.running.processes.by_attempt["job-1", 1].ends_at = 0.0
         site.running.until("job-2", "running")
         job = root.get("/api/v1/jobs/job-1").json()
         assert (job["status"], job["machines"], job["started_s"], job["exit_code"]) == ("waiting", [], None, None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policies.test_simple_policies import state_with
 
@@ -113,7 +113,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(
     cluster=st.sampled_from([SMALL, WIDE, UNEVEN]),
     trace=traces(),

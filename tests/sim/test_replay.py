@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import replay as literal
 
@@ -84,7 +84,7 @@ def fits(cluster: Cluster, jobs: Sequence[Job]) -> bool:
 
 @pytest.mark.parametrize("cluster", [EVEN, UNEVEN], ids=["even", "uneven"])
 def test_equals_the_slow_replay_on_random_logs(cluster: Cluster) -> None:
-    @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=120)
     @given(logs(), st.sampled_from([0.0, 1.0, 2.5]))
     def run(jobs: list[Job], price: float) -> None:
         if fits(cluster, jobs):

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cranny
@@ -512,7 +512,7 @@ def _span_s(result: Result) -> float:
 @pytest.mark.parametrize("order", ["fifo", "sjf", "las", "backfill"])
 @pytest.mark.parametrize("name", [name for name in TABLE if name != "exact"])
 def test_every_job_ends_up_somewhere_and_every_gpu_with_one_job_at_a_time(name: str, order: str) -> None:
-    @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=12)
     @given(logs())
     def run(jobs: list[Job]) -> None:
         if all(each.gpus > FOUR.gpus for each in jobs):
@@ -542,7 +542,7 @@ def test_every_job_ends_up_somewhere_and_every_gpu_with_one_job_at_a_time(name: 
 
 @pytest.mark.parametrize("name", ["titan", "best-fit", "tiresias"])
 def test_nothing_is_lost_when_machines_come_and_go(name: str) -> None:
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=40)
     @given(logs(), mishaps(), st.sampled_from(["fifo", "las", "backfill"]))
     def run(jobs: list[Job], events: list[tuple[float, Event]], order: str) -> None:
         try:

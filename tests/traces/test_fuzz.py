@@ -53,7 +53,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NASTY, inner, max_size=3),
     max_leaves=8,
 )
-FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def accounts_for(path: Path, rows: int | None, **options: Any) -> None:

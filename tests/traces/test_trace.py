@@ -159,7 +159,7 @@ def frames(draw: st.DrawFn) -> pl.DataFrame:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(frames())
 def test_any_trace_survives_csv_and_parquet(frame: pl.DataFrame) -> None:
     trace = Trace.from_frame(frame)

@@ -76,7 +76,7 @@ def replays(draw: st.DrawFn) -> Any:
     return cranny.simulate(cluster, jobs, policy, "instant")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(replays())
 def test_the_largest_job_is_what_counting_gpu_by_gpu_gives(result: Any) -> None:
     machines, window = result.cluster.machines, (0.0, 30.0)

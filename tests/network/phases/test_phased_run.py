@@ -126,7 +126,7 @@ def cases(draw: st.DrawFn) -> tuple[list[PhasedJob], list[float]]:
     return jobs, [LINK, draw(st.sampled_from([30.0, 80.0]))]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases())
 def test_playing_agrees_with_stepping_through_time(case: tuple[list[PhasedJob], list[float]]) -> None:
     jobs, link_gbps = case
@@ -142,7 +142,7 @@ def test_playing_agrees_with_stepping_through_time(case: tuple[list[PhasedJob], 
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_links_carry_what_jobs_send_and_never_more_than_they_can(
     case: tuple[list[PhasedJob], list[float]],
@@ -159,7 +159,7 @@ def test_links_carry_what_jobs_send_and_never_more_than_they_can(
         assert sum(done) - 1e-6 <= sent <= sum(done) + sum(each) + 1e-6
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases())
 def test_no_iteration_is_shorter_than_alone_and_all_fit_into_the_time(
     case: tuple[list[PhasedJob], list[float]],
@@ -184,7 +184,7 @@ def wandering(shifts_s: Sequence[float] = (0.04, 0.0, 0.03, 0.03)) -> list[Phase
     return [PhasedJob(each, shift_s) for each, shift_s in zip(circles, shifts_s, strict=True)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @example((wandering(), [LINK, 30.0]))
 @given(cases())
 def test_the_long_run_is_a_cycle_or_the_later_half_of_what_was_played(

@@ -38,7 +38,7 @@ def trees(draw: st.DrawFn) -> Cluster:
     return Cluster.of(Switch("core", tuple(racks), tuple(draw(gbps) for _ in racks)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trees(), st.data())
 def test_alone_is_what_water_filling_gives_a_single_job(cluster: Cluster, data: st.DataObject) -> None:
     everywhere = st.integers(0, len(cluster.machines) - 1)

@@ -86,7 +86,7 @@ def test_jobs_apart_do_not_notice_each_other() -> None:
     assert finishes(result) == pytest.approx({"a": 200.0, "b": 200.0})
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_sharing_never_makes_a_job_faster_than_alone(seed: int) -> None:
     cluster = Cluster.fat_tree(4, 4, 4, link_gbps=25.0, oversubscription=2.0)
