@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
+from tests.reference.invariants import check
 
 # CI draws the same examples each time, so that a failure comes from the change; `make fuzz` draws at random, and
 # what it finds becomes an `@example`. How long it takes says more about the machine than about the code.

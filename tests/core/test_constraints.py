@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.constraints import ConstrainedPlacer, Constraints, SameRack
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, mask_of

@@ -3,8 +3,8 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.engine import Engine, Queue
 from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 from tests.reference.views import seen
 
-from cranny.core.check import check
 from cranny.core.protocol import Placer
 from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Snapshot

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
 import cranny
-from cranny.core.check import check
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch

@@ -1,9 +1,9 @@
 from collections.abc import Callable
 
 import pytest
+from tests.reference.invariants import check
 from tests.reference.views import seen
 
-from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import PlacementError

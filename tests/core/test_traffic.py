@@ -119,9 +119,9 @@ def test_what_crosses_depends_on_which_groups_are_torn(machines: tuple[int, ...]
 
 def test_the_exchange_graph_holds_all_that_a_job_exchanges() -> None:
     job = job_of(8, tp=2, pp=2)
-    _, shares = exchange_graph(job).edges()
+    _, shares = exchange_graph(job).edges
     assert shares.sum() * K / 4 == pytest.approx(
-        sum(what.edges()[1].sum() * k_bytes for what, k_bytes in parts(job, tuple(range(8))))
+        sum(what.edges[1].sum() * k_bytes for what, k_bytes in parts(job, tuple(range(8))))
     )
     assert exchange_graph(job_of(4)).collective == "halving-doubling"
 

@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.core.traffic import parts, traffic

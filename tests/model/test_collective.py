@@ -118,7 +118,7 @@ def test_halving_doubling_is_optimal_at_powers_of_two(n: int) -> None:
 @pytest.mark.parametrize("collective", [name for name in COLLECTIVES if name not in PLACED])
 def test_edges_add_up_to_all_that_is_exchanged(collective: str, n: int) -> None:
     what = pattern(collective, n)
-    pairs, shares = what.edges()
+    pairs, shares = what.edges
     assert pairs.shape == (len(shares), 2)
     assert (pairs[:, 0] < pairs[:, 1]).all()
     in_phases = sum(phase.share * phase.times * len(phase.pairs) for phase in what.phases)

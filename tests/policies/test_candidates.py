@@ -4,8 +4,8 @@ from collections.abc import Callable, Hashable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.protocol import Host
 from cranny.core.state import ClusterState
 from cranny.core.traffic import communication

@@ -3,8 +3,8 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
 import cranny
-from cranny.core.check import check
 from cranny.core.engine import Engine
 from cranny.core.protocol import Host
 from cranny.core.snapshot import Waiting

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import netpack as book
+from tests.reference.invariants import check
 
 import cranny
-from cranny.core.check import check
 from cranny.core.constraints import ConstrainedPlacer, Constraints
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import Waiting

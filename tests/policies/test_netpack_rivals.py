@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policies.test_simple_policies import state_with, typed
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.protocol import Placer
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch

@@ -1,8 +1,9 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from tests.reference.invariants import check
+
 from cranny.core.accounting import Running
-from cranny.core.check import check
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch

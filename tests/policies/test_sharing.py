@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 
 import cranny
-from cranny.core.check import check
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.protocol import Placer
 from cranny.core.queue import ORDERS
 from cranny.core.state import ClusterState

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import packing
 from tests.reference import titan as literal
+from tests.reference.invariants import check
 
-from cranny.core.check import check
 from cranny.core.partition import lower_bound
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState

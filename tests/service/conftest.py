@@ -16,11 +16,11 @@ import httpx
 import pytest
 import uvicorn
 from tests.cli.conftest import run  # noqa: F401 - a fixture
+from tests.reference.invariants import check
 
 from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.local import LocalBackend
 from cranny.backends.protocol import Launch
-from cranny.core.check import check
 from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
 from cranny.service.auth import Authenticator, create

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.reference.invariants import check
 from tests.service.crash_driver import CLUSTER
 from tests.service.reports import left_over, lines
 from tests.service.standing import standing
 
-from cranny.core.check import check
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventRow, EventStore

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.invariants import check
 from tests.service.standing import standing
 
 from cranny.backends.protocol import Ended
-from cranny.core.check import check
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.executor import AttemptLaunched

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.reference.invariants import check
 from tests.service.conftest import CLUSTER
 from tests.service.standing import standing
 
 from cranny.backends.protocol import Ended, Reason
-from cranny.core.check import check
 from cranny.policies import TABLE
 from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import JobRecord

@@ -12,18 +12,17 @@ from tests.policies.test_simple_policies import state_with
 from cranny import run
 from cranny.core.fast import memo
 from cranny.core.fast.memo import Memo
-from cranny.core.fast.placement_arrays import Ints
 from cranny.core.protocol import FirstChoices, Slowdown
 from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import Communication, isolated
+from cranny.model.arrays import Ints
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.collective import COLLECTIVES
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile, library
-from cranny.network.isolated import Isolated
-from cranny.network.networks import instant
+from cranny.network.networks import Isolated, instant
 from cranny.policies import TABLE, policy
 from cranny.policies.best_fit import BestFit
 from cranny.policies.titan import Titan

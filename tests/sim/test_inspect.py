@@ -14,7 +14,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Move, Plan, Start
 from cranny.network.networks import network
 from cranny.network.steady.link_load import Load, job_streams
-from cranny.network.steady.stream_log import STREAMS, StreamLog
+from cranny.network.steady.steady_network import STREAMS, StreamLog
 from cranny.run import simulate
 from cranny.scenario import resolve_policy
 from cranny.sim.replay import view_at

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from cranny.core.protocol import SharedSlowdowns
 from cranny.model.job import Job
-from cranny.network.isolated import SharedSlowdowns
 from cranny.sim.progress import FIRST, SharedProgress
 from cranny.sim.record import SimulatedJob
 

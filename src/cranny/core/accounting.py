@@ -47,26 +47,6 @@ def attained_gpu_s(running: Running, now_s: float) -> float:
 class Accounting:
     """GPUs, links and running jobs of a cluster, with their totals."""
 
-    __slots__ = (
-        "_full",
-        "_share",
-        "_unit",
-        "cluster",
-        "cross_bytes",
-        "crossing_jobs",
-        "down",
-        "free",
-        "held_gpus",
-        "idle",
-        "idle_units",
-        "in_use",
-        "link_use_gbps",
-        "link_users",
-        "running",
-        "slots",
-        "used_machines",
-    )
-
     def __init__(self, cluster: Cluster) -> None:
         sizes = [machine.gpus for machine in cluster.machines]
         self.cluster = cluster
@@ -92,8 +72,7 @@ class Accounting:
     def copy(self) -> "Accounting":
         """Copy everything that is ever written to."""
         new = object.__new__(Accounting)
-        for name in self.__slots__:
-            value = getattr(self, name)
+        for name, value in vars(self).items():
             setattr(new, name, value.copy() if name in _WRITTEN else value)
         return new
 

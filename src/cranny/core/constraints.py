@@ -70,10 +70,8 @@ class ConstrainedPlacer:
 
 def _racks(placement: Placement, cluster: Cluster) -> int:
     """Count the racks of a placement, with that of its parameter server."""
-    machines = {*placement.machines, *placement.spare}
-    if placement.server is not None:  # otherwise it is beside a worker
-        machines.add(placement.server)
-    return len({cluster.rack_of[machine] for machine in machines})
+    server = () if placement.server is None else (placement.server,)  # otherwise it is beside a worker
+    return len({cluster.rack_of[machine] for machine in (*placement.machines, *placement.spare, *server)})
 
 
 def _racks_free(job: Job, view: Snapshot) -> list[tuple[int, int, int]]:

@@ -16,15 +16,7 @@ from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.errors import InputError
-from cranny.model.event import (
-    Cancelled,
-    Event,
-    Finished,
-    MachineDrained,
-    MachineFailed,
-    MachineRepaired,
-    Submitted,
-)
+from cranny.model.event import Cancelled, Event, Finished, MachineDrained, MachineFailed, Submitted
 from cranny.model.job import Job
 from cranny.model.plan import Action, Start, Stop
 from cranny.model.validate import not_negative
@@ -107,14 +99,18 @@ class Engine:
             return self.finish(event.job_id, now_s)
         actions: list[Action] = []
         if isinstance(event, Cancelled):
-            actions += self._cancel(event.job_id)
+            if self.queue.has(event.job_id):
+                self.queue.take(event.job_id)
+            else:
+                self.state.release(event.job_id)
+                actions.append(Stop(event.job_id, "cancelled"))
         elif isinstance(event, MachineFailed):
             for running in self.state.fail(event.machine):
                 self._requeue(running, now_s)
                 actions.append(Stop(running.job.id, f"machine {event.machine} failed", sudden=True))
         elif isinstance(event, MachineDrained):
             self.state.drain(event.machine)
-        elif isinstance(event, MachineRepaired):
+        else:
             self.state.repair(event.machine)
         return [*actions, *self._after_event(now_s)]
 
@@ -144,28 +140,17 @@ class Engine:
         next_s = count * self.period_s
         return next_s if next_s > now_s else (count + 1) * self.period_s  # rounded, a multiple may be its own next
 
-    def tick(self, now_s: float) -> Sequence[Action]:
-        """Ask the policy, as is due once in a period."""
-        return self._decide(now_s)
-
     def why_wait(self, job_id: str, now_s: float) -> str:
         """Say why a job of the queue waits."""
         job = self.queue.find(job_id).job
         return self.policy.why_wait(job, self.state.snapshot(now_s, self.queue))
 
-    def _cancel(self, job_id: str) -> list[Action]:
-        if self.queue.has(job_id):
-            self.queue.take(job_id)
-            return []
-        self.state.release(job_id)
-        return [Stop(job_id, "cancelled")]
-
     def _after_event(self, now_s: float) -> Sequence[Action]:
         """Ask the policy now, unless it is asked periodically."""
-        return () if self.period_s else self._decide(now_s)
+        return () if self.period_s else self.tick(now_s)
 
-    def _decide(self, now_s: float) -> list[Action]:
-        """Commit plan after plan until the policy has nothing more to do."""
+    def tick(self, now_s: float) -> Sequence[Action]:
+        """Ask the policy, as is due once in a period: commit plan after plan until it has nothing more to do."""
         actions: list[Action] = []
         # A placer has nothing to do when no job waits; a policy may move or shift running jobs all the same.
         while self.queue or self._queued is None:

@@ -29,10 +29,11 @@ class DefaultRationale(NamedTuple):
         """Return the reasons as plain values."""
         gpus = len(placement.machines)
         counts = placement.counts
-        least = fewest(gpus, self.free.in_use_count, self.free.idle_count)
-        idle = reduce(or_, self.free.idle)
-        opened = sum(idle >> machine & 1 for machine in counts)
-        moved = traffic(self.job, placement.machines)
+        free = self.free.in_use_count, self.free.idle_count
+        least = fewest(gpus, *free)
+        opened = sum(reduce(or_, self.free.idle) >> machine & 1 for machine in counts)
+        # Fewest machines when as many idle ones may be opened as this placement does.
+        found = [fewest_with(idle, gpus, *free) for idle in range(opened + 1)]
         return {
             "gpus": gpus,
             "ranks_on": {
@@ -44,9 +45,9 @@ class DefaultRationale(NamedTuple):
             "idle_machines_opened": opened,
             "idle_machines_minimum": least.idle if least else None,
             "machines_used": len(counts),
-            "machines_minimum": self._fewest_with_opened(gpus, opened),
+            "machines_minimum": min((each.machines for each in found if each is not None), default=None),
             "spare_gpus": len(placement.spare),
-            "cross_machine_bytes": moved.cross_machine_bytes,
+            "cross_machine_bytes": traffic(self.job, placement.machines).cross_machine_bytes,
             "cross_machine_bytes_bound": self._traffic_bound(placement),
             "note": self.note,
         }
@@ -69,12 +70,6 @@ class DefaultRationale(NamedTuple):
         if self.note:
             lines.append(self.note)
         return "\n".join(lines)
-
-    def _fewest_with_opened(self, gpus: int, opened: int) -> int | None:
-        """Return the fewest machines when as many idle ones may be opened as this placement does."""
-        counts = self.free.in_use_count, self.free.idle_count
-        found = [fewest_with(idle, gpus, *counts) for idle in range(opened + 1)]
-        return min((least.machines for least in found if least is not None), default=None)
 
     def _traffic_bound(self, placement: Placement) -> float:
         """Return a lower bound, in bytes, for any map onto as many machines."""

@@ -11,12 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NO_SWITCH = -1
 

@@ -49,12 +49,6 @@ class _DeferredInterrupt(Listener):
 
 register("numba:compiler_lock", _DeferredInterrupt())  # type: ignore[no-untyped-call]
 
-# Compiled once for all processes. Without Numba's counting of references, which takes most of the time when arrays
-# come in a tuple: Python holds on to all of them, and nothing in a kernel makes new ones.
-OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False}
-# Python never calls most compiled functions; leaving out what that needs saves two thirds of their compile time.
-INSIDE: dict[str, Any] = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
 
 class _Cache(FunctionCache):
     """What was compiled before; a file that cannot be read is discarded, and not a reason to fail.
@@ -79,24 +73,26 @@ def _cached(made: Any, function: Callable[..., Any]) -> Any:
     return made
 
 
-def compiled(function: F) -> F:
-    """Compile a function."""
-    return cast("F", _cached(numba.njit(**OPTIONS)(function), function))
+def _compiler(**options: Any) -> Callable[[F], F]:
+    """Return what compiles a function with some of Numba's options, once for all processes."""
+
+    def compile_function(function: F) -> F:
+        return cast("F", _cached(numba.njit(cache=True, **options)(function), function))
+
+    return compile_function
 
 
-def inlined(function: F) -> F:
-    """Compile a function into those that call it: one that takes less time than to hand it all its arrays."""
-    return cast("F", _cached(numba.njit(**OPTIONS, forceinline=True)(function), function))
-
-
-def inside(function: F) -> F:
-    """Compile a function that only compiled functions call."""
-    return cast("F", _cached(numba.njit(**INSIDE)(function), function))
-
-
-def allocating(function: F) -> F:
-    """Compile a function that makes arrays of its own."""
-    return cast("F", _cached(numba.njit(cache=True)(function), function))
+# For functions that make arrays of their own.
+allocating = _compiler()
+# For all others, without Numba's counting of references, which takes most of the time when arrays come in a tuple:
+# Python holds on to all of them, and nothing in a kernel makes new ones.
+compiled = _compiler(_nrt=False)
+# Compiled into those that call it: for functions that take less time than to hand them all their arrays.
+inlined = _compiler(_nrt=False, forceinline=True)
+# Python never calls most compiled functions; leaving out what that needs saves two thirds of their compile time.
+inside = _compiler(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# For arithmetic in which no number is NaN, and sums may be added up in any order, four or eight numbers at a time.
+reordering = _compiler(_nrt=False, fastmath={"reassoc", "nsz", "contract", "arcp", "nnan"})
 
 
 def pointer(function: Callable[..., Any], *arguments: object) -> Any:

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from cranny.model.arrays import Floats, Ints
 from cranny.model.collective import Pattern
 from cranny.model.errors import InputError
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 # Beyond this many ranks a swap step costs more than it saves; the cut order alone is then used.
 REFINE_RANKS = 64
@@ -36,16 +33,10 @@ class Split:
 
 
 @lru_cache(maxsize=512)
-def edges(pattern: Pattern) -> tuple[Ints, Floats]:
-    """Return each pair that ever communicates, (edges, 2), and its total share over all phases, (edges,)."""
-    return pattern.edges()
-
-
-@lru_cache(maxsize=512)
 def weights(pattern: Pattern) -> Floats:
     """Return how much each two ranks exchange in all phases together, (ranks, ranks)."""
     matrix = np.zeros((pattern.ranks, pattern.ranks))
-    pairs, shares = edges(pattern)
+    pairs, shares = pattern.edges
     matrix[pairs[:, 0], pairs[:, 1]] = shares
     matrix[pairs[:, 1], pairs[:, 0]] = shares
     matrix.setflags(write=False)
@@ -57,8 +48,8 @@ def order(pattern: Pattern) -> tuple[int, ...]:
     """Return the ranks in an order that keeps those together which exchange most."""
     if pattern.collective == "halving-doubling":
         return _halving_doubling_order(pattern.ranks)
-    if pattern.collective == "tree":
-        return tuple(_preorder(pattern.ranks))
+    if pattern.collective == "tree":  # depth first: subtrees stay together
+        return tuple(sorted(range(pattern.ranks), key=lambda rank: f"{rank + 1:b}"))
     return tuple(range(pattern.ranks))
 
 
@@ -74,16 +65,6 @@ def _halving_doubling_order(n: int) -> tuple[int, ...]:
         survivor = int(f"{place:0{bits}b}"[::-1], 2) if bits else 0
         ranks += [2 * survivor, 2 * survivor + 1] if survivor < extra else [survivor + extra]
     return tuple(ranks)
-
-
-def _preorder(n: int) -> list[int]:
-    """Depth-first order of the binary tree: subtrees stay together."""
-    ranks, stack = [], [0]
-    while stack:
-        rank = stack.pop()
-        ranks.append(rank)
-        stack += [child for child in (2 * rank + 2, 2 * rank + 1) if child < n]
-    return ranks
 
 
 @lru_cache(maxsize=512)
@@ -246,7 +227,7 @@ def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], enough
 
 def _crossing(pattern: Pattern, part: Ints) -> float:
     """Return the share of K that crosses parts."""
-    pairs, shares = edges(pattern)
+    pairs, shares = pattern.edges
     return float(shares[part[pairs[:, 0]] != part[pairs[:, 1]]].sum())
 
 

@@ -4,12 +4,14 @@ A policy is a `Placer` or a `Policy`; a network is a `Network`. Everything else 
 `isinstance` of a protocol: nothing is looked up by name.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import Communication
+from cranny.model.arrays import Floats, Ints
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
@@ -20,6 +22,20 @@ FIFO = "fifo"  # the queue order of policies that name none
 Slowdown = Callable[[Job, Communication], float]
 # Jobs by id, and how many times longer than on one machine each of them runs from now on.
 Slowdowns = Iterable[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSlowdowns:
+    """New slowdowns of jobs that share a network, by their numbers in the network."""
+
+    numbers: Ints
+    slowdown: Floats
+    ids: Mapping[int, str]
+    started: int | None = None  # the job among them that starts
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        """Go through jobs and their slowdowns."""
+        return zip((self.ids[number] for number in self.numbers.tolist()), self.slowdown.tolist(), strict=True)
 
 
 @runtime_checkable

@@ -74,10 +74,16 @@ class QueuePolicy:
         placement = self.place_first(job, view)
         if placement is not None:
             return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
-        if self.order == "las":
-            return (self._preempt(view) if view.now_s >= self._retry_s else None) or self._start_later_job(view)
         if self.order == "backfill":
             return self._backfill(view)
+        if self.order == "las":
+            preempting = self._preempt(view) if view.now_s >= self._retry_s else None
+            if preempting is not None:
+                return preempting
+            for waiting in view.waiting[1 : 1 + DEPTH]:  # the next that fits, as in Tiresias
+                placement = self.placer.place(waiting.job, view)
+                if placement is not None:
+                    return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
         return Plan(view.version)
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
@@ -127,30 +133,18 @@ class QueuePolicy:
             trial = trial.without(running.job.id)
             placement = self.placer.place(first.job, trial)
             if placement is not None:
-                stopped, placement = self._needed_victims(first.job, view, stopped, placement)
+                # Those whose machines are not needed go on, if the job still fits.
+                needed = [each for each in stopped if placement.counts.keys() & each.held.keys()]
+                trial = view
+                for each in needed:
+                    trial = trial.without(each.job.id)
+                replaced = self.placer.place(first.job, trial)
+                if replaced is not None:
+                    stopped, placement = needed, replaced
                 stops = [Stop(each.job.id, f"preempted by job {first.job.id!r}") for each in stopped]
                 return Plan(view.version, (*stops, Start(first.job, placement, first.attained_gpu_s)))
         self._retry_s = self._next_victim_s(level, view)
         return None
-
-    def _needed_victims(
-        self, job: Job, view: Snapshot, stopped: list[Running], placement: Placement
-    ) -> tuple[list[Running], Placement]:
-        """Return only the victims whose machines are needed, and the placement with these stopped."""
-        needed = [running for running in stopped if placement.counts.keys() & running.held.keys()]
-        trial = view
-        for running in needed:
-            trial = trial.without(running.job.id)
-        replaced = self.placer.place(job, trial)
-        return (needed, replaced) if replaced is not None else (stopped, placement)
-
-    def _start_later_job(self, view: Snapshot) -> Plan:
-        """Start the next job in the order that fits, as Tiresias does when the first does not."""
-        for waiting in view.waiting[1 : 1 + DEPTH]:
-            placement = self.placer.place(waiting.job, view)
-            if placement is not None:
-                return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
-        return Plan(view.version)
 
     def _next_victim_s(self, level: int, view: Snapshot) -> float:
         """Return when the next running job rises above a level, if it goes on running."""

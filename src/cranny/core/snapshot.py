@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from cranny.core.accounting import Accounting, Running
 from cranny.core.explanation import DefaultRationale
 from cranny.core.machine_set import FreeMachines, within
+from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -73,7 +73,7 @@ class Snapshot:
         self.machines = FreeMachines(tuple(accounting.in_use), tuple(accounting.idle))
 
     @property
-    def free(self) -> npt.NDArray[np.int64]:
+    def free(self) -> Ints:
         """Free GPUs of each machine, (machines,)."""
         free = np.array(self._accounting.free, dtype=np.int64)
         free.setflags(write=False)
@@ -109,7 +109,7 @@ class Snapshot:
         return self._accounting.is_idle(machine)
 
     @property
-    def up(self) -> npt.NDArray[np.bool_]:
+    def up(self) -> Flags:
         """Whether each machine takes jobs, (machines,)."""
         return self._membership(self.up_machines)
 
@@ -123,7 +123,7 @@ class Snapshot:
         eligible = self.eligible(job)
         return self.machines if eligible == ALL else self.machines.only(eligible)
 
-    def usable(self, job: Job, free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def usable(self, job: Job, free: Ints) -> Ints:
         """Return those of some GPUs, (machines,), that are of a type which a job can use."""
         eligible = self.eligible(job)
         return free if eligible == ALL else np.where(self._membership(eligible), free, 0)
@@ -134,11 +134,10 @@ class Snapshot:
             return ALL
         machines_with = self.cluster.machines_with
         eligible = ALL if job.gpu_type is None else machines_with.get(job.gpu_type, 0)
-        return (
-            eligible if job.speeds is None else eligible & sum(machines_with.get(each, 0) for each in job.speeds)
-        )
+        fast = ALL if job.speeds is None else sum(machines_with.get(each, 0) for each in job.speeds)
+        return eligible & fast
 
-    def _membership(self, machines: int) -> npt.NDArray[np.bool_]:
+    def _membership(self, machines: int) -> Flags:
         """Return whether each machine is in a set, (machines,)."""
         count = len(self.cluster.machines)
         packed = within(machines, 0, count).to_bytes(-(-count // 8), "little")
@@ -158,7 +157,7 @@ class Snapshot:
         return self._accounting.link_use_gbps[link]
 
     @property
-    def uplink_use_gbps(self) -> npt.NDArray[np.float64]:
+    def uplink_use_gbps(self) -> Floats:
         """Mean rate that running jobs put on the uplink of each machine, (machines,)."""
         return np.array(self._accounting.link_use_gbps[: len(self.cluster.machines)])
 
@@ -197,9 +196,8 @@ class Snapshot:
         server: int | None = None,
     ) -> Placement:
         """Make a placement with its rationale: what was free when it was chosen."""
-        return Placement.made(
-            machines, spare, gpus, DefaultRationale(job, self.cluster, self.available(job), note), server
-        )
+        rationale = DefaultRationale(job, self.cluster, self.available(job), note)
+        return Placement.made(machines, spare, gpus, rationale, server)
 
     def as_running(self, job: Job, placement: Placement) -> Running:
         """Return a job as it would run with this placement, or say why it does not fit."""

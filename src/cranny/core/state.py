@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from weakref import ref
 
 import numpy as np
-import numpy.typing as npt
 
 from cranny.core.accounting import Accounting, Running, attained_gpu_s
 from cranny.core.snapshot import Lease, Snapshot, Waiting
+from cranny.model.arrays import Ints
 from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError, StalePlanError
 from cranny.model.job import Job
@@ -35,7 +35,7 @@ class ClusterState:
     # -- reading ---------------------------------------------------------------------------------------
 
     @property
-    def free(self) -> npt.NDArray[np.int64]:
+    def free(self) -> Ints:
         """Free GPUs of each machine, (machines,); none on a machine that is down."""
         return np.array(self._accounting.free, dtype=np.int64)
 
@@ -63,11 +63,6 @@ class ClusterState:
     def fragmentation(self) -> float:
         """Mean share of GPUs without a rank, over the machines in use; 0 when none is."""
         return self._accounting.fragmentation
-
-    @property
-    def cross_bytes(self) -> float:
-        """Bytes that one iteration of every running job moves between machines."""
-        return self._accounting.cross_bytes
 
     def totals(self) -> tuple[int, int, float, int, int]:
         """Return used machines, idle units on them, cross-machine bytes, held GPUs and running jobs at once."""

@@ -11,16 +11,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from cranny.core.flows import isolated_rate, parameter_server
+from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.collective import PLACED, Pattern, PatternArrays, Phase, pattern, placed
 from cranny.model.errors import InputError
 from cranny.model.job import Job
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # Jobs on few machines come in few shapes; others hardly ever recur (1 in 50 on more than 16 machines), and take
 # much more memory. Within these limits it is 20 kB at most, so 160 MB in all.
@@ -94,10 +91,10 @@ def parts(job: Job, local: tuple[int, ...]) -> tuple[tuple[Pattern, float], ...]
     )
 
 
-def _together(name: str, ranks: int, groups: Sequence[tuple[Phase, ...]]) -> Pattern:
-    """Run the same collective in several groups of ranks at once."""
+def _together(name: str, ranks: int, groups: Sequence[tuple[Phase, ...]], times: int = 1) -> Pattern:
+    """Run the same collective in several groups of ranks at once, so many times."""
     phases = tuple(
-        Phase(sum((phase.pairs for phase in side_by_side), ()), first.share, first.exchange, first.times)
+        Phase(sum((phase.pairs for phase in side_by_side), ()), first.share, first.exchange, first.times * times)
         for side_by_side in zip(*groups, strict=True)
         for first in side_by_side[:1]
     )
@@ -121,10 +118,7 @@ def _shards(dp: int, tp: int, pp: int, layers: int) -> Pattern:
     """Activations of tensor parallelism: ring allreduces over the shards, layer by layer."""
     ring = pattern("ring", tp)
     groups = [ring.over(range(first, first + tp)) for first in range(0, dp * tp * pp, tp)]
-    once = _together("tensor-parallel", dp * tp * pp, groups)
-    times = TP_REDUCTIONS_PER_LAYER * layers
-    phases = tuple(Phase(p.pairs, p.share, p.exchange, p.times * times) for p in once.phases)
-    return Pattern("tensor-parallel", once.ranks, phases)
+    return _together("tensor-parallel", dp * tp * pp, groups, TP_REDUCTIONS_PER_LAYER * layers)
 
 
 @lru_cache(maxsize=1024)
@@ -135,17 +129,6 @@ def _stages(dp: int, tp: int, pp: int) -> Pattern:
     back = tuple((b, a) for a, b in hops)
     phases = (Phase(hops, 1.0, exchange=False), Phase(back, 1.0, exchange=False)) if hops else ()
     return Pattern("pipeline-parallel", width * pp, phases)
-
-
-def tree_shape(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tuple[int, ...]]:
-    """Return the shape of the links above these distinct machines, and the link behind each local number."""
-    number: dict[int, int] = {}
-    every_path, capacity = cluster.paths, cluster.uplink_gbps
-    paths = tuple(
-        [tuple([number.setdefault(link, len(number)) for link in every_path[machine]]) for machine in machines]
-    )
-    links = tuple(number)
-    return TreeShape(paths, tuple([capacity[link] for link in links])), links
 
 
 def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> PatternCost:
@@ -165,7 +148,11 @@ def _cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> PatternCos
     a, b, phase = a[apart], b[apart], pairs.phase[apart]
     crossing = np.bincount(phase, minlength=phases)  # (phases,) pairs
     up, down = np.zeros((2, phases, links))  # pairs that pass a link, by phase
-    for link in _links_above(shape):
+    # Level by level from the root, the local link above each machine, (machines,); -1 for none. Two machines
+    # communicate through a link of a level exactly if it is above one of them only.
+    depth = max(map(len, shape.paths))
+    padded = [(*reversed(path), *[-1] * (depth - len(path))) for path in shape.paths]
+    for link in np.array(padded, dtype=np.int64).reshape(machines, depth).T:
         passed = link[a] != link[b]
         at = phase[passed] * (links + 1) + 1  # a machine without a link at this level counts at -1
         up += _count(at + link[a[passed]], phases, links)
@@ -193,16 +180,6 @@ _cached_cost = lru_cache(maxsize=CACHED)(_cost)
 def _count(at: Ints, phases: int, links: int) -> Ints:
     """Count by phase and link; what counts at link -1 is dropped."""
     return np.bincount(at, minlength=phases * (links + 1)).reshape(phases, links + 1)[:, 1:]
-
-
-def _links_above(shape: TreeShape) -> list[Ints]:
-    """Return, level by level from the root, the local link above each machine, (machines,); -1 for none.
-
-    Two machines communicate through a link of a level exactly if it is above one of them only.
-    """
-    depth = max(map(len, shape.paths))
-    padded = [(*reversed(path), *[-1] * (depth - len(path))) for path in shape.paths]
-    return list(np.array(padded, dtype=np.int64).reshape(len(padded), depth).T)
 
 
 def _peaks(
@@ -258,7 +235,11 @@ def footprint(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Footprin
     """Return what a job costs on these machines."""
     distinct = tuple(dict.fromkeys(machines))
     local = renumber(machines)
-    shape, links = tree_shape(cluster, distinct)
+    number: dict[int, int] = {}  # of each link above these machines
+    every_path, capacity = cluster.paths, cluster.uplink_gbps
+    paths = [tuple([number.setdefault(link, len(number)) for link in every_path[machine]]) for machine in distinct]
+    links = tuple(number)
+    shape = TreeShape(tuple(paths), tuple([capacity[link] for link in links]))
     costs = tuple([(cost(what, local, shape), k_bytes) for what, k_bytes in parts(job, local)])
     return Footprint(distinct, links, costs)
 
@@ -276,8 +257,14 @@ def communication(
     """
     if machines.count(machines[0]) == len(machines) and server in (None, machines[0]):
         return SILENT
-    if job.collective == "ina":
-        return _aggregated(cluster, job, machines, machines[0] if server is None else server, aggregate)
+    if job.collective == "ina":  # gradients stream to a parameter server, while sums stream back the same way
+        server = machines[0] if server is None else server
+        workers, k_bytes = set(machines), job.profile.grad_bytes
+        rate_gbps, carried = isolated_rate(cluster, parameter_server(cluster, workers, server, ina=aggregate))
+        comm_s = k_bytes * BITS_PER_BYTE / GIGA / rate_gbps
+        busy = comm_s / (job.profile.iteration_s + comm_s)  # share of the time that the job communicates
+        link_gbps = {link: gbps * busy for link, gbps in carried.items() if gbps}
+        return Communication(2.0 * k_bytes * len(workers - {server}), comm_s, link_gbps)
     _, links, costs = footprint(cluster, job, machines)
     comm_s = cross_bytes = 0.0
     moved = [0.0] * len(links)
@@ -288,23 +275,6 @@ def communication(
     gbps_per_byte = BITS_PER_BYTE / GIGA / (job.profile.iteration_s + comm_s)
     link_gbps = {link: sent * gbps_per_byte for link, sent in zip(links, moved, strict=True) if sent}
     return Communication(cross_bytes, comm_s, link_gbps)
-
-
-def _aggregated(
-    cluster: Cluster,
-    job: Job,
-    machines: tuple[int, ...],
-    server: int,
-    aggregate: bool,  # noqa: FBT001 - as in a placement
-) -> Communication:
-    """Return what it costs to stream gradients to a parameter server, while sums stream back the same way."""
-    workers = set(machines)
-    k_bytes = job.profile.grad_bytes
-    rate_gbps, carried = isolated_rate(cluster, parameter_server(cluster, workers, server, ina=aggregate))
-    comm_s = k_bytes * BITS_PER_BYTE / GIGA / rate_gbps
-    share = comm_s / (job.profile.iteration_s + comm_s)  # of the time that the job communicates
-    link_gbps = {link: gbps * share for link, gbps in carried.items() if gbps}
-    return Communication(2.0 * k_bytes * len(workers - {server}), comm_s, link_gbps)
 
 
 @lru_cache(maxsize=4096)

@@ -81,10 +81,6 @@ class Circle:
         """The most that the job ever asks for."""
         return max((gbps for _, _, gbps in self.arcs), default=0.0)
 
-    def degrees(self, seconds: float) -> float:
-        """Return how far around the circle some seconds go."""
-        return seconds / self.iteration_s * DEGREES
-
     def demand(self, time_s: float) -> float:
         """Return the Gbps asked for at a moment; time goes round and round the circle."""
         moment = time_s % self.iteration_s
@@ -103,25 +99,19 @@ class Circle:
             finish = begin + (end - start)
             parts = ((begin, min(finish, whole)), (0.0, finish - whole))  # what crosses the top begins anew
             arcs += [(a, b, gbps) for a, b in parts if b - a > sliver]
-        return Circle(whole, _apart(arcs))
+        arcs.sort()
+        limits = [
+            *(start for start, _, _ in arcs[1:]),
+            math.inf,
+        ]  # where rounding made them overlap, the next start
+        cut = zip(arcs, limits, strict=False)
+        return Circle(whole, tuple((start, min(end, limit), gbps) for (start, end, gbps), limit in cut))
 
     def stretched(self, iteration_s: float) -> "Circle":
         """Return the same shape on another iteration time: every angle and every Gbps stays as it is."""
         whole = positive(iteration_s, "the iteration time of a stretched circle")
         by = whole / self.iteration_s
         return Circle(whole, tuple((start * by, min(end * by, whole), gbps) for start, end, gbps in self.arcs))
-
-    def quantised(self, step_s: float = 1e-3) -> "Circle":
-        """Return the circle stretched to the nearest whole number of steps, at least one."""
-        step = positive(step_s, "the step of a quantised circle")
-        return self.stretched(max(round(self.iteration_s / step), 1) * step)
-
-    def scaled(self, by: float) -> "Circle":
-        """Return the circle with every demand multiplied; by zero, the circle of a job that sends nothing."""
-        factor = not_negative(by, "the factor of a scaled circle")
-        if factor == 0:
-            return Circle(self.iteration_s)
-        return Circle(self.iteration_s, tuple((start, end, gbps * factor) for start, end, gbps in self.arcs))
 
 
 def _arc(arc: object, number: int, iteration_s: float) -> Arc:
@@ -141,10 +131,3 @@ def _arc(arc: object, number: int, iteration_s: float) -> Arc:
     if end > iteration_s:
         raise InputError(f"{what} ends at {end:g} s, after the iteration of {iteration_s:g} s")
     return start, end, gbps
-
-
-def _apart(arcs: list[Arc]) -> tuple[Arc, ...]:
-    """Return arcs in order, each end cut at the next start where rounding made them overlap."""
-    arcs.sort()
-    limits = [*(start for start, _, _ in arcs[1:]), math.inf]
-    return tuple((start, min(end, limit), gbps) for (start, end, gbps), limit in zip(arcs, limits, strict=False))

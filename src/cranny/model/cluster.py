@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import lcm
 from pathlib import Path
 
 from cranny.model.errors import InputError
@@ -143,14 +142,10 @@ class Cluster:
     @cached_property
     def paths(self) -> tuple[tuple[int, ...], ...]:
         """Links from each machine up to, not including, the root."""
-        return tuple(self._path(machine) for machine in range(len(self.machines)))
-
-    def _path(self, node: int) -> tuple[int, ...]:
-        links = []
-        while node != self.root:
-            links.append(node)
-            node = self.parent[node]
-        return tuple(links)
+        above: dict[int, tuple[int, ...]] = {self.root: ()}  # a switch comes after what is below it
+        for node in range(self.root - 1, -1, -1):
+            above[node] = (node, *above[self.parent[node]])
+        return tuple(above[machine] for machine in range(len(self.machines)))
 
     @cached_property
     def rack_of(self) -> tuple[int, ...]:
@@ -184,7 +179,7 @@ class Cluster:
     @cached_property
     def share_unit(self) -> int:
         """Least common multiple of the machines' sizes: shares of a machine are whole multiples of 1/unit."""
-        return lcm(*{machine.gpus for machine in self.machines})
+        return math.lcm(*{machine.gpus for machine in self.machines})
 
     def link_name(self, link: int) -> str:
         """Name a link as people speak of it."""
@@ -193,10 +188,10 @@ class Cluster:
 
     def describe(self) -> str:
         """Describe the cluster in one line."""
-        sizes: dict[str, int] = {}
-        for machine in self.machines:
-            key = counted(machine.gpus, "GPU") + (f" ({machine.gpu_type})" if machine.gpu_type else "")
-            sizes[key] = sizes.get(key, 0) + 1
+        sizes = Counter(
+            counted(machine.gpus, "GPU") + (f" ({machine.gpu_type})" if machine.gpu_type else "")
+            for machine in self.machines
+        )
         parts = ", ".join(f"{counted(count, 'machine')} x {key}" for key, count in sizes.items())
         racks = counted(len(self.rack_names), "rack")
         name = "" if self.name == UNNAMED else f"{self.name}: "

@@ -1,6 +1,5 @@
 """Clusters from YAML or JSON files; the format is described in `docs/use/cluster-format.md`."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -70,76 +69,52 @@ _KNOWN: dict[str, type[Fields]] = {
 def read_tree(path: Path) -> Switch:
     """Read the tree of a cluster from a file, or say in one line what is wrong with the file, and where."""
     document = Document(path, text_fields=frozenset({"name", "gpu_type"}))
-    return _Builder(document, checked(document, ClusterFields, _KNOWN, _MUST_BE)).root()
+    whole = checked(document, ClusterFields, _KNOWN, _MUST_BE)
+    if _machine_count(whole) > MAX_MACHINES:
+        raise document.error((), f"has more than {MAX_MACHINES} machines")
+    seen: dict[tuple[str, str], tuple[Step, ...]] = {}  # kind and name -> where it was given
+
+    def claim(kind: str, name: str, spot: tuple[Step, ...]) -> None:
+        """Refuse a name that is already taken."""
+        other = seen.setdefault((kind, name), spot)
+        if other is not spot:
+            line = document.line(other)
+            raise document.error(spot, f"two {kind} are called {name!r}; the other is on line {line}")
+
+    def build(fields: ClusterFields | SwitchFields, name: str, prefix: str, steps: tuple[Step, ...]) -> Switch:
+        """Build one switch; `prefix` begins the names of what below it has none."""
+        if len(steps) > 2 * (MAX_LEVELS - 1):
+            raise document.error(steps, f"is more than {MAX_LEVELS} levels of switches deep")
+        if fields.racks and fields.switches:
+            raise document.error(steps, "has both `racks` and `switches`, which mean the same: use one")
+        if not (fields.machines or fields.racks or fields.switches):
+            raise document.error(steps, "has no machines: give `machines`, `racks` or `switches`")
+        children: list[Switch | Machine] = []
+        uplinks_gbps: list[float] = []
+        for index, group in enumerate(fields.machines):
+            spot: tuple[Step, ...] = (*steps, "machines", index)
+            for twin in range(group.count):
+                machine = f"{prefix}machine{len(children)}"
+                if group.name is not None:
+                    machine = group.name if group.count == 1 else f"{group.name}-{twin}"
+                claim("machines", machine, spot)
+                children.append(Machine(machine, group.gpus, group.gpu_type or ""))
+                uplinks_gbps.append(group.uplink_gbps or whole.link_gbps)
+        key, noun = ("racks", "rack") if fields.racks else ("switches", "switch")
+        for index, below in enumerate(fields.racks or fields.switches):
+            spot = (*steps, key, index)
+            below_name = below.name or f"{prefix}{noun}{index}"
+            claim("switches", below_name, spot)
+            switch = build(below, below_name, f"{below_name}-", spot)
+            children.append(switch)
+            oversubscription = below.oversubscription or whole.oversubscription
+            uplinks_gbps.append(below.uplink_gbps or sum(switch.uplinks_gbps) / oversubscription)
+        return Switch(name, tuple(children), tuple(uplinks_gbps), fields.pat_gbps)
+
+    return build(whole, whole.name or path.stem, "", ())
 
 
 def _machine_count(fields: ClusterFields | SwitchFields) -> int:
     """Count the machines below a switch."""
     below = sum(_machine_count(switch) for switch in (*fields.racks, *fields.switches))
     return below + sum(group.count for group in fields.machines)
-
-
-class _Builder:
-    """Lays out checked fields as a tree of switches and machines."""
-
-    def __init__(self, document: Document, fields: ClusterFields) -> None:
-        self._document = document
-        self._fields = fields
-        self._seen: dict[tuple[str, str], tuple[Step, ...]] = {}  # kind and name -> where it was given
-
-    def root(self) -> Switch:
-        """Return the topmost switch."""
-        if _machine_count(self._fields) > MAX_MACHINES:
-            raise self._document.error((), f"has more than {MAX_MACHINES} machines")
-        name = self._fields.name or self._document.path.stem
-        return self._switch(self._fields, name, "", ())
-
-    def _switch(
-        self, fields: ClusterFields | SwitchFields, name: str, prefix: str, steps: tuple[Step, ...]
-    ) -> Switch:
-        """Build one switch; `prefix` begins the names of what below it has none."""
-        if len(steps) > 2 * (MAX_LEVELS - 1):
-            raise self._document.error(steps, f"is more than {MAX_LEVELS} levels of switches deep")
-        if fields.racks and fields.switches:
-            raise self._document.error(steps, "has both `racks` and `switches`, which mean the same: use one")
-        if not (fields.machines or fields.racks or fields.switches):
-            raise self._document.error(steps, "has no machines: give `machines`, `racks` or `switches`")
-        children: list[Switch | Machine] = []
-        uplinks_gbps: list[float] = []
-        for machine, gbps in self._machines(fields.machines, prefix, steps):
-            children.append(machine)
-            uplinks_gbps.append(gbps)
-        key = "racks" if fields.racks else "switches"
-        noun = "rack" if fields.racks else "switch"
-        for index, below in enumerate(fields.racks or fields.switches):
-            spot = (*steps, key, index)
-            below_name = below.name or f"{prefix}{noun}{index}"
-            self._claim("switches", below_name, spot)
-            switch = self._switch(below, below_name, f"{below_name}-", spot)
-            children.append(switch)
-            oversubscription = below.oversubscription or self._fields.oversubscription
-            uplinks_gbps.append(below.uplink_gbps or sum(switch.uplinks_gbps) / oversubscription)
-        return Switch(name, tuple(children), tuple(uplinks_gbps), fields.pat_gbps)
-
-    def _machines(
-        self, groups: Sequence[MachineFields], prefix: str, steps: tuple[Step, ...]
-    ) -> Iterator[tuple[Machine, float]]:
-        """Yield each machine of these groups and its uplink."""
-        number = 0  # of the machine below its switch
-        for index, group in enumerate(groups):
-            spot = (*steps, "machines", index)
-            gbps = group.uplink_gbps or self._fields.link_gbps
-            for twin in range(group.count):
-                name = f"{prefix}machine{number}"
-                if group.name is not None:
-                    name = group.name if group.count == 1 else f"{group.name}-{twin}"
-                self._claim("machines", name, spot)
-                yield Machine(name, group.gpus, group.gpu_type or ""), gbps
-                number += 1
-
-    def _claim(self, kind: str, name: str, spot: tuple[Step, ...]) -> None:
-        """Refuse a name that is already taken."""
-        other = self._seen.setdefault((kind, name), spot)
-        if other is not spot:
-            line = self._document.line(other)
-            raise self._document.error(spot, f"two {kind} are called {name!r}; the other is on line {line}")

@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.errors import unknown
 
 Pair = tuple[int, int]
@@ -31,12 +31,12 @@ class Phase:
 class PatternArrays(NamedTuple):
     """All pairs of a pattern, phase after phase, (pairs,) each; and the phases that they belong to."""
 
-    a: npt.NDArray[np.int64]
-    b: npt.NDArray[np.int64]
-    phase: npt.NDArray[np.int64]  # (pairs,) index into what follows, (phases,) each
-    share: npt.NDArray[np.float64]
-    exchange: npt.NDArray[np.bool_]
-    times: npt.NDArray[np.int64]
+    a: Ints
+    b: Ints
+    phase: Ints  # (pairs,) index into what follows, (phases,) each
+    share: Floats
+    exchange: Flags
+    times: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,9 @@ class Pattern:
             np.array(list(times.values()), dtype=np.int64),
         )
 
-    def edges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Return each pair that ever communicates, (edges, 2), and its total share over all phases, (edges,)."""
+    @cached_property
+    def edges(self) -> tuple[Ints, Floats]:
+        """Each pair that ever communicates, (edges, 2), and its total share over all phases, (edges,)."""
         total: dict[Pair, float] = {}
         for phase in self.phases:
             volume = phase.share * phase.times

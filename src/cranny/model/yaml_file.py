@@ -45,18 +45,14 @@ class Document:
         node = self._root
         line = node.start_mark.line
         for step in steps:
-            below: yaml.Node | None = None
+            found: list[tuple[yaml.Node, yaml.Node]] = []  # what names the value, and the value
             if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-                below = node.value[step]
-                line = below.start_mark.line
+                found = [(node.value[step], node.value[step])]
             elif isinstance(node, yaml.MappingNode):
-                for key, value in node.value:
-                    if key.value == step:
-                        below = value
-                        line = key.start_mark.line
-            if below is None:
+                found = [(key, value) for key, value in node.value if key.value == step]
+            if not found:
                 break
-            node = below
+            line, node = found[-1][0].start_mark.line, found[-1][1]
         return line + 1
 
     def error(self, steps: Sequence[Step], problem: str, line: int | None = None) -> InputError:
@@ -160,18 +156,11 @@ def _guard(path: Path, text: str) -> None:
     """Refuse what could make a small file large or a parser dizzy, without building anything."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise InputError(f"{_spot(path, event)}: alias *{event.anchor} is not supported; write it out")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_NESTING:
-                raise InputError(f"{_spot(path, event)}: is nested more than {MAX_NESTING} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def _spot(path: Path, event: yaml.Event) -> str:
-    return at(path, event.start_mark.line + 1 if event.start_mark else None)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_NESTING or isinstance(event, yaml.AliasEvent):
+            deep = f"is nested more than {MAX_NESTING} levels deep"
+            problem = deep if depth > MAX_NESTING else f"alias *{event.anchor} is not supported; write it out"
+            raise InputError(f"{at(path, event.start_mark.line + 1 if event.start_mark else None)}: {problem}")
 
 
 _constructor = yaml.constructor.SafeConstructor()
@@ -212,32 +201,20 @@ def checked(
     try:
         return kind.model_validate(document.value)
     except ValidationError as error:
-        raise _first_problem(document, error, kind, below, must_be) from None
-
-
-def _first_problem(
-    document: Document,
-    error: ValidationError,
-    kind: type[Fields],
-    below: Mapping[str, type[Fields]],
-    must_be: Mapping[str, str],
-) -> InputError:
-    """Turn the problem that stands first in the file into one line; unknown fields explain missing ones."""
-    problem = min(
-        error.errors(include_url=False),
-        key=lambda found: (found["type"] != "extra_forbidden", document.line(found["loc"])),
-    )
+        problems = error.errors(include_url=False)
+    # The first in the file; unknown fields explain missing ones.
+    problem = min(problems, key=lambda found: (found["type"] != "extra_forbidden", document.line(found["loc"])))
     steps: tuple[Step, ...] = problem["loc"]
     last = steps[-1] if steps else None
     if problem["type"] == "missing":
-        return document.error(steps, "is missing")
+        raise document.error(steps, "is missing")
     owners = [step for step in steps[:-1] if isinstance(step, str)]
     if problem["type"] == "extra_forbidden":
         known = below[owners[-1]] if owners else kind
         what = unknown("field", str(last), known.model_fields)
-        return document.error(steps[:-1], str(what), document.line(steps))
+        raise document.error(steps[:-1], str(what), document.line(steps))
     if isinstance(last, str):
         wanted = must_be.get(last, "a positive number")
     else:
         wanted = must_be.get(f"{owners[-1]}[]" if owners else "", "a mapping of fields")
-    return document.error(steps, f"must be {wanted}, not {shown(problem['input'])}")
+    raise document.error(steps, f"must be {wanted}, not {shown(problem['input'])}")

@@ -1,15 +1,35 @@
-"""Network models by name."""
+"""Network models by name: what a network does to running jobs, how much longer each runs than on one machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from cranny.core.protocol import Network, Slowdown
+from cranny.core.accounting import Running
+from cranny.core.protocol import Network, Slowdown, Slowdowns
 from cranny.core.traffic import Communication, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.errors import unknown
 from cranny.model.job import Job
-from cranny.network.isolated import Isolated
+
+
+class Isolated:
+    """A network in which no job slows another: a slowdown follows from the job's own placement."""
+
+    def __init__(self, slowdown: Slowdown) -> None:
+        self._slowdown = slowdown
+
+    def start(self, running: Running) -> Slowdowns:
+        """Return how the job's own communication slows it down."""
+        cost = running.communication
+        return ((running.job.id, self._slowdown(running.job, cost) if cost.comm_s else 1.0),)
+
+    def end(self, job_id: str) -> Slowdowns:  # noqa: ARG002 - the same for all
+        """Change nothing."""
+        return ()
+
+    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - the same for all
+        """Change nothing."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cranny.core.flows import Floats
+from cranny.model.arrays import Floats
 from cranny.model.validate import counted
 from cranny.network.steady.link_load import FULL, Bottleneck, JobRate, Load
 from cranny.report.table import MISSING

@@ -182,7 +182,7 @@ def exchanged(job: Job, where: Sequence[int]) -> Iterator[tuple[int, int, float]
     if job.collective in PLACED:
         return  # its workers exchange data with a server or with switches, not with each other
     for pattern, unit_bytes in parts(job, renumber(where)):
-        pairs, shares = pattern.edges()
+        pairs, shares = pattern.edges
         for (a, b), share in zip(pairs.tolist(), shares.tolist(), strict=True):
             yield a, b, share * unit_bytes
 

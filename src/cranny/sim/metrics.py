@@ -16,7 +16,8 @@ import numpy as np
 
 from cranny.core.state import ClusterState
 from cranny.core.traffic import GIGA
-from cranny.sim.record import SAMPLE_COLUMNS, Floats, ReplayRecord, RunColumns
+from cranny.model.arrays import Floats
+from cranny.sim.record import SAMPLE_COLUMNS, ReplayRecord, RunColumns
 
 SECONDS_PER_HOUR = 3600.0
 # A difference of two sums that is smaller than this share of them is rounding.
@@ -85,13 +86,7 @@ def time_means(columns: Mapping[str, Floats], gpus: int) -> dict[str, float]:
     weight = np.diff(time_s, append=time_s[-1:])
     if not weight.sum():
         weight = np.ones_like(time_s)
-
-    def mean(name: str) -> float:
-        return float(np.average(columns[name], weights=weight))
-
-    return {
-        "time_mean_used_machines": mean("used_machines"),
-        "time_mean_fragmentation": mean("fragmentation"),
-        "time_mean_cross_traffic_gb": mean("cross_traffic_gb"),
-        "gpu_utilisation": mean("held_gpus") / gpus,
-    }
+    names = ("used_machines", "fragmentation", "cross_traffic_gb", "held_gpus")
+    means = {f"time_mean_{name}": float(np.average(columns[name], weights=weight)) for name in names}
+    held_gpus = means.pop("time_mean_held_gpus")
+    return {**means, "gpu_utilisation": held_gpus / gpus}

@@ -7,13 +7,10 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from cranny.network.isolated import SharedSlowdowns
+from cranny.core.protocol import SharedSlowdowns
+from cranny.model.arrays import Floats
 from cranny.sim.record import SimulatedJob
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 FIRST = 64  # initial capacity
 
@@ -36,7 +33,12 @@ class SharedProgress:
     def set(self, shared: SharedSlowdowns, simulated_jobs: Mapping[str, SimulatedJob], now_s: float) -> None:
         """Set the speeds of jobs from now on, and predict when they end."""
         if shared.started is not None:
-            self._add(shared.started, simulated_jobs[shared.ids[shared.started]])
+            number, simulated = shared.started, simulated_jobs[shared.ids[shared.started]]
+            if number >= len(self._end_s):
+                self._grow(number + 1)
+            self._jobs[number], self._number[simulated.job.id] = simulated, number
+            self._state[:3, number] = simulated.remaining_s, simulated.since_s, simulated.slowdown
+            self._stretch[number] = simulated.stretch
         at = shared.numbers
         remaining_s = self._remaining_s[at]
         remaining_s -= np.minimum((now_s - self._since_s[at]) / self._slowdown[at], remaining_s)
@@ -68,14 +70,6 @@ class SharedProgress:
         """Write the progress of all jobs back to them."""
         for simulated in list(self._jobs.values()):
             self.remove(simulated)
-
-    def _add(self, number: int, simulated: SimulatedJob) -> None:
-        if number >= len(self._end_s):
-            self._grow(number + 1)
-        self._jobs[number] = simulated
-        self._number[simulated.job.id] = number
-        self._state[:3, number] = simulated.remaining_s, simulated.since_s, simulated.slowdown
-        self._stretch[number] = simulated.stretch
 
     def _grow(self, more: int) -> None:
         """Add capacity for more jobs."""

@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from cranny.core.traffic import GIGA
+from cranny.model.arrays import Floats, Ints
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.network.phases.contention import Contention
 from cranny.network.phases.iteration_log import IterationInterval
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 # What is sampled after each event.
 SAMPLE_COLUMNS = (
@@ -75,7 +72,7 @@ class ReplayRecord(NamedTuple):
     runs: pl.DataFrame  # a row for each run and machine, see `RUNS`
     samples: Floats  # (samples, SAMPLE_COLUMNS)
     run_columns: RunColumns
-    streams: pl.DataFrame | None = None  # what jobs sent, where they share links; see `network.steady.stream_log`
+    streams: pl.DataFrame | None = None  # what jobs sent over shared links; see `network.steady.steady_network`
     iterations: Mapping[str, float] | None = None  # of jobs in phases; see `network.phases.iteration_log`
     contentions: tuple[Contention, ...] = ()  # the costliest ones of jobs in phases
     intervals: tuple[IterationInterval, ...] = ()  # of equally long iterations, if the network keeps them
@@ -130,7 +127,25 @@ class ReplayLog:
 
     def record(self, samples: Floats) -> ReplayRecord:
         """Return everything in columns, with the samples of the metrics."""
-        return ReplayRecord(self._jobs(), self._runs(), samples, self._run_columns())
+        simulated_jobs, start_s, end_s, held, nominal_s, slowdown, first, past = (
+            zip(*self.runs, strict=True) if self.runs else ((),) * 8
+        )
+        run = np.repeat(np.arange(len(held)), [len(each) for each in held])  # of each row
+        runs = {
+            "job_id": pl.Series([each.job.id for each in simulated_jobs], dtype=pl.String).gather(run),
+            "start_s": np.array(start_s, dtype=float)[run],
+            "end_s": np.array(end_s, dtype=float)[run],
+            "machine": [machine for each in held for machine in each],
+            "gpus": [gpus for each in held for gpus in each.values()],
+        }
+        run_columns = RunColumns(
+            np.array([simulated.job.gpus for simulated in simulated_jobs], dtype=float),
+            np.array(nominal_s, dtype=float),
+            np.array(slowdown, dtype=float),
+            np.array(first, dtype=np.int64),
+            np.array(past, dtype=np.int64),
+        )
+        return ReplayRecord(self._jobs(), pl.DataFrame(runs, schema=RUNS), samples, run_columns)
 
     def _jobs(self) -> pl.DataFrame:
         simulated_jobs = [*self.done, *self.unfinished]
@@ -138,10 +153,9 @@ class ReplayLog:
         jobs = [*(simulated.job for simulated in simulated_jobs), *skipped]
         none = [None] * len(skipped)
         submit_s = np.array([job.submit_s for job in jobs], dtype=float)
-        start_s = _seconds([*(simulated.first_start_s for simulated in simulated_jobs), *none])
-        finish_s = _seconds(
-            [*(simulated.finish_s for simulated in self.done), *[None] * (len(jobs) - len(self.done))]
-        )
+        started = [*(simulated.first_start_s for simulated in simulated_jobs), *none]
+        finished = [*(simulated.finish_s for simulated in self.done), *[None] * (len(jobs) - len(self.done))]
+        start_s, finish_s = (pl.Series(times, dtype=pl.Float64) for times in (started, finished))
         return pl.DataFrame(
             {
                 "job_id": [job.id for job in jobs],
@@ -167,35 +181,3 @@ class ReplayLog:
             },
             schema=JOBS,
         )
-
-    def _runs(self) -> pl.DataFrame:
-        if not self.runs:
-            return pl.DataFrame(schema=RUNS)
-        simulated_jobs, start_s, end_s, held, *_ = zip(*self.runs, strict=True)
-        run = np.repeat(np.arange(len(held)), [len(each) for each in held])  # of each row
-        return pl.DataFrame(
-            {
-                "job_id": pl.Series([simulated.job.id for simulated in simulated_jobs]).gather(run),
-                "start_s": np.array(start_s)[run],
-                "end_s": np.array(end_s)[run],
-                "machine": [machine for each in held for machine in each],
-                "gpus": [gpus for each in held for gpus in each.values()],
-            },
-            schema=RUNS,
-        )
-
-    def _run_columns(self) -> RunColumns:
-        simulated_jobs, _, _, _, nominal_s, slowdown, first, past = (
-            zip(*self.runs, strict=True) if self.runs else ((),) * 8
-        )
-        return RunColumns(
-            np.array([simulated.job.gpus for simulated in simulated_jobs], dtype=float),
-            np.array(nominal_s, dtype=float),
-            np.array(slowdown, dtype=float),
-            np.array(first, dtype=np.int64),
-            np.array(past, dtype=np.int64),
-        )
-
-
-def _seconds(values: list[float | None]) -> pl.Series:
-    return pl.Series(values, dtype=pl.Float64)

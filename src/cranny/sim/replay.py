@@ -17,7 +17,7 @@ import numpy as np
 
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
-from cranny.core.protocol import Network, PlacerPolicy, Policy, RecordingNetwork, Slowdowns
+from cranny.core.protocol import Network, PlacerPolicy, Policy, RecordingNetwork, SharedSlowdowns, Slowdowns
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
@@ -27,11 +27,10 @@ from cranny.model.event import Cancelled, Event
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Shift, Start, Stop
 from cranny.model.validate import not_negative, seconds
-from cranny.network.isolated import Isolated, SharedSlowdowns
-from cranny.network.networks import NetworkModel
+from cranny.network.networks import Isolated, NetworkModel
 from cranny.sim.metrics import Metrics
 from cranny.sim.progress import SharedProgress
-from cranny.sim.record import SAMPLE_COLUMNS, ReplayLog, ReplayRecord, SimulatedJob, refuse_if_all_skipped
+from cranny.sim.record import ReplayLog, ReplayRecord, SimulatedJob, refuse_if_all_skipped
 
 PROGRESS_EVERY = 2048
 
@@ -141,8 +140,11 @@ class Replay:
             self._apply(actions, now_s)
         queue = self.engine.queue
         if queue:
-            if queue.has(job.id):
-                self._skip_if_infeasible(job, now_s)
+            policy = self.engine.policy
+            if queue.has(job.id) and isinstance(policy, PlacerPolicy):
+                reason = self._feasibility.why_not(job, policy.placer)
+                if reason is not None:  # it would block the others for good
+                    self._skip(job, reason, now_s)
             if not self.state.running_jobs and not self.engine.period_s:
                 self._skip_infeasible(now_s)
         self._predict_tick(now_s)
@@ -189,14 +191,10 @@ class Replay:
             simulated.stops -= 1
             simulated.moves += simulated.first_start_s < now_s
         if running.submitted.restart_s and simulated.first_start_s < now_s:
-            self._delay(simulated, running.submitted.restart_s)
-
-    def _delay(self, simulated: SimulatedJob, lost_s: float) -> None:
-        """Delay a job that was moved or restarted, while it holds its GPUs."""
-        if self._shared.delay(simulated, lost_s):
-            return
-        simulated.remaining_s += lost_s / simulated.slowdown
-        self._predict_end(simulated, simulated.since_s)
+            lost_s = running.submitted.restart_s  # while it holds its GPUs
+            if not self._shared.delay(simulated, lost_s):
+                simulated.remaining_s += lost_s / simulated.slowdown
+                self._predict_end(simulated, simulated.since_s)
 
     def _set_speeds(self, slowdowns: Slowdowns, now_s: float) -> None:
         """Set the speeds of jobs from now on, and predict when they end."""
@@ -223,9 +221,8 @@ class Replay:
         self._shared.remove(simulated)
         _advance(simulated, now_s)
         self._end_run(simulated, now_s)
-        simulated.remaining_s = min(
-            simulated.remaining_s, simulated.run_work_s
-        )  # more while it restarts, which must be repeated
+        # More remains while it restarts, which must be repeated.
+        simulated.remaining_s = min(simulated.remaining_s, simulated.run_work_s)
         if lost and self._checkpoint_s:
             done_s = simulated.run_work_s - simulated.remaining_s
             simulated.remaining_s += done_s % self._checkpoint_s
@@ -242,13 +239,6 @@ class Replay:
         work = simulated.run_work_s, simulated.slowdown
         samples = simulated.first_sample, self.metrics.samples_taken
         self.log.runs.append((simulated, simulated.start_s, now_s, simulated.held or {}, *work, *samples))
-
-    def _skip_if_infeasible(self, job: Job, now_s: float) -> None:
-        """Skip a job that would not be placed on the empty cluster: it would block the others for good."""
-        policy = self.engine.policy
-        reason = self._feasibility.why_not(job, policy.placer) if isinstance(policy, PlacerPolicy) else None
-        if reason is not None:
-            self._skip(job, reason, now_s)
 
     def _skip_infeasible(self, now_s: float) -> None:
         """Skip jobs at the head of the queue that do not start although nothing runs or will change."""
@@ -325,12 +315,8 @@ def view_at(
 
 def busiest_s(record: ReplayRecord) -> float:
     """Return when running jobs moved most bytes between machines in each iteration; the first such time."""
-    samples = record.samples
-    if not len(samples):
+    if not len(record.samples):
         return 0.0
-    time_s, cross_bytes = (
-        samples[:, SAMPLE_COLUMNS.index("time_s")],
-        samples[:, SAMPLE_COLUMNS.index("cross_bytes")],
-    )
+    time_s, _, _, _, _, cross_bytes, _, _ = record.samples.T
     last = np.diff(time_s, append=np.inf) > 0  # of several samples at a time, the last counts
     return float(time_s[last][cross_bytes[last].argmax()])

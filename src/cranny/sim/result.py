@@ -2,34 +2,22 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
 
+from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster, Machine
 from cranny.model.errors import InputError, at
 from cranny.network.phases.contention import Contention
 from cranny.network.phases.iteration_log import IterationInterval
-from cranny.network.steady.link_load import Load
-from cranny.network.steady.stream_log import load_at
+from cranny.network.steady.link_load import Load, load_at
 from cranny.sim.metrics import SECONDS_PER_HOUR, measured, time_means
-from cranny.sim.record import DONE, SKIPPED, UNFINISHED, Floats, ReplayRecord
+from cranny.sim.record import DONE, SKIPPED, UNFINISHED, ReplayRecord
 
 FRAMES = ("jobs", "timeline", "runs")
-TIMELINE = (
-    "time_s",
-    "used_machines",
-    "fragmentation",
-    "cross_traffic_gb",
-    "profit_rate",
-    "total_profit",
-    "machine_hours",
-    "held_gpus",
-    "running_jobs",
-    "waiting_jobs",
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +40,7 @@ class Result:
     ) -> Self:
         """Compute a result from the record of a replay."""
         columns = measured(record, cluster.share_unit, price_per_gpu_hour)
-        timeline = pl.DataFrame({name: columns[name] for name in TIMELINE}).filter(columns["arrival"] > 0)
+        timeline = pl.DataFrame(dict(columns)).filter(pl.col("arrival") > 0).drop("arrival")
         summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
         summary.update(record.iterations or {})
         streams = pl.DataFrame() if record.streams is None else record.streams
@@ -75,13 +63,9 @@ class Result:
             "summary": dict(self.summary),
             "contentions": [contention.to_dict() for contention in self.contentions],
             "cluster": {
-                "name": cluster.name,
-                "machines": [[m.name, m.gpus, m.gpu_type] for m in cluster.machines],
-                "parent": cluster.parent,
+                **{each.name: getattr(cluster, each.name) for each in fields(cluster)},
+                "machines": [astuple(machine) for machine in cluster.machines],
                 "uplink_gbps": cluster.uplink_gbps[:-1],  # the root's is infinite, which JSON has not
-                "node_names": cluster.node_names,
-                "spans": cluster.spans,
-                "pat_gbps": cluster.pat_gbps,
             },
         }
         (folder / "result.json").write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
@@ -99,11 +83,9 @@ class Result:
             cluster = Cluster(
                 name=known["name"],
                 machines=tuple(Machine(*machine) for machine in known["machines"]),
-                parent=tuple(known["parent"]),
                 uplink_gbps=(*known["uplink_gbps"], float("inf")),
-                node_names=tuple(known["node_names"]),
                 spans=tuple((first, past) for first, past in known["spans"]),
-                pat_gbps=tuple(known["pat_gbps"]),
+                **{name: tuple(known[name]) for name in ("parent", "node_names", "pat_gbps")},
             )
             contentions = tuple(Contention.from_dict(each) for each in saved.get("contentions", ()))
             # Results saved before version 0.2 have other words for skipped jobs.
@@ -128,13 +110,11 @@ def summarise(
     """Compute the summary; `docs/understand/metrics.md` defines each value."""
     done = jobs.filter(pl.col("status") == DONE)
     machine_hours = float(columns["machine_hours"][-1]) if len(columns["machine_hours"]) else 0.0
-    delivered = _total(done["gpus"] * done["duration_s"]) / SECONDS_PER_HOUR
+    delivered = _number((done["gpus"] * done["duration_s"]).sum()) / SECONDS_PER_HOUR
     mean_gpus = cluster.gpus / len(cluster.machines)
     makespan_s = _number(done["finish_s"].max()) - _number(jobs["submit_s"].min())
     return {
-        "jobs_done": done.height,
-        "jobs_skipped": jobs.filter(pl.col("status") == SKIPPED).height,
-        "jobs_unfinished": jobs.filter(pl.col("status") == UNFINISHED).height,
+        **{f"jobs_{status}": int((jobs["status"] == status).sum()) for status in (DONE, SKIPPED, UNFINISHED)},
         **{f"mean_{name}": _number(timeline[name].mean()) for name in ("used_machines", "fragmentation")},
         **time_means(columns, cluster.gpus),
         "mean_jct_s": _number(done["jct_s"].mean()),
@@ -150,15 +130,10 @@ def summarise(
         "total_profit": _number(timeline["profit_rate"].sum()),
         "makespan_s": max(0.0, makespan_s),
         "mean_comm_slowdown": _number(done["slowdown"].mean()),
-        "restarts": int(_total(done["restarts"])),
-        "moves": int(_total(done["moves"])),
+        **{name: int(_number(done[name].sum())) for name in ("restarts", "moves")},
     }
 
 
 def _number(value: Any) -> float:
     """Return a polars aggregate as a float; nothing counts as zero."""
     return float(value) if value is not None else 0.0
-
-
-def _total(values: pl.Series) -> float:
-    return _number(values.sum())

@@ -1,6 +1,7 @@
 """The jobs of a trace with their models drawn: to be gone through, looked up one by one, or read as columns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -69,48 +70,20 @@ class Jobs(Sequence[Job]):
             self._chunks[chunk] = self._fields(chunk)
         return self._make(*[field[row] for field in self._chunks[chunk]])
 
-    @property
-    def ids(self) -> pl.Series:
-        """Names of the jobs."""
-        return self._frame["job_id"]
-
-    @property
-    def submit_s(self) -> npt.NDArray[np.float64]:
-        """When each job was submitted, (jobs,)."""
-        return self._frame["submit_s"].to_numpy()
-
-    @property
-    def duration_s(self) -> npt.NDArray[np.float64]:
-        """How long each job runs on one machine, (jobs,)."""
-        return self._frame["duration_s"].to_numpy()
-
-    @property
-    def gpus(self) -> npt.NDArray[np.int32]:
-        """GPUs of each job, (jobs,)."""
-        return self._frame["gpus"].to_numpy()
-
-    @property
-    def models(self) -> pl.Series:
-        """Model of each job: its own, or the one drawn for it."""
-        drawn = pl.Series("model", self._drawn_from, dtype=pl.String).gather(self._draws)
-        if "model" not in self._frame.columns:
-            return drawn
-        return self._frame["model"].zip_with(self._frame["model"].is_not_null(), drawn)
-
-    @property
-    def collectives(self) -> pl.Series:
-        """Collective of each job: its own, or the one for those that name none."""
-        return self._filled("collective", self._collective)
+    @cached_property
+    def columns(self) -> pl.DataFrame:
+        """The jobs in columns, none of them empty: the model is a job's own or drawn, the collective likewise."""
+        own, drawn = self._filled("model", None), pl.Series(self._drawn_from, dtype=pl.String).gather(self._draws)
+        return self._frame.select("job_id", "gpus", "submit_s", "duration_s").with_columns(
+            model=own.zip_with(own.is_not_null(), drawn),
+            tenant=self._filled("tenant", ""),
+            collective=self._filled("collective", self._collective),
+        )
 
     @property
     def data_parallel(self) -> bool:
         """Whether no job has tensor or pipeline parallelism."""
         return "tp" not in self._frame.columns and "pp" not in self._frame.columns
-
-    @property
-    def tenants(self) -> pl.Series:
-        """Tenant of each job; empty if not known."""
-        return self._filled("tenant", "")
 
     @property
     def any_type(self) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import cassini as book
 
+from cranny.model.arrays import Floats
 from cranny.model.circle import Arc, Circle
 from cranny.model.errors import InputError
 from cranny.network.interleave.compatibility import compatibility
-from cranny.network.interleave.unified_circle import Search, UnifiedCircle, curve, demands, unify
+from cranny.network.interleave.unified_circle import Search, UnifiedCircle, curve, doubled, unify
 
 C = 50.0
 COARSE = Search(precision_deg=30.0, angles_per_iteration=4, budget=10**12)
@@ -22,6 +24,11 @@ LONG = Search(budget=10**12)
 def up(iteration_s: float, share: float, start: float = 0.0, gbps: float = C) -> Circle:
     """Return a job that sends for a share of its iteration."""
     return Circle(iteration_s, ((start * iteration_s, (start + share) * iteration_s, gbps),))
+
+
+def demands(jobs: Sequence[Circle], unified: UnifiedCircle) -> Floats:
+    """Return bw_circle_j(angle) of Table 1: the mean Gbps of each job at each angle, (jobs, angles)."""
+    return doubled(jobs, unified)[:, : unified.angles]
 
 
 @st.composite
@@ -211,7 +218,7 @@ def test_angles_hold_all_that_a_job_sends(job: Circle, turns: int, angles: int) 
     (row,) = demands([job], unified)
     assert row.mean() == pytest.approx(job.mean_gbps, abs=1e-9)
     for angle in range(0, angles, 5):
-        at_s = (np.arange(200) + 0.5) / 200 * unified.angle_s + angle * unified.angle_s
+        at_s = ((np.arange(200) + 0.5) / 200 + angle) * unified.perimeter_s / angles
         sampled = np.mean([job.demand(moment) for moment in at_s])
         assert row[angle] == pytest.approx(sampled, abs=0.011 * job.peak_gbps * len(job.arcs))
 
@@ -225,7 +232,7 @@ def test_the_exact_search_finds_what_trying_every_rotation_finds(jobs: list[Circ
     expected, _ = book.best(table, unified.rotations, C)
     assert found.method == "exact"
     assert found.score == pytest.approx(expected, abs=1e-9)
-    turned = [round(shift_s / unified.angle_s) for shift_s in found.shifts_s]
+    turned = [round(shift_s * unified.angles / unified.perimeter_s) for shift_s in found.shifts_s]
     assert book.score(table, turned, C) == pytest.approx(found.score, abs=1e-9)
     for turn, rotations in zip(turned, unified.rotations, strict=True):
         assert 0 <= turn < rotations

@@ -14,8 +14,9 @@ from cranny.core.flows import fixed, parameter_server
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.network.steady.link_arrays import NOT_DRAWN
-from cranny.network.steady.rates import Rates, collective
+from cranny.network.steady.rates import Rates, stream
 
 CASES = 1_000
 NEAR = 1e-9
@@ -111,10 +112,12 @@ def test_rates_with_aggregation_are_those_of_algorithm_1() -> None:
         assert [rates.rate_gbps(job) for job in numbers] == pytest.approx(
             [as_float(rate) for rate in told.rate], rel=NEAR
         )
-        assert rates.left_gbps()[:-1].tolist() == pytest.approx([float(left) for left in told.left[:-1]], abs=1e-7)
+        assert rates.left_gbps()[0][:-1].tolist() == pytest.approx(
+            [float(left) for left in told.left[:-1]], abs=1e-7
+        )
         racks = dict.fromkeys(cluster.parent[: len(cluster.machines)])
-        assert rates.left_pat_gbps().tolist() == pytest.approx([float(told.pat[rack]) for rack in racks], abs=1e-7)
-        assert rates.link_flows().tolist() == pytest.approx(told.flows)
+        assert rates.left_gbps()[1].tolist() == pytest.approx([float(told.pat[rack]) for rack in racks], abs=1e-7)
+        assert rates.flows()[0].tolist() == pytest.approx(told.flows)
 
 
 def test_without_memory_aggregation_is_a_plain_parameter_server() -> None:
@@ -203,7 +206,7 @@ def test_no_link_is_over_capacity_and_every_job_has_a_bottleneck(seed: int) -> N
     net = rates._net
     load, _ = rates._carried()
     assert (load <= net.resources["gbps"] * (1 + NEAR) + NEAR).all()
-    left = rates.left_gbps()
+    left = rates.left_gbps()[0]
     for number, job in zip(numbers, jobs, strict=True):
         link = rates.bottleneck(number)
         if link is not None:
@@ -263,7 +266,7 @@ def test_a_job_on_one_machine_has_no_limit() -> None:
     rates = Rates.of(cluster)
     assert rates.rate_gbps(rates.add(parameter_server(cluster, [1, 1], 1))) == math.inf
     assert rates.rate_gbps(rates.add(parameter_server(cluster, [1, 1], 1), most_gbps=7.0)) == 7.0
-    assert rates.left_gbps().tolist() == [100.0, 100.0, 100.0, math.inf]
+    assert rates.left_gbps()[0].tolist() == [100.0, 100.0, 100.0, math.inf]
 
 
 def test_one_job_with_enough_memory_gets_the_rate_of_its_links_and_two_get_half() -> None:
@@ -287,7 +290,7 @@ def test_flows_grow_with_the_rate_as_in_figure_5(rate: float, fc: int, fs: int) 
     server, home = 4, cluster.parent[4]
     rates = Rates.of(cluster)
     rates.add(parameter_server(cluster, [0, 1, 2, 3, 5, 6, 7, 8], server), most_gbps=rate)
-    flows = rates.link_flows()
+    flows = rates.flows()[0]
     assert (flows[home], flows[server]) == (fc, fs)
 
 
@@ -296,9 +299,9 @@ def test_a_switch_merges_as_in_table_1(pat: float, flows: int, carried: float) -
     cluster = tree([4], [pat], link=1000.0)
     rates = Rates.of(cluster)
     rates.add(parameter_server(cluster, [0, 1, 2], 3), most_gbps=20.0)
-    assert rates.link_flows()[3] == flows
-    assert 1000.0 - rates.left_gbps()[3] == pytest.approx(carried)
-    assert rates.left_pat_gbps()[0] == pytest.approx(max(0.0, pat - 20.0))
+    assert rates.flows()[0][3] == flows
+    assert 1000.0 - rates.left_gbps()[0][3] == pytest.approx(carried)
+    assert rates.left_gbps()[1][0] == pytest.approx(max(0.0, pat - 20.0))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -320,14 +323,14 @@ def test_a_switch_without_memory_left_slows_jobs_but_does_not_stop_them() -> Non
     job = rates.add(parameter_server(cluster, [0, 1, 2], 3))
     assert rates.rate_gbps(job) == pytest.approx(40.0)
     assert rates.bottleneck(job) == 3
-    assert rates.switch_jobs().tolist() == [1]
+    assert rates.flows()[1].tolist() == [1]
 
 
 def test_workers_beside_the_parameter_server_send_nothing() -> None:
     cluster = tree([2], [None])
     rates = Rates.of(cluster)
     rates.add(parameter_server(cluster, [0, 0, 1, 1], 0))
-    assert rates.link_flows()[:2].tolist() == [1, 1]
+    assert rates.flows()[0][:2].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("kind", ["ring", "halving-doubling"])
@@ -335,7 +338,7 @@ def test_a_collective_alone_fills_a_link(kind: str) -> None:
     cluster = tree([2, 2], [None, None], up=400.0)
     job = Job(id="a", gpus=4, model="vgg16", collective=kind)
     machines = (0, 1, 2, 3)
-    flows, gigabits = collective(cluster, job, machines)
+    flows, gigabits = stream(cluster, job, Placement(machines))
     rates = Rates.of(cluster)
     number = rates.add(flows)
     gbps = [cluster.uplink_gbps[link] for link in flows.resource]
@@ -347,6 +350,6 @@ def test_a_collective_alone_fills_a_link(kind: str) -> None:
 
 
 def test_a_collective_on_one_machine_uses_no_link() -> None:
-    flows, gigabits = collective(tree([2], [None]), Job(id="a", gpus=2, model="vgg16"), (1, 1))
+    flows, gigabits = stream(tree([2], [None]), Job(id="a", gpus=2, model="vgg16"), Placement((1, 1)))
     assert len(flows.resource) == 0
     assert gigabits == 0.0

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from cranny.core.fast.placement_arrays import Bits, MachineArrays
+from cranny.core.fast.placement_arrays import MachineArrays
 from cranny.core.jit import inside
+from cranny.model.arrays import Bits
 
 
 @inside

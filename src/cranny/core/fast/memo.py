@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cranny.core.fast.placement_arrays import Ints, MemoTable
+from cranny.core.fast.placement_arrays import MemoTable
 from cranny.core.jit import compiled, inside
+from cranny.model.arrays import Ints
 
 SLOTS = 1 << 16
 MOST_ROWS = SLOTS // 2

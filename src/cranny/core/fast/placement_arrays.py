@@ -7,17 +7,12 @@ and returns the number of parts or one of the answers below.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from cranny.core.protocol import FirstChoices
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
+from cranny.model.arrays import Bits, Flags, Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.collective import Pattern
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bits = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
 
 # What a placer answers if it has no draft.
 WAIT = -1  # the job must wait
@@ -121,13 +116,20 @@ def build_arrays(
 ) -> PlacementArrays:
     """Return the arrays of an idle cluster of equal machines, for so many patterns at most."""
     size = cluster.machines[0].gpus
+    missing, none = np.full(patterns, -1, dtype=np.int64), _ints(0)
+    choices = np.zeros((size + 1, size + 1), dtype=np.int64)
+    for gpus in range(1, size + 1):
+        wanted = placer.first_choices(gpus, size)
+        choices[gpus, : len(wanted)] = wanted
     return PlacementArrays(
         machines=_machines(len(cluster.machines), size),
         links=_links(cluster),
-        patterns=_patterns(patterns),
+        patterns=PatternTable(
+            missing, missing.copy(), _ints(1), np.empty(0), np.empty(0, np.bool_), none, none, none
+        ),
         memo=memo,
         draft=_draft(cluster, size),
-        choices=_choices(placer, size),
+        choices=choices,
         setting=setting,
     )
 
@@ -187,14 +189,6 @@ def _links(cluster: Cluster) -> LinkArrays:
     )
 
 
-def _patterns(count: int) -> PatternTable:
-    missing = np.full(count, -1, dtype=np.int64)
-    none = np.empty(0, dtype=np.int64)
-    return PatternTable(
-        missing, missing.copy(), _ints(1), np.empty(0), np.empty(0, dtype=np.bool_), none, none, none
-    )
-
-
 def _draft(cluster: Cluster, size: int) -> Draft:
     machines, nodes = len(cluster.machines), len(cluster.parent)
     pairs = 1 << (2 * cluster.gpus).bit_length()  # twice as many as communicate in a phase
@@ -203,27 +197,15 @@ def _draft(cluster: Cluster, size: int) -> Draft:
         gpus=_ints(machines),
         part=_ints(cluster.gpus),
         links=_ints(nodes),
-        gbps=np.zeros(nodes),
+        **{name: np.zeros(nodes) for name in ("gbps", "up", "down", "sent")},
         cost=np.zeros(4),
         at=_ints(3),
         key=_ints(size + 1),
         taken=np.zeros((size + 1, _words(machines)), dtype=np.uint64),
-        up=np.zeros(nodes),
-        down=np.zeros(nodes),
-        sent=np.zeros(nodes),
         marked=np.zeros(nodes, dtype=np.bool_),
         pair=_ints(pairs),
         tally=_ints(pairs),
     )
-
-
-def _choices(placer: FirstChoices, size: int) -> Ints:
-    """Return a placer's first choices for each number of GPUs, each row filled up with zeros."""
-    choices = np.zeros((size + 1, size + 1), dtype=np.int64)
-    for gpus in range(1, size + 1):
-        wanted = placer.first_choices(gpus, size)
-        choices[gpus, : len(wanted)] = wanted
-    return choices
 
 
 def _words(machines: int) -> int:

@@ -80,9 +80,20 @@ class AffinityGraph:
     def of(cls, links: Iterable[SharedLink], search: Search = QUICK) -> "AffinityGraph":
         """Solve Table 1 on every link (Alg. 2, lines 17-22)."""
         shared = tuple(link for link in links if len(link.circles) > 1)
-        _check_iterations(shared)
+        found: dict[str, float] = {}
+        for link in shared:
+            for job, circle in link.circles.items():
+                before_s = found.setdefault(job, circle.iteration_s)
+                if abs(before_s - circle.iteration_s) > _SAME_TIME * before_s:
+                    times = f"{before_s:g} s, and {circle.iteration_s:g} s on link {link.name!r}"
+                    raise InputError(f"job {job!r} has two iteration times: {times}")
         fits = tuple([compatibility(tuple(link.circles.values()), link.gbps, search) for link in shared])
         return cls(shared, fits)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The jobs, in the order in which the links name them."""
+        return tuple(dict.fromkeys(job for link in self.links for job in link.circles))
 
     @property
     def score(self) -> float:
@@ -97,16 +108,11 @@ class AffinityGraph:
             for link, fit in zip(self.links, self.fits, strict=True)
         )
 
-    @cached_property
-    def stretches(self) -> tuple[dict[str, float], ...]:
-        """How many times longer a job's iteration is on the unified circle of each of its links."""
-        return tuple(
-            dict(zip(link.circles, fit.unified.stretches, strict=True))
-            for link, fit in zip(self.links, self.fits, strict=True)
-        )
-
     def traverse(self) -> dict[str, float]:
         """Return the shift of each job (Algorithm 1); right for all links if the graph has no loop."""
+        # How many times longer a job's iteration is on the unified circle of each of its links.
+        pairs = zip(self.links, self.fits, strict=True)
+        stretch = [dict(zip(link.circles, fit.unified.stretches, strict=True)) for link, fit in pairs]
         across: dict[str, list[int]] = {}  # the neighbours of a job
         for number, weights in enumerate(self.weights_s):
             for job in weights:
@@ -120,7 +126,7 @@ class AffinityGraph:
             while queue:  # line 11
                 job = queue.popleft()
                 for link in across[job]:  # line 14
-                    weights, stretches = self.weights_s[link], self.stretches[link]
+                    weights, stretches = self.weights_s[link], stretch[link]
                     for other, circle in self.links[link].circles.items():  # line 15
                         if other not in shifts_s:
                             # Line 23. Departure: where the unified circle stretches iterations, by how much this
@@ -129,19 +135,6 @@ class AffinityGraph:
                             shifts_s[other] = modulo(turned_s + weights[other], circle.iteration_s)
                             queue.append(other)
         return shifts_s
-
-
-def _check_iterations(links: Iterable[SharedLink]) -> None:
-    """Refuse a job that goes round in one time on one link and in another time on another."""
-    found: dict[str, float] = {}
-    for link in links:
-        for job, circle in link.circles.items():
-            before_s = found.setdefault(job, circle.iteration_s)
-            if abs(before_s - circle.iteration_s) > _SAME_TIME * before_s:
-                raise InputError(
-                    f"job {job!r} has two iteration times: {before_s:g} s, and {circle.iteration_s:g} s "
-                    f"on link {link.name!r}"
-                )
 
 
 def modulo(shift_s: float, iteration_s: float) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 from cranny.model.circle import DEGREES, Circle
 from cranny.model.errors import InputError
 from cranny.model.validate import positive
-from cranny.network.interleave.unified_circle import DEFAULT, Floats, Search, UnifiedCircle, curve, doubled, unify
+from cranny.network.interleave.unified_circle import DEFAULT, Search, UnifiedCircle, curve, doubled, unify
 
 RESTARTS = 4  # before an exact search
 MORE_RESTARTS = 30  # instead of one
@@ -60,16 +60,12 @@ def compatibility(circles: tuple[Circle, ...], gbps: float, search: Search = DEF
         return _unturned(1.0, unified)
     if len(circles) == 1:
         return _unturned(curve(circles, (0.0,), unified).score(capacity), unified)
-    order, twin = _order(circles, unified)
-    rows = doubled(circles, unified)[order]
-    excess, lower, turns = _searched(rows, unified, order, twin, capacity, search)
+    excess, lower, turns = _searched(circles, unified, capacity, search)
     whole = unified.angles * capacity
-    shifts_s = [0.0] * len(circles)
-    for job, turn in zip(order, turns, strict=True):
-        shifts_s[job] = turn * unified.angles_s[job]
+    shifts_s = tuple([turn * angle_s for turn, angle_s in zip(turns, unified.angles_s, strict=True)])
     method = "exact" if excess <= lower + _CLOSE * whole else "bounded"
     score = 1.0 - excess / whole
-    return Compatibility(score, tuple(shifts_s), max(1.0 - lower / whole, score), method, unified)
+    return Compatibility(score, shifts_s, max(1.0 - lower / whole, score), method, unified)
 
 
 def _unturned(score: float, unified: UnifiedCircle) -> Compatibility:
@@ -77,47 +73,37 @@ def _unturned(score: float, unified: UnifiedCircle) -> Compatibility:
     return Compatibility(score, (0.0,) * len(unified.turns), score, "exact", unified)
 
 
-def _order(circles: Sequence[Circle], unified: UnifiedCircle) -> tuple[list[int], list[int]]:
-    """Return the order in which to rotate jobs, and which of them equal the one before.
+def _searched(
+    circles: Sequence[Circle], unified: UnifiedCircle, capacity: float, search: Search
+) -> tuple[float, float, list[int]]:
+    """Return the least excess that was found, a lower bound of it, and the rotation of each job.
 
     The job with the most rotations comes first: only rotations against each other matter, so one stands still.
     Then those that send most, for tight bounds early. Equal jobs stand side by side.
     """
-    rotations = unified.rotations
+    from cranny.network.interleave import rotation_kernel  # Numba only where circles are rotated
+
     kinds = {circle: number for number, circle in reversed(list(enumerate(circles)))}
     order = sorted(range(len(circles)), key=lambda job: (-circles[job].mean_gbps, kinds[circles[job]], job))
-    still = max(order, key=lambda job: rotations[job])
+    still = max(order, key=lambda job: unified.rotations[job])
     order.remove(still)
     order.insert(0, still)
-    twin = [0] + [int(circles[a] == circles[b]) for a, b in pairwise(order)]
-    return order, twin
-
-
-def _searched(
-    rows: Floats,
-    unified: UnifiedCircle,
-    order: Sequence[int],
-    twin: Sequence[int],
-    capacity: float,
-    search: Search,
-) -> tuple[float, float, list[int]]:
-    """Return the least excess that was found, a lower bound of it, and the rotations in this order of jobs."""
-    from cranny.network.interleave import rotation_kernel
-
-    jobs, angles = len(rows), unified.angles
-    rotations = np.array([unified.rotations[job] for job in order], dtype=np.int64)
-    close = _CLOSE * angles * capacity
-    floor = max(float(rows.sum()) / 2.0 - angles * capacity, 0.0)  # what does not fit however it is spread
-    best = np.zeros(jobs, dtype=np.int64)
-    work = rotation_kernel.SearchBuffers.of(jobs, angles, int(rotations.max()))
-    exact = jobs <= search.exact_jobs
-    restarts = RESTARTS if exact else MORE_RESTARTS
+    rows = doubled(circles, unified)[order]
+    close = _CLOSE * unified.angles * capacity
+    table = rotation_kernel.RotationSearch.of(
+        rows,
+        np.array([unified.rotations[job] for job in order], dtype=np.int64),
+        np.array([False] + [circles[a] == circles[b] for a, b in pairwise(order)], dtype=np.int64),
+        capacity,
+        close,
+    )
+    floor = max(float(rows.sum()) / 2.0 - unified.angles * capacity, 0.0)  # what does not fit however it is spread
+    best = np.zeros(len(rows), dtype=np.int64)
+    exact = len(rows) <= search.exact_jobs
     least = rotation_kernel.local_search(
-        rows, rotations, capacity, floor, restarts, search.budget // 5, best, work, close
+        table, floor, RESTARTS if exact else MORE_RESTARTS, search.budget // 5, best
     )
-    least, lower = rotation_kernel.branch_and_bound(
-        *(rows, rotations, np.array(twin, dtype=np.int64), capacity, floor),
-        *(search.budget if exact else -1, least, best, work, close),
-    )
-    rotation_kernel.centre(rows, rotations, capacity, best, work, close)
-    return (float(least), float(lower), best.tolist()) if least > close else (0.0, 0.0, best.tolist())
+    least, lower = rotation_kernel.branch_and_bound(table, floor, search.budget if exact else -1, least, best)
+    rotation_kernel.centre(table, best)
+    turns = best[np.argsort(order)].tolist()
+    return (float(least), float(lower), turns) if least > close else (0.0, 0.0, turns)

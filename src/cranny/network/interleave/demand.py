@@ -67,17 +67,9 @@ def circles(
         while_s = job.profile.iteration_s + sent.comm_s
         gradients = CommunicationPart(sent.comm_s, {link: gbps * while_s for link, gbps in sent.link_gbps.items()})
         return _rolled(*_data_parallel(job.profile, gradients))
-    reduced, shards, stages = _parts(cluster, job, ranks_on)
     count = whole(minibatches, "minibatches", most=1000)
-    return _rolled(*_hybrid(job.profile, reduced, shards, stages, count))
-
-
-def _parts(
-    cluster: Cluster, job: Job, machines: tuple[int, ...]
-) -> tuple[CommunicationPart, CommunicationPart, CommunicationPart]:
-    """Return what replicas, shards and stages of a hybrid job send."""
-    _, links, costs = footprint(cluster, job, machines)
-    found = []
+    _, links, costs = footprint(cluster, job, ranks_on)
+    found = []  # what replicas, shards and stages send
     for cost, k_bytes in costs:
         moved = {
             link: share * k_bytes * BITS_PER_BYTE / GIGA
@@ -86,7 +78,7 @@ def _parts(
         }
         found.append(CommunicationPart(cost.comm_s * k_bytes, moved))
     reduced, shards, stages = found
-    return reduced, shards, stages
+    return _rolled(*_hybrid(job.profile, reduced, shards, stages, count))
 
 
 def passes_s(profile: ModelProfile) -> tuple[float, float, float]:

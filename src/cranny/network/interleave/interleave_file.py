@@ -1,6 +1,5 @@
 """Jobs that share links, from YAML or JSON files; the format is described in `docs/understand/cassini.md`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -85,24 +84,15 @@ def read_links(path: str | Path, profiles: ProfileLibrary | None = None) -> list
         steps = ("links", number)
         if link.name in made:
             raise document.error((*steps, "name"), f"two links are called {link.name!r}")
-        made[link.name] = SharedLink(
-            link.name, link.gbps or fields.link_gbps, _chosen(document, (*steps, "jobs"), link.jobs, found)
-        )
+        on: dict[str, Circle] = {}
+        for at, name in enumerate(link.jobs):
+            if name not in found:
+                raise document.error((*steps, "jobs", at), str(unknown("job", name, found)))
+            if name in on:
+                raise document.error((*steps, "jobs", at), f"job {name!r} is named twice")
+            on[name] = found[name]
+        made[link.name] = SharedLink(link.name, link.gbps or fields.link_gbps, on)
     return list(made.values())
-
-
-def _chosen(
-    document: Document, steps: tuple[Step, ...], names: Sequence[str], found: dict[str, Circle]
-) -> dict[str, Circle]:
-    """Return the circles of a link's jobs."""
-    on: dict[str, Circle] = {}
-    for number, name in enumerate(names):
-        if name not in found:
-            raise document.error((*steps, number), str(unknown("job", name, found)))
-        if name in on:
-            raise document.error((*steps, number), f"job {name!r} is named twice")
-        on[name] = found[name]
-    return on
 
 
 def _circle(

@@ -5,12 +5,15 @@ on a link by the nearest whole number of them.
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from cranny.network.interleave.rotation_kernel import Floats, Ints, compiled, every_excess, put
+from cranny.core.jit import reordering
+from cranny.model.arrays import Floats, Ints
+from cranny.network.interleave.affinity import AffinityGraph
+from cranny.network.interleave.rotation_kernel import every_excess, put
+from cranny.network.interleave.unified_circle import doubled
 
 _CLOSE = 1e-12
 _HALF_UP = 0.5 + 1e-6  # shifts that differ by whole angles must be rounded alike, whatever is left of rounding
@@ -36,32 +39,27 @@ class JointArrays(NamedTuple):
     try_at: Ints  # (edges,)
 
     @classmethod
-    def of(
-        cls,
-        rows: Sequence[Floats],
-        rotations: Sequence[int],
-        iteration_s: Sequence[float],
-        angle_s: Sequence[float],
-        job_of: Sequence[int],
-        gbps: Sequence[float],
-    ) -> "JointArrays":
-        """Lay out links with the doubled demand of their jobs; the rest is per edge, or per link."""
+    def of(cls, graph: AffinityGraph) -> "JointArrays":
+        """Lay out a graph; jobs are numbered in the order of `graph.jobs`."""
+        circles, fits = [link.circles for link in graph.links], [fit.unified for fit in graph.fits]
+        number = {job: at for at, job in enumerate(graph.jobs)}
+        owners = np.array([number[job] for on in circles for job in on], dtype=np.int64)
+        rows = [doubled(tuple(on.values()), unified) for on, unified in zip(circles, fits, strict=True)]
         counts, angles = np.array([(len(each), each.shape[1] // 2) for each in rows], dtype=np.int64).T
-        edges, jobs = int(counts.sum()), max(job_of) + 1
         link_of = np.repeat(np.arange(len(rows)), counts)
-        turns, owners = np.array(rotations, dtype=np.int64), np.array(job_of, dtype=np.int64)
+        turns = np.array([rotations for unified in fits for rotations in unified.rotations], dtype=np.int64)
         return cls(
             rows=np.concatenate([each.ravel() for each in rows]),
             row_at=_starts(2 * angles[link_of]),
             rotations=turns,
-            iteration_s=np.array(iteration_s),
-            angle_s=np.array(angle_s),
+            iteration_s=np.array([time_s for unified in fits for time_s in unified.iterations_s]),
+            angle_s=np.array([angle_s for unified in fits for angle_s in unified.angles_s]),
             link_of=link_of,
             job_of=owners,
             edges_of=np.argsort(owners, kind="stable"),
-            edge_at=np.append(_starts(np.bincount(owners, minlength=jobs)), edges),
+            edge_at=np.append(_starts(np.bincount(owners)), len(owners)),
             angles=angles,
-            gbps=np.array(gbps),
+            gbps=np.array([link.gbps for link in graph.links]),
             totals=np.zeros(int(angles.sum())),
             total_at=_starts(angles),
             tries=np.empty(int(turns.sum())),
@@ -74,7 +72,7 @@ def _starts(lengths: Ints) -> Ints:
     return np.cumsum(lengths) - lengths
 
 
-@compiled
+@reordering
 def turn_of(arrays: JointArrays, edge: int, shift_s: float) -> int:
     """Return the rotation that a shift is on an edge's link."""
     within_s = shift_s % arrays.iteration_s[edge]
@@ -82,7 +80,7 @@ def turn_of(arrays: JointArrays, edge: int, shift_s: float) -> int:
     return turns if turns < arrays.rotations[edge] else 0
 
 
-@compiled
+@reordering
 def add(arrays: JointArrays, edge: int, shift_s: float, sign: float) -> None:
     """Add an edge's job to the demand of its link, or take it away."""
     link = arrays.link_of[edge]
@@ -92,7 +90,7 @@ def add(arrays: JointArrays, edge: int, shift_s: float, sign: float) -> None:
     put(total, row, turn_of(arrays, edge, shift_s), sign, total)
 
 
-@compiled
+@reordering
 def add_all(arrays: JointArrays, shifts_s: Floats) -> None:
     """Compute the demand of every link."""
     arrays.totals[:] = 0.0
@@ -100,7 +98,7 @@ def add_all(arrays: JointArrays, shifts_s: Floats) -> None:
         add(arrays, edge, shifts_s[arrays.job_of[edge]], 1.0)
 
 
-@compiled
+@reordering
 def excess_of(arrays: JointArrays, link: int) -> float:
     """Return the excess of a link as its jobs are turned now."""
     total = 0.0
@@ -110,7 +108,7 @@ def excess_of(arrays: JointArrays, link: int) -> float:
     return total
 
 
-@compiled
+@reordering
 def link_scores(arrays: JointArrays, shifts_s: Floats, out: Floats) -> None:
     """Write the score of each link when every job has its shift."""
     add_all(arrays, shifts_s)
@@ -119,7 +117,7 @@ def link_scores(arrays: JointArrays, shifts_s: Floats, out: Floats) -> None:
         out[link] = 1.0 - share if share > _CLOSE else 1.0
 
 
-@compiled
+@reordering
 def lost(arrays: JointArrays, job: int, shift_s: float) -> float:
     """Return what the links of a job lose in score when it has a shift, from the tries of its edges."""
     total = 0.0
@@ -131,7 +129,7 @@ def lost(arrays: JointArrays, job: int, shift_s: float) -> float:
     return total
 
 
-@compiled
+@reordering
 def best_shift(arrays: JointArrays, job: int, shift_s: float, close: float) -> float:
     """Return the shift of a job at which its links score best; the one it has unless another is better."""
     for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
@@ -152,7 +150,7 @@ def best_shift(arrays: JointArrays, job: int, shift_s: float, close: float) -> f
     return best
 
 
-@compiled
+@reordering
 def could_gain(arrays: JointArrays, job: int, least: Floats, close: float) -> bool:
     """Say whether some link of a job is above the least excess that it can have."""
     for i in range(arrays.edge_at[job], arrays.edge_at[job + 1]):
@@ -162,7 +160,7 @@ def could_gain(arrays: JointArrays, job: int, least: Floats, close: float) -> bo
     return False
 
 
-@compiled
+@reordering
 def settle(arrays: JointArrays, shifts_s: Floats, least: Floats, sweeps: int, close: float) -> None:
     """Turn one job after the other to where its links score best, until nothing changes.
 

@@ -10,16 +10,13 @@ other is turned to where the mean score of all links is best, as long as that he
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from cranny.network.interleave.affinity import AffinityGraph, SharedLink, has_loop, modulo
 from cranny.network.interleave.compatibility import Compatibility
-from cranny.network.interleave.unified_circle import QUICK, Search, curve, doubled
-
-if TYPE_CHECKING:
-    from cranny.network.interleave.joint_search import JointArrays
+from cranny.network.interleave.unified_circle import QUICK, Search, curve
 
 Loops = Literal["drop", "settle"]
 
@@ -62,10 +59,8 @@ def interleave(
     links: Iterable[SharedLink], search: Search = QUICK, loops: Loops = "settle"
 ) -> Interleaving | None:
     """Return the shifts of all jobs on these links; None for a graph with a loop if such are dropped."""
-    shared = [link for link in links if len(link.circles) > 1]
-    if loops == "drop" and has_loop(shared):
-        return None  # Alg. 2, lines 12-15
-    return shifted(AffinityGraph.of(shared, search))
+    best = choose([tuple(links)], search, loops)
+    return None if best is None else best.interleaving
 
 
 def shifted(graph: AffinityGraph) -> Interleaving:
@@ -95,7 +90,7 @@ def choose(
     Candidates are ranked by the mean score of their links on their own, as in the paper. Shifts cannot do better
     than that, so they are computed from the top down, until no candidate is left that could be better.
     """
-    graphs = [
+    graphs = [  # Alg. 2, lines 12-22
         None if loops == "drop" and has_loop(links) else AffinityGraph.of(links, search) for links in candidates
     ]
     fits = tuple(None if graph is None else graph.score for graph in graphs)
@@ -113,11 +108,10 @@ def choose(
 
 def scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> tuple[float, ...]:
     """Return the score of each link when its jobs are shifted so; jobs without a shift are not."""
-    from cranny.network.interleave.joint_search import link_scores
+    from cranny.network.interleave.joint_search import JointArrays, link_scores  # Numba only where it is used
 
-    arrays, names = _arrays(graph)
     found = np.empty(len(graph.links))
-    link_scores(arrays, np.array([shifts_s.get(job, 0.0) for job in names]), found)
+    link_scores(JointArrays.of(graph), np.array([shifts_s.get(job, 0.0) for job in graph.jobs]), found)
     return tuple(found.tolist())
 
 
@@ -133,16 +127,15 @@ def curve_scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> list[fl
 
 def _settled(graph: AffinityGraph) -> tuple[dict[str, float], tuple[float, ...]]:
     """Return shifts for a graph with loops, and the score of each link: the forest's, improved job by job."""
-    from cranny.network.interleave.joint_search import link_scores, settle
+    from cranny.network.interleave.joint_search import JointArrays, link_scores, settle
 
-    arrays, names = _arrays(graph)
-    forest = _forest(graph)
-    shifts_s = np.array([forest[job] for job in names])
+    arrays, forest = JointArrays.of(graph), _forest(graph)
+    shifts_s = np.array([forest[job] for job in graph.jobs])
     least = np.array([(1.0 - fit.bound) for fit in graph.fits]) * arrays.angles * arrays.gbps
     settle(arrays, shifts_s, least, SWEEPS, WORTH)
     found = np.empty(len(graph.links))
     link_scores(arrays, shifts_s, found)
-    return dict(zip(names, shifts_s.tolist(), strict=True)), tuple(found.tolist())
+    return dict(zip(graph.jobs, shifts_s.tolist(), strict=True)), tuple(found.tolist())
 
 
 def _forest(graph: AffinityGraph) -> dict[str, float]:
@@ -169,23 +162,3 @@ def _forest(graph: AffinityGraph) -> dict[str, float]:
         for link in graph.links
         for job, circle in link.circles.items()
     }
-
-
-def _arrays(graph: AffinityGraph) -> "tuple[JointArrays, tuple[str, ...]]":
-    """Lay out the graph as arrays, and the jobs in the order of their numbers."""
-    from cranny.network.interleave.joint_search import JointArrays  # Numba only where circles are rotated
-
-    numbers: dict[str, int] = {}
-    job_of = [numbers.setdefault(job, len(numbers)) for link in graph.links for job in link.circles]
-    arrays = JointArrays.of(
-        [
-            doubled(tuple(link.circles.values()), fit.unified)
-            for link, fit in zip(graph.links, graph.fits, strict=True)
-        ],
-        [rotations for fit in graph.fits for rotations in fit.unified.rotations],
-        [time_s for fit in graph.fits for time_s in fit.unified.iterations_s],
-        [angle_s for fit in graph.fits for angle_s in fit.unified.angles_s],
-        job_of,
-        [link.gbps for link in graph.links],
-    )
-    return arrays, tuple(numbers)

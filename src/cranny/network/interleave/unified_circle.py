@@ -21,13 +21,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cranny.model.arrays import Floats
 from cranny.model.circle import DEGREES, Circle
 from cranny.model.errors import InputError
 from cranny.model.validate import positive, whole
-
-Floats = npt.NDArray[np.float64]
 
 MOST_ANGLES = 720  # unless twice as many make every iteration a whole number of them
 FINEST_DEG = DEGREES / MOST_ANGLES
@@ -75,11 +73,6 @@ class UnifiedCircle:
         return _error(self.perimeter_s, self.turns, self.iterations_s)
 
     @property
-    def angle_s(self) -> float:
-        """Seconds of one angle."""
-        return self.perimeter_s / self.angles
-
-    @property
     def periods_s(self) -> tuple[float, ...]:
         """The iteration time of each job on this circle."""
         return tuple([self.perimeter_s / turns for turns in self.turns])
@@ -115,7 +108,12 @@ def unify(iterations_s: tuple[float, ...], search: Search = DEFAULT) -> UnifiedC
         other_s, others = _capped(iterations_s, search.turns)
         if long or _error(other_s, others, iterations_s) < error:
             perimeter_s, turns = other_s, others
-    return UnifiedCircle(perimeter_s, turns, _angles(turns, search), iterations_s)
+    # Angles: fine enough, not too many, a whole number a turn if it can be.
+    wanted = max(math.ceil(DEGREES / search.precision_deg - 1e-9), search.angles_per_iteration * max(turns))
+    wanted = max(min(wanted, MOST_ANGLES), *turns)
+    step = math.lcm(*turns)
+    even = step * -(-wanted // step)
+    return UnifiedCircle(perimeter_s, turns, even if even <= 2 * wanted else wanted, iterations_s)
 
 
 def _error(perimeter_s: float, turns: Sequence[int], iterations_s: Sequence[float]) -> float:
@@ -143,15 +141,6 @@ def _capped(iterations_s: Sequence[float], most: int) -> tuple[float, tuple[int,
     return best_s / common, tuple(each // common for each in best_turns)
 
 
-def _angles(turns: tuple[int, ...], search: Search) -> int:
-    """Return into how many angles to cut: fine enough, not too many, a whole number a turn if it can be."""
-    wanted = max(math.ceil(DEGREES / search.precision_deg - 1e-9), search.angles_per_iteration * max(turns))
-    wanted = max(min(wanted, MOST_ANGLES), *turns)
-    step = math.lcm(*turns)
-    even = step * -(-wanted // step)
-    return even if even <= 2 * wanted else wanted
-
-
 def doubled(circles: Sequence[Circle], unified: UnifiedCircle) -> Floats:
     """Return the mean Gbps of each job at each angle, twice in a row for rotations, (jobs, 2 x angles)."""
     from cranny.network.interleave.rotation_kernel import fill  # Numba only where circles are rotated
@@ -164,11 +153,6 @@ def doubled(circles: Sequence[Circle], unified: UnifiedCircle) -> Floats:
         np.array(arcs, dtype=np.float64).reshape(-1, 3), np.array(counts), np.array(times, dtype=np.float64), rows
     )
     return rows
-
-
-def demands(circles: Sequence[Circle], unified: UnifiedCircle) -> Floats:
-    """Return bw_circle_j(angle) of Table 1: the mean Gbps of each job at each angle, (jobs, angles)."""
-    return doubled(circles, unified)[:, : unified.angles]
 
 
 class DemandCurve(NamedTuple):
@@ -196,21 +180,17 @@ class DemandCurve(NamedTuple):
 def curve(circles: Sequence[Circle], shifts_s: Sequence[float], unified: UnifiedCircle) -> DemandCurve:
     """Return the sum of the jobs' demands on their unified circle, each job delayed by its shift."""
     whole = unified.perimeter_s
-    at_s: list[Floats] = [np.zeros(1)]
-    change: list[Floats] = [np.zeros(1)]
+    moments: list[Floats] = [np.zeros(1)]
+    changes: list[Floats] = [np.zeros(1)]
     for circle, shift_s, turns in zip(circles, shifts_s, unified.turns, strict=True):
         once = circle.rotated(shift_s).stretched(whole / turns)
         rounds = np.arange(turns, dtype=np.float64) * once.iteration_s
         for start, end, gbps in once.arcs:
-            at_s += [rounds + start, rounds + end]
-            change += [np.full(turns, gbps), np.full(turns, -gbps)]
-    return _merged(np.concatenate(at_s), np.concatenate(change), whole)
-
-
-def _merged(at_s: Floats, change: Floats, whole: float) -> DemandCurve:
-    """Add up changes in order of time; those at one moment are one change."""
+            moments += [rounds + start, rounds + end]
+            changes += [np.full(turns, gbps), np.full(turns, -gbps)]
+    at_s = np.concatenate(moments)
     order = np.argsort(at_s, kind="stable")
-    at_s, total = at_s[order], np.cumsum(change[order])
+    at_s, total = at_s[order], np.cumsum(np.concatenate(changes)[order])
     last = np.append(np.diff(at_s) > _CLOSE * whole, np.array([True]))  # of those at one moment
     at_s, total = at_s[last], total[last]
     inside = at_s < whole * (1.0 - _CLOSE)

@@ -18,13 +18,16 @@ class ContendingJob(NamedTuple):
     since_s: float  # when an iteration started
 
 
+_Jobs = tuple[ContendingJob, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Contention:
     """Jobs that shared a link, over all the time that they did."""
 
     link: str
     gbps: float
-    jobs: tuple[ContendingJob, ...]
+    jobs: _Jobs
     seconds: float
     above_gbit: float  # demand of these jobs that was not met meanwhile, there or on other links
 
@@ -44,9 +47,7 @@ class Contention:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return what `to_dict` returned."""
         jobs = tuple(
-            ContendingJob(
-                job_id, Circle(iteration_s, tuple((start, end, gbps) for start, end, gbps in arcs)), since_s
-            )
+            ContendingJob(job_id, Circle(iteration_s, tuple(map(tuple, arcs))), since_s)
             for job_id, iteration_s, arcs, since_s in values["jobs"]
         )
         return cls(**{**values, "jobs": jobs})
@@ -56,15 +57,11 @@ class ContentionLog:
     """All contention of a run: a network reports what changed, and its caller when."""
 
     def __init__(self) -> None:
-        self._open: dict[
-            int, tuple[float, tuple[ContendingJob, ...], float]
-        ] = {}  # link: since when, jobs, unmet Gbps
-        self._changes: dict[int, tuple[tuple[ContendingJob, ...], float] | None] = {}
-        self._ended: dict[
-            tuple[int, tuple[tuple[str, float], ...]], tuple[tuple[ContendingJob, ...], float, float]
-        ] = {}
+        self._open: dict[int, tuple[float, _Jobs, float]] = {}  # link: since when, jobs, unmet Gbps
+        self._changes: dict[int, tuple[_Jobs, float] | None] = {}
+        self._ended: dict[tuple[int, tuple[tuple[str, float], ...]], tuple[_Jobs, float, float]] = {}
 
-    def begin(self, link: int, jobs: tuple[ContendingJob, ...], above_gbps: float) -> None:
+    def begin(self, link: int, jobs: _Jobs, above_gbps: float) -> None:
         """Let jobs contend for a link from the next note on."""
         self._changes[link] = jobs, above_gbps
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.flows import Floats
+from cranny.model.arrays import Floats
 from cranny.network.phases.contention import ContentionLog
 from cranny.network.phases.outcome import MINUTE_S, JobOutcome
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cranny.network.phases.phase_arrays import LOGGED, WAITING, Floats, Ints, PhaseArrays
+from cranny.model.arrays import Floats, Ints
+from cranny.network.phases.phase_arrays import LOGGED, WAITING, PhaseArrays
 
 MINUTE_S = 60.0
 

@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cranny.model.arrays import Floats, Ints
 from cranny.model.errors import InputError
 from cranny.model.validate import positive
 from cranny.network.phases.segments import PhasedJob
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 WAITING = -1  # in the place of a segment: the job waits for the start of its period
 

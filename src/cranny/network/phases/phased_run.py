@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cranny.model.arrays import Floats, Ints
 from cranny.model.errors import InputError
 from cranny.model.validate import not_negative, positive, whole
 from cranny.network.phases import segment_kernel
 from cranny.network.phases.outcome import JobOutcome, PhasedRun, link_uses
 from cranny.network.phases.pacing_period import TOLERANCE
-from cranny.network.phases.phase_arrays import MARKED, NOW, WATCHING, Floats, Ints, PhaseArrays, initial_arrays
+from cranny.network.phases.phase_arrays import MARKED, NOW, WATCHING, PhaseArrays, initial_arrays
 from cranny.network.phases.segments import PhasedJob
 
 # Iterations of the longest job in which a cycle is looked for: as many as that number of segments allows.
@@ -45,7 +46,11 @@ def long_run(
     `jitter` is the standard deviation of computing times, as a share of them.
     """
     simulation = _Simulation(phased_jobs, link_gbps, tolerance, hold, jitter, rng)
-    rounds = _rounds(simulation.arrays) if rounds is None else whole(rounds, "rounds", least=2)
+    if rounds is None:
+        jobs = simulation.arrays.jobs
+        segments = float(jobs["whole"].max() * ((jobs["past"] - jobs["first"]) / jobs["whole"]).sum())
+        rounds = int(min(max(SEGMENTS / segments, FEWEST_ROUNDS), MOST_ROUNDS))
+    rounds = whole(rounds, "rounds", least=2)
     for most in (rounds // 2, rounds):
         half = simulation.counters()
         if simulation.go(math.inf, most) == segment_kernel.CYCLE:
@@ -76,13 +81,6 @@ def run_for(
         simulation.skip(until_s)
         simulation.go(until_s)
     return simulation.outcome(start)
-
-
-def _rounds(arrays: PhaseArrays) -> int:
-    """Return how many iterations of the longest job to simulate."""
-    jobs = arrays.jobs
-    segments = float(jobs["whole"].max() * ((jobs["past"] - jobs["first"]) / jobs["whole"]).sum())
-    return int(min(max(SEGMENTS / segments, FEWEST_ROUNDS), MOST_ROUNDS))
 
 
 class _Counters(NamedTuple):
@@ -132,17 +130,25 @@ class _Simulation:
 
     def go(self, until_s: float, rounds: int = MANY) -> int:
         """Go on to a time or a number of iterations; say why it ended there: UNTIL, ROUNDS or CYCLE."""
-        while True:
-            why = segment_kernel.advance(self.arrays, until_s, rounds)
-            if why == segment_kernel.GROW:
-                self._grow()
-            elif why == segment_kernel.DRAWS:
+        needs = segment_kernel.GROW, segment_kernel.DRAWS
+        while (why := segment_kernel.advance(self.arrays, until_s, rounds)) in needs:
+            if why == segment_kernel.DRAWS:
                 for job in np.flatnonzero(self.arrays.jobs["drawn"] == DRAWS).tolist():
                     self._draw(job)
             else:
-                if why == segment_kernel.CYCLE:
-                    self._record_cycle()
-                return why
+                times, log = self.arrays.times, self.arrays.log  # to be doubled
+                self.arrays = self.arrays._replace(
+                    times=np.concatenate((times, np.zeros_like(times)), axis=1),
+                    log=np.concatenate((log, np.zeros_like(log))),
+                )
+        if why == segment_kernel.CYCLE:
+            jobs, time_s = self.arrays.jobs, float(self.arrays.clock[NOW])
+            at = np.array([segment_kernel.position(self.arrays, job, time_s) for job in range(len(jobs))])
+            # A job at the very end of an iteration is where one at its start is.
+            over = np.rint((at - jobs["marked_position"]) / jobs["whole"]).astype(np.int64)
+            cycle_s = time_s - float(self.arrays.clock[MARKED])
+            self._cycle = _Cycle(cycle_s, jobs["marked_count"] - over, jobs["count"].copy(), 0)
+        return why
 
     def skip(self, until_s: float) -> None:
         """Go over as many whole cycles as fit into the time, unless what links carry is logged."""
@@ -159,10 +165,8 @@ class _Simulation:
 
     def counters(self) -> _Counters:
         """Return what has been counted so far."""
-        jobs = self.arrays.jobs
-        return _Counters(
-            float(self.arrays.clock[NOW]), jobs["count"].copy(), jobs["above"].copy(), jobs["adjustments"].copy()
-        )
+        counted = [self.arrays.jobs[name].copy() for name in ("count", "above", "adjustments")]
+        return _Counters(float(self.arrays.clock[NOW]), *counted)
 
     def one_cycle(self) -> PhasedRun:
         """Return the outcome of the jobs in the cycle that was just found."""
@@ -194,25 +198,7 @@ class _Simulation:
         links = link_uses(arrays) if len(arrays.log) else ()
         return PhasedRun(tuple(outcomes), None if cycle is None else cycle.seconds, until_s, links)
 
-    def _record_cycle(self) -> None:
-        """Record the cycle that was just found."""
-        jobs, time_s = self.arrays.jobs, float(self.arrays.clock[NOW])
-        at = np.array([segment_kernel.position(self.arrays, job, time_s) for job in range(len(jobs))])
-        # A job at the very end of an iteration is where one at its start is.
-        over = np.rint((at - jobs["marked_position"]) / jobs["whole"]).astype(np.int64)
-        done = jobs["count"] - jobs["marked_count"] + over
-        cycle_s = time_s - float(self.arrays.clock[MARKED])
-        self._cycle = _Cycle(cycle_s, jobs["count"] - done, jobs["count"].copy(), 0)
-
     def _draw(self, job: int) -> None:
         """Draw by how much the next down phases of a job take longer, or shorter."""
         self.arrays.factor[job] = np.maximum(1.0 + self._jitter * self._streams[job].standard_normal(DRAWS), 0.0)
         self.arrays.jobs["drawn"][job] = 0
-
-    def _grow(self) -> None:
-        """Double the space for times and for the log."""
-        times, log = self.arrays.times, self.arrays.log
-        self.arrays = self.arrays._replace(
-            times=np.concatenate((times, np.zeros_like(times)), axis=1),
-            log=np.concatenate((log, np.zeros_like(log))),
-        )

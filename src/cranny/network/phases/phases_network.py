@@ -63,7 +63,7 @@ class Phases:
         iteration_log: IterationLog | None = None,
     ) -> None:
         self._cluster = cluster
-        self.iteration_log = iteration_log  # of the outcomes of all jobs, if there is one
+        self.iteration_log = iteration_log or IterationLog(keep=False)  # of the outcomes of all jobs
         self._jitter, self._rng = jitter, rng
         self._jobs: dict[str, _LinkJob] = {}
         self._on: dict[int, dict[str, float]] = {}  # link -> the most that each job asks of it
@@ -78,8 +78,7 @@ class Phases:
         found = circles(self._cluster, job, placement.machines, placement.server, aggregate=placement.aggregate)
         found = {link: circle for link, circle in found.items() if circle.arcs}
         if not found:
-            if self.iteration_log is not None:
-                self.iteration_log.change(job.id, _alone(job.profile.iteration_s), job.profile.iteration_s)
+            self.iteration_log.change(job.id, _alone(job.profile.iteration_s), job.profile.iteration_s)
             return ((job.id, 1.0),)
         # A shift of 0 stands for none here, although the first job of every graph is shifted by 0. It is not lost:
         # a plan's shifts come after its starts at the same moment, and `shift` takes a 0 for a shift.
@@ -93,16 +92,14 @@ class Phases:
     def end(self, job_id: str) -> Slowdowns:
         """Remove a job from its links."""
         own = self._jobs.pop(job_id, None)
-        if self.iteration_log is not None:
-            self.iteration_log.end(job_id)
+        self.iteration_log.end(job_id)
         if own is None:  # it used none
             return ()
         others: dict[str, None] = {}
         for link in own.circles:
             if self._contended(link):
                 others.update(dict.fromkeys(self._on[link]))
-                if self.iteration_log is not None:
-                    self.iteration_log.contentions.end(link)
+                self.iteration_log.contentions.end(link)
             del self._on[link][job_id]
         others.pop(job_id, None)
         del self._reported[job_id], self.outcomes[job_id]
@@ -119,13 +116,10 @@ class Phases:
 
     def note(self, now_s: float) -> None:
         """Write down what has changed, as of now."""
-        if self.iteration_log is not None:
-            self.iteration_log.note(now_s)
+        self.iteration_log.note(now_s)
 
     def recorded(self) -> Mapping[str, Any]:
-        """Return how iterations went and what contention cost, if that was written down."""
-        if self.iteration_log is None:
-            return {}
+        """Return how iterations went and what contention cost."""
         return {
             "iterations": self.iteration_log.iterations.summary(),
             "contentions": self.iteration_log.contentions.costliest(self._cluster),
@@ -147,26 +141,17 @@ class Phases:
             seen.update(group)
             for job_id, outcome in self._outcomes(group, links):
                 self.outcomes[job_id] = outcome
-                if self.iteration_log is not None:
-                    self.iteration_log.change(job_id, outcome, self._jobs[job_id].iteration_s)
+                self.iteration_log.change(job_id, outcome, self._jobs[job_id].iteration_s)
                 slowdown = outcome.mean_s / self._jobs[job_id].computing_s
                 if self._reported.get(job_id) != slowdown:
                     self._reported[job_id] = slowdown
                     slowdowns.append((job_id, slowdown))
-            if self.iteration_log is not None:
-                for link in links:
-                    self._record_contention(self.iteration_log, link)
+            for link in links:
+                jobs = [(job_id, self._jobs[job_id]) for job_id in self._on[link]]
+                unmet_gbps = sum([self.outcomes[job_id].above_gbps for job_id, _ in jobs])
+                contending = [ContendingJob(job_id, each.circles[link], each.since_s) for job_id, each in jobs]
+                self.iteration_log.contentions.begin(link, tuple(contending), unmet_gbps)
         return slowdowns
-
-    def _record_contention(self, iteration_log: IterationLog, link: int) -> None:
-        """Record the jobs on a contended link, and their unmet demand."""
-        jobs = [(job_id, self._jobs[job_id]) for job_id in self._on[link]]
-        above_gbps = sum([self.outcomes[job_id].above_gbps for job_id, _ in jobs])
-        iteration_log.contentions.begin(
-            link,
-            tuple([ContendingJob(job_id, each.circles[link], each.since_s) for job_id, each in jobs]),
-            above_gbps,
-        )
 
     def _group(self, first: str) -> tuple[list[str], set[int]]:
         """Return the jobs that may slow a job, even through others, and the links that they contend for."""
@@ -188,7 +173,11 @@ class Phases:
         order, key = self._reduced(group, links)
         outcomes = self._cache.get(key)
         if outcomes is None:
-            outcomes = self._settled(key)
+            parts, link_gbps = key
+            phased_jobs = [PhasedJob(dict(on), shift_s) for on, shift_s, _ in parts]
+            shifted = [is_shifted for _, _, is_shifted in parts]
+            settled = partial(long_run, link_gbps=link_gbps, jitter=self._jitter, rng=self._rng)
+            outcomes = with_agents(phased_jobs, shifted, self._jitter, settled).outcomes
             self._cached_times += sum(len(outcome.times_s) for outcome in outcomes)
             if self._cached_times > CACHED:
                 self._cache.clear()
@@ -220,14 +209,6 @@ class Phases:
                 start_s = round(start_s / own.iteration_s * STARTS) % STARTS * own.iteration_s / STARTS
             parts.append((on, start_s, own.shifted))
         return order, (tuple(parts), tuple([self._cluster.uplink_gbps[link] for link in number]))
-
-    def _settled(self, group: _Group) -> tuple[JobOutcome, ...]:
-        """Simulate a group until its outcome is known."""
-        parts, link_gbps = group
-        phased_jobs = [PhasedJob(dict(on), shift_s) for on, shift_s, _ in parts]
-        shifted = [is_shifted for _, _, is_shifted in parts]
-        settled = partial(long_run, link_gbps=link_gbps, jitter=self._jitter, rng=self._rng)
-        return with_agents(phased_jobs, shifted, self._jitter, settled).outcomes
 
 
 def _alone(iteration_s: float) -> JobOutcome:

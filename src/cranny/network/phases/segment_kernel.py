@@ -98,21 +98,15 @@ def _step(arrays: PhaseArrays, job: int, time: float) -> bool:
     if wait > 0.0:
         _go(arrays, job, WAITING, wait, time)
     else:
-        _enter(arrays, job, following, time)
+        seconds = arrays.segments[following].seconds
+        if arrays.segments[following].gbps > 0.0:
+            own.up_since = time
+        elif arrays.factor.shape[1]:
+            seconds *= arrays.factor[job, own.drawn]
+            own.drawn += 1
+        _go(arrays, job, following, seconds, time)
     _share(arrays, job, before, time)
     return ended
-
-
-@compiled
-def _enter(arrays: PhaseArrays, job: int, segment: int, time: float) -> None:
-    """Begin a segment."""
-    seconds = arrays.segments[segment].seconds
-    if arrays.segments[segment].gbps > 0.0:
-        arrays.jobs[job].up_since = time
-    elif arrays.factor.shape[1]:
-        seconds *= arrays.factor[job, arrays.jobs[job].drawn]
-        arrays.jobs[job].drawn += 1
-    _go(arrays, job, segment, seconds, time)
 
 
 @compiled
@@ -266,7 +260,8 @@ def _stops(arrays: PhaseArrays, job: int, level: float, most: float) -> bool:
     if demand > most:
         full = False
         for use in uses:
-            full = full or _is_full(arrays, arrays.uses[use].link)
+            link = arrays.links[arrays.uses[use].link]
+            full = full or (link.stamp == arrays.at[STAMP] and link.weight == FULL)
         if not full:
             return False
         arrays.jobs[job].rate = level
@@ -276,11 +271,6 @@ def _stops(arrays: PhaseArrays, job: int, level: float, most: float) -> bool:
             link.unused -= share * arrays.jobs[job].rate
             link.weight = max(link.weight - share, 0.0)
     return True
-
-
-@compiled
-def _is_full(arrays: PhaseArrays, link: int) -> bool:
-    return bool(arrays.links[link].stamp == arrays.at[STAMP] and arrays.links[link].weight == FULL)
 
 
 @compiled

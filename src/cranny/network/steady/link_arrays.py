@@ -1,10 +1,11 @@
 """What water-filling reads and writes: records of resources, jobs and uses, chained by their numbers."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cranny.core.flows import Ints
+from cranny.model.arrays import Ints
 
 NONE = -1
 NOT_QUEUED = -1
@@ -84,3 +85,17 @@ class RateArrays(NamedTuple):
     heap: Any  # (resources,) of QUEUE
     changed: Ints  # (jobs,)
     at: Ints  # (COUNTERS,)
+
+    @classmethod
+    def empty(cls, links: int, gbps: Sequence[float]) -> "RateArrays":
+        """Return the arrays of resources, so many of which are links, without jobs."""
+        resources = np.zeros(len(gbps), RESOURCE)
+        resources["gbps"] = gbps
+        resources["level"] = np.where(resources["gbps"] > 0.0, np.inf, 0.0)
+        resources["first_use"] = resources["first_held"] = NONE
+        resources["queued_at"] = NOT_QUEUED
+        resources["edits"] = NOT_DRAWN
+        at = np.zeros(COUNTERS, dtype=np.int64)
+        at[FREE_USE] = NONE
+        heap = np.zeros(len(gbps), QUEUE)
+        return cls(links, resources, np.zeros(0, JOB), np.zeros(0, USE), heap, np.zeros(0, dtype=np.int64), at)

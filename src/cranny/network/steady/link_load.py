@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from cranny.core.accounting import Running
-from cranny.core.flows import Floats, Flows, Ints
+from cranny.core.flows import Flows
+from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.network.steady.rates import Rates, stream
 
@@ -81,9 +84,10 @@ class Load:
         job_streams = tuple(job_streams)
         rates = Rates.of(cluster)
         numbers = rates.add_all([each.flows for each in job_streams], [each.alone_gbps for each in job_streams])
+        (left_gbps, left_pat_gbps), (link_flows, switch_jobs) = rates.left_gbps(), rates.flows()
         capacity = np.array(cluster.uplink_gbps)
         count = len(capacity)
-        link_gbps = np.subtract(capacity, rates.left_gbps(), out=np.zeros(count), where=np.isfinite(capacity))
+        link_gbps = np.subtract(capacity, left_gbps, out=np.zeros(count), where=np.isfinite(capacity))
         used = [np.unique(each.flows.resource[each.flows.resource < count]) for each in job_streams]
         fastest_gbps = np.zeros(count)
         for number, links in zip(numbers, used, strict=True):
@@ -101,11 +105,11 @@ class Load:
             cluster,
             tuple(map(rate, job_streams, numbers, used)),
             link_gbps=link_gbps,
-            link_flows=rates.link_flows(),
+            link_flows=link_flows,
             link_jobs=np.bincount(np.concatenate([*used, np.empty(0, np.int64)]), minlength=count),
             pat_gbps=pat_gbps,
-            pat_used_gbps=pat_gbps - rates.left_pat_gbps(),
-            switch_jobs=rates.switch_jobs().round().astype(np.int64),
+            pat_used_gbps=pat_gbps - left_pat_gbps,
+            switch_jobs=switch_jobs.round().astype(np.int64),
         )
 
     @cached_property
@@ -202,3 +206,24 @@ def job_streams(cluster: Cluster, running: Iterable[Running]) -> list[JobStream]
             flows, gigabits = stream(cluster, each.job, each.placement)
             found.append(JobStream(each.job.id, flows, gigabits / each.communication.comm_s))
     return found
+
+
+def load_at(cluster: Cluster, runs: pl.DataFrame, streams: pl.DataFrame, at_s: float) -> Load:
+    """Return the network as it was at a time, from the records of a replay."""
+    now = runs.filter((pl.col("start_s") <= at_s) & (pl.col("end_s") > at_s)).select("job_id", "start_s").unique()
+    rows = streams.filter(pl.col("start_s") <= at_s).join(
+        now, on=["job_id", "start_s"], how="semi", maintain_order="left"
+    )
+    if not rows.height:
+        return Load.of(cluster, ())
+    ids, alone_gbps = rows["job_id"], rows["alone_gbps"]
+    columns = [rows[name].to_numpy() for name in Flows._fields]
+    # A job runs once at a time: where its id changes, the rows of another begin.
+    firsts = [0, *(np.flatnonzero((ids != ids.shift(1)).to_numpy()[1:]) + 1).tolist(), rows.height]
+    return Load.of(
+        cluster,
+        [
+            JobStream(ids[first], Flows._make(column[first:past] for column in columns), alone_gbps[first])
+            for first, past in pairwise(firsts)
+        ],
+    )

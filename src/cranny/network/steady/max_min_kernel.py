@@ -14,8 +14,9 @@ uses. So the level nearly always follows at once, and most of these links need n
 
 import numpy as np
 
-from cranny.core.flows import Floats, Flows, Ints
+from cranny.core.flows import Flows
 from cranny.core.jit import compiled, inlined
+from cranny.model.arrays import Floats, Ints
 from cranny.network.steady.link_arrays import CHANGED, FREE_USE, NONE, NOT_DRAWN, NOT_QUEUED, QUEUED, RateArrays
 from cranny.network.steady.piecewise import bound, count, crossing, flows_below, level_of, load_of, recount, same
 
@@ -234,8 +235,12 @@ def _set(net: RateArrays, job: int, rate: float, link: int) -> None:
     net.jobs[job].rate = rate
     if held_by != link:
         _release(net, job)
-        if link != NONE:
-            _hold(net, job, link)
+        if link != NONE:  # it goes to the front of those that the link holds
+            after = net.resources[link].first_held
+            net.jobs[job].held_by, net.jobs[job].next_held, net.jobs[job].last_held = link, after, NONE
+            net.resources[link].first_held = job
+            if after != NONE:
+                net.jobs[after].last_held = job
     level = min(before, rate)
     use = net.jobs[job].first_of
     while use != NONE:
@@ -248,16 +253,6 @@ def _set(net: RateArrays, job: int, rate: float, link: int) -> None:
             recount(net, use, before, rate)
         _recheck(net, resource, level)
         use = net.uses[use].next_of
-
-
-@compiled
-def _hold(net: RateArrays, job: int, link: int) -> None:
-    """Put a job at the front of those that a link holds."""
-    after = net.resources[link].first_held
-    net.jobs[job].held_by, net.jobs[job].next_held, net.jobs[job].last_held = link, after, NONE
-    net.resources[link].first_held = job
-    if after != NONE:
-        net.jobs[after].last_held = job
 
 
 @compiled

@@ -7,25 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.flows import Floats, Flows, Ints, fixed, parameter_server
+from cranny.core.flows import Flows, fixed, parameter_server
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, footprint
+from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.network.steady.link_arrays import (
-    CHANGED,
-    COUNTERS,
-    FREE_USE,
-    JOB,
-    NONE,
-    NOT_DRAWN,
-    NOT_QUEUED,
-    QUEUE,
-    RESOURCE,
-    USE,
-    RateArrays,
-)
+from cranny.network.steady.link_arrays import CHANGED, FREE_USE, NONE, RateArrays
 
 FIRST_JOBS, FIRST_USES = 64, 512  # space at first
 TIDY = 1_000  # jobs that may come before uses are put in order again
@@ -46,7 +35,7 @@ class Rates:
         self._uses_left = 0
         self._untidy = 0  # jobs that were added since uses were last in order
         self._uses: dict[int, int] = {}  # of each job that is here
-        self._net: RateArrays = _empty(self._links, [*link_gbps, *pat_gbps])
+        self._net = RateArrays.empty(self._links, [*link_gbps, *pat_gbps])
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Rates":
@@ -57,7 +46,7 @@ class Rates:
         """Add a job and update the rates; return its number."""
         job = self._reserve(flows)
         if not self._kernel.add(self._net, job, most_gbps, flows):
-            self._refill()
+            self._solve()
         return job
 
     def add_all(self, jobs: Iterable[Flows], most_gbps: float | Sequence[float] = math.inf) -> list[int]:
@@ -76,14 +65,14 @@ class Rates:
         self._uses_left += self._uses.pop(job)
         self._free.append(job)
         if not self._kernel.remove(self._net, job):
-            self._refill()
+            self._solve()
 
     def solve(self) -> None:
         """Compute all rates from scratch."""
         self._kernel.forget_changes(self._net)
-        self._refill()
+        self._solve()
 
-    def _refill(self) -> None:
+    def _solve(self) -> None:
         self._kernel.solve(self._net, np.array(list(self._uses), dtype=np.int64))
 
     def rate_gbps(self, job: int) -> float:
@@ -92,8 +81,7 @@ class Rates:
 
     def rates_gbps(self, jobs: Ints) -> Floats:
         """Return the rates of several jobs, (jobs,)."""
-        rates: Floats = self._net.jobs["rate"][jobs]
-        return rates
+        return np.asarray(self._net.jobs["rate"][jobs])
 
     def bottleneck(self, job: int) -> int | None:
         """Return the full link that holds a job at its rate; None if no link does."""
@@ -103,35 +91,27 @@ class Rates:
     def changed(self) -> Ints:
         """Return the jobs whose rate the last `add` or `remove` changed, in no order."""
         net = self._net
-        jobs: Ints = net.changed[: net.at[CHANGED]]
-        changed: Ints = jobs[net.jobs["rate"][jobs] != net.jobs["was"][jobs]]
-        return changed
+        jobs = net.changed[: net.at[CHANGED]]
+        return np.asarray(jobs[net.jobs["rate"][jobs] != net.jobs["was"][jobs]])
 
-    def left_gbps(self) -> Floats:
-        """Return what is left of each link, (links,)."""
-        return self._left()[: self._links]
+    def left_gbps(self) -> tuple[Floats, Floats]:
+        """Return what is left of each link, (links,), and of the PAT of each rack's switch, (racks,)."""
+        left = np.maximum(0.0, self._net.resources["gbps"] - self._carried()[0])  # full is full, despite rounding
+        return left[: self._links], left[self._links :]
 
-    def left_pat_gbps(self) -> Floats:
-        """Return what is left of the PAT of each rack's switch, (racks,)."""
-        return self._left()[self._links :]
+    def flows(self) -> tuple[Floats, Floats]:
+        """Return the flows on each link, (links,), and the jobs that each rack's switch aggregates, (racks,).
 
-    def link_flows(self) -> Floats:
-        """Return how many flows each link carries, (links,)."""
-        return self._carried()[1][: self._links]
-
-    def switch_jobs(self) -> Floats:
-        """Return how many jobs each rack's switch aggregates or would with more memory, (racks,)."""
-        return self._carried()[1][self._links :]
-
-    def _left(self) -> Floats:
-        left: Floats = self._net.resources["gbps"] - self._carried()[0]
-        return np.maximum(0.0, left)  # full is full, whatever the rounding
+        Jobs that a switch would aggregate with more memory count, too.
+        """
+        flows = self._carried()[1]
+        return flows[: self._links], flows[self._links :]
 
     def _carried(self) -> tuple[Floats, Floats]:
         load, flows = np.zeros((2, len(self._net.resources)))
         self._kernel.carried(self._net, load, flows)
-        if len(load) > self._links:  # what passes a switch after its memory is used up takes none
-            load[self._links :] = np.minimum(load[self._links :], self._net.resources["gbps"][self._links :])
+        # What passes a switch after its memory is used up takes none.
+        load[self._links :] = np.minimum(load[self._links :], self._net.resources["gbps"][self._links :])
         return load, flows
 
     def _reserve(self, flows: Flows) -> int:
@@ -189,34 +169,13 @@ class Rates:
         self._untidy = 0
 
 
-def _empty(links: int, gbps: Sequence[float]) -> RateArrays:
-    resources = np.zeros(len(gbps), RESOURCE)
-    resources["gbps"] = gbps
-    resources["level"] = np.where(resources["gbps"] > 0.0, np.inf, 0.0)
-    resources["first_use"] = NONE
-    resources["first_held"] = NONE
-    resources["queued_at"] = NOT_QUEUED
-    resources["edits"] = NOT_DRAWN
-    at = np.zeros(COUNTERS, dtype=np.int64)
-    at[FREE_USE] = NONE
-    heap = np.zeros(len(gbps), QUEUE)
-    return RateArrays(links, resources, np.zeros(0, JOB), np.zeros(0, USE), heap, np.zeros(0, dtype=np.int64), at)
-
-
-class _RatedJob(NamedTuple):
-    """A job that is part of the estimate."""
-
-    placement: Placement
-    number: int | None  # among the rates; None if the job uses no links
-
-
 class RateEstimate:
     """The rates of the jobs that a view shows, kept up to date from view to view."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.rates = Rates.of(cluster)
-        self._jobs: dict[str, _RatedJob] = {}
+        self._jobs: dict[str, tuple[Placement, int | None]] = {}  # number among the rates; None without links
 
     def follow(self, view: Snapshot) -> None:
         """Add the jobs that run now, and remove those that do not."""
@@ -224,8 +183,8 @@ class RateEstimate:
         for job_id in [job_id for job_id in self._jobs if job_id not in running]:
             self.remove(job_id)
         for job_id, each in running.items():
-            known = self._jobs.get(job_id)
-            if known is None or (known.placement is not each.placement and known.placement != each.placement):
+            known, _ = self._jobs.get(job_id, (None, None))
+            if known is not each.placement and known != each.placement:
                 self.add(each.job, each.placement)
 
     def add(self, job: Job, placement: Placement) -> None:
@@ -235,17 +194,17 @@ class RateEstimate:
         number = None
         if placement.server is not None or len(set(placement.machines)) > 1:
             number = self.rates.add(stream(self.cluster, job, placement).flows)
-        self._jobs[job.id] = _RatedJob(placement, number)
+        self._jobs[job.id] = placement, number
 
     def remove(self, job_id: str) -> None:
         """Remove a job."""
-        number = self._jobs.pop(job_id).number
+        _, number = self._jobs.pop(job_id)
         if number is not None:
             self.rates.remove(number)
 
     def rate_gbps(self, job_id: str) -> float | None:
         """Return the rate of a job; None if it uses no links."""
-        number = self._jobs[job_id].number
+        _, number = self._jobs[job_id]
         return None if number is None else self.rates.rate_gbps(number)
 
 
@@ -257,17 +216,12 @@ class Stream(NamedTuple):
 
 
 def stream(cluster: Cluster, job: Job, placement: Placement) -> Stream:
-    """Return what a job streams when it is placed so."""
+    """Return what a job streams when it is placed so; the rate of a collective is that on its busiest link."""
     machines = placement.machines
     if job.collective == "ina":
         server = machines[0] if placement.server is None else placement.server
         flows = parameter_server(cluster, set(machines), server, ina=placement.aggregate)
         return Stream(flows, job.profile.grad_bytes * BITS_PER_BYTE / GIGA)
-    return collective(cluster, job, machines)
-
-
-def collective(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Stream:
-    """Return what the collective of a job streams; its rate is what its busiest link carries of it."""
     _, links, costs = footprint(cluster, job, machines)
     moved = np.zeros(len(links))
     for cost, k_bytes in costs:

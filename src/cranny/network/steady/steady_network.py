@@ -9,13 +9,56 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from cranny.core.accounting import Running
-from cranny.core.protocol import Slowdowns
+from cranny.core.flows import Flows
+from cranny.core.protocol import SharedSlowdowns, Slowdowns
 from cranny.model.cluster import Cluster
-from cranny.network.isolated import SharedSlowdowns
 from cranny.network.steady.rates import Rates, stream
-from cranny.network.steady.stream_log import StreamLog
+
+# A row for each use that a job makes of a resource, see `Flows`; rows of a job that starts stand together.
+STREAMS = {
+    "job_id": pl.String,
+    "start_s": pl.Float64,
+    "alone_gbps": pl.Float64,
+    "resource": pl.Int64,
+    "root": pl.Int64,
+    "leaf": pl.Int64,
+    "merged": pl.Float64,
+    "few": pl.Float64,
+    "many": pl.Float64,
+}
+
+
+class StreamLog:
+    """The flows of every job that used links, from the time it started there."""
+
+    def __init__(self) -> None:
+        self._starts: list[tuple[str, float, float]] = []
+        self._flows: list[Flows] = []
+
+    def note(self, job_id: str, start_s: float, alone_gbps: float, flows: Flows) -> None:
+        """Note a job that starts, or goes on elsewhere."""
+        self._starts.append((job_id, start_s, alone_gbps))
+        self._flows.append(flows)
+
+    def frame(self) -> pl.DataFrame:
+        """Return everything in columns."""
+        if not self._starts:
+            return pl.DataFrame(schema=STREAMS)
+        start = np.repeat(np.arange(len(self._starts)), [len(flows.resource) for flows in self._flows])
+        job_id, start_s, alone_gbps = zip(*self._starts, strict=True)
+        uses = zip(Flows._fields, zip(*self._flows, strict=True), strict=True)
+        return pl.DataFrame(
+            {
+                "job_id": pl.Series(job_id).gather(start),
+                "start_s": np.array(start_s)[start],
+                "alone_gbps": np.array(alone_gbps)[start],
+                **{name: np.concatenate(parts) for name, parts in uses},
+            },
+            schema=STREAMS,
+        )
 
 
 class Steady:

@@ -92,7 +92,7 @@ class NetPack(BySubmission, WaitsForGpus):
         steady.estimate.follow(view)  # line 7
         free, up = view.free.copy(), view.up
         # What jobs that run leave of the PAT of each rack's switch, (racks,).
-        memory_gbps: list[float] = rounded(steady.estimate.rates.left_pat_gbps()).tolist()
+        memory_gbps: list[float] = rounded(steady.estimate.rates.left_gbps()[1]).tolist()
         placed: list[Start] = []
         for waiting in batch:
             placement = self._place(waiting.job, view.usable(waiting.job, free), up, steady)

@@ -57,7 +57,7 @@ class SteadyState:
 
     def servers(self, free: Ints, up: Bools) -> ServerArrays:
         """Return what is left of every server, and of every rack's uplink."""
-        left_gbps, flows = rounded(self.estimate.rates.left_gbps()), rounded(self.estimate.rates.link_flows())
+        left_gbps, flows = rounded(self.estimate.rates.left_gbps()[0]), rounded(self.estimate.rates.flows()[0])
         left_gbps, rack_flows, flows = left_gbps[: len(free)], flows[self._uplinks], flows[: len(free)]
         return ServerArrays(free, up, self._link_gbps, left_gbps, flows, self._rack, self._rack_gbps, rack_flows)
 

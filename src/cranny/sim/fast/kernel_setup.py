@@ -3,48 +3,22 @@
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from cranny.model.arrays import Ints
 from cranny.model.cluster import Cluster
 from cranny.model.collective import COLLECTIVES, PLACED
 from cranny.model.job import Job
 from cranny.sim.fast import replay_kernel
 from cranny.sim.record import SAMPLE_COLUMNS
 
-Ints = npt.NDArray[np.int64]
-
 
 class JobColumns(Protocol):
     """Jobs in order of submission, as columns and one by one."""
 
     @property
-    def ids(self) -> pl.Series:
-        """Names of the jobs."""
-
-    @property
-    def models(self) -> pl.Series:
-        """Names of their models."""
-
-    @property
-    def tenants(self) -> pl.Series:
-        """Names of their tenants."""
-
-    @property
-    def collectives(self) -> pl.Series:
-        """Names of their collectives."""
-
-    @property
-    def gpus(self) -> npt.NDArray[np.int32]:
-        """GPUs of each job, (jobs,)."""
-
-    @property
-    def submit_s(self) -> npt.NDArray[np.float64]:
-        """When each was submitted, (jobs,), rising."""
-
-    @property
-    def duration_s(self) -> npt.NDArray[np.float64]:
-        """How long each runs on one machine, (jobs,)."""
+    def columns(self) -> pl.DataFrame:
+        """The job_id, gpus, submit_s, duration_s, model, tenant and collective of each job."""
 
     @property
     def any_type(self) -> bool:
@@ -66,36 +40,25 @@ def set_up(
     count, machines = len(jobs), len(cluster.machines)
     at = np.zeros(replay_kernel.COUNTERS, dtype=np.int64)
     at[replay_kernel.FREE] = cluster.gpus
-    model, grad_bytes, iteration_s = _models(jobs)
-
-    def ints() -> Ints:
-        return np.zeros(count, dtype=np.int64)
-
-    def floats(value: float = 0.0) -> npt.NDArray[np.float64]:
-        return np.full(count, value)
-
+    columns = jobs.columns
+    first = columns["model"].arg_unique().sort()  # a job of each
+    profiles = [jobs[row].profile for row in first.to_list()]
+    number = {name: at for at, name in enumerate(columns["model"].gather(first).to_list())}
+    held, seen = ("machine", "first_part", "parts", "first_use", "uses"), ("first_sample", "past_sample")
     return replay_kernel.ReplayArrays(
-        gpus=jobs.gpus.astype(np.int64),
-        submit_s=np.ascontiguousarray(jobs.submit_s),
-        duration_s=np.ascontiguousarray(jobs.duration_s),
-        start_s=floats(np.nan),
-        finish_s=floats(np.nan),
-        slowdown=floats(1.0),
-        cross_bytes=floats(),
-        model=model,
+        gpus=columns["gpus"].to_numpy().astype(np.int64),
+        submit_s=np.ascontiguousarray(columns["submit_s"].to_numpy()),
+        duration_s=np.ascontiguousarray(columns["duration_s"].to_numpy()),
+        start_s=np.full(count, np.nan),
+        finish_s=np.full(count, np.nan),
+        slowdown=np.ones(count),
+        cross_bytes=np.zeros(count),
+        model=columns["model"].replace_strict(number, return_dtype=pl.Int64).to_numpy(),
         pattern=_patterns(cluster, jobs) if drafts and jobs.data_parallel else np.full(count, -1, dtype=np.int64),
-        machine=ints(),
+        **{name: np.zeros(count, dtype=np.int64) for name in (*held, *seen, "queue", "ended")},
         slots=np.zeros(count, dtype=np.uint64),
-        first_part=ints(),
-        parts=ints(),
-        first_use=ints(),
-        uses=ints(),
-        first_sample=ints(),
-        past_sample=ints(),
-        queue=ints(),
-        ended=ints(),
-        grad_bytes=grad_bytes,
-        iteration_s=iteration_s,
+        grad_bytes=np.array([profile.grad_bytes for profile in profiles], dtype=np.float64),
+        iteration_s=np.array([profile.iteration_s for profile in profiles], dtype=np.float64),
         fragments_before_idle=fragments_before_idle,
         stretch=stretch,
         end_s=np.empty(cluster.gpus + 1),
@@ -117,36 +80,6 @@ def pattern_count(cluster: Cluster) -> int:
 def _patterns(cluster: Cluster, jobs: JobColumns) -> Ints:
     """Return the number of each job's pattern, (jobs,); -1 if it depends on the placement or is too large."""
     first = {name: at * (cluster.gpus + 1) for at, name in enumerate(COLLECTIVES)} | dict.fromkeys(PLACED, -1)
-    base = jobs.collectives.replace_strict(first, return_dtype=pl.Int64).to_numpy()
-    return np.where((base < 0) | (jobs.gpus > cluster.gpus), -1, base + jobs.gpus)
-
-
-def _models(jobs: JobColumns) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the number of each job's model, (jobs,), and what an iteration of each model is, (models,) both."""
-    names = jobs.models
-    first = names.arg_unique().sort()  # a job of each
-    profiles = [jobs[row].profile for row in first.to_list()]
-    number = {name: at for at, name in enumerate(names.gather(first).to_list())}
-    model = names.replace_strict(number, return_dtype=pl.Int64).to_numpy()
-    return (
-        model,
-        np.array([profile.grad_bytes for profile in profiles], dtype=np.float64),
-        np.array([profile.iteration_s for profile in profiles], dtype=np.float64),
-    )
-
-
-def empty_parts() -> replay_kernel.PartArrays:
-    """Return empty arrays for what jobs hold and send."""
-    return replay_kernel.PartArrays(
-        np.zeros(1024, np.int64), np.zeros(1024, np.uint64), np.zeros(1024, np.int64), np.zeros(1024)
-    )
-
-
-def grown(held: replay_kernel.PartArrays, parts: int, uses: int) -> replay_kernel.PartArrays:
-    """Return the same arrays with a larger capacity."""
-    return replay_kernel.PartArrays(
-        np.resize(held.machine, parts),
-        np.resize(held.slots, parts),
-        np.resize(held.link, uses),
-        np.resize(held.gbps, uses),
-    )
+    base = jobs.columns["collective"].replace_strict(first, return_dtype=pl.Int64).to_numpy()
+    gpus = jobs.columns["gpus"].to_numpy()
+    return np.where((base < 0) | (gpus > cluster.gpus), -1, base + gpus)

@@ -21,14 +21,11 @@ from cranny.core.fast.placement_arrays import (
     PARTS,
     SLOWDOWN,
     WAIT,
-    Bits,
-    Flags,
-    Floats,
-    Ints,
     PlacementArrays,
     PlacementRequest,
 )
 from cranny.core.jit import compiled, inside
+from cranny.model.arrays import Bits, Flags, Floats, Ints
 
 Drafts = Callable[[PlacementArrays, PlacementRequest], int]
 
@@ -192,7 +189,8 @@ def _serve(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, draf
             if why:
                 return why
         if at[ANSWER] > 0:
-            if _is_full(replay, arrays, held):
+            parts, links = at[HELD] + arrays.draft.at[PARTS], at[SENT] + arrays.draft.at[LINKS]
+            if parts > len(held.machine) or links > len(held.link):
                 return GROW
             _start_draft(replay, arrays, held, job)
             at[ANSWER] = 0
@@ -236,13 +234,6 @@ def _draft(replay: ReplayArrays, arrays: PlacementArrays, drafter: Drafts, job: 
         cost = arrays.draft.cost
         cost[SLOWDOWN] = 1.0 + replay.stretch * cost[COMM_S] / replay.iteration_s[model]
     return 0
-
-
-@inside
-def _is_full(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays) -> bool:
-    """Say whether the arrays are too short for what the draft holds and sends."""
-    parts, links = replay.at[HELD] + arrays.draft.at[PARTS], replay.at[SENT] + arrays.draft.at[LINKS]
-    return bool(parts > len(held.machine) or links > len(held.link))
 
 
 @inside

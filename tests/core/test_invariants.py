@@ -1,8 +1,8 @@
 from collections.abc import Callable
 
 import pytest
+from tests.reference.invariants import InvariantError, check
 
-from cranny.core.check import InvariantError, check
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job

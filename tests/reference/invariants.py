@@ -46,7 +46,7 @@ def check(state: ClusterState) -> None:
     _check_machines(state, held, idle_gpus_with_job)
     for link, gbps in enumerate(link_gbps):
         _require(_close(view.link_use_gbps(link), gbps), f"link {link} carries {gbps}, not what is recorded")
-    _require(_close(state.cross_bytes, cross_bytes), "cross-machine bytes do not add up")
+    _require(_close(state.totals()[2], cross_bytes), "cross-machine bytes do not add up")
 
 
 def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> None:
