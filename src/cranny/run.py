@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from cranny.core.protocol import Placer, Policy
 from cranny.model.cluster import Cluster
@@ -12,7 +12,7 @@ from cranny.model.job import Job
 from cranny.network.networks import NetworkModel
 from cranny.process_pool import Pool, WorkerPool, run_calls
 from cranny.report.page import write_report
-from cranny.scenario import Scenario, decision_period_s
+from cranny.scenario import Scenario, ScenarioSettings, decision_period_s
 from cranny.sim import result as sim_result
 from cranny.sim.record import ReplayRecord, refuse_if_all_skipped
 from cranny.sim.replay import no_garbage_collection
@@ -42,7 +42,7 @@ def simulate(
     seed: int = 0,
     *,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[ScenarioSettings],
 ) -> Result:
     """Replay a trace on a cluster under a policy; the arguments and further `settings` are those of `Scenario`.
 
@@ -91,16 +91,18 @@ def compare(
     cluster: Cluster,
     trace: Trace,
     names: Sequence[str],
+    network: str | NetworkModel = "isolated",
+    seed: int = 0,
     *,
     processes: int | None = None,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[ScenarioSettings],
 ) -> list[Result]:
     """Simulate several policies on the same trace; results in the given order. `settings` are those of `Scenario`.
 
     Each of the `options` goes to the policies that have it; one that none of them has is an error.
     """
-    scenarios = Scenario(cluster, trace, names[0], **settings).with_policies(names) if names else []
+    scenarios = Scenario(cluster, trace, names[0], network, seed, **settings).with_policies(names) if names else []
     return run_many(scenarios, processes=processes, progress=progress)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
@@ -34,6 +34,20 @@ from cranny.version import VERSION
 MAX_SEED = 2**63 - 1
 # What a call of `cranny.simulate` that repeats a scenario names.
 _PLAIN = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s", "period_s")
+
+
+class ScenarioSettings(TypedDict, total=False):
+    """What `simulate`, `compare` and `what_if` take as further keywords."""
+
+    order: str | None
+    collective: str | None
+    options: Mapping[str, Any]
+    profiles: Mapping[str, ModelProfile] | None
+    checkpoint_s: float
+    period_s: float
+    machine_events: Iterable[tuple[float, Event]]
+    price_per_gpu_hour: float
+    command: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

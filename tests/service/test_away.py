@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 from tests.service.conftest import Running, Serve, Start, until
 
 from cranny.backends.fake import FakeProcesses, FakeRun
-from cranny.cli import client
+from cranny.cli import client, console
 from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
 from cranny.service.auth import Authenticator, create
@@ -196,7 +196,7 @@ def test_a_log_is_followed_from_before_the_start_to_the_last_attempt(
     monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
     site.running.submit(command=["sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"], gpus=2, cwd=str(tmp_path))
     site.running.submit(command=["sh", "-c", "echo try $CRANNY_ATTEMPT; exit 3"], max_retries=2)
-    warned = client.warn
+    warned = console.warn
 
     def warn(text: str) -> None:  # the first job ends only when it was said that the second waits for it
         warned(text)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import polars as pl
 
@@ -23,7 +23,7 @@ from cranny.process_pool import WorkerPool
 from cranny.report.occupancy import map_span_s
 from cranny.report.sampling import numbers
 from cranny.run import run_many
-from cranny.scenario import Scenario
+from cranny.scenario import Scenario, ScenarioSettings
 from cranny.sim.result import Result
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
@@ -41,11 +41,12 @@ def what_if(
     policies: Sequence[str] = DEFAULT_POLICIES,
     *,
     network: str = "instant",
+    seed: int = 0,
     search: bool = True,
     search_policy: str | None = None,
     add: int | None = None,
     processes: int | None = None,
-    **settings: Any,
+    **settings: Unpack[ScenarioSettings],
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
 
@@ -56,7 +57,7 @@ def what_if(
     if not policies:
         raise InputError("no policy was given")
     trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
-    scenario = Scenario(cluster, trace, policies[0], network, **settings)
+    scenario = Scenario(cluster, trace, policies[0], network, seed, **settings)
     return answer(scenario, policies, search=search, search_policy=search_policy, add=add, processes=processes)
 
 

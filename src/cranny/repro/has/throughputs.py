@@ -1,7 +1,7 @@
 """Throughputs of models on GPU types, each with its source, and the jobs and clusters of HAS/JPS that have them.
 
 Numbers of one source compare; numbers of two sources do not, since batch, data and precision differ. So a matrix
-of jobs and types is filled from one source, or from probes (`core.shares.estimate`).
+of jobs and types is filled from one source, or from probes (`policies._shared.heterogeneous`).
 
 Clusters of the paper (TPDS 2024): machines of 5 GPUs, one type a machine, T4, P100 and V100 in turn, 300 Gbps
 inside and 10 Gbps between machines. Jobs are those of its Table III. It measured throughputs of five models on
