@@ -61,4 +61,5 @@ def test_networks_that_jobs_share_record_what_happens(name: str) -> None:
     assert isinstance(network, RecordingNetwork) == (name in {"steady", "phases"})
     if isinstance(network, RecordingNetwork):
         network.note(0.0)
-        assert set(network.recorded()) == ({"streams"} if name == "steady" else {"iterations", "contentions"})
+        recorded = {"steady": {"streams"}, "phases": {"iterations", "intervals", "contentions"}}[name]
+        assert set(network.recorded()) == recorded
