@@ -27,7 +27,7 @@ LOOKED_UP = {
     ("cli/typer_errors.py", "possibilities"): "errors of click differ in what they know",
     ("cli/typer_errors.py", "errors"): "pydantic's error behind one of ours, which the command does not import",
     ("service/writer_lock.py", "orig"): "SQLAlchemy wraps errors of drivers, but not all",
-    ("backends/host.py", "sched_getaffinity"): "only Linux has it",
+    ("backends/local_machine.py", "sched_getaffinity"): "only Linux has it",
     ("process_pool.py", "_inheriting"): "Python marks processes that are being spawned, and tells nothing else",
 }
 # One name, one thing. Two classes may share a name only if both are the same idea at two layers.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from cranny.backends import attempt_files as io
-from cranny.backends import host
+from cranny.backends import local_machine
 from cranny.backends.attempt_files import AttemptFiles
 from cranny.backends.process import Process, carrying
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason, Slots
@@ -49,7 +49,7 @@ class LocalBackend:
         self._slots = Slots(cluster)
         self._running: dict[str, _Running] = {}  # by job
         self._grace_s = grace_s
-        found = tuple(index for index, _ in host.gpus()) if devices is None else tuple(devices)
+        found = tuple(index for index, _ in local_machine.gpus()) if devices is None else tuple(devices)
         slots = [(machine, gpu) for machine, each in enumerate(cluster.machines) for gpu in range(each.gpus)]
         if not found:
             self._device = {slot: str(slot[1]) for slot in slots}
@@ -61,8 +61,8 @@ class LocalBackend:
     @classmethod
     def this_machine(cls) -> "LocalBackend":
         """Return a backend for this machine: its GPUs or, if it has none, as many slots as it has processors."""
-        found = host.gpus()
-        return cls(host.cluster_of(found), tuple(index for index, _ in found))
+        found = local_machine.gpus()
+        return cls(local_machine.cluster_of(found), tuple(index for index, _ in found))
 
     def nodes(self) -> Cluster:
         """Return the machines and their GPU slots."""
@@ -141,13 +141,15 @@ class LocalBackend:
         """Write the launch file and start the supervisor, which reads it."""
         log_dir = what.log_dir.absolute()
         files = AttemptFiles.of(log_dir, what.attempt)
-        base = host.base_environment()
+        base = local_machine.base_environment()
         _check_command(what, {**base, **what.env}["PATH"])
         _private_folder(log_dir)
         if any(os.path.lexists(path) for path in (files.launch, files.pid, files.result)):
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before in {log_dir}")
         token = secrets.token_hex(16)
-        port = host.free_port({running.port for running in self._running.values() if running.port is not None})
+        port = local_machine.free_port(
+            {running.port for running in self._running.values() if running.port is not None}
+        )
         devices = {rank: self._device[rank.machine, rank.gpu] for rank in what.ranks}
         ranks = commands(what, base, devices, port, token, log_dir)
         document = {

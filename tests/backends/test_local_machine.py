@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from cranny.backends import host
+from cranny.backends import local_machine
 from cranny.backends.local import LocalBackend
 from cranny.backends.protocol import BackendError
 
@@ -27,8 +27,8 @@ def test_this_machine_is_a_cluster_of_its_gpus() -> None:
 
 @pytest.mark.usefixtures("two_gpus")
 def test_leaves_alone_the_gpus_that_are_hidden_from_the_service() -> None:
-    assert host.gpus({"CUDA_VISIBLE_DEVICES": "1"}) == (("1", "NVIDIA H200"),)
-    assert host.gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert local_machine.gpus({"CUDA_VISIBLE_DEVICES": "1"}) == (("1", "NVIDIA H200"),)
+    assert local_machine.gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
 
 
 def test_finds_no_gpu_where_the_driver_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,13 +36,13 @@ def test_finds_no_gpu_where_the_driver_has_none(tmp_path: Path, monkeypatch: pyt
     command.write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     command.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert host.gpus() == ()
-    (machine,) = host.cluster_of(()).machines
+    assert local_machine.gpus() == ()
+    (machine,) = local_machine.cluster_of(()).machines
     assert machine.gpus == min(len(os.sched_getaffinity(0)), 64)
 
 
 def test_chooses_a_port_that_no_other_job_has() -> None:
-    free = host.PORTS[-1]
-    assert host.free_port(set(host.PORTS) - {free}) == free
+    free = local_machine.PORTS[-1]
+    assert local_machine.free_port(set(local_machine.PORTS) - {free}) == free
     with pytest.raises(BackendError, match="no port is free"):
-        host.free_port(host.PORTS)
+        local_machine.free_port(local_machine.PORTS)
