@@ -1,13 +1,14 @@
 """One frozen value for all that decides a simulation, and many of them at once."""
 
 from dataclasses import FrozenInstanceError, replace
+from typing import get_type_hints
 
 import pytest
 
 import cranny
 from cranny.model.errors import InputError
 from cranny.run import run, run_many
-from cranny.scenario import Scenario
+from cranny.scenario import Scenario, ScenarioSettings
 
 CLUSTER = cranny.Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 TRACE = cranny.generate_trace("philly", jobs=40, seed=1)
@@ -18,6 +19,12 @@ def test_a_scenario_runs_as_simulate_does() -> None:
     found = cranny.simulate(CLUSTER, TRACE, "netpack", "steady", 3, period_s=60.0)
     assert run(scenario).jobs.equals(found.jobs)
     assert run(scenario).settings == found.settings
+
+
+def test_the_keywords_of_simulate_are_the_settings_of_a_scenario() -> None:
+    positional = {"cluster", "trace", "policy", "network", "seed"}
+    fields = {name: kind for name, kind in get_type_hints(Scenario).items() if name not in positional}
+    assert get_type_hints(ScenarioSettings) == fields
 
 
 def test_a_scenario_is_frozen_and_checked_when_made() -> None:

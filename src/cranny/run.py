@@ -78,9 +78,9 @@ def run_many(
     that returns what it found without a simulation, which is the result as it is. `keep` is called there too, so
     that only what is needed is sent back. `impossible` stands for the result of a scenario that cannot run, and
     `failed` makes a result of any error, also of a process that died; without them an error is raised at once. The
-    `pool` is one of the caller's that stays for further scenarios, or else a new one of so many `processes`, as
-    many as there are cores if not given. `progress` is called with the number of scenarios that are done, and
-    `ended` with the number of one that is done and its result.
+    `pool` is one of the caller's that stays for further scenarios and has been given what is `shared`, or else a
+    new one of so many `processes`, as many as there are cores if not given. `progress` is called with the number
+    of scenarios that are done, and `ended` with the number of one that is done and its result.
     """
     calls = [(scenario, keep, impossible, failed) for scenario in scenarios]
     with nullcontext(pool) if pool is not None else WorkerPool(processes, shared=shared) as ready:
