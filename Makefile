@@ -25,7 +25,7 @@ fuzz: .venv/system.done  ## all property tests with draws at random, ROUNDS time
 	done
 
 coverage: .venv/system.done  ## which lines and branches the tests reach: a summary, and out/coverage/index.html
-	$(BIN)/pytest -n $(TESTERS) --cov --cov-report=term --cov-report=html --cov-fail-under=80
+	$(BIN)/pytest -n $(TESTERS) --cov --cov-report=term --cov-report=html --cov-fail-under=92
 
 release: .venv/dev.done  ## build wheel and sdist, and try them in an empty environment
 	rm -rf dist

@@ -1,6 +1,6 @@
 """A script for two workers: models that are listened to train beside twins that are not, and write down how.
 
-A model may exchange gradients with all workers, or with some; here once with both, and once with nobody else.
+A model may exchange gradients with all workers, or with some; here once with both, and once with none.
 """
 
 import json

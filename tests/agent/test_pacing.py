@@ -30,7 +30,7 @@ class Job:
         watch: Path | None = None,
     ) -> None:
         self.now_s = now_s  # by the timer
-        self.set_by_s = 0.0  # what somebody added to the clock
+        self.set_by_s = 0.0  # what was added to the clock
         self.starts_s: list[float] = []
         self.pacer = Pacer(
             period_s,
@@ -164,7 +164,7 @@ def test_an_agent_lets_go_of_a_job_that_is_slower_than_its_beat_and_tries_again_
 
 
 def test_a_beat_that_is_far_off_is_let_go_at_once() -> None:
-    job = Job(255.0, 57.0)  # somebody wrote milliseconds
+    job = Job(255.0, 57.0)  # given in milliseconds
     waits = job.iterate(*[0.25] * 100)
     assert sum(wait > 0 for wait in waits) == 2  # for the shift, and for one beat
     assert not job.pacer.report().paced
@@ -313,7 +313,7 @@ def test_beats_and_shares_that_make_no_sense_are_refused() -> None:
         Pacer(1.0, patience=math.nan)
 
 
-# -- a file that somebody rewrites -----------------------------------------------------------------------------
+# -- a file that others rewrite --------------------------------------------------------------------------------
 
 
 def test_a_beat_is_taken_from_a_file_when_it_changes(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Harness(ABC):
 
     @abstractmethod
     def left(self, job_id: str) -> int:
-        """Count the processes of a job, ended ones that nobody has reaped included."""
+        """Count the processes of a job, ended ones that were not reaped included."""
 
     def launch(
         self,
@@ -135,7 +135,7 @@ class Contract:
 
     def test_stopping_what_does_not_run_does_nothing(self, harness: Harness) -> None:
         harness.backend.stop("never launched")
-        harness.over(harness.launch("a"))  # and nobody knows yet
+        harness.over(harness.launch("a"))  # which is not known yet
         harness.backend.stop("a")
         assert harness.ends() == [Ended("a", 1, 0, "finished")]
         harness.backend.stop("a")

@@ -58,7 +58,7 @@ class LocalHarness(Harness):
 
 
 def zombies() -> set[int]:
-    """Return our own children that have ended and that nobody has reaped."""
+    """Return our own children that have ended and were not reaped."""
     found = set()
     for stat in PROC.glob("[0-9]*/stat"):
         try:

@@ -40,7 +40,7 @@ def _present(name: str) -> bool:
 
 
 POLICIES = [name for name in TABLE if _present(name)]
-# Nobody can run CP-SAT without the extra `exact`.
+# CP-SAT does not run without the extra `exact`.
 EXCUSED = set() if find_spec("ortools") else {"exact"}
 # CP-SAT takes its time, so it gets few and small jobs.
 EXAMPLES, SLOW_EXAMPLES, REPLAYS = 40, 20, 8

@@ -41,7 +41,7 @@ def test_winners_may_have_each_others_workers() -> None:
     seats = {"j1": (0, 1), "j2": (2, 3)}
     # Every link has one job at most, so the search is content with what it has.
     assert variations(seats, BaseCluster.of(state.snapshot()), 10, by(spread, state.cluster)) == [seats]
-    # With somebody on the links of machines 0 and 1 all ways to distribute them are found.
+    # With another job on the links of machines 0 and 1 all ways to distribute them are found.
     base = BaseCluster.of(state.snapshot())._replace(users=(1, 1, 1, 1, 0, *[0] * 6))
     found = variations(seats, base, 100, by(spread, state.cluster))
     assert {(frozenset(each["j1"]), frozenset(each["j2"])) for each in found} == {
@@ -57,7 +57,7 @@ def test_a_job_leaves_links_that_others_use() -> None:
     found = vary_plan(plan, state.snapshot(), 10)
     assert found == [plan]  # no machine is like those two
     plan = Plan(state.version, (Start(Job(id="new", gpus=3), Placement((1, 1, 3))),))
-    best = vary_plan(plan, state.snapshot(), 10)[-1]  # where nobody meets, the search ends
+    best = vary_plan(plan, state.snapshot(), 10)[-1]  # where no two jobs share a link, the search ends
     start = best.actions[0]
     assert isinstance(start, Start)
     assert {PAIRS.rack_of[machine] for machine in start.placement.machines} <= {2, 3}

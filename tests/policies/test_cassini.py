@@ -156,7 +156,7 @@ def test_shifts_are_sent_once_and_anew_when_placements_change() -> None:
     decided(cassini, state, a, b, c)
     assert cassini.plan(state.snapshot()).actions == ()
     state.release("a")
-    assert cassini.plan(state.snapshot()).actions == ()  # nobody shares a link any more
+    assert cassini.plan(state.snapshot()).actions == ()  # no two jobs share a link any more
     state.place(a, Placement((0, 2)), 5.0)
     plan = cassini.plan(state.snapshot(5.0))
     assert "a" in shifts(plan)

@@ -67,7 +67,7 @@ def test_a_market_has_the_throughput_of_the_best_assignment(data: st.DataObject)
     assert hold.sum(axis=1).tolist() == sizes.tolist()
     single = rates[np.ix_(np.repeat(np.arange(jobs), sizes), np.repeat(np.arange(kinds), totals))]
     assert (hold * rates).sum() == pytest.approx(single[linear_sum_assignment(-single)].sum())
-    # Eq. 31: at these prices nobody would rather have another type than one that he holds.
+    # Eq. 31: at these prices no job would rather have another type than one that it holds.
     value = rates - prices(stall)
     for job in range(jobs):
         for kind in np.flatnonzero(hold[job]):

@@ -322,7 +322,7 @@ def test_jobs_come_and_go_and_nothing_is_lost(name: str) -> None:
     run()
 
 
-WISHES = st.sampled_from(
+CONSTRAINTS = st.sampled_from(
     [{}, {"gpu_type": "A"}, {"gpu_type": "B"}, {"speeds": {"B": 1.0, "C": 2.0}}, {"speeds": {"A": 1.0, "B": 1.0}}]
 )
 
@@ -335,11 +335,11 @@ def test_nobody_waits_for_whom_there_are_gpus_and_nobody_is_stopped_to_start_aga
     )
 
     @settings(max_examples=60)
-    @given(jobs(), st.lists(WISHES, min_size=7, max_size=7), st.lists(st.integers(0, 9), max_size=4))
-    def run(made: Sequence[Job], wishes: Sequence[dict[str, Any]], ends: Sequence[int]) -> None:
+    @given(jobs(), st.lists(CONSTRAINTS, min_size=7, max_size=7), st.lists(st.integers(0, 9), max_size=4))
+    def run(made: Sequence[Job], constraints: Sequence[dict[str, Any]], ends: Sequence[int]) -> None:
         state = ClusterState(cluster)
         engine = Engine(state, policy(name))  # type: ignore[arg-type]
-        typed = [replace(each, **wish) for each, wish in zip(made, wishes, strict=False)]
+        typed = [replace(each, **constraint) for each, constraint in zip(made, constraints, strict=False)]
         now_s = 0.0
 
         def handle(event: Submitted | Finished) -> None:

@@ -116,7 +116,7 @@ def test_fewer_moves_cost_no_more_and_keep_to_limits(data: st.DataObject) -> Non
 
 
 def test_arrivals_do_not_make_everybody_restart() -> None:
-    # A job comes every half minute, and moving takes five minutes: to share anew each time, nobody would get on.
+    # A job comes every half minute, and moving takes five minutes: shared anew each time, no job would get on.
     jobs = [
         Job(
             f"j{at}", 1, LOUD, submit_s=30.0 * at, duration_s=1_500.0 + 200 * (at % 5), least_gpus=1, most_gpus=6,

@@ -39,7 +39,7 @@ def servers(draw: st.DrawFn) -> tuple[ServerArrays, list[tuple[int, int]]]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     up = rng.random(count) < 0.8
     free = np.where(up, rng.integers(0, 5, count), 0)
-    # Nobody is free where no flow is: then no two machines are alike.
+    # No machine without flows is free: then no two machines are alike.
     flows = rng.integers(1, 4, count).astype(float)
     left = rng.uniform(0.0, 99.0, count)
     rack = np.repeat(np.arange(len(sizes)), sizes)

@@ -61,8 +61,8 @@ def test_all_machines_with_a_free_gpu_are_candidates_if_none_holds_the_job() -> 
 
 def test_there_are_no_candidates_if_gpus_are_short() -> None:
     assert candidates(job(10), state_with([2, 4, 0, 3]).snapshot()).machines.size == 0
-    nobody = Job(id="a", gpus=1, gpu_type="none")
-    assert candidates(nobody, typed().snapshot()).machines.size == 0
+    untyped = Job(id="a", gpus=1, gpu_type="none")
+    assert candidates(untyped, typed().snapshot()).machines.size == 0
 
 
 @pytest.mark.parametrize("name", [*RIVALS, "netpack", "netpack-lean", "netpack+cassini"])

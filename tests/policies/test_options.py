@@ -10,7 +10,7 @@ from cranny.scenario import seeded_policy
 
 WRONG: tuple[object, ...] = ("a word", float("nan"), -1, [1], True, {}, None, "", 1e400)
 OPTIONS = [(name, option) for name in TABLE for option in sorted(options_of(name) - {"rng"})]
-# What Python says of its own accord, which tells nobody what to do.
+# Python's own messages, which do not say what to do.
 PYTHON = re.compile(
     r"not supported between|unexpected keyword|'(int|str|float|list|NoneType)' (object|and)|argument"
 )

@@ -122,7 +122,7 @@ def test_spare_gpus_are_not_taken_for_those_of_ranks() -> None:
     state.place(Job(id="a", gpus=3), Placement((0, 0, 1), spare=(1,)))
     view = state.snapshot()
     seats = resized({}, view.running, {}, without_jobs(view, ["a"]), nearby)
-    assert seats == {"a": (0, 0, 1)}  # nobody took its GPUs
+    assert seats == {"a": (0, 0, 1)}  # no other job took its GPUs
     waiting = {"b": Waiting(Job(id="b", gpus=3))}
     base = without_jobs(view, ["a"])
     taken = resized({"b": 3}, view.running, waiting, base, lambda *_: (0, 0, 0))

@@ -85,7 +85,7 @@ def test_who_is_left_gets_everything_at_a_reset() -> None:
 def test_a_job_moves_only_if_that_pays(restart_s: float, moves: int) -> None:
     cluster, (resnet, _) = example()
     late = elastic("resnet", duration_s=resnet.duration_s, speeds=resnet.speeds, restart_s=restart_s)
-    # Nobody moves when ResNet-18 comes, for VGG-19 would not run elsewhere.
+    # No job moves when ResNet-18 comes, for VGG-19 would not run elsewhere.
     first = Job("vgg", 2, QUIET, duration_s=5_000.0, speeds={"T4": 1.0})
     result = cranny.simulate(cluster, [first, late], "has-exact", network="instant")
     # With two V100 alone it takes 15,528 s; with all four after 5,000 s, 3,134 s less.

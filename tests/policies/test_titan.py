@@ -173,7 +173,7 @@ def test_says_how_many_gpus_are_missing() -> None:
     assert Titan().why_wait(job, view) == "needs 16 GPUs, 14 free"
 
 
-# Next to no computing: whoever trains it keeps its slowest link busy all the time.
+# Next to no computing: a job that trains it keeps its slowest link busy all the time.
 TALKER = ModelProfile("talker", grad_bytes=10e9, iteration_ms=1.0)
 
 

@@ -60,7 +60,7 @@ def jct_s(problem: Problem, job: int, held: Sequence[Worker]) -> float:
 
 
 def all_shares(problem: Problem) -> Iterator[list[list[Worker]]]:
-    """Yield every way to give single workers to jobs or to nobody."""
+    """Yield every way to give single workers to jobs or to none."""
     workers = workers_of(problem)
     jobs = len(problem.jobs)
     for owners in product(range(jobs + 1), repeat=len(workers)):

@@ -12,25 +12,25 @@ Job = tuple[Mapping[int, Circle], float]  # circles by link, and the shift
 
 
 def fair(asked: Sequence[Mapping[int, float]], link_gbps: Sequence[float]) -> list[float]:
-    """Return what share of its wish each job gets: all rates rise together, each that of a job's busiest link."""
-    wish = [max(uses.values(), default=0.0) for uses in asked]
+    """Return what share of its demand each job gets: all rates rise together, a job's is that of its busiest link."""
+    demand = [max(uses.values(), default=0.0) for uses in asked]
     rate = [0.0] * len(asked)
-    rising = {job for job in range(len(asked)) if wish[job] > 0}
+    rising = {job for job in range(len(asked)) if demand[job] > 0}
 
     def level_of(link: int) -> float:
-        taken = sum(rate[job] * uses[link] / wish[job] for job, uses in enumerate(asked) if link in uses)
-        weight = sum(asked[job][link] / wish[job] for job in rising if link in asked[job])
-        held = taken - sum(rate[job] * asked[job][link] / wish[job] for job in rising if link in asked[job])
+        taken = sum(rate[job] * uses[link] / demand[job] for job, uses in enumerate(asked) if link in uses)
+        weight = sum(asked[job][link] / demand[job] for job in rising if link in asked[job])
+        held = taken - sum(rate[job] * asked[job][link] / demand[job] for job in rising if link in asked[job])
         return (link_gbps[link] - held) / weight
 
     while rising:
         levels = {link: level_of(link) for link in {link for job in rising for link in asked[job]}}
-        level = min(*levels.values(), *(wish[job] for job in rising))
+        level = min(*levels.values(), *(demand[job] for job in rising))
         for job in rising:
             rate[job] = level
         full = {link for link, at in levels.items() if at <= level * (1 + 1e-12)}
-        rising = {job for job in rising if wish[job] > level * (1 + 1e-12) and not full & set(asked[job])}
-    return [got / want if want else 1.0 for got, want in zip(rate, wish, strict=True)]
+        rising = {job for job in rising if demand[job] > level * (1 + 1e-12) and not full & set(asked[job])}
+    return [got / want if want else 1.0 for got, want in zip(rate, demand, strict=True)]
 
 
 def stepped(jobs: Sequence[Job], link_gbps: Sequence[float], seconds: float, step_s: float) -> list[list[float]]:
@@ -41,7 +41,7 @@ def stepped(jobs: Sequence[Job], link_gbps: Sequence[float], seconds: float, ste
     for number in range(round(seconds / step_s)):
         asked = []
         for (circles, _), at_s in zip(jobs, place, strict=True):
-            # What is asked for in the middle of the step, if nobody is in the way.
+            # What is asked for in the middle of the step, if no other job is in the way.
             demands = {link: circle.demand(at_s + step_s / 2) for link, circle in circles.items()}
             asked.append({link: gbps for link, gbps in demands.items() if gbps > 0 and at_s >= 0})
         for job, speed in enumerate(fair(asked, link_gbps)):

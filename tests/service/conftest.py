@@ -195,7 +195,7 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres_process() -> Iterator[Postgres]:
-    """Return a PostgreSQL server of our own; whoever stops it starts it again."""
+    """Return a PostgreSQL server of our own; a test that stops it starts it again."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
     if initdb is None:

@@ -34,7 +34,7 @@ def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) ->
             spec = reporting(folder / "reports", 1 + number % 3, sleep_s=sleep_s)
             record, _ = service.submit("ann", spec, key).result(60)
             os.write(accepted, f"{key} {record.id}\n".encode())
-    parent = os.getppid()  # should it be gone, nobody would kill us any more
+    parent = os.getppid()  # if it is gone, nothing would kill us any more
     while os.getppid() == parent:
         if last and all(record.over for record in service.scheduler.records.jobs.values()):
             break

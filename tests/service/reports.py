@@ -23,7 +23,7 @@ def reporting(folder: Path, gpus: int, sleep_s: float = 0.05, code: int = 0, **s
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a report; none if nobody wrote it."""
+    """Return the lines of a report; none if it was not written."""
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -35,13 +35,13 @@ def left_over(folder: Path) -> list[str]:
         try:
             if mark in (process / "environ").read_bytes():
                 found.append(process.name)
-        except OSError:  # it has ended, or is somebody else's
+        except OSError:  # it has ended, or is not ours
             continue
     return found
 
 
 def zombies() -> list[str]:
-    """Return the children of this process that have ended and that nobody took leave of."""
+    """Return the children of this process that have ended and were not waited for."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,7 +1,10 @@
 """The commands that ask a server, as they are typed."""
 
+import asyncio
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from tests.cli.conftest import Run
 from tests.service.conftest import Serve, Site
 
 from cranny.cli.console import out
+from cranny.service.api.sse import EventNotifier
 
 
 @pytest.fixture
@@ -174,14 +178,36 @@ def test_logs_are_printed_and_changes_watched(
     when = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
     assert re.fullmatch(rf"{when}  over +job-1 +status=done exit_code=0\n", run("watch", "job-1").out)
     assert run("watch", "job-1", "--json").json["status"] == "done"
-    run("submit", str(path))
-    seen = [json.loads(line) for line in run("watch", "job-2", "--json").out.splitlines()]
-    assert seen[-1]["status"] == "done"
-    run("submit", str(path))
-    assert re.search(rf"{when}  ended +job-3 .* status=done\n", run("watch", "job-3").out)
     path.write_text(json.dumps({"command": ["false"], "gpus": 1}))
     ran = run("submit", str(path), "--wait")
-    assert (ran.code, ran.out) == (1, "job-4 failed with exit code 1\n")
+    assert (ran.code, ran.out) == (1, "job-2 failed with exit code 1\n")
+
+
+def test_the_end_of_a_job_is_watched(
+    serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = serve(real=True)
+    monkeypatch.setenv("CRANNY_SERVER", site.url)
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+    watched, subscribe = tmp_path / "watched", EventNotifier.subscribe
+
+    @contextmanager
+    def subscribed(notifier: EventNotifier) -> Iterator[asyncio.Event]:
+        with subscribe(notifier) as event:
+            watched.touch()
+            yield event
+
+    monkeypatch.setattr(EventNotifier, "subscribe", subscribed)
+    path = tmp_path / "job.json"
+    command = f"while [ ! -e {watched} ]; do sleep 0.05; done"
+    path.write_text(json.dumps({"command": command, "shell": True, "gpus": 2}))
+    run("submit", str(path))
+    seen = [json.loads(line) for line in run("watch", "job-1", "--json").out.splitlines()]
+    assert seen[-1]["status"] == "done"
+    watched.unlink()
+    run("submit", str(path))
+    when = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.search(rf"{when}  ended +job-2 .* status=done\n", run("watch", "job-2").out)
 
 
 def test_all_of_a_long_log_is_printed_also_as_json(

@@ -409,7 +409,7 @@ def test_logs_of_earlier_attempts_can_be_read(opened: Open) -> None:
     visit.sees(".log", "attempt 1")
     visit.fake.happens("launched", job=job["id"])
     page.wait_for_timeout(300)
-    assert page.locator("#log-attempt").input_value() == "1"  # whoever reads an attempt goes on reading it
+    assert page.locator("#log-attempt").input_value() == "1"  # a reader of an attempt goes on reading it
     other = visit.go(f"#/jobs/{waiting(visit.fake)['id']}", ".next")
     assert not other.locator("#log-attempt").is_visible()
 

@@ -1,4 +1,4 @@
-"""The hands launch nothing onto GPUs that others have not left yet."""
+"""The executor launches nothing onto GPUs that others have not left yet."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ def launch(job_id: str, attempt: int = 1, gpu: int = 0) -> Launch:
 
 
 class Scene:
-    """Hands, a backend that pretends, and what was reported."""
+    """An executor, a fake backend, and what was reported."""
 
     def __init__(self, processes: FakeProcesses, clock: Clock) -> None:
         self.reports: list[ExecutorReport] = []
@@ -59,7 +59,7 @@ def scene(processes: FakeProcesses, clock: Clock) -> Iterator[Scene]:
     made.executor.close()
 
 
-def test_a_launch_waits_for_its_gpus_and_nobody_passes_it(scene: Scene, clock: Clock) -> None:
+def test_a_launch_waits_for_its_gpus_and_none_passes_it(scene: Scene, clock: Clock) -> None:
     scene.executor.launch(launch("stubborn"))
     until(lambda: scene.reports == [AttemptLaunched("stubborn", 1)])
     scene.executor.stop("stubborn", 1)

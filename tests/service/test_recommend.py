@@ -29,7 +29,7 @@ def test_it_recommends_and_counts_what_was_lost(serve: Serve) -> None:
         told = root.get("/api/v1/recommendations").json()
         assert told["recommendations"][0]["placement"]["names"] == ["rack0-machine0"] * 4
         assert "1 machine" in told["recommendations"][0]["text"]
-        # Somebody else spreads it over two racks.
+        # Another scheduler spreads it over two racks.
         where = ["rack0-machine0", "rack0-machine0", "rack1-machine0", "rack1-machine0"]
         seen = root.post("/api/v1/jobs/job-1/observed", json={"machines": where}).json()
         assert (seen["status"], seen["machines"]) == ("running", ["rack0-machine0", "rack1-machine0"])
@@ -95,7 +95,7 @@ def test_a_log_of_recommendations_is_not_for_running(start: Start) -> None:
 
 
 def desk_of(cluster: Cluster = CLUSTER, **policy: Any) -> Scheduler:
-    """Return a desk that only recommends."""
+    """Return a scheduler that only recommends."""
     scheduler = Scheduler(cluster, "recommend", Limits())
     scheduler.open(0.0)
     scheduler.set_policy({"name": "best-fit", **policy}, "root", 0.0)

@@ -124,15 +124,15 @@ def test_what_is_no_json_or_too_large_is_refused(root: httpx.Client) -> None:
 
 
 def test_strangers_get_nothing(site: Site) -> None:
-    with site.client(None) as nobody:
+    with site.client(None) as stranger:
         for path in (JOBS, f"{JOBS}/job-1", "/api/v1/nodes", "/api/v1/events", "/api/v1/cluster", "/api/v1/me"):
-            answer = nobody.get(path)
+            answer = stranger.get(path)
             problem(answer, 401)
             assert answer.headers["www-authenticate"] == "Bearer"
-        problem(nobody.get(JOBS, headers={"Authorization": "Bearer cranny_wrong"}), 401)
-        problem(nobody.get(JOBS, headers={"Authorization": "Basic YTpi"}), 401)
-        assert nobody.get("/healthz").status_code == 200
-        assert nobody.get("/readyz").json() == {"ready": True}
+        problem(stranger.get(JOBS, headers={"Authorization": "Bearer cranny_wrong"}), 401)
+        problem(stranger.get(JOBS, headers={"Authorization": "Basic YTpi"}), 401)
+        assert stranger.get("/healthz").status_code == 200
+        assert stranger.get("/readyz").json() == {"ready": True}
 
 
 def test_users_see_and_cancel_their_own_jobs_only(site: Site) -> None:

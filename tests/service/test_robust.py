@@ -1,4 +1,4 @@
-"""No policy can bring the desk down, whatever users and processes do and in whichever order."""
+"""No policy can bring the scheduler down, whatever users and processes do and in whichever order."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ OUTCOMES: list[tuple[Reason, int | None]] = [("finished", 0), ("finished", 0), (
 
 
 class Log:
-    """A log in memory, for a desk to be restored from."""
+    """A log in memory, for a scheduler to be restored from."""
 
     def __init__(self, rows: list[EventRow]) -> None:
         self._rows = rows
@@ -32,7 +32,7 @@ class Log:
 
 
 class Day:
-    """Things that happen to a desk, one after the other."""
+    """Things that happen to a scheduler, one after the other."""
 
     def __init__(self, policy: str, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - no secret

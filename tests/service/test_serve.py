@@ -68,7 +68,7 @@ def test_it_serves_its_owner_and_ends_in_good_order(begin: Begin, env: dict[str,
     again = httpx.get(told["link"])
     assert (again.headers["location"], "set-cookie" in again.headers) == ("/#/?link=used", False)
     with httpx.stream("GET", f"{told['url']}/api/v1/events", headers=_token(written)) as answer:
-        assert answer.is_success  # somebody still listens
+        assert answer.is_success  # a stream is still open
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert not written.exists()

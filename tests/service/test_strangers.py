@@ -1,4 +1,4 @@
-"""Many who connect, listen or ask at once: nobody uses up what others need, and nobody sees what is not theirs."""
+"""Many who connect, listen or ask at once: none uses up what others need, and none sees what is not theirs."""
 
 import socket
 import threading
@@ -46,7 +46,7 @@ def served(running: Any) -> Iterator[str]:
 def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SILENT_S", 3600.0)  # nobody has to go, so an answer did not wait for that
+    monkeypatch.setattr(server, "SILENT_S", 3600.0)  # no client has to go, so an answer did not wait for that
     with served(start(limits=Limits(connections=5))) as url:
         until(lambda: _status(url) == 200)
         idle = _connected(url, 30)
@@ -99,7 +99,7 @@ def test_a_listener_too_many_is_refused_before_the_stream_begins(
     monkeypatch.setattr(sse, "MAX_SUBSCRIBERS", 2)
     site = serve()
     with site.client() as root, root.stream("GET", EVENTS) as one, root.stream("GET", EVENTS) as two:
-        lines = [one.iter_lines(), two.iter_lines()]  # a stream ends with whoever reads it
+        lines = [one.iter_lines(), two.iter_lines()]  # a stream ends with its reader
         assert [next(each) for each in lines] == [": cranny"] * 2
         refused = root.get(EVENTS, params={"follow": False})
         assert "limit of 2 event streams" in problem(refused, 503)["detail"]

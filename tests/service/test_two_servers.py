@@ -127,7 +127,7 @@ def test_a_service_whose_postgresql_was_restarted_goes_on_as_the_only_one(
         assert "the event log cannot be written" in first.service.why_not_ready
     finally:
         postgres_process.start()
-    until(lambda: first.service.ready)  # though nobody asks for anything
+    until(lambda: first.service.ready)  # though there are no requests
     with pytest.raises(OtherWriterError, match="another cranny serve is using it"):
         start(database=postgres)
     assert first.submit() == "job-2"

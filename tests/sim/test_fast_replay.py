@@ -79,7 +79,7 @@ def both(
 
 
 def twice(job: Job, cost: Communication) -> float:
-    """A network of somebody's own: only Python can tell what it does."""
+    """A network of a user's own: only Python can tell what it does."""
     return 1.0 + 2.0 * cost.comm_s / job.profile.iteration_s
 
 

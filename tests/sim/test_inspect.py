@@ -85,7 +85,7 @@ def test_a_result_tells_the_load_that_the_replay_had(name: str, collective: str)
 
 
 class Mover:
-    """Starts every job on the first two machines, and moves whoever is there to the next two."""
+    """Starts every job on the first two machines, and moves those that run there to the next two."""
 
     def key(self, waiting: Waiting) -> float:
         """Keep the order of submission."""

@@ -21,7 +21,7 @@ from typing import Any
 
 SET_FLAGS = 0x8914  # SIOCSIFFLAGS
 UP = 0x1
-PATIENCE_S = 300
+PATIENCE_S = 1800
 # Notice within seconds that a machine is gone, by default it takes a quarter of a minute; but do not take one for
 # gone that only has a busy processor: a dead one refuses at once, a busy one answers late.
 HEALTH = {

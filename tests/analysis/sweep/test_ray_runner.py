@@ -46,7 +46,7 @@ def test_a_sweep_on_ray_gives_the_same_bytes_though_a_machine_dies(tmp_path: Pat
         [*APART, sys.executable, str(script), str(file), str(tmp_path / "ray")],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=3600,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -119,7 +119,7 @@ def test_agents_keep_jobs_of_unlike_times_on_one_beat() -> None:
 
 
 def test_agents_let_go_of_jobs_that_cannot_keep_a_beat() -> None:
-    # Three jobs up for half of the time cannot take turns; whatever their shifts, nobody waits for a beat.
+    # Three jobs up for half of the time cannot take turns; whatever their shifts, none is paced.
     stage = Stage()
     for name, shift_s in (("a", 0.0), ("b", 0.053), ("c", 0.107)):
         stage.start(name, (0, 1))
@@ -214,7 +214,7 @@ class Shifting:
             actions = [Shift("a", 0.0), Shift("b", self.shift_s)]
         return Plan(view.version, tuple(actions))
 
-    def why_wait(self, job: Job, view: Snapshot) -> str:  # noqa: ARG002 - nobody asks
+    def why_wait(self, job: Job, view: Snapshot) -> str:  # noqa: ARG002 - not called here
         return "never"
 
 

@@ -93,7 +93,7 @@ def test_books_balance_whatever_runs(seed: int) -> None:
     assert (load.link_gbps[:-1] <= np.array(cluster.uplink_gbps[:-1]) * (1 + 1e-9)).all()
     assert (load.pat_used_gbps <= load.pat_gbps * (1 + 1e-9)).all()
     assert load.link_jobs.sum() == sum(len(job.links) for job in load.jobs)
-    # Whoever is slower than alone is held by a full link, and counts there once.
+    # A job that is slower than alone is held by a full link, and counts there once.
     assert all(job.bottleneck in load.full for job in load.jobs if job.held_back)
     held = [job.job_id for each in load.bottlenecks for job in each.held]
     assert sorted(held) == sorted(job.job_id for job in load.jobs if job.bottleneck is not None)
