@@ -12,7 +12,7 @@ Job = tuple[Mapping[int, Circle], float]  # circles by link, and the shift
 
 
 def fair(asked: Sequence[Mapping[int, float]], link_gbps: Sequence[float]) -> list[float]:
-    """Return what share of its demand each job gets: all rates rise together, a job's is that of its busiest link."""
+    """Return what share of its demand each job gets: rates rise together, a job's is that of its busiest link."""
     demand = [max(uses.values(), default=0.0) for uses in asked]
     rate = [0.0] * len(asked)
     rising = {job for job in range(len(asked)) if demand[job] > 0}

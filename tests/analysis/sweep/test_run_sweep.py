@@ -1,4 +1,4 @@
-"""Running sweeps in processes: what is finished stays, what fails stops nothing else, the bytes are always the same."""
+"""Running sweeps in processes: what is finished stays, what fails stops nothing else, always the same bytes."""
 
 import json
 import os
