@@ -54,6 +54,7 @@ class Replay:
         self.log = ReplayLog()
         self._network = Isolated(isolated) if network is None else network
         self._recording = network if isinstance(network, RecordingNetwork) else None
+        self._placer = policy.placer if isinstance(policy, PlacerPolicy) else None
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
@@ -140,9 +141,8 @@ class Replay:
             self._apply(actions, now_s)
         queue = self.engine.queue
         if queue:
-            policy = self.engine.policy
-            if queue.has(job.id) and isinstance(policy, PlacerPolicy):
-                reason = self._feasibility.why_not(job, policy.placer)
+            if queue.has(job.id) and self._placer is not None:
+                reason = self._feasibility.why_not(job, self._placer)
                 if reason is not None:  # it would block the others for good
                     self._skip(job, reason, now_s)
             if not self.state.running_jobs and not self.engine.period_s:
