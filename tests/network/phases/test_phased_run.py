@@ -73,7 +73,7 @@ def test_a_slower_link_elsewhere_slows_the_whole_segment() -> None:
     assert means(long_run([job], [100.0, 10.0])) == pytest.approx([0.5 + 1.0])
 
 
-def test_a_job_with_a_small_wish_gets_it_and_the_other_takes_the_rest() -> None:
+def test_a_job_with_a_small_demand_gets_it_and_the_other_takes_the_rest() -> None:
     # 50 Gbps: 10 for the first, 40 for the second, whose 25 gigabits take 0.625 s instead of 0.5 s.
     small, large = Circle(1.0, ((0.0, 1.0, 10.0),)), Circle(1.0, ((0.0, 0.5, LINK),))
     played = long_run([PhasedJob({0: small}), PhasedJob({0: large})], [LINK])
@@ -131,20 +131,37 @@ def cases(draw: st.DrawFn) -> tuple[list[PhasedJob], list[float]]:
     return jobs, [LINK, draw(st.sampled_from([30.0, 80.0]))]
 
 
+# A step late decides whether up phases of the third job meet those of the others: 0.837 s in steps of half a
+# millisecond, 0.821 s in steps of a tenth, 0.81915 s in steps of a twentieth, as here.
+MEETS_BY_A_STEP = (
+    [
+        PhasedJob({0: Circle(0.15, ((0.0375, 0.06, 50.0), (0.0825, 0.1275, 50.0)))}, 0.05),
+        PhasedJob({0: Circle(0.15, ((0.0225, 0.06, 60.0), (0.0975, 0.1125, 50.0)))}, 0.07),
+        PhasedJob({0: Circle(0.17, ((0.085, 0.0935, 50.0), (0.119, 0.17, 60.0)))}, 0.08),
+    ],
+    [50.0, 30.0],
+)
+
+
 @settings(max_examples=40)
 @given(cases())
+@example(MEETS_BY_A_STEP)
 def test_playing_agrees_with_stepping_through_time(case: tuple[list[PhasedJob], list[float]]) -> None:
     jobs, link_gbps = case
-    step_s = 0.0005
-    slow = stepped([(job.circles, job.shift_s) for job in jobs], link_gbps, 1.0, step_s)
-    for outcome, times in zip(run_for(jobs, link_gbps, 1.0, links=True).outcomes, slow, strict=True):
-        common = min(outcome.iterations, len(times))
-        assert abs(outcome.iterations - len(times)) <= 1
-        # Each edge of each job comes up to a step late or early.
-        edges = sum(len(job.segments) for job in jobs) + 1
-        assert sum(times[:common]) == pytest.approx(
-            outcome.times_s[:common].sum(), abs=edges * common * step_s / 2
-        )
+    fast = [outcome.times_s for outcome in run_for(jobs, link_gbps, 1.0, links=True).outcomes]
+    # Each edge of each job comes up to a step late or early.
+    edges = sum(len(job.segments) for job in jobs) + 1
+
+    def agree(step_s: float) -> bool:
+        slow = stepped([(job.circles, job.shift_s) for job in jobs], link_gbps, 1.0, step_s)
+        for exact, times in zip(fast, slow, strict=True):
+            common = min(len(exact), len(times))
+            off_s = abs(sum(times[:common]) - exact[:common].sum())
+            if abs(len(exact) - len(times)) > 1 or off_s > edges * common * step_s / 2:
+                return False
+        return True
+
+    assert any(map(agree, (0.0005, 0.0001, 0.00005)))
 
 
 @settings(max_examples=60)
