@@ -25,6 +25,15 @@ def site(serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
 
 
 @pytest.fixture
+def real_site(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return a site that runs real processes, with ann as the user of the commands."""
+    site = serve(real=True)
+    monkeypatch.setenv("CRANNY_SERVER", site.url)
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+    return site
+
+
+@pytest.fixture
 def job_file(tmp_path: Path) -> str:
     path = tmp_path / "job.yaml"
     path.write_text("name: first\ncommand: [sleep, '1']\ngpus: 12\nduration_s: 600\n")
@@ -162,18 +171,13 @@ def test_that_there_are_no_tokens_is_said(serve: Serve, run: Run, monkeypatch: p
     assert run("token", "list", "--json").json == {"tokens": []}
 
 
-def test_logs_are_printed_and_changes_watched(
-    serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    site = serve(real=True)
-    monkeypatch.setenv("CRANNY_SERVER", site.url)
-    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+def test_logs_are_printed_and_changes_watched(real_site: Site, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text(json.dumps({"command": "echo one; sleep 0.4; echo two", "shell": True, "gpus": 2}))
     run("submit", str(path))
-    site.running.until("job-1", "running")
+    real_site.running.until("job-1", "running")
     assert run("logs", "job-1", "-f", "--rank", "1").out == "one\ntwo\n"
-    site.running.until("job-1", "done")
+    real_site.running.until("job-1", "done")
     assert run("logs", "job-1", "--json").json["text"] == "one\ntwo\n"
     when = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
     assert re.fullmatch(rf"{when}  over +job-1 +status=done exit_code=0\n", run("watch", "job-1").out)
@@ -183,12 +187,8 @@ def test_logs_are_printed_and_changes_watched(
     assert (ran.code, ran.out) == (1, "job-2 failed with exit code 1\n")
 
 
-def test_the_end_of_a_job_is_watched(
-    serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    site = serve(real=True)
-    monkeypatch.setenv("CRANNY_SERVER", site.url)
-    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+@pytest.mark.usefixtures("real_site")
+def test_the_end_of_a_job_is_watched(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     watched, subscribe = tmp_path / "watched", EventNotifier.subscribe
 
     @contextmanager
@@ -210,17 +210,12 @@ def test_the_end_of_a_job_is_watched(
     assert re.search(rf"{when}  ended +job-2 .* status=done\n", run("watch", "job-2").out)
 
 
-def test_all_of_a_long_log_is_printed_also_as_json(
-    serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    site = serve(real=True)
-    monkeypatch.setenv("CRANNY_SERVER", site.url)
-    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+def test_all_of_a_long_log_is_printed_also_as_json(real_site: Site, run: Run, tmp_path: Path) -> None:
     whole = "".join(f"{number:06}\n" for number in range(20_000))
     file = tmp_path / "long"
     file.write_text(whole)
-    site.running.submit(command=["cat", str(file)])
-    site.running.until("job-1", "done")
+    real_site.running.submit(command=["cat", str(file)])
+    real_site.running.until("job-1", "done")
     assert run("logs", "job-1").out == whole
     told = run("logs", "job-1", "--json").json
     assert told.pop("text") == whole

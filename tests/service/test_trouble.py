@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,43 +183,40 @@ def test_a_service_whose_executor_dies_ends(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], sqlite3.Connection]:
-    """Return a function that locks the log of a service; what its scheduler holds may not be read again then."""
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """Return what locks the log of a service; what its scheduler holds may not be read again from then on."""
 
-    def lock() -> sqlite3.Connection:
+    @contextmanager
+    def lock() -> Iterator[None]:
         monkeypatch.setattr(Scheduler, "restore", lambda *_: pytest.fail("nothing was changed"))
-        other = sqlite3.connect(tmp_path / "log.db", isolation_level=None)
-        other.execute("begin immediate")
-        return other
+        with closing(sqlite3.connect(tmp_path / "log.db", isolation_level=None)) as other:
+            other.execute("begin immediate")
+            yield
+            other.execute("rollback")
 
     return lock
 
 
 def test_while_others_write_readers_do_not_wait(
-    serve: Serve, locked: Callable[[], sqlite3.Connection], monkeypatch: pytest.MonkeyPatch
+    serve: Serve, locked: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "BUSY_MS", 600_000)
     site = serve()
-    other = locked()
-    asked = site.running.service.submit("ann", JOB)
-    with site.client("ann") as ann:
-        assert ann.get("/api/v1/jobs").json()["total"] == 0
-    assert not asked.done()
-    other.execute("rollback")
-    other.close()
+    with locked():
+        asked = site.running.service.submit("ann", JOB)
+        with site.client("ann") as ann:
+            assert ann.get("/api/v1/jobs").json()["total"] == 0
+        assert not asked.done()
     assert asked.result(60)[0].id == "job-1"
 
 
 def test_when_others_write_for_too_long_nothing_is_undone(
-    serve: Serve, locked: Callable[[], sqlite3.Connection], monkeypatch: pytest.MonkeyPatch
+    serve: Serve, locked: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "BUSY_MS", 100)
     site = serve()
-    other = locked()
-    with pytest.raises(StoreError, match="database is locked"):
+    with locked(), pytest.raises(StoreError, match="database is locked"):
         site.running.service.submit("ann", JOB).result(60)
-    other.execute("rollback")
-    other.close()
     assert site.running.submit() == "job-1"
 
 
