@@ -181,7 +181,7 @@ def test_compare_prints_a_list_as_json(run: Run, trace_file: Path) -> None:
     assert [each["settings"]["policy"] for each in told] == ["titan", "best-fit"]
 
 
-def test_compare_hands_an_option_to_the_policies_that_know_it(run: Run, trace_file: Path) -> None:
+def test_compare_passes_an_option_to_the_policies_that_know_it(run: Run, trace_file: Path) -> None:
     words = ("compare", trace_file, *SMALL, "--policies", "titan,optimus-lb,hived", "--processes", 1)
     told = run(*words, "--set", "elastic=4", "--set", "search_nodes=10", "--json").json
     given = {each["settings"]["policy"]: each["settings"]["options"] for each in told}

@@ -17,8 +17,8 @@ STREAMS = ModelProfile("streams", grad_bytes=1e9, iteration_ms=80.0)  # takes al
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 
 
-def wishful(wish: Constraints, policy: str = "titan") -> ConstrainedPlacer:
-    return ConstrainedPlacer(seeded_policy(policy, 0), lambda _: wish)
+def constrained(constraints: Constraints, policy: str = "titan") -> ConstrainedPlacer:
+    return ConstrainedPlacer(seeded_policy(policy, 0), lambda _: constraints)
 
 
 def with_held(*held: int) -> ClusterState:
@@ -33,15 +33,15 @@ def with_held(*held: int) -> ClusterState:
 def test_an_excluded_machine_is_not_used() -> None:
     state = with_held(2, 0, 0, 0)
     job = Job(id="a", gpus=2)
-    assert wishful(Constraints()).place(job, state.snapshot()) == Placement((0, 0))
-    placement = wishful(Constraints(mask_of([0, 1]))).place(job, state.snapshot())
+    assert constrained(Constraints()).place(job, state.snapshot()) == Placement((0, 0))
+    placement = constrained(Constraints(mask_of([0, 1]))).place(job, state.snapshot())
     assert placement == Placement((2, 2))
 
 
 def test_one_rack_is_kept_to_and_the_fuller_one_is_taken() -> None:
     state = with_held(3, 0, 2, 0)  # 5 free in the first rack, 6 in the second
     job = Job(id="a", gpus=5)
-    placement = wishful(Constraints(same_rack="required"), "best-fit").place(job, state.snapshot())
+    placement = constrained(Constraints(same_rack="required"), "best-fit").place(job, state.snapshot())
     assert placement is not None
     assert {CLUSTER.rack_of[machine] for machine in placement.machines} == {0}
 
@@ -49,10 +49,10 @@ def test_one_rack_is_kept_to_and_the_fuller_one_is_taken() -> None:
 def test_a_job_waits_for_one_rack_if_it_must_and_says_so() -> None:
     state = with_held(2, 0, 2, 0)  # 6 free in each rack
     job = Job(id="a", gpus=7)
-    assert wishful(Constraints(same_rack="required")).place(job, state.snapshot()) is None
-    told = wishful(Constraints(same_rack="required")).why_wait(job, state.snapshot())
+    assert constrained(Constraints(same_rack="required")).place(job, state.snapshot()) is None
+    told = constrained(Constraints(same_rack="required")).why_wait(job, state.snapshot())
     assert told == "must have all its 7 GPUs in one rack; the emptiest has 6 free"
-    assert wishful(Constraints(same_rack="preferred")).place(job, state.snapshot()) is not None
+    assert constrained(Constraints(same_rack="preferred")).place(job, state.snapshot()) is not None
 
 
 @pytest.mark.parametrize("same_rack", ["required", "preferred"])
@@ -60,10 +60,10 @@ def test_a_parameter_server_shares_the_rack_too(same_rack: SameRack) -> None:
     state = with_held(0, 0, 4, 4)
     state.place(Job("a", 4, STREAMS, "ina"), Placement((0, 0, 1, 1)))
     job = Job("b", 3, STREAMS, "ina")
-    free = wishful(Constraints(), "netpack").place(job, state.snapshot())
+    free = constrained(Constraints(), "netpack").place(job, state.snapshot())
     assert free is not None
     assert (set(free.machines), free.server) == ({0, 1}, 2)  # its workers are in one rack, its server in the other
-    placement = wishful(Constraints(same_rack=same_rack), "netpack").place(job, state.snapshot())
+    placement = constrained(Constraints(same_rack=same_rack), "netpack").place(job, state.snapshot())
     assert placement is not None
     assert (set(placement.machines), placement.server in {0, 1}) == ({0, 1}, True)
 
@@ -71,7 +71,7 @@ def test_a_parameter_server_shares_the_rack_too(same_rack: SameRack) -> None:
 def test_a_job_waits_for_machines_that_it_does_not_exclude_and_says_so() -> None:
     state = with_held(0, 0, 3, 3)
     job = Job(id="a", gpus=4)
-    placer = wishful(Constraints(mask_of([0, 1])))
+    placer = constrained(Constraints(mask_of([0, 1])))
     assert placer.place(job, state.snapshot()) is None
     assert (
         placer.why_wait(job, state.snapshot()) == "needs 4 GPUs, 2 free on the machines that it does not exclude"
@@ -96,12 +96,12 @@ def test_hidden_machines_are_down_in_the_view_only() -> None:
     st.sampled_from(["required", "preferred", None]),
     st.sampled_from(["titan", "best-fit", "tiresias", "elasticflow", "gpu-balance", "random", "netpack"]),
 )
-def test_wishes_are_always_kept(
+def test_constraints_are_always_kept(
     held: list[int], gpus: int, excluded: set[int], same_rack: SameRack | None, policy: str
 ) -> None:
     state = with_held(*held)
     job = Job("a", gpus, STREAMS, "ina") if policy == "netpack" else Job(id="a", gpus=gpus)
-    placer = wishful(Constraints(mask_of(excluded), same_rack), policy)
+    placer = constrained(Constraints(mask_of(excluded), same_rack), policy)
     placement = placer.place(job, state.snapshot())
     if placement is None:
         assert placer.why_wait(job, state.snapshot())

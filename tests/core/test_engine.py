@@ -251,7 +251,7 @@ def test_errors_of_the_engine_are_crannys() -> None:
 
 def test_with_a_period_the_policy_is_asked_only_at_its_multiples() -> None:
     engine = Engine(ClusterState(Cluster.single_rack(1, 2)), QueuePolicy(BestFit()), period_s=60.0)
-    assert engine.next_tick_s(0.0) == math.inf  # nobody waits
+    assert engine.next_tick_s(0.0) == math.inf  # no job waits
     assert engine.submit(Job("a", 1), 10.0) == ()
     assert engine.submit(Job("b", 1), 59.0) == ()
     assert engine.next_tick_s(59.0) == 60.0

@@ -113,7 +113,7 @@ TYPES = st.sampled_from(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 8), TYPES), max_size=8), st.sampled_from(["netpack", "best-fit"]))
-def test_nobody_waits_for_whom_there_are_gpus(each: list[tuple[int, dict[str, object]]], name: str) -> None:
+def test_no_job_waits_beside_enough_free_gpus(each: list[tuple[int, dict[str, object]]], name: str) -> None:
     state = ClusterState(MIXED)
     chosen = policy(name)
     engine = Engine(state, chosen if name == "netpack" else QueuePolicy(chosen, "knapsack"))  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ def test_las_tries_again_when_a_running_job_has_had_enough() -> None:
     assert submit(las, "another", 1, 450) == ["-old", "+new"]
 
 
-def test_las_stops_nobody_in_vain() -> None:
+def test_las_stops_no_job_in_vain() -> None:
     las = engine("las")
     submit(las, "old", 2, 0)
     submit(las, "fresh", 2, 9_999)
@@ -164,7 +164,7 @@ def test_backfill_lets_a_long_job_pass_that_leaves_enough_gpus() -> None:
     assert submit(backfill, "more", 1, 4, duration_s=1000) == []  # the one to spare is gone
 
 
-def test_backfill_waits_when_nobody_knows_when_gpus_come_free() -> None:
+def test_backfill_waits_when_it_is_unknown_when_gpus_come_free() -> None:
     backfill = engine("backfill")
     submit(backfill, "a", 3, 0)
     submit(backfill, "first", 4, 1, duration_s=10)
@@ -261,8 +261,8 @@ def test_backfill_lets_a_job_pass_that_ends_before_gpus_come_free_that_can_run_t
 def test_backfill_lets_a_job_pass_on_gpus_that_cannot_run_the_first() -> None:
     state = two_types()
     state.place(Job(id="new", gpus=2, duration_s=50.0), Placement((1,) * 2))
-    for wish in ({"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}):
-        first = Job(id="first", gpus=4, **wish)
+    for types in ({"gpu_type": "h200"}, {"speeds": {"h200": 1.0}}):
+        first = Job(id="first", gpus=4, **types)
         assert backfilled(state, first, Job(id="old", gpus=3, gpu_type="t4", duration_s=900.0)) == ["+old"]
         assert backfilled(state, first, Job(id="both", gpus=5, duration_s=900.0)) == []  # one on the first's
         assert backfilled(state, first, Job(id="both", gpus=5, duration_s=40.0)) == ["+both"]

@@ -141,7 +141,7 @@ def test_every_change_makes_older_plans_stale(state: ClusterState) -> None:
     assert versions == sorted(set(versions))
 
 
-def test_what_the_state_hands_out_is_a_copy(state: ClusterState) -> None:
+def test_what_the_state_returns_is_a_copy(state: ClusterState) -> None:
     state.free[0] = 0
     state.running["x"] = state.running  # type: ignore[assignment]
     assert state.free[0] == 4

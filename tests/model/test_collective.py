@@ -49,7 +49,7 @@ def test_a_ring_of_two_is_an_exchange() -> None:
 
 
 @pytest.mark.parametrize("collective", [name for name in COLLECTIVES if name not in PLACED])
-def test_one_rank_has_nobody_to_talk_to(collective: str) -> None:
+def test_one_rank_sends_nothing(collective: str) -> None:
     assert pattern(collective, 1).phases == ()
 
 

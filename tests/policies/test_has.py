@@ -177,7 +177,7 @@ def test_jps_refuses_settings_out_of_range(option: str, value: float) -> None:
         jps(EXAMPLE, np.random.default_rng(0), **{option: value})  # type: ignore[arg-type]
 
 
-def test_optimus_hands_out_workers_in_the_clusters_order() -> None:
+def test_optimus_gives_out_workers_in_the_clusters_order() -> None:
     # T4 each; then both V100 to ResNet-18, which gains most. Split equally, they would wait for its T4.
     assert optimus_lb(EXAMPLE).totals.tolist() == [[1, 2], [1, 0]]
     assert optimus_lb(EXAMPLE).mean_jct_s == pytest.approx((2e7 / 1563 + 1e7 / 884) / 2)
@@ -197,7 +197,7 @@ def test_policies_keep_jobs_off_types_that_cannot_run_them(policy: object) -> No
     assert shares.totals.tolist() == [[0, 2], [2, 0]]
 
 
-def test_has_says_so_if_every_category_gives_somebody_a_worker_that_cannot_run_it() -> None:
+def test_has_says_so_if_every_category_gives_some_job_a_worker_that_cannot_run_it() -> None:
     problem = replace(EXAMPLE, throughput=[[None, 644], [None, 1754]])
     with pytest.raises(InputError, match="no category"):
         has(problem)

@@ -104,7 +104,9 @@ def test_a_job_does_not_win_more_than_there_is_of_its_type() -> None:
 
 
 @pytest.mark.parametrize("field", [{"gpu_type": "A"}, {"speeds": {"A": 1.0}}])
-def test_a_job_whose_gpus_nobody_can_use_is_not_stopped_at_the_end_of_its_lease(field: dict[str, object]) -> None:
+def test_a_job_whose_gpus_no_other_job_can_use_is_not_stopped_at_the_end_of_its_lease(
+    field: dict[str, object],
+) -> None:
     state, themis = ClusterState(MIXED), Themis(lease_s=600.0)
     state.place(job("z", 4, gpu_type="B", duration_s=5000.0), Placement((1,) * 4), 0.0)
     x, y = (job(job_id, 4, submit_s=1.0, duration_s=50_000.0, **field) for job_id in "xy")
@@ -328,7 +330,7 @@ CONSTRAINTS = st.sampled_from(
 
 
 @pytest.mark.parametrize("name", ["themis", "pollux"])
-def test_nobody_waits_for_whom_there_are_gpus_and_nobody_is_stopped_to_start_again(name: str) -> None:
+def test_no_job_waits_beside_enough_free_gpus_and_none_is_stopped_to_start_again(name: str) -> None:
     kinds = "AABBC"
     cluster = Cluster.of(
         Switch("rack", tuple(Machine(f"m{at}", 2, kind) for at, kind in enumerate(kinds)), (100.0,) * len(kinds))

@@ -90,7 +90,7 @@ def test_a_job_that_shrinks_leaves_the_gpus_that_another_needs() -> None:
     assert seats == {"shrinks": (1, 1), "picky": (0, 0)}
 
 
-def test_a_job_that_got_nothing_stays_where_it_is_if_nobody_took_its_gpus() -> None:
+def test_a_job_that_got_nothing_stays_where_it_is_if_its_gpus_stay_free() -> None:
     state = ClusterState(PAIR)
     for job_id, machine in (("stays", 0), ("leaves", 1)):
         state.place(Job(id=job_id, gpus=2), Placement((machine, machine)))

@@ -135,7 +135,7 @@ def test_a_small_job_does_not_pass_a_large_one_that_waits() -> None:
     assert by_id(result, "start_s") == {"first": 0.0, "large": 100.0, "small": 110.0}
 
 
-def test_a_job_that_no_type_can_run_is_named_and_holds_up_nobody() -> None:
+def test_a_job_that_no_type_can_run_is_named_and_holds_up_no_other() -> None:
     jobs = [
         elastic("good", duration_s=100.0),
         elastic("bad", submit_s=1.0, speeds={"H100": 1.0}),
@@ -310,7 +310,7 @@ class Watching(HasExact):
         return found
 
 
-def test_progress_is_known_when_nobody_else_uses_the_links() -> None:
+def test_progress_is_known_when_no_other_job_uses_the_links() -> None:
     jobs = [
         elastic("a", duration_s=1_000.0, restart_s=7.0),
         elastic("b", submit_s=100.0, duration_s=300.0, restart_s=7.0),

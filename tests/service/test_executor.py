@@ -103,7 +103,9 @@ def test_what_cannot_start_or_is_stopped_before_is_reported(scene: Scene) -> Non
     assert Ended("impossible", 1, None, "failed", "there is no such command") in scene.reports
 
 
-def test_other_hands_adopt_what_runs_and_end_what_was_ending(processes: FakeProcesses, clock: Clock) -> None:
+def test_another_executor_adopts_what_runs_and_ends_what_was_ending(
+    processes: FakeProcesses, clock: Clock
+) -> None:
     first = Scene(processes, clock)
     first.executor.launch(launch("a"))
     first.executor.launch(launch("stubborn", gpu=1))

@@ -43,7 +43,7 @@ def test_gpus_that_are_free_in_the_wrong_places(start: Start) -> None:
     assert largest_startable(running.service.fork(), running.service.now_s()) == 2
 
 
-def test_a_wish_that_binds(start: Start) -> None:
+def test_a_constraint_that_binds(start: Start) -> None:
     running = start()
     for machine in ("rack0-machine0", "rack1-machine0"):
         others = [f"rack{m // 2}-machine{m % 2}" for m in range(4)]
@@ -140,7 +140,7 @@ def test_excluded_machines_do_not_count(start: Start) -> None:
     assert foreseen(running, waiting, after, never) == [400, 400, None]
 
 
-def test_a_question_about_a_job_counts_with_its_wishes(serve: Serve) -> None:
+def test_a_question_about_a_job_counts_with_its_constraints(serve: Serve) -> None:
     site = serve()
     names = [machine.name for machine in site.running.service.scheduler.cluster.machines]
     for number, duration_s in enumerate((100, 300, 400, 400)):

@@ -43,7 +43,7 @@ def test_a_policy_with_a_period_is_asked_after_a_restart(start: Start, back_s: f
     after.until(job_id, "running")
 
 
-def test_a_policy_that_plans_for_all_takes_no_wishes(start: Start) -> None:
+def test_a_policy_that_plans_for_all_takes_no_constraints(start: Start) -> None:
     running = start()
     service = running.service
     running.submit(gpus=16)
@@ -59,7 +59,7 @@ def test_a_policy_that_plans_for_all_takes_no_wishes(start: Start) -> None:
         running.submit(gpus=2, constraints={"same_rack": "required"})
 
 
-def test_wishes_are_kept_and_priority_goes_first(start: Start) -> None:
+def test_constraints_are_kept_and_priority_goes_first(start: Start) -> None:
     running = start()
     first = running.submit(gpus=2, constraints={"exclude": ["rack0-machine0", "rack1-machine0"]})
     record = running.service.scheduler.find(first)

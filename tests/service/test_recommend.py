@@ -94,7 +94,7 @@ def test_a_log_of_recommendations_is_not_for_running(start: Start) -> None:
         start()
 
 
-def desk_of(cluster: Cluster = CLUSTER, **policy: Any) -> Scheduler:
+def scheduler_of(cluster: Cluster = CLUSTER, **policy: Any) -> Scheduler:
     """Return a scheduler that only recommends."""
     scheduler = Scheduler(cluster, "recommend", Limits())
     scheduler.open(0.0)
@@ -122,7 +122,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.parametrize("order", ["fifo", "sjf", "backfill"])
 def test_a_job_that_comes_is_decided_once_however_many_wait(asked: Counter[str], order: str) -> None:
-    scheduler = desk_of(Cluster.fat_tree(4, 8, 8), order=order)  # 64 jobs of 4 GPUs fit
+    scheduler = scheduler_of(Cluster.fat_tree(4, 8, 8), order=order)  # 64 jobs of 4 GPUs fit
     for number in range(200):
         scheduler.submit("ann", {**JOB, "duration_s": 60 + number}, None, float(number))
     assert len(told(scheduler)) == 64
@@ -144,7 +144,7 @@ sizes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90), st.integers(0,
 @settings(max_examples=40)
 @given(sizes, st.sampled_from(["fifo", "sjf", "backfill"]))
 def test_what_is_not_decided_again_comes_out_the_same(jobs: list[tuple[int, int, int]], order: str) -> None:
-    quick, slow = desk_of(order=order), desk_of(order=order)
+    quick, slow = scheduler_of(order=order), scheduler_of(order=order)
     for gpus, duration_s, priority in jobs:
         job = {**JOB, "gpus": gpus, "duration_s": duration_s, "priority": priority}
         quick.submit("ann", job, None, 1.0)
@@ -153,8 +153,8 @@ def test_what_is_not_decided_again_comes_out_the_same(jobs: list[tuple[int, int,
     assert told(quick) == told(slow)
 
 
-def test_all_is_decided_anew_when_somebody_does_otherwise() -> None:
-    scheduler = desk_of()  # 2 racks of 2 machines with 4 GPUs each
+def test_all_is_decided_anew_when_the_cluster_does_otherwise() -> None:
+    scheduler = scheduler_of()  # 2 racks of 2 machines with 4 GPUs each
     for number in range(5):
         scheduler.submit("ann", JOB, None, float(number))
     assert told(scheduler) == {f"job-{number + 1}": [number] * 4 for number in range(4)}
@@ -169,7 +169,7 @@ def test_all_is_decided_anew_when_somebody_does_otherwise() -> None:
 
 
 def test_a_policy_with_a_period_recommends_when_it_is_due(asked: Counter[str]) -> None:
-    scheduler = desk_of(period_s=60)
+    scheduler = scheduler_of(period_s=60)
     scheduler.submit("ann", JOB, None, 1.0)
     assert told(scheduler) == {}
     scheduler.tick(60.0)
@@ -179,7 +179,7 @@ def test_a_policy_with_a_period_recommends_when_it_is_due(asked: Counter[str]) -
 
 @pytest.mark.parametrize("name", ["themis", "tiresias", "netpack"])
 def test_policies_that_stop_move_or_batch_recommend_too(name: str) -> None:
-    scheduler = desk_of()
+    scheduler = scheduler_of()
     scheduler.set_policy({"name": name, "period_s": 0}, "root", 0.0)
     for number in range(6):
         scheduler.submit("ann", {**JOB, "model": "vgg16"}, None, 10_000.0 * number)

@@ -92,7 +92,7 @@ class Day:
 
 
 @pytest.mark.parametrize("policy", TABLE)
-def test_no_policy_brings_the_desk_down(policy: str) -> None:
+def test_no_policy_brings_the_service_down(policy: str) -> None:
     for seed in range(3):
         day = Day(policy, seed)
         day.pass_by(50)

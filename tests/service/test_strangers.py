@@ -56,9 +56,7 @@ def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
         until(lambda: _status(url) == 200)
 
 
-def test_strangers_who_connect_and_say_nothing_keep_nobody_out(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_connections_keep_no_client_out(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SILENT_S", 0.2)
     with served(start(limits=Limits(connections=5))) as url:
         until(lambda: _status(url) == 200)

@@ -61,7 +61,7 @@ def wrong_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BestFit, "place", place)
 
 
-def test_an_error_that_nobody_foresaw_concerns_only_who_caused_it(
+def test_an_unforeseen_error_concerns_only_the_request_that_caused_it(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     site = serve(policy={"name": "best-fit"})
@@ -85,7 +85,7 @@ def test_an_error_that_nobody_foresaw_concerns_only_who_caused_it(
     same_as_the_log(site.running)
 
 
-def test_a_service_that_cannot_read_its_log_again_ends_and_leaves_nobody_waiting(
+def test_a_service_that_cannot_read_its_log_again_ends_and_leaves_no_request_waiting(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = start(policy={"name": "best-fit"})
@@ -132,7 +132,7 @@ class Poor(FakeBackend):
         return super().adopt(launches)
 
 
-def test_hands_do_later_what_the_system_has_no_means_for_now(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_executor_does_later_what_the_system_has_no_means_for_now(caplog: pytest.LogCaptureFixture) -> None:
     reports: list[ExecutorReport] = []
     clock, processes = TurnedClock(), FakeProcesses()
     backend = Poor(CLUSTER, clock, lambda _: FakeRun(run_s=100.0), processes)

@@ -83,7 +83,7 @@ def test_a_server_that_ends_leaves_the_file_of_a_later_one_alone(
     assert not file.exists()
 
 
-def test_nobody_serves_where_nobody_listens() -> None:
+def test_no_server_is_reported_where_none_listens() -> None:
     assert not any(
         server_file._listens(ServerAddress(url, None)) for url in ("http://127.0.0.1:1", "http://[", "nothing")
     )

@@ -120,11 +120,11 @@ def test_a_saved_result_keeps_what_jobs_streamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["isolated", "instant"])
-def test_a_network_that_nobody_shares_has_no_load_to_tell(name: str, tmp_path: Path) -> None:
+def test_a_network_that_no_jobs_share_has_no_load_to_tell(name: str, tmp_path: Path) -> None:
     result = simulate(PAIR, [pair("a")], Spread(), network=name)
     assert result.load_at(50.0) is None
     assert cranny.Result.load(result.save(tmp_path)).load_at(50.0) is None
 
 
-def test_streams_of_nobody_are_an_empty_frame() -> None:
+def test_streams_of_no_job_are_an_empty_frame() -> None:
     assert dict(StreamLog().frame().schema) == STREAMS

@@ -183,7 +183,7 @@ def test_shortest_job_first() -> None:
     assert started("sjf", jobs) == {"a": 0.0, "short": 100.0, "long": 110.0}
 
 
-def test_backfill_passes_only_where_it_delays_nobody() -> None:
+def test_backfill_passes_only_where_it_delays_no_job() -> None:
     jobs = [job("a", 3, 0, 100), job("b", 4, 1, 50), job("short", 1, 2, 50), job("long", 1, 3, 500)]
     assert started("backfill", jobs) == {"a": 0.0, "short": 2.0, "b": 100.0, "long": 150.0}
     assert started("fifo", jobs) == {"a": 0.0, "b": 100.0, "short": 150.0, "long": 150.0}
@@ -290,7 +290,7 @@ def test_a_running_job_whose_machine_never_comes_back_is_unfinished_not_skipped(
     assert (row["status"], row["start_s"], row["restarts"]) == ("unfinished", 0.0, 1)
 
 
-def test_backfill_delays_nobody_when_communication_is_instant() -> None:
+def test_backfill_delays_no_job_when_communication_is_instant() -> None:
     cluster = Cluster.single_rack(2, 4, link_gbps=1)
     jobs = [job("long", 6, 0, 1000), job("first", 8, 1, 10), job("short", 2, 2, 5000)]
     fifo = simulate(cluster, jobs, "best-fit", "instant", order="fifo")
@@ -394,7 +394,7 @@ def test_a_job_that_no_type_can_run_says_nothing_of_one_of_its_size_that_any_can
     assert {name: status for name, (status, _) in found.items()} == {"a": "done", "b": "skipped", "c": "done"}
 
 
-def test_a_job_that_the_policy_can_never_place_is_skipped_and_blocks_nobody() -> None:
+def test_a_job_that_the_policy_can_never_place_is_skipped_and_blocks_no_other() -> None:
     slow = Cluster.single_rack(2, 4, link_gbps=0.1)  # K/2 would take 50 s, and a phase may take one
     jobs = [job("a", 4, 0, 100), job("never", 8, 1, 100), job("b", 4, 2, 100), job("c", 4, 500, 1)]
     result = simulate(slow, jobs, "titan")

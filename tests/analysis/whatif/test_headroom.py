@@ -29,7 +29,7 @@ def test_idle_stretches_lie_between_the_jobs_of_a_machine() -> None:
     assert idle.rows() == [(0, 3600, 7200), (1, 0, 600), (1, 1800, 2400)]
 
 
-def test_a_machine_that_nobody_uses_is_idle_all_the_time() -> None:
+def test_a_machine_that_no_job_uses_is_idle_all_the_time() -> None:
     assert idle_stretches(BUSY.clear(), 2, WINDOW).rows() == [(0, 0, 7200), (1, 0, 7200)]
 
 

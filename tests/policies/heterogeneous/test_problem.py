@@ -74,7 +74,7 @@ def test_refuses_a_job_with_nothing_to_do(field: str) -> None:
         Training(**{"name": "x", "samples": 1, "epochs": 1, field: 0})  # type: ignore[arg-type]
 
 
-def test_takes_arrays_and_lets_nobody_change_them() -> None:
+def test_takes_arrays_and_makes_them_read_only() -> None:
     found = Problem((A, B), ("T4", "V100"), np.array([[2, 2]]), np.array([[1.0, 2.0], [3.0, 4.0]]))  # type: ignore[arg-type]
     assert found.size == 4
     assert found.totals.tolist() == [2, 2]
