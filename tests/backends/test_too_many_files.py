@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.backends.local_harness import LocalHarness
+from tests.backends.local_harness import LocalHarness, appears
 
 from cranny.backends import supervisor
 from cranny.backends.process import Process, carrying, started
@@ -87,6 +87,19 @@ def test_what_cannot_be_told_from_others_is_not_left_running(
     monkeypatch.undo()
     harness.launch("a", attempt=2)  # its GPUs are free
     assert [ended.reason for ended in harness.ends()] == ["finished"]
+
+
+def test_what_has_started_by_then_is_not_left_running_either(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of(_pid: int) -> Process:
+        appears(harness.folder / "a" / "1" / "rank-0.log")  # its shell runs, and has a child
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Process, "of", of)
+    with pytest.raises(BackendError, match="job 'a' cannot start: Too many open files"):
+        harness.launch("a", run_s=30.0)
+    assert harness.left("a") == 0
 
 
 def test_a_supervisor_that_cannot_look_for_children_ends_the_ranks_it_knows(

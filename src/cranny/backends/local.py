@@ -168,8 +168,12 @@ class LocalBackend:
         try:
             return _Running(what, files, Process.of(pid), token, port)
         except OSError:  # without its start time it could not be identified later
-            io.remove(files.launch)
-            os.kill(pid, signal.SIGKILL)
+            if io.remove(files.launch):  # withdrawn before it was claimed: nothing has started
+                os.kill(pid, signal.SIGKILL)
+            else:  # only the supervisor knows what it has started
+                with contextlib.suppress(OSError):  # the default grace period applies
+                    io.write(files.stop, 0.0)
+                os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
             raise
 
