@@ -74,10 +74,13 @@ def test_ends_that_were_seen_are_told_whatever_else_cannot_be_seen(
     harness.begun(first)
 
 
+@pytest.mark.parametrize("begun", [False, True])
 def test_what_cannot_be_told_from_others_is_not_left_running(
-    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch, *, begun: bool
 ) -> None:
     def of(_pid: int) -> Process:
+        if begun:
+            appears(harness.folder / "a" / "1" / "rank-0.log")  # its shell runs, and has a child
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(Process, "of", of)
@@ -87,19 +90,6 @@ def test_what_cannot_be_told_from_others_is_not_left_running(
     monkeypatch.undo()
     harness.launch("a", attempt=2)  # its GPUs are free
     assert [ended.reason for ended in harness.ends()] == ["finished"]
-
-
-def test_what_has_started_by_then_is_not_left_running_either(
-    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def of(_pid: int) -> Process:
-        appears(harness.folder / "a" / "1" / "rank-0.log")  # its shell runs, and has a child
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(Process, "of", of)
-    with pytest.raises(BackendError, match="job 'a' cannot start: Too many open files"):
-        harness.launch("a", run_s=30.0)
-    assert harness.left("a") == 0
 
 
 def test_a_supervisor_that_cannot_look_for_children_ends_the_ranks_it_knows(

@@ -10,8 +10,9 @@ import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -87,10 +88,7 @@ class LocalBackend:
         running = self._running.get(job_id)
         if running is None:
             return
-        with contextlib.suppress(OSError):  # on a full disk the default grace period applies
-            io.write(running.files.stop, self._grace_s if grace_s is None else grace_s)
-        running.supervisor.send(signal.SIGTERM)
-        running.supervisor.send(signal.SIGCONT)  # a job may have sent it SIGSTOP
+        _ask_to_end(running.files, self._grace_s if grace_s is None else grace_s, running.supervisor.send)
 
     def poll(self) -> Sequence[Ended]:
         """Return the attempts whose supervisors have ended."""
@@ -171,9 +169,7 @@ class LocalBackend:
             if io.remove(files.launch):  # withdrawn before it was claimed: nothing has started
                 os.kill(pid, signal.SIGKILL)
             else:  # only the supervisor knows what it has started
-                with contextlib.suppress(OSError):  # the default grace period applies
-                    io.write(files.stop, 0.0)
-                os.kill(pid, signal.SIGTERM)
+                _ask_to_end(files, 0.0, partial(os.kill, pid))
             os.waitpid(pid, 0)
             raise
 
@@ -196,6 +192,14 @@ class LocalBackend:
         if self._running.pop(what.job_id, None) is not None:
             self._slots.release(what)
         return ended
+
+
+def _ask_to_end(files: AttemptFiles, grace_s: float, send: Callable[[int], None]) -> None:
+    """Signal a supervisor to end its attempt within a grace period."""
+    with contextlib.suppress(OSError):  # on a full disk the default grace period applies
+        io.write(files.stop, grace_s)
+    send(signal.SIGTERM)
+    send(signal.SIGCONT)  # a job may have sent it SIGSTOP
 
 
 def _result(what: Launch, files: AttemptFiles) -> Ended | None:
