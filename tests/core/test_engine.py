@@ -167,6 +167,45 @@ def test_a_policy_may_stop_move_and_start_in_one_plan(state: ClusterState) -> No
     assert engine.why_wait("a", 5.0) == "a waits, 2 run"
 
 
+class Wavering:
+    """A policy that starts `a`, and then, asked again at the same time, stops it for `b`."""
+
+    def key(self, waiting: Waiting) -> str:
+        return waiting.job.id
+
+    def plan(self, view: Snapshot) -> Plan:
+        if not view.running:
+            return Plan(view.version, (Start(view.waiting[0].job, Placement((0,))),))
+        if "a" in view.running and len(view.waiting) > 0:
+            return Plan(
+                view.version, (Stop("a", "on second thoughts"), Start(view.waiting[0].job, Placement((0,))))
+            )
+        return Plan(view.version)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        return f"{job.id} waits, {len(view.running)} run"
+
+
+def test_a_job_that_is_started_and_stopped_at_once_never_ran(state: ClusterState) -> None:
+    engine = Engine(state, Wavering())
+    started = engine.handle_all([Submitted(job("a", 1)), Submitted(job("b", 1))], 1.0)
+    assert [(type(action), action.job.id) for action in started if isinstance(action, Start)] == [(Start, "b")]
+    assert len(started) == 1
+    assert [entry.job.id for entry in engine.queue] == ["a"]
+    assert "b" in state
+
+
+def test_events_of_one_instant_are_all_in_before_the_policy_is_asked(engine: Engine) -> None:
+    engine.handle(Submitted(job("a", 8)), 0.0)
+    engine.handle(Submitted(job("b", 8)), 0.0)
+    engine.handle(Submitted(job("c", 12, 1.0)), 1.0)
+    on_b = engine.state.find("b").placement.machines[0]
+    stop, start = engine.handle_all([Finished("a"), MachineFailed(on_b), Submitted(job("d", 1, 2.0))], 2.0)
+    assert stop == Stop("b", f"machine {on_b} failed", sudden=True)
+    assert isinstance(start, Start)
+    assert start.job.id == "b"  # before c, for it was submitted first
+
+
 def test_a_queue_is_a_sequence_in_the_policys_order() -> None:
     queue = Queue(QueuePolicy(BestFit(), "sjf"))
     for name, duration_s in (("a", 5.0), ("b", 1.0)):

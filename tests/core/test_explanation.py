@@ -18,7 +18,7 @@ def fig_1() -> ClusterState:
 
 
 def test_facts_compare_a_placement_with_what_was_possible() -> None:
-    job = Job(id="a", gpus=4, model=UNIT)
+    job = Job(id="a", gpus=4, model=UNIT, collective="halving-doubling")
     placement = fig_1().snapshot().placement(job, (1, 2, 1, 2), note="because")
     assert placement.facts == {
         "gpus": 4,
@@ -42,7 +42,7 @@ def test_an_idle_machine_that_need_not_be_opened_shows() -> None:
 
 
 def test_the_text_reads_like_the_facts() -> None:
-    job = Job(id="a", gpus=4, model=UNIT)
+    job = Job(id="a", gpus=4, model=UNIT, collective="halving-doubling")
     text = fig_1().snapshot().placement(job, (1, 1, 1, 3), spare=(2,), note="for a reason").explain()
     where = "rack0-machine1: ranks 0-2; rack0-machine3: rank 3; rack0-machine2: spare GPUs"
     assert text == "\n".join(

@@ -85,6 +85,61 @@ def test_a_job_found_not_to_fit_is_tried_again_when_anything_changes() -> None:
     assert submit(fifo, "b", 1, 3) == ["+b"]
 
 
+def test_srtf_stops_the_longest_for_a_shorter_job() -> None:
+    srtf = engine("srtf")
+    submit(srtf, "long", 2, 0, duration_s=100)
+    submit(srtf, "longer", 2, 0, duration_s=200)
+    assert submit(srtf, "short", 1, 10, duration_s=50) == ["-longer", "+short"]
+    assert submit(srtf, "unknown", 1, 20) == ["+unknown"]  # passes `longer`, which does not fit
+    assert waiting(srtf) == ["longer"]
+    assert finish(srtf, "short", 60) == ["-unknown", "+longer"]
+
+
+def test_srtf_goes_by_the_time_that_remains() -> None:
+    srtf = engine("srtf")
+    submit(srtf, "a", 4, 0, duration_s=100)
+    assert submit(srtf, "b", 4, 60, duration_s=50) == []  # 40 s remain
+    assert submit(srtf, "c", 4, 60, duration_s=39) == ["-a", "+c"]
+    assert waiting(srtf) == ["a", "b"]
+
+
+def test_srtf_stops_only_what_does_not_fit_beside_the_shorter_job() -> None:
+    srtf = engine("srtf")
+    submit(srtf, "large", 3, 0, duration_s=100)
+    submit(srtf, "small", 1, 0, duration_s=200)
+    assert submit(srtf, "short", 2, 10, duration_s=50) == ["-large", "+short"]  # `small` goes on beside it
+    assert sorted(srtf.state.running) == ["short", "small"]
+
+
+class OneMachine(BestFit):
+    """Best fit that spreads no job."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        placement = super().place(job, view)
+        return placement if placement is not None and len(placement.counts) == 1 else None
+
+
+def test_srtf_stops_no_job_for_one_that_finds_no_place_all_the_same() -> None:
+    srtf = Engine(ClusterState(Cluster.single_rack(2, 4)), QueuePolicy(OneMachine(), "srtf"))
+    submit(srtf, "a", 2, 0, duration_s=90)
+    submit(srtf, "b", 4, 0, duration_s=80)
+    submit(srtf, "c", 2, 0, duration_s=20)
+    submit(srtf, "wide", 4, 1, duration_s=30)  # on the machine of `b`
+    assert sorted(srtf.state.running) == ["a", "c", "wide"]
+    assert (
+        submit(srtf, "wider", 6, 2, duration_s=1) == []
+    )  # by count it would be first, but no machine has as many
+    assert sorted(srtf.state.running) == ["a", "c", "wide"]
+
+
+def test_las_may_stop_jobs_when_another_ends() -> None:
+    las = engine("las")
+    submit(las, "old", 2, 0)
+    submit(las, "new", 2, 1_000)
+    assert submit(las, "large", 3, 1_700) == []  # `old` has had 3,400 GPU-seconds
+    assert finish(las, "new", 1_900) == ["-old", "+large"]
+
+
 def test_las_stops_a_job_that_has_had_more() -> None:
     las = engine("las")
     assert submit(las, "old", 4, 0) == ["+old"]
@@ -293,7 +348,7 @@ def test_a_reservation_knows_how_fast_gpus_train_the_running_jobs() -> None:
 def test_an_unknown_order_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"unknown queue order 'filo'; did you mean 'fifo'\?"):
         QueuePolicy(BestFit(), "filo")
-    assert set(ORDERS) == {"fifo", "sjf", "las", "backfill", "knapsack"}
+    assert set(ORDERS) == {"fifo", "sjf", "srtf", "las", "backfill", "knapsack"}
 
 
 def test_an_empty_queue_needs_no_plan() -> None:

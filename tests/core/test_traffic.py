@@ -1,4 +1,5 @@
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -124,6 +125,31 @@ def test_the_exchange_graph_holds_all_that_a_job_exchanges() -> None:
         sum(what.edges[1].sum() * k_bytes for what, k_bytes in parts(job, tuple(range(8))))
     )
     assert exchange_graph(job_of(4)).collective == "halving-doubling"
+
+
+def test_partitioned_embeddings_go_from_all_to_all_besides_the_ring() -> None:
+    model = replace(UNIT, exchanged_bytes=6e8)
+    job = Job(id="a", gpus=3, model=model, collective="ring")
+    assert [(what.collective, k_bytes) for what, k_bytes in parts(job, (0, 1, 2))] == [
+        ("ring", K),
+        ("all-to-all", 6e8),
+    ]
+    cluster = Cluster.single_rack(3, 1, 50.0)
+    found = communication(cluster, job, (0, 1, 2))
+    # A third of it to each of two others, and two thirds of K twice round the ring.
+    assert found.comm_s == pytest.approx(seconds_for(2 / 3 * 6e8 + 4 / 3 * K, 50.0))
+    assert exchange_graph(job).collective == "hybrid"
+
+
+def test_tied_embeddings_are_reduced_between_the_first_stage_and_the_last() -> None:
+    plain = Job(id="a", gpus=6, model=LAYERED, collective="ring", pp=3)
+    tied = Job(id="a", gpus=6, model=replace(LAYERED, tied_bytes=3e8), collective="ring", pp=3)
+    what, k_bytes = parts(tied, ())[-1]
+    assert (k_bytes, {pair for phase in what.phases for pair in phase.pairs}) == (3e8, {(0, 4), (1, 5)})
+    assert parts(plain, ()) == parts(tied, ())[:-1]
+    machines = (0, 1, 2, 3, 4, 5)
+    more = traffic(tied, machines).cross_machine_bytes - traffic(plain, machines).cross_machine_bytes
+    assert more == pytest.approx(2 * 3e8)  # an exchange counts once
 
 
 def test_machines_are_numbered_in_order_of_first_use() -> None:

@@ -73,7 +73,7 @@ def agrees(found: TitanOptimum | None, job: Job, view: Snapshot, budget_s: float
 
 def test_finds_the_placement_of_the_papers_figure_1() -> None:
     state = state_with([4, 3, 2, 1])
-    job = Job(id="a", gpus=4, model="vgg16")
+    job = Job(id="a", gpus=4, model="vgg16", collective="halving-doubling")
     found = Exact().solve(job, state.snapshot())
     assert found is not None
     assert (found.idle_opened, found.machines_used) == (0, 2)
@@ -186,9 +186,9 @@ def test_places_tensor_and_pipeline_parallel_jobs_like_trying_everything() -> No
 
 def test_weights_are_small_whole_numbers_when_they_have_a_common_measure() -> None:
     view = state_with([4, 4]).snapshot()
-    hd = nimp_instance(Job(id="a", gpus=8), view, 1.0)
+    hd = nimp_instance(Job(id="a", gpus=8, collective="halving-doubling"), view, 1.0)
     assert set(hd.weights.values()) == {4, 2, 1}
-    folded = nimp_instance(Job(id="a", gpus=6), view, 1.0)
+    folded = nimp_instance(Job(id="a", gpus=6, collective="halving-doubling"), view, 1.0)
     assert folded.weights[0, 1] == 4 * min(folded.weights.values())
 
 

@@ -310,3 +310,19 @@ def test_refuses_a_file_that_is_too_large(tmp_path: Path) -> None:
 def test_refuses_more_machines_than_it_can_number(tmp_path: Path) -> None:
     text = f"machines: [{{gpus: 1, count: {MAX_MACHINES}}}]\nracks: [{{machines: [{{gpus: 1}}]}}]"
     assert problem(tmp_path, text) == "lab.yaml:1: has more than 1000000 machines"
+
+
+def test_what_a_switch_aggregates_is_its_memory_over_the_round_trip_time(tmp_path: Path) -> None:
+    # A kilobyte in a microsecond are 8 Gbps.
+    def read(text: str) -> Cluster:
+        path = tmp_path / "c.yaml"
+        path.write_text(text, encoding="utf-8")
+        return Cluster.from_file(path)
+
+    rack = "  - {machines: [{gpus: 1}], memory_kb: 6250%s}\n"
+    cluster = read(f"rtt_us: 50\nracks:\n{rack % ''}")
+    assert cluster.pat_gbps[cluster.rack_nodes[0]] == 1000.0
+    with pytest.raises(InputError, match=r"has both `pat_gbps` and `memory_kb`: give one"):
+        read(f"rtt_us: 50\nracks:\n{rack % ', pat_gbps: 3'}")
+    with pytest.raises(InputError, match=r"has `memory_kb`, which needs the `rtt_us` of the file"):
+        read(f"racks:\n{rack % ''}")

@@ -59,8 +59,30 @@ def test_a_ring_leaves_every_rank_with_every_gradient(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_halving_doubling_leaves_every_rank_with_every_gradient(n: int) -> None:
-    assert run_halving_doubling(pattern("halving-doubling", n), 1 << (n.bit_length() - 1)).done()
+@pytest.mark.parametrize("collective", ["halving-doubling", "gloo-halving-doubling"])
+def test_halving_doubling_leaves_every_rank_with_every_gradient(collective: str, n: int) -> None:
+    assert run_halving_doubling(pattern(collective, n), 1 << (n.bit_length() - 1)).done()
+
+
+def test_gloos_halving_doubling_sends_most_to_the_nearest_rank() -> None:
+    near, far = ((0, 1), (2, 3)), ((0, 2), (1, 3))
+    assert pattern("gloo-halving-doubling", 4).phases == (
+        Phase(near, 1 / 2, exchange=True),
+        Phase(far, 1 / 4, exchange=True),
+        Phase(far, 1 / 4, exchange=True),
+        Phase(near, 1 / 2, exchange=True),
+    )
+
+
+def test_gloos_halving_doubling_of_seven_has_blocks_of_four_two_and_one() -> None:
+    phases = pattern("gloo-halving-doubling", 7).phases
+    assert [(phase.pairs, phase.share, phase.exchange) for phase in phases[:4]] == [
+        (((0, 1), (2, 3), (4, 5)), 1 / 2, True),
+        (((0, 2), (1, 3)), 1 / 4, True),
+        (((6, 4), (6, 5)), 1 / 2, False),
+        (((4, 0), (5, 1), (4, 2), (5, 3)), 1 / 4, False),
+    ]
+    assert [phase.share for phase in phases] == [1 / 2, 1 / 4, 1 / 2, 1 / 4, 1 / 4, 1 / 2, 1 / 4, 1 / 2]
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -110,8 +132,9 @@ def test_a_ring_is_optimal_in_what_each_rank_sends(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 16, 32])
-def test_halving_doubling_is_optimal_at_powers_of_two(n: int) -> None:
-    assert sent_by(pattern("halving-doubling", n)) == pytest.approx([2 * (n - 1) / n] * n)
+@pytest.mark.parametrize("collective", ["halving-doubling", "gloo-halving-doubling"])
+def test_halving_doubling_is_optimal_at_powers_of_two(collective: str, n: int) -> None:
+    assert sent_by(pattern(collective, n)) == pytest.approx([2 * (n - 1) / n] * n)
 
 
 @pytest.mark.parametrize("n", SIZES)

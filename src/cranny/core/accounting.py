@@ -128,6 +128,14 @@ class Accounting:
         stretch = job.profile.iteration_ms / resized.profile.iteration_ms
         return Running(job, placement, held, cost, now_s, attained_gpu_s, 0.0, resized, stretch)
 
+    def aggregated(self, running: Running, placement: Placement) -> Running:
+        """Return a running job as other switches aggregate for it; all else of its placement must be as it was."""
+        old = running.placement
+        if (placement.machines, placement.spare, placement.server) != (old.machines, old.spare, old.server):
+            raise PlacementError(f"job {running.job.id!r}: other switches do not move it")
+        cost = communication(self.cluster, running.job, placement.machines, placement.server, placement.aggregate)
+        return running._replace(placement=placement, communication=cost)
+
     def _as_placed(self, job: Job, machines: tuple[int, ...]) -> Job:
         """Return a job as it trains on these machines, with their number of workers and their speed."""
         if not job.may_have(len(machines)):

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from cranny.core.accounting import Running, attained_gpu_s
-from cranny.core.protocol import Policy
+from cranny.core.protocol import Policy, Timed
 from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
@@ -81,7 +81,8 @@ def period(value: object) -> float:
 class Engine:
     """The queue and the state of a cluster under one policy.
 
-    The policy is asked at every event; with a `period_s`, only at its multiples, whatever came in between.
+    The policy is asked at every event, and at times that it names itself (`Timed`); with a `period_s`, only at its
+    multiples, whatever came in between.
     """
 
     def __init__(self, state: ClusterState, policy: Policy, period_s: float = 0.0) -> None:
@@ -90,6 +91,7 @@ class Engine:
         self.period_s = period(period_s)
         self.queue = Queue(policy)
         self._queued = policy if isinstance(policy, QueuePolicy) else None
+        self._timed = policy if isinstance(policy, Timed) and not self.period_s else None
 
     def handle(self, event: Event, now_s: float) -> Sequence[Action]:
         """Handle an event; return the actions to carry out, in order."""
@@ -97,27 +99,41 @@ class Engine:
             return self.submit(event.job, now_s)
         if isinstance(event, Finished):
             return self.finish(event.job_id, now_s)
-        actions: list[Action] = []
-        if isinstance(event, Cancelled):
-            if self.queue.has(event.job_id):
-                self.queue.take(event.job_id)
-            else:
+        return [*self._take_in(event, now_s), *self._after_event(now_s)]
+
+    def handle_all(self, events: Sequence[Event], now_s: float) -> Sequence[Action]:
+        """Handle the events of one instant: the policy is asked once, when all of them are in."""
+        if len(events) == 1:
+            return self.handle(events[0], now_s)
+        actions = [action for event in events for action in self._take_in(event, now_s)]
+        return [*actions, *self._after_event(now_s)]
+
+    def _take_in(self, event: Event, now_s: float) -> Sequence[Action]:
+        """Take an event in without asking the policy; return the stops that it brings with it."""
+        if isinstance(event, Submitted):
+            self._check_new(event.job)
+            self.queue.add(Waiting(event.job))
+        elif isinstance(event, Finished):
+            self.state.release(event.job_id)
+        elif isinstance(event, Cancelled):
+            if not self.queue.has(event.job_id):
                 self.state.release(event.job_id)
-                actions.append(Stop(event.job_id, "cancelled"))
+                return (Stop(event.job_id, "cancelled"),)
+            self.queue.take(event.job_id)
         elif isinstance(event, MachineFailed):
-            for running in self.state.fail(event.machine):
+            lost = self.state.fail(event.machine)
+            for running in lost:
                 self._requeue(running, now_s)
-                actions.append(Stop(running.job.id, f"machine {event.machine} failed", sudden=True))
+            return [Stop(each.job.id, f"machine {event.machine} failed", sudden=True) for each in lost]
         elif isinstance(event, MachineDrained):
             self.state.drain(event.machine)
         else:
             self.state.repair(event.machine)
-        return [*actions, *self._after_event(now_s)]
+        return ()
 
     def submit(self, job: Job, now_s: float) -> Sequence[Action]:
         """Handle the submission of a job."""
-        if job.id in self.state or (self.queue and self.queue.has(job.id)):
-            raise InputError(f"job id {job.id!r} is already taken")
+        self._check_new(job)
         if self._queued is not None and not self.queue and not self.period_s:
             # Whatever the order, a job that comes to an empty queue is the first: it is placed at once.
             placement = self._queued.place_first(job, self.state.snapshot(now_s))
@@ -134,6 +150,8 @@ class Engine:
 
     def next_tick_s(self, now_s: float) -> float:
         """Return when the policy is to be asked next, if nothing happens before: `tick` is to be called then."""
+        if self._timed is not None and self.state.running_jobs:
+            return self._timed.next_s(self.state.snapshot(now_s, self.queue))
         if not self.period_s or not (self.queue or (self._queued is None and self.state.running_jobs)):
             return math.inf
         count = math.floor(now_s / self.period_s) + 1
@@ -144,6 +162,10 @@ class Engine:
         """Say why a job of the queue waits."""
         job = self.queue.find(job_id).job
         return self.policy.why_wait(job, self.state.snapshot(now_s, self.queue))
+
+    def _check_new(self, job: Job) -> None:
+        if job.id in self.state or (self.queue and self.queue.has(job.id)):
+            raise InputError(f"job id {job.id!r} is already taken")
 
     def _after_event(self, now_s: float) -> Sequence[Action]:
         """Ask the policy now, unless it is asked periodically."""
@@ -165,9 +187,21 @@ class Engine:
             for action in plan.actions:
                 if isinstance(action, Start):
                     self.queue.take(action.job.id)
-            actions += plan.actions
+            actions = _joined(actions, plan.actions)
         return actions
 
     def _requeue(self, running: Running, now_s: float) -> None:
         """Return a stopped job to the queue, with the service that it attained."""
         self.queue.add(Waiting(running.submitted, attained_gpu_s(running, now_s)))
+
+
+def _joined(earlier: list[Action], later: Sequence[Action]) -> list[Action]:
+    """Join the actions of plans made at one time; a job that one starts and the next stops again never ran."""
+    stopped = {action.job_id for action in later if isinstance(action, Stop)}
+    undone = {action.job.id for action in earlier if isinstance(action, Start)} & stopped
+    if not undone:
+        return [*earlier, *later]
+    return [
+        *(action for action in earlier if not (isinstance(action, Start) and action.job.id in undone)),
+        *(action for action in later if not (isinstance(action, Stop) and action.job_id in undone)),
+    ]

@@ -17,6 +17,13 @@ def too_large(job_gpus: int, capacity: int, kind: str = "") -> str:
     return f"needs {counted(job_gpus, f'{kind} GPU'.strip())}, the cluster has {capacity}"
 
 
+def kind_of(job: Job) -> tuple[object, ...]:
+    """Return what a placer sees of a job."""
+    types = None if job.speeds is None else frozenset(job.speeds)
+    profile = job.profile.name, job.profile.grad_bytes
+    return (job.gpus, profile, job.collective, job.tp, job.pp, job.gpu_type, types, job.tenant)
+
+
 class Feasibility:
     """Checks which jobs a placer would place on the empty cluster."""
 
@@ -25,7 +32,7 @@ class Feasibility:
         for machine in cluster.machines:
             self._gpus[machine.gpu_type] = self._gpus.get(machine.gpu_type, 0) + machine.gpus
         self._empty = ClusterState(cluster).snapshot()
-        self._fits: dict[tuple[object, ...], bool] = {}  # by what a placer sees of a job
+        self._fits: dict[tuple[object, ...], bool] = {}
 
     def why_too_large(self, job: Job) -> str | None:
         """Say that there are never as many GPUs that can run a job as it needs; None if there are."""
@@ -40,8 +47,7 @@ class Feasibility:
 
     def why_not(self, job: Job, placer: Placer) -> str | None:
         """Say why a job could never run; None if it could."""
-        types = None if job.speeds is None else frozenset(job.speeds)
-        kind = (job.gpus, job.profile.name, job.collective, job.tp, job.pp, job.gpu_type, types, job.tenant)
+        kind = kind_of(job)
         if kind not in self._fits:
             self._fits[kind] = placer.place(job, self._empty) is not None
         return None if self._fits[kind] else never_fits(placer.why_wait(job, self._empty))

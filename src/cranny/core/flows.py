@@ -7,13 +7,14 @@ turns what it gets into one flow, and one that has none left passes everything o
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
+from cranny.model.placement import Aggregation
 
 NO_SWITCH = -1
 
@@ -47,11 +48,13 @@ def fixed(flows: Mapping[int, float]) -> Flows:
     return _flows([(link, NO_SWITCH, NO_SWITCH, n, n, n) for link, n in flows.items() if n])
 
 
-def parameter_server(cluster: Cluster, machines: Collection[int], server: int, *, ina: bool = True) -> Flows:
+def parameter_server(
+    cluster: Cluster, machines: Collection[int], server: int, *, ina: Aggregation = True
+) -> Flows:
     """Return the flows of a job with workers on these machines and its parameter server on machine `server`.
 
     Workers on one machine add up their gradients first and send one flow; those beside the parameter server send
-    none. With `ina` the switches of the workers' racks and of the server's rack aggregate.
+    none. With `ina` the switches of the workers' racks and of the server's rack aggregate, or those of some racks.
     """
     workers = sorted(set(machines) - {server})
     home = cluster.rack_of[server]
@@ -59,26 +62,38 @@ def parameter_server(cluster: Cluster, machines: Collection[int], server: int, *
     senders = Counter(cluster.rack_of[worker] for worker in workers)
     above = {cluster.rack_of[worker]: cluster.paths[worker][1:] for worker in workers}
     between = {rack: sorted(set(above[rack]) ^ set(up)) for rack in senders}
-    if not ina:
+    if ina is False or ina == ():
         total: Counter[int] = Counter(workers)
         for rack, count in senders.items():
             total.update(dict.fromkeys((*between[rack], server), count))
         return fixed(total)
     links = len(cluster.uplink_gbps)
-    root = links + home
+
+    def switch(rack: int) -> int:
+        return links + rack if ina is True or rack in ina else NO_SWITCH
+
+    root = switch(home)
     uses: list[Use] = [(worker, NO_SWITCH, NO_SWITCH, 1.0, 1.0, 1.0) for worker in workers]
     for rack, count in senders.items():
-        leaf = links + rack
-        if rack == home:
-            uses.append((server, root, NO_SWITCH, 0.0, float(count), float(count)))
-            continue
-        uses += [(link, NO_SWITCH, leaf, 1.0, 1.0, float(count)) for link in between[rack]]
-        uses.append((server, root, leaf, 0.0, 1.0, float(count)))
-        uses.append((leaf, NO_SWITCH, NO_SWITCH, 1.0, 1.0, 1.0))
-    if workers:
+        leaf = NO_SWITCH if rack == home else switch(rack)
+        few = 1.0 if leaf != NO_SWITCH else float(count)
+        uses += [(link, NO_SWITCH, leaf, few, few, float(count)) for link in between[rack]]
+        uses.append((server, root, leaf, 0.0, few, float(count)))
+        if leaf != NO_SWITCH:
+            uses.append((leaf, NO_SWITCH, NO_SWITCH, 1.0, 1.0, 1.0))
+    if workers and root != NO_SWITCH:
         uses.append((server, root, NO_SWITCH, 1.0, 0.0, 0.0))
         uses.append((root, NO_SWITCH, NO_SWITCH, 1.0, 1.0, 1.0))
     return _flows(uses)
+
+
+def merged_flows(cluster: Cluster, machines: Iterable[int], server: int) -> Counter[int]:
+    """Count the flows that come in at each rack's switch: from workers, and at the server's from other racks."""
+    rack_of = cluster.rack_of
+    flows = Counter(rack_of[machine] for machine in dict.fromkeys(machines) if machine != server)
+    if flows:
+        flows[rack_of[server]] += len(flows) - (rack_of[server] in flows)
+    return flows
 
 
 def isolated_rate(cluster: Cluster, flows: Flows) -> tuple[float, dict[int, float]]:

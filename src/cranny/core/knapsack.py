@@ -7,7 +7,6 @@ Departure: jobs that can use only some types of GPU, of which the paper has none
 GPUs alone. What cannot start there would otherwise take the GPUs of others, and the older the more surely.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -78,12 +77,15 @@ class KnapsackBatches:
             position = {waiting.job.id: at for at, waiting in enumerate(view.waiting)}
             chosen.sort(key=lambda waiting: position[waiting.job.id])
         chosen = self._worth_most(chosen, view.machines.gpus)
-        return sorted(chosen, key=lambda waiting: (-self.worth(waiting.job.id), waiting.job.gpus))
+        since = self._since  # who was seen first is worth most
+        return sorted(chosen, key=lambda waiting: (since[waiting.job.id], waiting.job.gpus))
 
     def _worth_most(self, jobs: Sequence[Waiting], gpus: int) -> list[Waiting]:
         """Return those jobs that are worth most together and fit on so many GPUs."""
-        values = [self.worth(waiting.job.id) for waiting in jobs]
-        return [jobs[at] for at in most_valuable([waiting.job.gpus for waiting in jobs], values, gpus)]
+        sizes = [waiting.job.gpus for waiting in jobs]
+        if sum(sizes) <= gpus:
+            return list(jobs)
+        return [jobs[at] for at in most_valuable(sizes, [self.worth(waiting.job.id) for waiting in jobs], gpus)]
 
 
 def _candidates(view: Snapshot) -> dict[int, list[Waiting]]:
@@ -92,16 +94,19 @@ def _candidates(view: Snapshot) -> dict[int, list[Waiting]]:
     Of each size they are no more than there are free GPUs for, those that came first.
     """
     free: dict[int, int] = {}
-    count: Counter[tuple[int, int]] = Counter()
+    held: dict[tuple[int, int], int] = {}  # by all candidates with the same machines and size
     candidates: dict[int, list[Waiting]] = {}
     left = MOST_JOBS
     for waiting in view.waiting:
         size, machines = waiting.job.gpus, view.eligible(waiting.job)
         if machines not in free:
             free[machines] = view.available(waiting.job).gpus
-        if (count[machines, size] + 1) * size <= free[machines]:
-            count[machines, size] += 1
-            candidates.setdefault(machines, []).append(waiting)
+            candidates[machines] = []
+        alike = machines, size
+        needed = held.get(alike, 0) + size
+        if needed <= free[machines]:
+            held[alike] = needed
+            candidates[machines].append(waiting)
             left -= 1
             if not left:
                 break

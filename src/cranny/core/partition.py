@@ -2,11 +2,12 @@
 
 Parts hold up to `caps` ranks each and none may stay empty. The sizes of the parts come from a dynamic
 programme over a lower bound of what a part of c ranks must send outside; the ranks come from an order that
-suits the collective, cut into pieces, and then from swaps and moves as long as these help.
+suits the collective, cut into pieces, and then from swaps and moves as long as these help. If the bound is not
+reached, few ranks are split in every way, and more ranks from many beginnings.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -16,7 +17,10 @@ from cranny.model.errors import InputError
 
 # Beyond this many ranks a swap step costs more than it saves; the cut order alone is then used.
 REFINE_RANKS = 64
-REFINE_STEPS = 400
+# Up to this many ranks all splits are tried if the bound is not reached.
+EXACT_RANKS = 10
+# Of more ranks, up to this many, so many splits are grown at random and improved.
+GROWN_RANKS, GROWN = 32, 64
 # Ranks x parts beyond which their sizes are not searched for: many parts leave hardly any choice.
 MOST_CHOICES = 4096
 # Differences below this share of all that is exchanged are rounding, which depends on the order of additions.
@@ -72,7 +76,10 @@ def boundary(pattern: Pattern) -> tuple[float, ...]:
     """Return for each c a lower bound of what c ranks send to the others; entry 0 is unused."""
     n = pattern.ranks
     matrix = weights(pattern)
-    if pattern.collective == "halving-doubling":
+    power_of_two = n & (n - 1) == 0
+    if pattern.collective == "halving-doubling" or (
+        pattern.collective == "gloo-halving-doubling" and power_of_two
+    ):
         return _halving_doubling_boundary(n)
     if pattern.collective == "ring" and n > 2:
         edge = float(matrix[0, 1])
@@ -182,7 +189,35 @@ def split(pattern: Pattern, caps: tuple[int, ...]) -> Split:
         if other != sizes:
             found = _cut(pattern, other, caps, bound + slack)
             best = found if found.cross_share < best.cross_share - slack else best
+    if best.cross_share > bound + slack and pattern.ranks <= GROWN_RANKS:
+        found = _split(pattern, _search(weights(pattern), np.array(caps), bound + slack), len(caps))
+        best = found if found.cross_share < best.cross_share - slack else best
     return best
+
+
+def _search(matrix: Floats, caps: Ints, enough: float) -> Ints:
+    """Try all splits of few ranks; grow some of more, and improve them.
+
+    Swaps and moves end at splits that no single one improves, and which these are depends on the first.
+    """
+    from cranny.core.partition_kernel import grow, least_split
+
+    if len(matrix) <= EXACT_RANKS:
+        return least_split(matrix, caps)
+    return grow(matrix, caps, _draws(), _slack(matrix), enough)
+
+
+@cache
+def _draws() -> Floats:
+    """Return random numbers for each split that is grown: for each rank, and two for each part."""
+    return np.random.default_rng(0).random((GROWN, 3 * GROWN_RANKS))
+
+
+def _split(pattern: Pattern, part: Ints, parts: int) -> Split:
+    """Return the split with these parts."""
+    return Split(
+        tuple(part.tolist()), tuple(np.bincount(part, minlength=parts).tolist()), _crossing(pattern, part)
+    )
 
 
 def _slack(matrix: Floats) -> float:
@@ -217,50 +252,14 @@ def _cut(pattern: Pattern, sizes: tuple[int, ...], caps: tuple[int, ...], enough
     for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         part[ranks[start : start + sizes[index]]] = index
         start += sizes[index]
-    cross = _crossing(pattern, part)
-    if cross > enough and pattern.ranks <= REFINE_RANKS:
-        part = _improve(weights(pattern), part, np.array(caps))
-        cross = _crossing(pattern, part)
-    sizes = tuple(np.bincount(part, minlength=len(caps)).tolist())
-    return Split(tuple(part.tolist()), sizes, cross)
+    if pattern.ranks <= REFINE_RANKS and _crossing(pattern, part) > enough:
+        from cranny.core.partition_kernel import improve
+
+        improve(weights(pattern), part, np.array(caps), _slack(weights(pattern)))
+    return _split(pattern, part, len(caps))
 
 
 def _crossing(pattern: Pattern, part: Ints) -> float:
     """Return the share of K that crosses parts."""
     pairs, shares = pattern.edges
     return float(shares[part[pairs[:, 0]] != part[pairs[:, 1]]].sum())
-
-
-def _improve(matrix: Floats, part: Ints, caps: Ints) -> Ints:
-    """Swap two ranks, or move one to a part below its cap, whichever saves most, while anything saves.
-
-    Of equals a swap comes first, then the lowest ranks.
-    """
-    part = part.copy()
-    slack = _slack(matrix)
-    n, parts = len(part), len(caps)
-    ranks = np.arange(n)
-    for _ in range(REFINE_STEPS):
-        member = np.zeros((n, parts))
-        member[ranks, part] = 1.0
-        to_part = matrix @ member  # (ranks, parts) what a rank exchanges with each part
-        own = to_part[ranks, part]
-        toward = to_part[:, part]  # (i, j) what i exchanges with j's part
-        saved = toward - own[:, None]
-        swap = saved + saved.T - 2 * matrix
-        swap[part[:, None] == part[None, :]] = -np.inf
-        move = to_part - own[:, None]
-        size = np.bincount(part, minlength=parts)
-        move[:, size >= caps] = -np.inf
-        move[size[part] <= 1] = -np.inf
-        move[ranks, part] = -np.inf
-        by_swap, by_move = swap.max(), move.max()
-        if max(by_swap, by_move) <= slack:
-            break
-        if by_swap >= by_move - slack:
-            i, j = divmod(int((swap >= by_swap - slack).argmax()), n)
-            part[i], part[j] = part[j], part[i]
-        else:
-            i, target = divmod(int((move >= by_move - slack).argmax()), parts)
-            part[i] = target
-    return part

@@ -130,6 +130,14 @@ class Periodic(Protocol):
 
 
 @runtime_checkable
+class Timed(Protocol):
+    """A policy that is to be asked at certain times, too, and not only at events."""
+
+    def next_s(self, view: Snapshot) -> float:
+        """Return when to ask it if nothing happens before, after the time of the view; infinity if never."""
+
+
+@runtime_checkable
 class Host(Placer, Policy, Protocol):
     """A policy that can name several plans which are equally good to it, so that another may choose among them."""
 
@@ -149,8 +157,8 @@ class Network(Protocol):
     def end(self, job_id: str) -> Slowdowns:
         """Remove a job; return the slowdowns of others that this changes."""
 
-    def shift(self, running: Running) -> Slowdowns:
-        """Delay the next iteration of a job by its new shift; return the slowdowns that this changes."""
+    def shift(self, running: Sequence[Running]) -> Slowdowns:
+        """Delay the next iterations of jobs by their new shifts; return the slowdowns that this changes."""
 
 
 @runtime_checkable

@@ -1,7 +1,9 @@
 """Queue orders: which waiting job is placed next. An order and a placer together are a policy."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from cranny.core.accounting import Running, attained_gpu_s
@@ -17,6 +19,7 @@ from cranny.model.plan import Plan, Start, Stop
 ORDERS = {
     "fifo": "first come, first served; the first job that must wait blocks the others",
     "sjf": "shortest job first, by its stated duration",
+    "srtf": "shortest remaining time first, running or waiting, among jobs that fit (Tiresias's `shortest`)",
     "las": "least attained service first, in levels of GPU-seconds (Tiresias); stops jobs of higher levels",
     "backfill": "fifo, but later jobs may start first if they do not delay the first (EASY)",
     "knapsack": "the jobs worth most together among those that fit; worth grows with waiting (NetPack)",
@@ -24,7 +27,8 @@ ORDERS = {
 
 # GPU-seconds at which a job falls to the next level of las.
 # Departure: Tiresias (NSDI'19, Sec. 3.2) promotes jobs that starve and orders a level by first start; here a level
-# is ordered by submission, no job is promoted, and a level is crossed at the next event, since no timer runs.
+# is ordered by submission, no job is promoted, and a level is crossed at the next event, since no timer runs. Its
+# simulator stops the running jobs that come last in that order; here those that attained most are stopped first.
 LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
 # How many jobs behind the first are tried when it does not fit; batch schedulers bound this too.
 DEPTH = 100
@@ -59,6 +63,8 @@ class QueuePolicy:
         """Return what the queue is sorted by; ties keep the order of submission."""
         if self.order == "sjf":
             return waiting.job.duration_s if waiting.job.duration_s is not None else float("inf")
+        if self.order == "srtf":
+            return (remaining_s(waiting.job, waiting.attained_gpu_s, 1.0), waiting.job.submit_s)
         if self.order == "las":
             return (las_level(waiting.attained_gpu_s), waiting.job.submit_s)
         return waiting.job.submit_s
@@ -69,6 +75,8 @@ class QueuePolicy:
             return Plan(view.version)
         if self.order == "knapsack":
             return self._knapsack(view)
+        if self.order == "srtf":
+            return self._shortest(view)
         first = view.waiting[0]
         job = first.job
         placement = self.place_first(job, view)
@@ -115,6 +123,54 @@ class QueuePolicy:
                 starts.append(Start(waiting.job, placement, waiting.attained_gpu_s))
                 trial = trial.after(placement, waiting.job)
         return Plan(view.version, tuple(starts))
+
+    def _shortest(self, view: Snapshot) -> Plan:
+        """Run the jobs that are first by the key, running or waiting, as far as GPUs go; stop the others."""
+        needs: dict[str, float] = {}  # GPUs of waiting jobs that turn out to need more than they ask for
+        while True:
+            chosen = self._first_by_key(view, needs)
+            stops = [Stop(job_id, "preempted by shorter jobs") for job_id in view.running if job_id not in chosen]
+            trial = view
+            for stop in stops:
+                trial = trial.without(stop.job_id)
+            starts = []
+            for waiting in view.waiting:
+                job = waiting.job
+                if job.id in chosen:
+                    placement = self.placer.place(job, trial)
+                    # There may be enough GPUs, but not where it needs them; or it holds spare ones.
+                    need = math.inf if placement is None else job.gpus + len(placement.spare)
+                    if placement is None or need > needs.get(job.id, job.gpus):
+                        needs[job.id] = need
+                        break
+                    starts.append(Start(job, placement, waiting.attained_gpu_s))
+                    trial = trial.after(placement, job)
+            else:
+                return Plan(view.version, (*stops, *starts))
+
+    def _first_by_key(self, view: Snapshot, needs: Mapping[str, float]) -> set[str]:
+        """Return the jobs that run if each takes GPUs in turn, by the key, and those too large are passed over.
+
+        Of equals a running job is first. The key of a job is the same whether it runs or waits, so that each plan
+        runs jobs of a lesser key than the one before, and planning comes to an end.
+        """
+        up, now_s = view.up_machines, view.now_s
+        left: float = view.machines.gpus
+        turns: list[tuple[Any, bool, float, str]] = []
+        for running in view.running.values():
+            gpus = running.gpus_on(up)
+            left += gpus
+            as_waiting = Waiting(running.submitted, attained_gpu_s(running, now_s))
+            turns.append((self.key(as_waiting), False, gpus, running.job.id))
+        for waiting in view.waiting:
+            job = waiting.job
+            turns.append((self.key(waiting), True, needs.get(job.id, job.gpus), job.id))
+        chosen = set()
+        for _, _, need, job_id in sorted(turns, key=itemgetter(0, 1)):
+            if need <= left:
+                chosen.add(job_id)
+                left -= need
+        return chosen
 
     def _preempt(self, view: Snapshot) -> Plan | None:
         """Preempt running jobs of higher levels, those that attained most first, until the first job fits."""

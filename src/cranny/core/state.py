@@ -12,7 +12,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError, StalePlanError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Action, Move, Plan, Shift, Start
+from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start
 
 # What a checked action will change: the job as it runs before and after.
 Change = tuple[Running | None, Running | None]
@@ -198,6 +198,8 @@ class ClusterState:
             after: Running | None = None
             if isinstance(action, Shift):
                 after = old._replace(shift_s=action.shift_s)
+            elif isinstance(action, Aggregate):
+                after = self._accounting.aggregated(old, action.placement)
             else:
                 for machine, gpus in old.held.items():
                     taken[machine] = taken.get(machine, slots[machine]) | gpus

@@ -18,6 +18,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.collective import PLACED, Pattern, PatternArrays, Phase, pattern, placed
 from cranny.model.errors import InputError
 from cranny.model.job import Job
+from cranny.model.placement import Aggregation
 
 # Jobs on few machines come in few shapes; others hardly ever recur (1 in 50 on more than 16 machines), and take
 # much more memory. Within these limits it is 20 kB at most, so 160 MB in all.
@@ -82,13 +83,18 @@ def parts(job: Job, local: tuple[int, ...]) -> tuple[tuple[Pattern, float], ...]
     if job.tp == job.pp == 1:
         if job.collective in PLACED:
             return ((placed(job.collective, local), profile.grad_bytes),)
-        return ((pattern(job.collective, job.gpus), profile.grad_bytes),)
+        gradients = pattern(job.collective, job.gpus), profile.grad_bytes
+        if not profile.exchanged_bytes:
+            return (gradients,)
+        return (gradients, (pattern("all-to-all", job.gpus), profile.exchanged_bytes))
     layers = max(1, round(profile.layers / job.pp))
-    return (
+    found = (
         (_replicas(job.collective, job.dp, job.tp, job.pp), profile.grad_bytes / (job.tp * job.pp)),
         (_shards(job.dp, job.tp, job.pp, layers), profile.activation_bytes),
         (_stages(job.dp, job.tp, job.pp), profile.activation_bytes / job.tp),
     )
+    tied = job.pp > 1 and profile.tied_bytes
+    return (*found, (_tied(job.dp, job.tp, job.pp), profile.tied_bytes / job.tp)) if tied else found
 
 
 def _together(name: str, ranks: int, groups: Sequence[tuple[Phase, ...]], times: int = 1) -> Pattern:
@@ -129,6 +135,14 @@ def _stages(dp: int, tp: int, pp: int) -> Pattern:
     back = tuple((b, a) for a, b in hops)
     phases = (Phase(hops, 1.0, exchange=False), Phase(back, 1.0, exchange=False)) if hops else ()
     return Pattern("pipeline-parallel", width * pp, phases)
+
+
+@lru_cache(maxsize=1024)
+def _tied(dp: int, tp: int, pp: int) -> Pattern:
+    """Gradients of tied embeddings: the first stage and the last reduce theirs, replica by replica."""
+    last = dp * tp * (pp - 1)
+    groups = [pattern("ring", 2).over((rank, last + rank)) for rank in range(dp * tp)]
+    return _together("tied embeddings", dp * tp * pp, groups)
 
 
 def cost(what: Pattern, local: tuple[int, ...], shape: TreeShape) -> PatternCost:
@@ -249,7 +263,7 @@ def communication(
     job: Job,
     machines: tuple[int, ...],
     server: int | None = None,
-    aggregate: bool = True,  # noqa: FBT001, FBT002 - as in a placement
+    aggregate: Aggregation = True,  # noqa: FBT002 - as in a placement
 ) -> Communication:
     """Return what a job's communication costs on these machines, in time and on each link.
 
@@ -293,6 +307,6 @@ def exchange_graph(job: Job) -> Pattern:
     if job.collective in PLACED:
         # Only one rank of each machine communicates with others, so any map is as good as the ranks in order.
         return pattern("ring", job.gpus)
-    if job.tp == job.pp == 1:
+    if job.tp == job.pp == 1 and not job.profile.exchanged_bytes:
         return pattern(job.collective, job.gpus)
     return _merged(parts(job, ()))

@@ -5,7 +5,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
+from cranny.model.topology_spec import (
+    MAX_GPUS_PER_MACHINE,
+    MAX_LEVELS,
+    MAX_MACHINES,
+    Machine,
+    Switch,
+    peak_aggregation_gbps,
+)
 from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked
 
 DEFAULT_LINK_GBPS = 100.0
@@ -42,6 +49,7 @@ class SwitchFields(Fields):
     uplink_gbps: Positive | None = None
     oversubscription: Positive | None = None
     pat_gbps: Positive | None = None
+    memory_kb: Positive | None = None
     machines: list[MachineFields] = Field(default_factory=list)
     racks: list["SwitchFields"] = Field(default_factory=list)
     switches: list["SwitchFields"] = Field(default_factory=list)
@@ -54,6 +62,8 @@ class ClusterFields(Fields):
     link_gbps: Positive = DEFAULT_LINK_GBPS
     oversubscription: Positive = 1.0
     pat_gbps: Positive | None = None
+    memory_kb: Positive | None = None
+    rtt_us: Positive | None = None
     machines: list[MachineFields] = Field(default_factory=list)
     racks: list[SwitchFields] = Field(default_factory=list)
     switches: list[SwitchFields] = Field(default_factory=list)
@@ -109,9 +119,22 @@ def read_tree(path: Path) -> Switch:
             children.append(switch)
             oversubscription = below.oversubscription or whole.oversubscription
             uplinks_gbps.append(below.uplink_gbps or sum(switch.uplinks_gbps) / oversubscription)
-        return Switch(name, tuple(children), tuple(uplinks_gbps), fields.pat_gbps)
+        return Switch(name, tuple(children), tuple(uplinks_gbps), _pat_gbps(document, fields, whole, steps))
 
     return build(whole, whole.name or path.stem, "", ())
+
+
+def _pat_gbps(
+    document: Document, fields: ClusterFields | SwitchFields, whole: ClusterFields, steps: tuple[Step, ...]
+) -> float | None:
+    """Return what a switch can aggregate, as given or by its memory."""
+    if fields.memory_kb is None:
+        return fields.pat_gbps
+    if fields.pat_gbps is not None:
+        raise document.error(steps, "has both `pat_gbps` and `memory_kb`: give one")
+    if whole.rtt_us is None:
+        raise document.error(steps, "has `memory_kb`, which needs the `rtt_us` of the file")
+    return peak_aggregation_gbps(fields.memory_kb, whole.rtt_us)
 
 
 def _machine_count(fields: ClusterFields | SwitchFields) -> int:

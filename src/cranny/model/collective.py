@@ -8,6 +8,7 @@ the papers count it. Otherwise the first rank sends to the second.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +118,31 @@ def _halving_doubling(n: int) -> tuple[Phase, ...]:
     return (fold, *middle, unfold)
 
 
+def _gloo_halving_doubling(n: int) -> tuple[Phase, ...]:
+    """Exchange K/2 with the nearest rank, K/4 at distance 2, ..., then all the way back, as gloo does.
+
+    The order of distances is the reverse of `_halving_doubling`, so most bytes pass between neighbours. For n not
+    a power of two, the ranks form *binary blocks*, a power of two each, largest first, that halve on their own.
+    Then each block hands its sums to the next larger one, smallest first: rank i of a block of M exchanges K/M
+    with rank i mod m of the next smaller one, of m ranks.
+    """
+    sizes = [1 << bit for bit in reversed(range(n.bit_length())) if n >> bit & 1]
+    starts = [sum(sizes[:block]) for block in range(len(sizes))]
+    halving = []
+    for step in range(sizes[0].bit_length() - 1):
+        near = 1 << step
+        ranks = (start + i for start, size in zip(starts, sizes, strict=True) for i in range(size) if near < size)
+        halving.append(
+            Phase(tuple((a, a + near) for a in ranks if not a & near), 0.5 ** (step + 1), exchange=True)
+        )
+    up, down = [], []
+    for large, small in reversed(list(pairwise(range(len(sizes))))):
+        pairs = [(starts[small] + i % sizes[small], starts[large] + i) for i in range(sizes[large])]
+        up.append(Phase(tuple(pairs), 1 / sizes[large], exchange=False))
+        down.append(Phase(tuple((b, a) for a, b in pairs), 1 / sizes[large], exchange=False))
+    return (*halving, *up, *reversed(down), *reversed(halving))
+
+
 def _tree(n: int) -> tuple[Phase, ...]:
     """Reduce along a binary tree (parent of i is (i-1)//2), deepest level first; broadcast back down."""
     levels: list[list[Pair]] = [[] for _ in range(n.bit_length() - 1)]
@@ -142,6 +168,7 @@ def _all_to_all(n: int) -> tuple[Phase, ...]:
 _FLAT: dict[str, Callable[[int], tuple[Phase, ...]]] = {
     "ring": _ring,
     "halving-doubling": _halving_doubling,
+    "gloo-halving-doubling": _gloo_halving_doubling,
     "tree": _tree,
     "parameter-server": _parameter_server,
     "all-to-all": _all_to_all,
@@ -150,6 +177,8 @@ _FLAT: dict[str, Callable[[int], tuple[Phase, ...]]] = {
 # Collectives whose pairs depend on the placement.
 PLACED = ("hierarchical", "ina")
 COLLECTIVES = (*_FLAT, *PLACED)
+# Of a job that names none: what most people run, since NCCL sends large messages round a ring of ranks in order.
+DEFAULT_COLLECTIVE = "ring"
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cranny.model.collective import COLLECTIVES, PLACED
+from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE, PLACED
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import MAX_GPUS, positive, seconds, whole
@@ -32,7 +32,7 @@ class Job:
     id: str
     gpus: int
     model: str | ModelProfile = "resnet50"
-    collective: str = "halving-doubling"
+    collective: str = DEFAULT_COLLECTIVE
     submit_s: float = 0.0
     duration_s: float | None = None
     tp: int = 1

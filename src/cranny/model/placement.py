@@ -8,6 +8,9 @@ from typing import Protocol
 
 from cranny.model.errors import InputError
 
+# Which switches aggregate for a job: all on its way, none, or those of these racks.
+Aggregation = bool | tuple[int, ...]
+
 _PLAIN = {int}
 _put = object.__setattr__  # how a frozen value is filled while it is made
 
@@ -39,7 +42,7 @@ class Placement:
 
     `gpus`, if given, names the GPU of each rank and then of each spare on its machine; otherwise the lowest
     free ones are taken. `server` and `aggregate` are for jobs whose collective is `ina`: the machine of the
-    parameter server (that of rank 0 if not given), and whether switches aggregate for the job.
+    parameter server (that of rank 0 if not given), and which switches aggregate for the job.
     """
 
     machines: tuple[int, ...]
@@ -47,7 +50,7 @@ class Placement:
     gpus: tuple[int, ...] | None = None
     rationale: Rationale | None = field(default=None, compare=False, repr=False)
     server: int | None = None
-    aggregate: bool = True
+    aggregate: Aggregation = True
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Placement:
         gpus: Sequence[int] | None = None,
         rationale: Rationale | None = None,
         server: int | None = None,
-        aggregate: bool = True,  # noqa: FBT001, FBT002 - a field like the others
+        aggregate: bool | Sequence[int] = True,  # noqa: FBT001, FBT002 - a field like the others
     ) -> None:
         # Whole numbers of NumPy would overflow as members of a set of machines, so none may stay.
         if type(machines) is not tuple or set(map(type, machines)) != _PLAIN:
@@ -71,6 +74,8 @@ class Placement:
                 raise InputError("a placement that names GPUs must name one for each rank and spare")
         if server is not None:
             (server,) = _indices((server,), "server")
+        if not isinstance(aggregate, bool):
+            aggregate = _indices(aggregate, "aggregate") or False
         _put(self, "machines", machines)
         _put(self, "spare", spare)
         _put(self, "gpus", gpus)
@@ -96,6 +101,15 @@ class Placement:
         _put(made, "server", server)
         _put(made, "aggregate", True)  # noqa: FBT003 - the value
         return made
+
+    def aggregated(self, aggregate: Aggregation, rationale: Rationale | None) -> "Placement":
+        """Return the same placement with other switches that aggregate, and the reason for that."""
+        return Placement(self.machines, self.spare, self.gpus, rationale, self.server, aggregate)
+
+    def aggregating(self, rack_names: Sequence[str]) -> bool | list[str]:
+        """Return the racks whose switches aggregate for the job; true for all on its way, false for none."""
+        racks = self.aggregate
+        return racks if isinstance(racks, bool) else [rack_names[rack] for rack in racks]
 
     @property
     def counts(self) -> Counter[int]:

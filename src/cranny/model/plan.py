@@ -41,7 +41,14 @@ class Shift(NamedTuple):
     shift_s: float
 
 
-Action = Start | Stop | Move | Shift
+class Aggregate(NamedTuple):
+    """Let other switches aggregate for a running job; nothing else of its placement changes."""
+
+    job_id: str
+    placement: Placement
+
+
+Action = Start | Stop | Move | Shift | Aggregate
 
 
 class Plan(NamedTuple):

@@ -36,13 +36,20 @@ class ModelProfile:
     peak_mem_mb: float = 0.0
     layers: int = 1
     gpu_type: str = ""
+    exchanged_bytes: float = 0.0  # that a rank hands to all: vectors of embeddings that are partitioned over ranks
+    tied_bytes: float = (
+        0.0  # of gradients that the first stage of a pipeline shares with the last: tied embeddings
+    )
     # (ms after the iteration's start, bytes), in the order in which the buckets become ready
     gradient_buckets: tuple[tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("grad_bytes", "iteration_ms"):
             positive(getattr(self, field), f"profile {self.name!r}: {field}")
-        for field in ("params", "forward_ms", "backward_ms", "optimizer_ms", "peak_mem_mb"):
+        for field in (
+            *("params", "forward_ms", "backward_ms", "optimizer_ms", "peak_mem_mb"),
+            *("exchanged_bytes", "tied_bytes"),
+        ):
             not_negative(getattr(self, field), f"profile {self.name!r}: {field}")
         for field in ("batch", "layers"):
             whole(getattr(self, field), f"profile {self.name!r}: {field}")

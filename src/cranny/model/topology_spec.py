@@ -10,6 +10,15 @@ MAX_MACHINES = 1_000_000
 MAX_LEVELS = 32  # of switches
 
 
+def peak_aggregation_gbps(memory_kb: float, rtt_us: float) -> float:
+    """Return the PAT of a switch, its memory over the round-trip time (NetPack, ASPLOS 2024, Sec. 4.1: M / T).
+
+    A packet holds its memory for a round trip: the propagation delay, plus the time that the queue takes up to the
+    ECN threshold.
+    """
+    return 8.0 * positive(memory_kb, "memory_kb") / positive(rtt_us, "rtt_us")  # kilobytes by microseconds
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A machine and its GPUs."""

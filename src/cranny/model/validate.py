@@ -2,9 +2,12 @@
 
 import math
 import operator
-from typing import SupportsFloat
+from collections.abc import Iterable
+from typing import SupportsFloat, TypeVar
 
 from cranny.model.errors import InputError
+
+T = TypeVar("T", bound=str)
 
 # More GPUs than any cluster has; larger numbers are slips of the pen.
 MAX_GPUS = 1_000_000
@@ -58,6 +61,15 @@ def _real(value: object) -> float:
         return float(value)
     except (OverflowError, TypeError, ValueError):
         return math.nan
+
+
+def one_of(value: object, words: Iterable[T], what: str) -> T:
+    """Return the word that `value` is, or say which there are."""
+    known = list(words)
+    for word in known:
+        if value == word:
+            return word
+    raise InputError(f"{what} must be one of {', '.join(map(str, known))}, not {value!r}")
 
 
 def yes_or_no(value: object, what: str) -> bool:
