@@ -1,6 +1,7 @@
 """NetPack: its search against the paper's table by the book, and what its four steps must do."""
 
 import itertools
+from collections import Counter
 from copy import deepcopy
 
 import numpy as np
@@ -18,11 +19,13 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch, mask_of
 from cranny.model.event import Event, MachineDrained, MachineFailed, MachineRepaired
 from cranny.model.job import Job
-from cranny.model.placement import Placement
-from cranny.model.plan import Start
+from cranny.model.placement import Aggregation, Placement
+from cranny.model.plan import Action, Aggregate, Start
 from cranny.model.profile import ModelProfile
 from cranny.policies.netpack import NetPack, NetPackLean
-from cranny.policies.netpack.plan_kernel import NONE, PlanRules, ServerArrays, best, tightest
+from cranny.policies.netpack.plan_kernel import NONE, PlanRules, ServerArrays, best, tight_racks, tightest
+from cranny.policies.netpack.selective_ina import INA_RULES, Aggregated, give_memory
+from cranny.policies.netpack.tie_rules import TIE_RULES
 
 UNIT = ModelProfile("unit", grad_bytes=1e9, iteration_ms=80.0)
 
@@ -74,9 +77,24 @@ def test_finds_what_the_table_over_all_servers_finds(
 
 
 def test_a_job_that_fits_one_machine_exactly_goes_there() -> None:
-    assert tightest(np.array([4, 2, 3]), 2) == 1
-    assert tightest(np.array([4, 1, 3]), 2) == 2
-    assert tightest(np.array([1, 1]), 2) == NONE
+    by_free = False
+    racks = np.array([0, 0, 1, 1]), np.array([1.0, 0.0]), by_free
+    assert tightest(np.array([4, 2, 3, 3]), 2, *racks) == 1
+    assert tightest(np.array([4, 1, 3, 3]), 2, *racks) == 2
+    assert tightest(np.array([2, 2, 2, 2]), 2, *racks) == 2  # in the rack that comes first
+    assert tightest(np.array([1, 1, 0, 0]), 2, *racks) == NONE
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32 - 1))
+def test_tight_racks_are_sorted_by_memory_then_by_free_gpus_and_full_ones_come_last(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    racks = int(rng.integers(1, 6))
+    rack = np.sort(rng.integers(0, racks, 12))
+    free, memory = rng.integers(0, 3, 12), rng.choice([0.0, 99.0, 100.0, 500.0], racks)
+    gpus = [int(free[rack == each].sum()) for each in range(racks)]
+    order = sorted(range(racks), key=lambda each: (memory[each] < 100.0, gpus[each] == 0, gpus[each], each))
+    assert np.argsort(tight_racks(free, rack, (memory < 100.0).astype(float)), kind="stable").tolist() == order
 
 
 @pytest.mark.parametrize("policy", [NetPack, NetPackLean])
@@ -191,6 +209,148 @@ def test_switch_memory_goes_to_jobs_that_merge_more_flows() -> None:
     assert facts["switch_without_memory"] == "rack"
     text = next(start.placement.explain() for start in starts if start.job.id == "small")
     assert "in-network aggregation is off: the switch of rack has no memory left for it" in text
+
+
+def one_rack(pat_gbps: float, machines: int = 8) -> ClusterState:
+    return ClusterState(Cluster.fat_tree(1, machines, 1, pat_gbps=pat_gbps))
+
+
+def commit(policy: NetPack, state: ClusterState, at_s: float, *waiting: Job) -> list[Action]:
+    """Decide once, and commit the plan."""
+    plan = policy.plan(state.snapshot(at_s, [Waiting(each) for each in waiting]))
+    state.commit(plan, at_s)
+    check(state)
+    return list(plan.actions)
+
+
+def aggregates(state: ClusterState) -> dict[str, bool | tuple[int, ...]]:
+    return {job_id: running.placement.aggregate for job_id, running in state.running.items()}
+
+
+@pytest.mark.parametrize("ina", INA_RULES)
+def test_memory_goes_to_a_job_that_merges_more_if_running_jobs_are_decided_about_again(ina: str) -> None:
+    state, policy = one_rack(10.0), NetPack(ina=ina)
+    commit(policy, state, 0.0, job("small", 2))
+    commit(policy, state, 1.0, job("large", 5))
+    first = {"always": (True, True), "again": (False, True)}.get(ina, (True, False))
+    assert aggregates(state) == dict(zip(("small", "large"), first, strict=True))
+    state.release("large" if ina == "again" else "small")
+    actions = commit(policy, state, 2.0)
+    assert aggregates(state) == ({"small": True} if ina == "again" else {"large": ina == "always"})
+    assert [type(each) for each in actions] == ([Aggregate] if ina == "again" else [])
+    assert commit(policy, state, 2.0) == commit(policy, state, 3.0) == []
+
+
+@pytest.mark.parametrize(("ina", "expected"), [("per-job", False), ("per-rack", (1,))])
+def test_each_switch_of_a_job_is_decided_by_itself(ina: str, expected: Aggregation) -> None:
+    # The memory of rack 0 goes to a job of five; one of the other workers is there, two are in rack 1.
+    racks = [
+        Switch(f"rack{rack}", tuple(Machine(f"m{rack}{i}", 1) for i in range(6)), (100.0,) * 6, pat)
+        for rack, pat in enumerate((10.0, 1000.0))
+    ]
+    state = ClusterState(Cluster.of(Switch("core", tuple(racks), (1000.0, 1000.0))))
+    state.place(job("large", 5), Placement((0, 1, 2, 3, 4), server=0))
+    for machine in (6, 7, 8, 9):
+        state.place(job(f"b{machine}", 1), Placement((machine,)))
+    (start,) = commit(NetPack(ina=ina, ties="lowest"), state, 0.0, job("small", 3))
+    assert isinstance(start, Start)
+    assert set(start.placement.machines) == {5, 10, 11}
+    assert start.placement.aggregate == expected
+    text = start.placement.explain()
+    assert "the switch of rack0 has no memory left for it" in text
+    assert ("is on in rack1 only" in text) == (ina != "per-job")
+    assert start.placement.facts["aggregation"] == (["rack1"] if expected else False)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_memory_is_given_by_efficiency_and_no_switch_has_some_left_that_a_job_wants(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    racks = int(rng.integers(1, 4))
+    memory = rng.choice([0.0, 50.0, 120.0], racks).tolist()
+    jobs = [
+        Aggregated(
+            f"j{number}",
+            float(rng.choice([20.0, 50.0, 100.0])),
+            Counter(
+                {int(rack): int(rng.integers(1, 4)) for rack in rng.choice(racks, rng.integers(1, racks + 1))}
+            ),
+        )
+        for number in range(int(rng.integers(1, 8)))
+    ]
+    decided = give_memory(jobs, memory, "per-rack")
+    given = Counter[int]()
+    for each in sorted(jobs, key=lambda each: -each.efficiency):
+        on, _ = decided[each.job_id]
+        for rack in each.flows:
+            assert (on is True or (on is not False and rack in on)) == (memory[rack] > given[rack])
+            given[rack] += int(each.rate_gbps) if memory[rack] > given[rack] else 0
+
+
+def test_a_tie_between_racks_is_decided_by_the_rule() -> None:
+    # Racks of two machines with 2 GPUs. Rack 0 is free, rack 1 has one GPU taken, rack 2 has its memory used up.
+    racks = [
+        Switch(f"rack{rack}", (Machine(f"a{rack}", 2), Machine(f"b{rack}", 2)), (100.0, 100.0), pat)
+        for rack, pat in enumerate((1000.0, 500.0, 50.0))
+    ]
+    state = ClusterState(Cluster.of(Switch("core", tuple(racks), (1000.0,) * 3)))
+    state.place(job("c", 1), Placement((2,)))
+
+    def rack(ties: str, seed: int = 0) -> int:
+        policy = NetPack(ties=ties, rng=np.random.default_rng(seed))
+        placement = policy.place(job("a", 3), state.snapshot())
+        assert placement is not None
+        (found,) = {state.cluster.rack_of[machine] for machine in placement.machines}
+        return found
+
+    assert rack("lowest") == rack("most-memory") == 0
+    assert rack("tightest") == 1  # rack 2 has as few free GPUs as rack 0, but no memory for a link's rate
+    assert {rack("random", seed) for seed in range(20)} == {0, 1, 2}
+    assert TIE_RULES == ("lowest", "tightest", "most-memory", "random")
+
+
+@pytest.mark.parametrize(("ties", "denied"), [("lowest", 3), ("tightest", 0)])
+def test_no_job_is_denied_aggregation_for_life_while_racks_with_memory_are_idle(ties: str, denied: int) -> None:
+    # Four racks with memory for one job each, and room for four jobs in any of them.
+    state, policy = ClusterState(Cluster.fat_tree(4, 8, 1, pat_gbps=100.0)), NetPack(ties=ties, ina="per-job")
+    for number in range(4):
+        commit(policy, state, float(number), job(f"j{number}", 2))
+    assert sum(not aggregate for aggregate in aggregates(state).values()) == denied
+
+
+def test_jobs_on_one_machine_follow_the_tie_rule_too() -> None:
+    state = ClusterState(Cluster.fat_tree(2, 2, 2, pat_gbps=1000.0))
+    state.place(job("c", 2), Placement((2, 2)))  # rack 1 has fewer free GPUs
+    found = {ties: NetPack(ties=ties).place(job("a", 2), state.snapshot()) for ties in ("lowest", "tightest")}
+    assert {ties: each.machines for ties, each in found.items() if each} == {"lowest": (0, 0), "tightest": (3, 3)}
+
+
+def test_equation_1_as_printed_draws_a_job_to_the_crowded_server_and_ours_away_from_it() -> None:
+    # By hand, C = 100: the servers of rack 0 have 100 Gbps left, those of rack 1 half. Plans are the two racks.
+    rack_of = np.repeat([0, 1], 2)
+    left, flows = np.array([100.0, 100.0, 99.0, 99.0]), np.array([0.0, 0.0, 1.0, 1.0])
+    free, up = np.full(4, 2), np.ones(4, np.bool_)
+    servers = ServerArrays(free, up, np.full(4, 100.0), left, flows, rack_of, np.full(2, 200.0), np.zeros(2))
+    spans = np.array([[0, 2], [2, 4]])
+    found = {
+        printed: best(servers, spans, 4, 2, PlanRules(lean=False, printed=printed, has_server=True))
+        for printed in (False, True)
+    }
+    # V + s.bw - 0 = 300 in rack 0; 2 (99 - 1/2) + 99 - 1/2 = 295.5 in rack 1. Ours adds 100 and 50; as printed
+    # 100 and 50 are taken off.
+    assert (found[False].machines.tolist(), found[False].value) == ([0, 1], 400.0)
+    assert (found[True].machines.tolist(), found[True].value) == ([2, 3], 245.5)
+
+
+@pytest.mark.parametrize(("rack_plans", "machines"), [(True, {5, 6, 7}), (False, {2, 3, 5})])
+def test_without_plans_of_single_racks_a_job_may_cross_racks(*, rack_plans: bool, machines: set[int]) -> None:
+    # The links of machines 0 and 1 are taken, machine 4 has one GPU: three of 2, 3, 5, 6 and 7 are equally good.
+    state = ClusterState(Cluster.fat_tree(2, 4, 2, pat_gbps=1000.0))
+    state.place(job("c", 2, "ring"), Placement((0, 1)))
+    state.place(job("d", 1), Placement((4,)))
+    placement = NetPack(rack_plans=rack_plans, ties="lowest").place(job("a", 6), state.snapshot())
+    assert placement is not None
+    assert set(placement.machines) == machines
 
 
 def test_memory_that_is_used_up_but_for_rounding_is_used_up() -> None:

@@ -13,11 +13,20 @@ from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
 from cranny.policies import policy
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
-from cranny.policies.netpack_baselines import Comb, FlowBalance, GpuBalance, LeastFragmentation, left_above
+from cranny.policies.netpack_baselines import (
+    Comb,
+    FlowBalance,
+    FlowBalancePerWorker,
+    GpuBalance,
+    GpuBalancePerWorker,
+    LeastFragmentation,
+    left_above,
+)
 from cranny.policies.optimus import Optimus
-from cranny.policies.tetris import Tetris
+from cranny.policies.tetris import Tetris, TetrisPerWorker
 
 RIVALS = ("gpu-balance", "flow-balance", "least-fragmentation", "optimus", "tetris", "comb")
+PER_WORKER = ("gpu-balance-per-worker", "flow-balance-per-worker", "tetris-per-worker")
 # 8 Gbit in 80 ms at 100 Gbps, and 80 ms of computing: it talks half of its time.
 UNIT = ModelProfile("unit", grad_bytes=1e9, iteration_ms=80.0)
 
@@ -65,7 +74,7 @@ def test_there_are_no_candidates_if_gpus_are_short() -> None:
     assert candidates(untyped, typed().snapshot()).machines.size == 0
 
 
-@pytest.mark.parametrize("name", [*RIVALS, "netpack", "netpack-lean", "netpack+cassini"])
+@pytest.mark.parametrize("name", [*RIVALS, *PER_WORKER, "netpack", "netpack-lean", "netpack+cassini"])
 def test_jobs_get_only_gpus_of_types_that_can_run_them(name: str) -> None:
     state = typed()
     for speeds, machines in (({"h200": 1.0}, {1, 2}), ({"t4": 0.5}, {0}), ({"t4": 0.5, "h200": 1.0}, {0, 1, 2})):
@@ -220,6 +229,42 @@ def test_tetris_counts_shares_of_a_machine() -> None:
     assert placed(Tetris(), state, 2) == (1, 1)  # all of the small machine, a quarter of the large one
 
 
+def test_gpu_balance_per_worker_levels_the_free_gpus() -> None:
+    # 4, 3, 2 free become 3, 3, 2, then 2, 3, 2, 2, 2, 2 and 1, 2, 2: a job that one machine would hold is spread.
+    assert placed(GpuBalancePerWorker(), state_with([4, 3, 2]), 1) == (0,)
+    assert placed(GpuBalancePerWorker(), state_with([4, 3, 2]), 4) == (0, 0, 0, 1)
+    assert placed(GpuBalancePerWorker(), state_with([4, 4, 4]), 4) == (0, 0, 1, 2)
+
+
+@given(free=st.lists(st.integers(0, 8), min_size=1, max_size=8), gpus=st.integers(1, 40))
+@settings(max_examples=100)
+def test_no_worker_of_gpu_balance_could_have_had_more_free_gpus_around_it(free: list[int], gpus: int) -> None:
+    placement = GpuBalancePerWorker().place(job(gpus), state_with(free, 8).snapshot())
+    assert (placement is not None) == (sum(free) >= gpus)
+    if placement is not None:
+        left = [have - placement.counts[machine] for machine, have in enumerate(free)]
+        assert max(left) <= min(left[machine] for machine in placement.counts) + 1
+
+
+def test_flow_balance_per_worker_adds_a_flow_with_the_first_worker_on_a_machine() -> None:
+    state = state_with([4] * 4)
+    occupy(state, 0, 1)
+    occupy(state, 0, 2)
+    # Flows 2, 1, 1, 0: machine 3 has 1 after the first worker, and so have 1, 2 and 3, of which 1 is first.
+    assert placed(FlowBalancePerWorker(), state, 1) == (3,)
+    assert placed(FlowBalancePerWorker(), state, 2) == (3, 1)
+    assert placed(FlowBalancePerWorker(), state, 4) == (3, 3, 1, 2)
+
+
+def test_tetris_per_worker_takes_what_a_worker_demands_off_its_machine() -> None:
+    # A worker demands a quarter of a machine and half of an uplink: 1/4 + 1/2 on an idle machine, 3/16 + 1/4 after
+    # the first worker there, 1/8 + 0 after the second.
+    assert placed(TetrisPerWorker(), state_with([4] * 3), 4) == (0, 0, 1, 2)
+    assert placed(TetrisPerWorker(link_weight=0), state_with([4, 2, 2]), 3) == (0, 0, 0)
+    assert placed(TetrisPerWorker(), state_with([4, 2, 2]), 3) == (0, 1, 2)
+    assert placed(TetrisPerWorker(), state_with([2, 3]), 1) == (1,)  # alone, it does not send
+
+
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf"), True, "much"])
 def test_tetris_refuses_a_weight_that_is_none(weight: float) -> None:
     with pytest.raises(InputError, match="tetris: link_weight must be a number, zero or more"):
@@ -257,7 +302,7 @@ def test_a_switch_that_is_asked_for_more_than_it_has_has_nothing_left() -> None:
 # -- all of them ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", [*RIVALS, *PER_WORKER])
 def test_waits_only_when_gpus_are_short(name: str) -> None:
     view, large = state_with([2, 1, 0]).snapshot(), job(4)
     assert policy(name).place(large, view) is None
@@ -265,7 +310,7 @@ def test_waits_only_when_gpus_are_short(name: str) -> None:
     assert policy(name).why_wait(job(3), view) == "can start now"
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", [*RIVALS, *PER_WORKER])
 def test_keeps_to_the_type_of_gpu_and_to_machines_that_are_up(name: str) -> None:
     state = typed()
     assert placed_on(policy(name), state, Job(id="a", gpus=8, gpu_type="h200")) == {1, 2}
@@ -279,8 +324,8 @@ def placed_on(placer: Placer, state: ClusterState, wanted: Job) -> set[int] | No
     return None if placement is None else set(placement.machines)
 
 
-@pytest.mark.parametrize("name", RIVALS)
-def test_starts_a_job_whenever_it_fits_and_on_one_machine_if_that_can_be(name: str) -> None:
+@pytest.mark.parametrize("name", [*RIVALS, *PER_WORKER])
+def test_starts_a_job_whenever_it_fits_and_all_but_per_worker_on_one_machine_if_that_can_be(name: str) -> None:
     @settings(max_examples=60)
     @given(free=st.lists(st.integers(0, 4), min_size=1, max_size=6), gpus=st.integers(1, 20))
     def run(free: list[int], gpus: int) -> None:
@@ -290,6 +335,6 @@ def test_starts_a_job_whenever_it_fits_and_on_one_machine_if_that_can_be(name: s
             return
         runs = list(dict.fromkeys(machines))
         assert machines == tuple(sorted(machines, key=runs.index))  # the ranks of a machine are consecutive
-        assert (len(runs) == 1) == (max(free) >= gpus)
+        assert name in PER_WORKER or (len(runs) == 1) == (max(free) >= gpus)
 
     run()

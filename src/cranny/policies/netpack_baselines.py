@@ -3,6 +3,10 @@
 B. Zhao et al., "Training Job Placement in Clusters with Statistical In-Network Aggregation", ASPLOS 2024, Sec. 6.1
 and 6.4. They differ only in the machines that they prefer, and fill them as in `_shared.ranked_fill`.
 
+The paper does not say whether the preference is asked once for a job or once for each of its workers, and Sec. 2.1
+lets a worker have one GPU or several. So GB and FB are here in both readings: by machine, in their favour, and by
+worker.
+
 For FB the flows of a machine are the running jobs that use its uplink: a job's workers on one machine send one
 flow, and what its parameter server gets counts as one as well, as it does where switches aggregate.
 
@@ -20,7 +24,7 @@ from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.policies._shared.ranked_fill import Floats, candidates, capacities, fill, ordered
+from cranny.policies._shared.ranked_fill import Floats, candidates, capacities, fill, fill_by_worker, ordered
 
 
 class GpuBalance(WaitsForGpus):
@@ -46,6 +50,24 @@ class FlowBalance(WaitsForGpus):
         found = candidates(job, view)
         flows = [view.link_users(machine) for machine in found.machines.tolist()]  # link i is machine i's uplink
         return fill(job, view, ordered(found, flows), "preferred: fewest flows on the uplink")
+
+
+class GpuBalancePerWorker(WaitsForGpus):
+    """Put each worker on the machine with the most free GPUs by then."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Spread the workers over the emptiest machines."""
+        return fill_by_worker(job, view, lambda free, _: -free, "preferred for each worker: most free GPUs")
+
+
+class FlowBalancePerWorker(WaitsForGpus):
+    """Put each worker on the machine with the fewest flows by then; the first of a job there adds one."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Spread the workers over the least used uplinks."""
+        flows = np.array([view.link_users(machine) for machine in range(len(view.cluster.machines))])
+        note = "preferred for each worker: fewest flows on the uplink"
+        return fill_by_worker(job, view, lambda _, held: flows + (held > 0), note)
 
 
 class LeastFragmentation(WaitsForGpus):

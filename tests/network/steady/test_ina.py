@@ -1,6 +1,7 @@
 """Jobs that stream to a parameter server through switches that aggregate: what they cost, alone and together."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError, PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.model.plan import Aggregate, Plan
 from cranny.model.profile import ModelProfile
 from cranny.network.networks import network
 from cranny.network.steady.rates import Rates, stream
@@ -44,7 +46,8 @@ def test_alone_is_what_water_filling_gives_a_single_job(cluster: Cluster, data: 
     everywhere = st.integers(0, len(cluster.machines) - 1)
     workers = data.draw(st.sets(everywhere, min_size=1))
     server = data.draw(everywhere)
-    flows = parameter_server(cluster, workers, server, ina=data.draw(st.booleans()))
+    racks = st.sets(st.integers(0, len(cluster.rack_names) - 1)).map(tuple)
+    flows = parameter_server(cluster, workers, server, ina=data.draw(st.booleans() | racks))
     rate, carried = isolated_rate(cluster, flows)
     rates = Rates.of(cluster)
     number = rates.add(flows)
@@ -60,6 +63,41 @@ def test_a_switch_that_aggregates_makes_a_job_as_fast_as_its_link() -> None:
         cluster = Cluster.fat_tree(1, 4, 1, pat_gbps=pat_gbps)
         assert communication(cluster, job(3), (0, 1, 2), server=3).comm_s == pytest.approx(seconds)
     assert communication(cluster, job(3), (0, 1, 2), 3, aggregate=False).comm_s == pytest.approx(0.24)
+
+
+@settings(max_examples=100)
+@given(trees(), st.data())
+def test_a_rack_where_a_job_is_not_aggregated_is_to_it_as_one_without_memory(
+    cluster: Cluster, data: st.DataObject
+) -> None:
+    everywhere = st.integers(0, len(cluster.machines) - 1)
+    workers, server = data.draw(st.sets(everywhere, min_size=1)), data.draw(everywhere)
+    on = tuple(data.draw(st.sets(st.integers(0, len(cluster.rack_names) - 1))))
+    nodes = {cluster.rack_nodes[rack] for rack in on}
+    without = replace(
+        cluster, pat_gbps=tuple(gbps if node in nodes else None for node, gbps in enumerate(cluster.pat_gbps))
+    )
+    found = isolated_rate(cluster, parameter_server(cluster, workers, server, ina=on))
+    assert found[0] == pytest.approx(isolated_rate(without, parameter_server(without, workers, server))[0])
+
+
+def test_other_switches_for_a_running_job_change_its_streams_and_nothing_else() -> None:
+    # Three workers in rack 0, the server in rack 1: merged by the first switch, by none, by the second.
+    state = ClusterState(Cluster.fat_tree(2, 3, 1, oversubscription=1.5, pat_gbps=1000.0))
+    where = Placement((0, 1, 2), server=3)
+    state.place(job(3), where)
+    seconds = {}
+    for racks in ((0,), (), (1,)):
+        changed = where.aggregated(racks or False, None)
+        state.commit(Plan(state.version, (Aggregate("a", changed),)))
+        check(state)
+        running = state.find("a")
+        assert running.placement.aggregate == (racks or False)
+        seconds[racks] = running.communication.comm_s
+    # 8 Gbit at 100 Gbps; three streams over the server's link; three over the uplink of rack 0, of 200 Gbps.
+    assert seconds == pytest.approx({(0,): 0.08, (): 0.24, (1,): 0.12})
+    with pytest.raises(PlacementError, match="job 'a': other switches do not move it"):
+        state.commit(Plan(state.version, (Aggregate("a", Placement((0, 1, 2), server=4)),)))
 
 
 def test_workers_of_one_machine_send_one_stream() -> None:

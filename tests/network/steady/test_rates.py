@@ -51,7 +51,9 @@ def drawn_cluster(rng: np.random.Generator) -> Cluster:
 def drawn_tenant(rng: np.random.Generator, cluster: Cluster) -> Tenant:
     machines = rng.integers(0, len(cluster.machines), int(rng.integers(1, 7))).tolist()
     most = Fraction(int(rng.integers(1, 40))) if rng.random() < 0.2 else None
-    return Tenant(machines, int(rng.integers(len(cluster.machines))), bool(rng.random() < 0.8), most)
+    racks = tuple(np.flatnonzero(rng.random(len(cluster.rack_names)) < 0.5).tolist())
+    ina: bool | tuple[int, ...] = bool(rng.random() < 0.7)
+    return Tenant(machines, int(rng.integers(len(cluster.machines))), racks if rng.random() < 0.3 else ina, most)
 
 
 def drawn_weights(rng: np.random.Generator, links: int) -> dict[int, Fraction]:
@@ -204,7 +206,7 @@ def test_no_link_is_over_capacity_and_every_job_has_a_bottleneck(seed: int) -> N
     jobs = [drawn_tenant(rng, cluster) for _ in range(20)]
     numbers = [add(rates, cluster, job) for job in jobs]
     net = rates._net
-    load, _ = rates._carried()
+    load, _ = rates.carried()
     assert (load <= net.resources["gbps"] * (1 + NEAR) + NEAR).all()
     left = rates.left_gbps()[0]
     for number, job in zip(numbers, jobs, strict=True):

@@ -211,9 +211,10 @@ def job_streams(cluster: Cluster, running: Iterable[Running]) -> list[JobStream]
 def load_at(cluster: Cluster, runs: pl.DataFrame, streams: pl.DataFrame, at_s: float) -> Load:
     """Return the network as it was at a time, from the records of a replay."""
     now = runs.filter((pl.col("start_s") <= at_s) & (pl.col("end_s") > at_s)).select("job_id", "start_s").unique()
-    rows = streams.filter(pl.col("start_s") <= at_s).join(
+    rows = streams.filter(pl.col("from_s") <= at_s).join(
         now, on=["job_id", "start_s"], how="semi", maintain_order="left"
     )
+    rows = rows.filter(pl.col("stream") == pl.col("stream").max().over("job_id"))  # the latest of each job
     if not rows.height:
         return Load.of(cluster, ())
     ids, alone_gbps = rows["job_id"], rows["alone_gbps"]

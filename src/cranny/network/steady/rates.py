@@ -1,13 +1,14 @@
 """What running jobs stream, and their max-min fair rates, kept up to date while jobs come and go."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.flows import Flows, fixed, parameter_server
+from cranny.core.flows import Flows, fixed, merged_flows, parameter_server
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, footprint
 from cranny.model.arrays import Floats, Ints
@@ -35,6 +36,7 @@ class Rates:
         self._uses_left = 0
         self._untidy = 0  # jobs that were added since uses were last in order
         self._uses: dict[int, int] = {}  # of each job that is here
+        self._carried: tuple[Floats, Floats] | None = None  # until a job comes or goes
         self._net = RateArrays.empty(self._links, [*link_gbps, *pat_gbps])
 
     @classmethod
@@ -62,6 +64,7 @@ class Rates:
 
     def remove(self, job: int) -> None:
         """Remove a job and update the rates."""
+        self._carried = None
         self._uses_left += self._uses.pop(job)
         self._free.append(job)
         if not self._kernel.remove(self._net, job):
@@ -69,6 +72,7 @@ class Rates:
 
     def solve(self) -> None:
         """Compute all rates from scratch."""
+        self._carried = None
         self._kernel.forget_changes(self._net)
         self._solve()
 
@@ -96,7 +100,7 @@ class Rates:
 
     def left_gbps(self) -> tuple[Floats, Floats]:
         """Return what is left of each link, (links,), and of the PAT of each rack's switch, (racks,)."""
-        left = np.maximum(0.0, self._net.resources["gbps"] - self._carried()[0])  # full is full, despite rounding
+        left = np.maximum(0.0, self._net.resources["gbps"] - self.carried()[0])  # full is full, despite rounding
         return left[: self._links], left[self._links :]
 
     def flows(self) -> tuple[Floats, Floats]:
@@ -104,18 +108,22 @@ class Rates:
 
         Jobs that a switch would aggregate with more memory count, too.
         """
-        flows = self._carried()[1]
+        flows = self.carried()[1]
         return flows[: self._links], flows[self._links :]
 
-    def _carried(self) -> tuple[Floats, Floats]:
-        load, flows = np.zeros((2, len(self._net.resources)))
-        self._kernel.carried(self._net, load, flows)
-        # What passes a switch after its memory is used up takes none.
-        load[self._links :] = np.minimum(load[self._links :], self._net.resources["gbps"][self._links :])
-        return load, flows
+    def carried(self) -> tuple[Floats, Floats]:
+        """Return the load of each link and then of each rack's switch, (links + racks,), and the flows there."""
+        if self._carried is None:
+            load, flows = np.zeros((2, len(self._net.resources)))
+            self._kernel.carried(self._net, load, flows)
+            # What passes a switch after its memory is used up takes none.
+            load[self._links :] = np.minimum(load[self._links :], self._net.resources["gbps"][self._links :])
+            self._carried = load, flows
+        return self._carried
 
     def _reserve(self, flows: Flows) -> int:
         """Find a number and free uses for a job."""
+        self._carried = None
         count = len(flows.resource)
         if not self._free or self._uses_left < count:
             self._grow(count)
@@ -169,43 +177,60 @@ class Rates:
         self._untidy = 0
 
 
+class Served(NamedTuple):
+    """A job that sends to a parameter server over links, and the flows that come in at racks' switches."""
+
+    placement: Placement
+    merged: Counter[int]
+
+
 class RateEstimate:
     """The rates of the jobs that a view shows, kept up to date from view to view."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.rates = Rates.of(cluster)
-        self._jobs: dict[str, tuple[Placement, int | None]] = {}  # number among the rates; None without links
+        self.served: dict[str, Served] = {}
+        self._placements: dict[str, Placement] = {}  # of all jobs
+        self._numbers: dict[str, int] = {}  # among the rates, of those that use links
 
     def follow(self, view: Snapshot) -> None:
         """Add the jobs that run now, and remove those that do not."""
-        running = view.all_running()
-        for job_id in [job_id for job_id in self._jobs if job_id not in running]:
+        running, known = view.all_running(), self._placements
+        for job_id in [job_id for job_id in known if job_id not in running]:
             self.remove(job_id)
-        for job_id, each in running.items():
-            known, _ = self._jobs.get(job_id, (None, None))
-            if known is not each.placement and known != each.placement:
-                self.add(each.job, each.placement)
+        for each in [each for job_id, each in running.items() if known.get(job_id) is not each.placement]:
+            job, placement = each.job, each.placement
+            if known.get(job.id) != placement:
+                self.add(job, placement)
+                continue
+            known[job.id] = placement  # which has another rationale
+            if job.id in self.served:
+                self.served[job.id] = self.served[job.id]._replace(placement=placement)
 
     def add(self, job: Job, placement: Placement) -> None:
         """Add a job as it is placed, in place of how it was before."""
-        if job.id in self._jobs:
+        if job.id in self._placements:
             self.remove(job.id)
-        number = None
+        self._placements[job.id] = placement
         if placement.server is not None or len(set(placement.machines)) > 1:
-            number = self.rates.add(stream(self.cluster, job, placement).flows)
-        self._jobs[job.id] = placement, number
+            self._numbers[job.id] = self.rates.add(stream(self.cluster, job, placement).flows)
+            if job.collective == "ina":
+                self.served[job.id] = Served(
+                    placement, merged_flows(self.cluster, placement.machines, _server(placement))
+                )
 
     def remove(self, job_id: str) -> None:
         """Remove a job."""
-        _, number = self._jobs.pop(job_id)
-        if number is not None:
-            self.rates.remove(number)
+        del self._placements[job_id]
+        self.served.pop(job_id, None)
+        if job_id in self._numbers:
+            self.rates.remove(self._numbers.pop(job_id))
 
-    def rate_gbps(self, job_id: str) -> float | None:
-        """Return the rate of a job; None if it uses no links."""
-        _, number = self._jobs[job_id]
-        return None if number is None else self.rates.rate_gbps(number)
+    def rate_gbps(self, job_id: str) -> float:
+        """Return the rate of a job; 0 if it uses no links."""
+        number = self._numbers.get(job_id)
+        return 0.0 if number is None else self.rates.rate_gbps(number)
 
 
 class Stream(NamedTuple):
@@ -219,8 +244,7 @@ def stream(cluster: Cluster, job: Job, placement: Placement) -> Stream:
     """Return what a job streams when it is placed so; the rate of a collective is that on its busiest link."""
     machines = placement.machines
     if job.collective == "ina":
-        server = machines[0] if placement.server is None else placement.server
-        flows = parameter_server(cluster, set(machines), server, ina=placement.aggregate)
+        flows = parameter_server(cluster, set(machines), _server(placement), ina=placement.aggregate)
         return Stream(flows, job.profile.grad_bytes * BITS_PER_BYTE / GIGA)
     _, links, costs = footprint(cluster, job, machines)
     moved = np.zeros(len(links))
@@ -229,3 +253,8 @@ def stream(cluster: Cluster, job: Job, placement: Placement) -> Stream:
     busiest = float(moved.max(initial=0.0))
     shares = dict(zip(links, (moved / busiest).tolist(), strict=True)) if busiest else {}
     return Stream(fixed(shares), busiest * BITS_PER_BYTE / GIGA)
+
+
+def _server(placement: Placement) -> int:
+    """Return the machine of the parameter server."""
+    return placement.machines[0] if placement.server is None else placement.server

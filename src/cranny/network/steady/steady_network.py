@@ -5,7 +5,7 @@ rate is what its busiest link carries of it. A job alone on its links communicat
 rates are computed anew whenever such a job starts or ends, and a job's speed follows its rate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from cranny.core.protocol import SharedSlowdowns, Slowdowns
 from cranny.model.cluster import Cluster
 from cranny.network.steady.rates import Rates, stream
 
-# A row for each use that a job makes of a resource, see `Flows`; rows of a job that starts stand together.
+# A row for each use that a job makes of a resource, see `Flows`; rows of a stream stand together. A job has one
+# stream from its start on, and another when other switches aggregate for it.
 STREAMS = {
     "job_id": pl.String,
     "start_s": pl.Float64,
+    "stream": pl.Int64,
+    "from_s": pl.Float64,
     "alone_gbps": pl.Float64,
     "resource": pl.Int64,
     "root": pl.Int64,
@@ -37,11 +40,16 @@ class StreamLog:
     def __init__(self) -> None:
         self._starts: list[tuple[str, float, float]] = []
         self._flows: list[Flows] = []
+        self._from_s: list[float] = []  # of as many as were stamped
 
-    def note(self, job_id: str, start_s: float, alone_gbps: float, flows: Flows) -> None:
-        """Note a job that starts, or goes on elsewhere."""
+    def add(self, job_id: str, start_s: float, alone_gbps: float, flows: Flows) -> None:
+        """Add the stream of a job that starts, goes on elsewhere, or is aggregated elsewhere."""
         self._starts.append((job_id, start_s, alone_gbps))
         self._flows.append(flows)
+
+    def stamp(self, now_s: float) -> None:
+        """Say when the streams began that were added last."""
+        self._from_s += [now_s] * (len(self._starts) - len(self._from_s))
 
     def frame(self) -> pl.DataFrame:
         """Return everything in columns."""
@@ -54,6 +62,8 @@ class StreamLog:
             {
                 "job_id": pl.Series(job_id).gather(start),
                 "start_s": np.array(start_s)[start],
+                "stream": start,
+                "from_s": np.array(self._from_s)[start],
                 "alone_gbps": np.array(alone_gbps)[start],
                 **{name: np.concatenate(parts) for name, parts in uses},
             },
@@ -80,7 +90,7 @@ class Steady:
         flows, gigabits = stream(self._cluster, job, running.placement)
         alone_gbps = gigabits / alone.comm_s
         number = self._rates.add(flows, most_gbps=alone_gbps)
-        self.streams.note(job.id, running.started_s, alone_gbps, flows)
+        self.streams.add(job.id, running.started_s, alone_gbps, flows)
         if number >= len(self._pull):
             self._pull = np.concatenate([self._pull, np.zeros(number + 1)])
         self._pull[number] = gigabits / job.profile.iteration_s
@@ -96,12 +106,13 @@ class Steady:
         del self._ids[number]
         return self._slowdowns()
 
-    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - the same for all
+    def shift(self, running: Sequence[Running]) -> Slowdowns:  # noqa: ARG002 - the same for all
         """Change nothing: jobs stream all the time."""
         return ()
 
     def note(self, now_s: float) -> None:
-        """Change nothing: a stream is recorded when it starts."""
+        """Write down when streams began."""
+        self.streams.stamp(now_s)
 
     def recorded(self) -> Mapping[str, Any]:
         """Return what jobs streamed."""

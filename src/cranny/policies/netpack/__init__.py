@@ -16,13 +16,17 @@ Departure: line 4 of Alg. 2 must be >=, or a job that fits a server exactly woul
 which of several servers takes a whole job: the one with the fewest free GPUs, which keeps large holes for large
 jobs.
 
-Departure: Eq. 1 subtracts C / f_max as a penalty for hot spots, which is smallest where most flows are, and so
-draws jobs to hot spots. It is the share of its most crowded link that the job would get: we add it. For
-oversubscribed networks the paper takes the largest of such shares of links and racks; we take the smallest, the
-bottleneck. With `printed` the sign is as printed; docs/understand/netpack.md has what becomes of the jobs.
+Departure: Eq. 1 subtracts C / f_max as a penalty for hot spots, and for oversubscribed networks the largest of the
+shares C / (f_max + 1) of servers and C(rack) / (FC + n) of racks. A share is smallest where most flows are: that
+draws jobs to hot spots. The smallest share, of the most crowded link, is what the job would get: we add that. With
+`printed` Eq. 1 is as printed, with f_max + 1 as in the text (f_max may be 0), and for the racks whose uplinks the
+job uses (elsewhere n is 0).
 
 Departure: plans within single racks are candidates too, and come first among equals. The paper's penalty is to
-keep jobs within racks, but its table, blind to racks, need not contain any such plan.
+keep jobs within racks, but its table, blind to racks, need not contain any such plan. `rack_plans` turns them off.
+
+Departure: which of equal racks is first is not in the paper; `ties` has the rules (`tie_rules`). For what step 4
+decides, and when, is not clear; `ina` has the readings (`selective_ina`).
 
 Departure: a plan with a server that it could do without is no plan, so that giving back surplus GPUs leaves every
 server a worker. Among equally good places the parameter server is put beside a worker.
@@ -35,9 +39,12 @@ once, as that share, and each server only with what the job takes there from oth
 link, so that of plans alike the one with the fewest servers wins).
 """
 
-from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from cranny.core.knapsack import KnapsackBatches
 from cranny.core.protocol import WaitsForGpus
@@ -45,13 +52,15 @@ from cranny.core.queue import BySubmission
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Plan, Start
-from cranny.model.validate import yes_or_no
-from cranny.policies._shared.ranked_fill import DECIMALS, rounded
+from cranny.model.plan import Action, Aggregate, Plan, Start
+from cranny.model.validate import one_of, yes_or_no
 from cranny.policies.netpack.netpack_explanation import NetPackRationale, ServerValue
+from cranny.policies.netpack.selective_ina import INA_RULES, Aggregated, give_memory
+from cranny.policies.netpack.tie_rules import TIE_RULES, rack_ranks
 
 if TYPE_CHECKING:
-    from cranny.policies.netpack.plan_kernel import Bools, Ints, SteadyState
+    from cranny.policies.netpack.plan_kernel import Bools, Floats, Ints
+    from cranny.policies.netpack.steady_state import SteadyState
 
 
 class NetPack(BySubmission, WaitsForGpus):
@@ -61,61 +70,94 @@ class NetPack(BySubmission, WaitsForGpus):
     order = "knapsack"  # of step 1
     lean = False
 
-    def __init__(self, *, printed: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        printed: bool = False,
+        rack_plans: bool = True,
+        ties: str = "tightest",
+        ina: str = "again",
+        rng: np.random.Generator | None = None,
+    ) -> None:
         self.printed = yes_or_no(printed, "netpack: printed")
+        self.rack_plans = yes_or_no(rack_plans, "netpack: rack_plans")
+        self.ties = one_of(ties, TIE_RULES, "netpack: ties")
+        self.ina = one_of(ina, INA_RULES, "netpack: ina")
+        self._rng = rng if rng is not None else np.random.default_rng(0)
         self._batches = KnapsackBatches()
         self._steady: SteadyState | None = None
+        self._decided_s: float | None = None  # when it was last decided about running jobs
+        self._short = True  # whether memory was short then, so that jobs that end leave some to others
 
     def __deepcopy__(self, memo: dict[int, object]) -> "NetPack":
         """Copy which jobs were passed over; the copy computes the steady state again."""
-        copied = type(self)(printed=self.printed)
+        copied = type(self)(
+            printed=self.printed,
+            rack_plans=self.rack_plans,
+            ties=self.ties,
+            ina=self.ina,
+            rng=deepcopy(self._rng, memo),
+        )
         copied._batches = deepcopy(self._batches, memo)  # noqa: SLF001 - one of its own kind
+        copied._decided_s, copied._short = self._decided_s, self._short  # noqa: SLF001
         return copied
 
     def plan(self, view: Snapshot) -> Plan:
         """Algorithm 2: choose a batch, place its jobs one by one, and give aggregation to those that gain most."""
         batch = self._batches.choose(view) if view.waiting else []  # step 1
-        return Plan(view.version, tuple(self._place_all(batch, view)) if batch else ())
+        # Asked again at the same time it is still the same decision: rates that follow from it do not change it.
+        again = self.ina == "again" and view.now_s != self._decided_s and (bool(batch) or self._short)
+        self._decided_s = view.now_s
+        return Plan(view.version, tuple(self._place_all(batch, view, again=again)) if batch or again else ())
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job: a batch of its own."""
-        placed = self._place_all([Waiting(job)], view)
-        return placed[0].placement if placed else None
+        placed = next(self._place_all([Waiting(job)], view, again=False), None)
+        return placed.placement if isinstance(placed, Start) else None
 
-    def _place_all(self, batch: list[Waiting], view: Snapshot) -> list[Start]:
-        """Lines 3 to 10."""
-        from cranny.policies.netpack.plan_kernel import SteadyState  # compiles, so only where it is used
+    def _place_all(self, batch: Sequence[Waiting], view: Snapshot, *, again: bool) -> Iterator[Action]:
+        """Lines 3 to 10; with `again` step 4 is about running jobs, too."""
+        from cranny.policies.netpack.steady_state import SteadyState  # compiles, so only where it is used
 
         if self._steady is None or self._steady.cluster is not view.cluster:
             self._steady = SteadyState(view.cluster)
         steady = self._steady
-        steady.estimate.follow(view)  # line 7
+        steady.follow(view)  # line 7
+        memory_gbps = steady.left.memory_gbps
         free, up = view.free.copy(), view.up
-        # What jobs that run leave of the PAT of each rack's switch, (racks,).
-        memory_gbps: list[float] = rounded(steady.estimate.rates.left_gbps()[1]).tolist()
-        placed: list[Start] = []
+        starts: list[Start] = []
         for waiting in batch:
             placement = self._place(waiting.job, view.usable(waiting.job, free), up, steady)
             if placement is None:
                 continue
-            placed.append(Start(waiting.job, placement, waiting.attained_gpu_s))
-            steady.estimate.add(waiting.job, placement)
+            starts.append(Start(waiting.job, placement, waiting.attained_gpu_s))
+            steady.add(waiting.job, placement)
             for machine in placement.machines:
                 free[machine] -= 1
-        return _aggregate(placed, steady, memory_gbps)
+        placed = {start.job.id for start in starts}
+        if again:
+            self._short = steady.short_of_memory()
+        decided = self._aggregate(steady, placed, None if again and self._short else memory_gbps)
+        for start in starts:
+            yield start._replace(placement=decided[start.job.id]) if start.job.id in decided else start
+        yield from (Aggregate(job_id, where) for job_id, where in decided.items() if job_id not in placed)
 
     def _place(self, job: Job, free: "Ints", up: "Bools", steady: "SteadyState") -> Placement | None:
         """Lines 4 to 9: on one machine if one is large enough, else where the plan has the highest value."""
-        from cranny.policies.netpack import plan_kernel
-
-        tightest = int(plan_kernel.tightest(free, job.gpus))
-        if tightest != plan_kernel.NONE:
+        racks = rack_ranks(self.ties, steady, self._rng)
+        tightest = steady.tightest(free, job.gpus, *racks)
+        if tightest is not None:
             return Placement.made((tightest,) * job.gpus, (), None, NetPackRationale(job, steady.cluster))
         if free.sum() < job.gpus:
             return None
+        from cranny.policies.netpack import plan_kernel  # compiles; and importing takes time even if it is there
+
         servers = steady.servers(free, up)
         rules = plan_kernel.PlanRules(self.lean, self.printed, job.collective == "ina")
-        found = plan_kernel.best(servers, steady.spans, job.gpus, int(free.max()), rules)  # steps 2 and 3
+        most_free = int(free.max())
+        found = plan_kernel.best_in_order(
+            servers, *racks, self.rack_plans, job.gpus, most_free, rules
+        )  # steps 2, 3
         left_gbps, flows = servers.left_gbps, servers.flows
         values = [
             ServerValue(at, float(left_gbps[at]), float(flows[at]), plan_kernel.value(servers, self.lean, at, 1.0))
@@ -130,44 +172,31 @@ class NetPack(BySubmission, WaitsForGpus):
         server = None if found.server == plan_kernel.NONE else int(found.server)
         return Placement.made(machines, (), None, why, server)
 
+    def _aggregate(
+        self, steady: "SteadyState", placed: AbstractSet[str], left_gbps: "Floats | None"
+    ) -> dict[str, Placement]:
+        """Step 4: give the memory of switches to the jobs with the highest efficiency, until it is used up.
+
+        `left_gbps` is for jobs just placed; without it all memory is given, to all jobs. Returns new placements.
+        """
+        jobs = {
+            job_id: Aggregated(job_id, steady.rate_gbps(job_id), served.merged)
+            for job_id, served in steady.served.items()
+            if left_gbps is None or job_id in placed
+        }
+        memory_gbps = (steady.pat_gbps if left_gbps is None else left_gbps).tolist()
+        decided = {}
+        for job_id, (aggregate, full_switch) in give_memory(jobs.values(), memory_gbps, self.ina).items():
+            old = steady.served[job_id].placement
+            if job_id in placed or aggregate != old.aggregate:
+                why = old.rationale
+                if isinstance(why, NetPackRationale):
+                    why = why._replace(efficiency=jobs[job_id].efficiency, full_switch=full_switch)
+                decided[job_id] = old.aggregated(aggregate, why)
+        return decided
+
 
 class NetPackLean(NetPack):
     """NetPack that counts what is left of links once, and not for each server of a plan."""
 
     lean = True
-
-
-def _aggregate(placed: list[Start], steady: "SteadyState", memory_gbps: list[float]) -> list[Start]:
-    """Step 4: give the memory of switches to the jobs with the highest efficiency, until it is used up."""
-    efficiency = {  # AE: a job's rate times the flows that come in at its switches
-        job.id: (steady.estimate.rate_gbps(job.id) or 0.0) * sum(_merged_flows(placement, steady).values())
-        for job, placement, *_ in placed
-        if placement.server is not None
-    }
-    decided: dict[str, Placement] = {}
-    for start in sorted(placed, key=lambda start: -round(efficiency.get(start.job.id, 0.0), DECIMALS)):
-        job, placement = start.job, start.placement
-        if job.id not in efficiency:
-            continue
-        rate_gbps = steady.estimate.rate_gbps(job.id) or 0.0
-        switches = _merged_flows(placement, steady)
-        full = [rack for rack in switches if memory_gbps[rack] <= 0.0]
-        why = placement.rationale
-        if isinstance(why, NetPackRationale):
-            why = why._replace(efficiency=efficiency[job.id], full_switch=full[0] if full else None)
-        decided[job.id] = Placement(placement.machines, (), None, why, placement.server, aggregate=not full)
-        if full:
-            steady.estimate.add(job, decided[job.id])
-        else:
-            for rack in switches:
-                memory_gbps[rack] = round(memory_gbps[rack] - rate_gbps, DECIMALS)
-    return [start._replace(placement=decided.get(start.job.id, start.placement)) for start in placed]
-
-
-def _merged_flows(placement: Placement, steady: "SteadyState") -> Counter[int]:
-    """Count the flows that come in at each rack's switch: from workers, and at the server's from other racks."""
-    rack_of, server = steady.cluster.rack_of, placement.server
-    flows: Counter[int] = Counter(rack_of[machine] for machine in placement.counts if machine != server)
-    if server is not None and flows:
-        flows[rack_of[server]] += len(flows) - (rack_of[server] in flows)
-    return flows

@@ -46,7 +46,7 @@ class NetPackRationale(NamedTuple):
                 "parameter_server_value": self.server_value,
                 "alone_ms": self._alone_ms(placement, placement.server),
                 "alone_ms_beside_rank_0": self._alone_ms(placement, placement.machines[0]),
-                "aggregation": placement.aggregate,
+                "aggregation": placement.aggregating(self.cluster.rack_names),
                 "aggregation_efficiency": self.efficiency,
                 "switch_without_memory": self._switch,
             }
@@ -81,18 +81,16 @@ class NetPackRationale(NamedTuple):
         )
 
     def _aggregation_line(self, placement: Placement) -> str:
-        """Say whether switches aggregate for the job, and why."""
+        """Say in which racks switches aggregate for the job, and why not in others."""
         efficiency = f"efficiency {self.efficiency:.0f}: its rate in Gbps times the flows that switches merge"
-        if placement.aggregate:
-            return f"in-network aggregation is on ({efficiency})"
-        if self.full_switch is None:
-            what = "nothing to merge"
-        else:
+        racks = placement.aggregating(self.cluster.rack_names)
+        where = "on" if racks is True else f"on in {', '.join(racks)} only" if racks else "off"
+        why = "" if racks else ": nothing to merge"
+        if self.full_switch is not None:
             has_some = self.cluster.pat_gbps[self.cluster.rack_nodes[self.full_switch]]
-            what = (
-                f"the switch of {self._switch} has no memory {'left for it' if has_some else 'to aggregate with'}"
-            )
-        return f"in-network aggregation is off: {what} ({efficiency})"
+            what = "left for it" if has_some else "to aggregate with"
+            why = f": the switch of {self._switch} has no memory {what}"
+        return f"in-network aggregation is {where}{why} ({efficiency})"
 
     @property
     def _switch(self) -> str | None:

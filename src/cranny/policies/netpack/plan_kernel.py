@@ -3,7 +3,7 @@
 The paper fills a table over all servers. A plan takes all free GPUs of a server or none, so of the servers with
 equally many free GPUs and flows only the most valuable can be in a best plan. These are found in one pass, and the
 table is filled over them alone: the same plans, in time that hardly grows with the cluster. The search reads what
-the steady state leaves of servers and racks, in arrays.
+the steady state leaves of servers and racks, in arrays, and prefers what comes first among equals.
 """
 
 from typing import NamedTuple
@@ -12,9 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cranny.core.jit import allocating
-from cranny.model.cluster import Cluster
-from cranny.network.steady.rates import RateEstimate
-from cranny.policies._shared.ranked_fill import rounded
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -41,32 +38,11 @@ class ServerArrays(NamedTuple):
     rack_flows: Floats  # FC
 
 
-class SteadyState:
-    """The steady state of the running jobs of a cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        machines = len(cluster.machines)
-        self.cluster = cluster
-        self.estimate = RateEstimate(cluster)
-        self._link_gbps = np.array(cluster.uplink_gbps[:machines])
-        self._rack = np.array(cluster.rack_of)
-        self._uplinks = np.array(cluster.rack_nodes)
-        self._rack_gbps = np.array([cluster.uplink_gbps[uplink] for uplink in cluster.rack_nodes])
-        # Machines among which plans are searched, (spans, 2): those of each rack, and all.
-        self.spans = np.array([*cluster.rack_spans, (0, machines)])
-
-    def servers(self, free: Ints, up: Bools) -> ServerArrays:
-        """Return what is left of every server, and of every rack's uplink."""
-        left_gbps, flows = rounded(self.estimate.rates.left_gbps()[0]), rounded(self.estimate.rates.flows()[0])
-        left_gbps, rack_flows, flows = left_gbps[: len(free)], flows[self._uplinks], flows[: len(free)]
-        return ServerArrays(free, up, self._link_gbps, left_gbps, flows, self._rack, self._rack_gbps, rack_flows)
-
-
 class PlanRules(NamedTuple):
     """How plans are valued; see the policy."""
 
     lean: bool
-    printed: bool
+    printed: bool  # whether Eq. 1 is as printed
     has_server: bool  # whether the job has a parameter server
 
 
@@ -82,15 +58,31 @@ class PlanChoice(NamedTuple):
 
 
 @allocating
-def tightest(free: Ints, gpus: int) -> int:
-    """Return the machine with the fewest free GPUs that holds a whole job, or NONE."""
+def tightest(free: Ints, gpus: int, rack: Ints, rank: Floats, by_free: bool) -> int:  # noqa: FBT001 - a tie rule
+    """Return the machine with the fewest free GPUs that holds a job, or NONE; of equals in the first rack."""
     found, fewest = NONE, 1 << 30
+    if by_free:
+        rank = tight_racks(free, rack, rank)
     for machine in range(len(free)):
-        if gpus <= free[machine] < fewest:
+        if gpus <= free[machine] <= fewest:
+            if free[machine] == fewest and rank[rack[machine]] >= rank[rack[found]]:
+                continue
             found, fewest = machine, free[machine]
-            if fewest == gpus:
-                break
     return found
+
+
+@allocating
+def tight_racks(free: Ints, rack: Ints, rank: Floats) -> Floats:
+    """Return a rank of each rack, (racks,): by a rank in whole numbers, then some free GPUs, then the fewest."""
+    gpus = np.zeros(len(rank))
+    for machine in range(len(free)):
+        gpus[rack[machine]] += free[machine]
+    last = gpus.sum() + 1.0
+    for each in range(len(gpus)):
+        if gpus[each] == 0.0:
+            gpus[each] = last
+        gpus[each] += 2.0 * last * rank[each]
+    return gpus
 
 
 @allocating
@@ -128,6 +120,56 @@ def best(servers: ServerArrays, spans: Ints, gpus: int, most_free: int, rules: P
                     if candidate.value > chosen.value:
                         chosen = candidate
     return chosen
+
+
+@allocating
+def best_in_order(
+    servers: ServerArrays,
+    rank: Floats,
+    by_free: bool,  # noqa: FBT001 - a tie rule
+    rack_plans: bool,  # noqa: FBT001 - an option of the policy
+    gpus: int,
+    most_free: int,
+    rules: PlanRules,
+) -> PlanChoice:
+    """Return the best plan, of equals the first if racks are sorted by rank, (racks,), or then by free GPUs."""
+    if by_free:
+        rank = tight_racks(servers.free, servers.rack, rank)
+    place = np.empty(len(rank), np.int64)
+    place[np.argsort(rank, kind="mergesort")] = np.arange(len(rank))
+    past = np.zeros(len(place) + 1, np.int64)  # (places + 1,) machines of racks up to a place
+    for machine in range(len(servers.rack)):
+        past[place[servers.rack[machine]] + 1] += 1
+    past = past.cumsum()
+    spans = np.empty((len(place) + 1 if rack_plans else 1, 2), np.int64)
+    for each in range(len(spans) - 1):
+        spans[each] = past[each : each + 2]
+    spans[-1] = 0, past[-1]
+    order = np.empty(len(servers.rack), np.int64)
+    for machine in range(len(order)):
+        at = place[servers.rack[machine]]
+        order[past[at]] = machine
+        past[at] += 1
+    in_order = ServerArrays(
+        servers.free[order],
+        servers.up[order],
+        servers.link_gbps[order],
+        servers.left_gbps[order],
+        servers.flows[order],
+        servers.rack[order],
+        servers.rack_gbps,
+        servers.rack_flows,
+    )
+    found = best(in_order, spans, gpus, most_free, rules)
+    server = found.server if found.server == NONE else order[found.server]
+    return PlanChoice(
+        np.sort(order[found.machines]),
+        server,
+        found.workers_value,
+        found.server_value,
+        found.share_gbps,
+        found.value,
+    )
 
 
 @allocating
@@ -235,34 +277,44 @@ def _with_server(
     for machine in machines:
         beside[machine - first] = True
         share = min(share, servers.link_gbps[machine] / (servers.flows[machine] + 1.0))
-    sign = -1.0 if rules.printed else 1.0
-    racks = _rack_shares(servers, machines)
+    racks = _rack_shares(servers, machines, rules.printed)
     if not rules.has_server:
-        share = min(share, racks.min())
-        return PlanChoice(machines, NONE, workers_value, 0.0, share, workers_value + sign * share)
+        share, gain = _gain(share, racks.max() if rules.printed else racks.min(), rules.printed)
+        return PlanChoice(machines, NONE, workers_value, 0.0, share, workers_value + gain)
     chosen = PlanChoice(machines, NONE, 0.0, 0.0, 0.0, NEVER)
     for inside in (True, False):
         for machine in range(first, past):
             if beside[machine - first] != inside or not servers.up[machine]:
                 continue
+            more = 0.0 if inside else 1.0  # epsilon: flows that the parameter server adds
             # A worker's stream to a server on its own machine takes no bandwidth from other jobs.
-            of_server = (
-                0.0 if rules.lean and inside else value(servers, rules.lean, machine, 1.0 if inside else 2.0)
-            )
-            own = servers.link_gbps[machine] / (servers.flows[machine] + 1.0)
-            least = min(share, own, racks[servers.rack[machine]])
-            total = workers_value + of_server + sign * least
+            of_server = 0.0 if rules.lean and inside else value(servers, rules.lean, machine, 1.0 + more)
+            more = more if rules.printed else 0.0
+            own = servers.link_gbps[machine] / (servers.flows[machine] + more + 1.0)
+            link, gain = _gain(min(share, own), racks[servers.rack[machine]], rules.printed)
+            total = workers_value + of_server + gain
             if total > chosen.value:
-                chosen = PlanChoice(machines, machine, workers_value, of_server, least, total)
+                chosen = PlanChoice(machines, machine, workers_value, of_server, link, total)
     return chosen
 
 
 @allocating
-def _rack_shares(servers: ServerArrays, machines: Ints) -> Floats:
-    """Return the share of the most crowded rack uplink, by the rack of the parameter server, (racks,).
+def _gain(share: float, rack_share: float, printed: bool) -> tuple[float, float]:  # noqa: FBT001 - of `PlanRules`
+    """Return the share that counts, and what it adds to a plan: the smallest, or as printed less the largest."""
+    if printed:
+        share = max(share, rack_share)
+        return share, -share
+    share = min(share, rack_share)
+    return share, share
+
+
+@allocating
+def _rack_shares(servers: ServerArrays, machines: Ints, largest: bool) -> Floats:  # noqa: FBT001 - of `PlanRules`
+    """Return the smallest share of the rack uplinks used, or the largest, by the rack of the server, (racks,).
 
     Every other rack of the plan sends one merged flow up; the server's rack gets one from each.
     """
+    sign = -1.0 if largest else 1.0  # the largest is the smallest of the negated
     racks = len(servers.rack_gbps)
     inside = np.zeros(racks, np.bool_)
     for machine in machines:
@@ -271,7 +323,7 @@ def _rack_shares(servers: ServerArrays, machines: Ints) -> Floats:
     for rack in range(racks):
         if inside[rack]:
             count += 1
-            share = servers.rack_gbps[rack] / (servers.rack_flows[rack] + 1.0)
+            share = sign * servers.rack_gbps[rack] / (servers.rack_flows[rack] + 1.0)
             if share < least:
                 least, second, narrowest = share, least, rack
             else:
@@ -280,8 +332,8 @@ def _rack_shares(servers: ServerArrays, machines: Ints) -> Floats:
     for rack in range(racks):
         others = count - inside[rack]
         if others == 0:
-            shares[rack] = np.inf
+            shares[rack] = sign * np.inf
         else:
-            own = servers.rack_gbps[rack] / (servers.rack_flows[rack] + others)
-            shares[rack] = min(own, second if rack == narrowest else least)
+            own = sign * servers.rack_gbps[rack] / (servers.rack_flows[rack] + others)
+            shares[rack] = sign * min(own, second if rack == narrowest else least)
     return shares
