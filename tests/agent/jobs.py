@@ -71,7 +71,7 @@ def iterations(number: int, folder: Path) -> dict[str, object]:
     torch.manual_seed(rank)
     model = DistributedDataParallel(torch.nn.Linear(256, 256))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    pacer = cranny.agent.torch.TorchPacer(patience=1.0)
+    pacer = cranny.agent.torch.TorchPacer(patience=1.0, learn=False)  # on a busy machine, too
     pacer.listen(model, reduce_over, folder / "link" if rank == 0 else None)
 
     def iterate() -> None:

@@ -150,12 +150,14 @@ def test_the_example_of_the_document_trains_and_ends(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(examples[0], encoding="utf-8")
     printed = train(tmp_path, script)
-    report = re.fullmatch(
-        r"PacingReport\(iterations=20, iteration_s=([\d.]+), .*, schedule=(PacingSchedule\(.*\))\)\n", printed
+    reports = re.findall(
+        r"^PacingReport\(iterations=20, iteration_s=([\d.]+), .*, schedule=(PacingSchedule\(.*\)), kept_.*\)$",
+        printed,
+        re.MULTILINE,
     )
-    assert report is not None, printed  # by one worker, and nothing else
-    assert float(report[1]) > 0.085  # what the example computes
-    assert report[2] == repr(PacingSchedule(period_s=0.1, shift_s=0.05))
+    assert len(reports) == 1, printed  # by one worker; on a busy machine there may be warnings
+    assert float(reports[0][0]) > 0.085  # what the example computes
+    assert reports[0][1] == repr(PacingSchedule(period_s=0.1, shift_s=0.05))
 
 
 def test_listening_changes_nothing_and_hears_all_models(tmp_path: Path) -> None:

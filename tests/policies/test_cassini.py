@@ -1,9 +1,12 @@
 """CASSINI on top of other policies: which candidate it takes, and which shifts it sends."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cranny
 from cranny.core.protocol import Host
@@ -17,7 +20,9 @@ from cranny.model.plan import Plan, Shift, Start
 from cranny.model.profile import ModelProfile
 from cranny.network.interleave.demand import circles
 from cranny.network.interleave.unified_circle import curve, unify
+from cranny.network.phases.phases_network import Phases
 from cranny.policies import TABLE, policy
+from cranny.policies import cassini as cassini_policy
 from cranny.policies.cassini import Cassini
 
 LINK_GBPS = 50.0
@@ -28,6 +33,13 @@ def half_up(job_id: str, gpus: int, iteration_s: float = 0.2, **fields: object) 
     grad_bytes = iteration_s / 2 * LINK_GBPS * 1e9 / 8 / (2 * (gpus - 1) / gpus)
     profile = ModelProfile("half", grad_bytes=grad_bytes, iteration_ms=iteration_s / 2 * 1e3)
     return Job(id=job_id, gpus=gpus, model=profile, collective="ring", **fields)  # type: ignore[arg-type]
+
+
+def light(job_id: str, iteration_s: float, share: float) -> Job:
+    """A ring of two that sends for a share of its iteration at the full rate of a link."""
+    grad_bytes = iteration_s * share * LINK_GBPS * 1e9 / 8
+    profile = ModelProfile("light", grad_bytes=grad_bytes, iteration_ms=iteration_s * (1 - share) * 1e3)
+    return Job(id=job_id, gpus=2, model=profile, collective="ring")
 
 
 def racks(count: int) -> Cluster:
@@ -115,6 +127,62 @@ def test_takes_the_candidate_whose_jobs_get_on_best() -> None:
     assert shifts(plan).keys() == {"even", "new"}
 
 
+def test_a_candidate_with_more_contended_links_wins_by_its_mean_score_but_not_by_time() -> None:
+    # On rack 0 the new job meets one that it does not go with. The second candidate meets another as well, on a
+    # link that scores better, and raises the mean.
+    new = half_up("new", 2)
+    found = {}
+    for rank in ("score", "time"):
+        state = ClusterState(racks(6))
+        state.place(half_up("odd", 2, 0.26), Placement((0, 2)))
+        state.place(light("light", 0.27, 0.1), Placement((4, 6)))
+        plan = decided(Cassini(Given([(new, (1, 8))], [(new, (1, 5))]), rank=rank), state, new)
+        found[rank] = chosen(plan)["new"]
+    assert found == {"score": (1, 5), "time": (1, 8)}
+
+
+@st.composite
+def two_candidates(draw: st.DrawFn) -> tuple[list[Job], list[tuple[int, int]], list[list[tuple[int, int]]]]:
+    """Draw jobs that run, and two ways to place others, on six racks of two machines."""
+    drawn = st.builds(
+        light, st.just("x"), st.sampled_from([0.2, 0.21, 0.26, 0.4]), st.sampled_from([0.1, 0.4, 0.6])
+    )
+    jobs = [
+        replace(job, id=f"job{number}") for number, job in enumerate(draw(st.lists(drawn, min_size=2, max_size=5)))
+    ]
+    old = draw(st.integers(0, len(jobs) - 1))
+    order = draw(st.permutations(range(12)))
+    at = [(order[2 * number], order[2 * number + 1]) for number in range(old)]
+    left = order[2 * old :]
+    others = [draw(st.permutations(left)) for _ in range(2)]
+    new = [[(each[2 * number], each[2 * number + 1]) for number in range(len(jobs) - old)] for each in others]
+    return jobs, at, new
+
+
+@settings(max_examples=40)
+@given(two_candidates())
+def test_jobs_are_never_slower_than_with_the_hosts_own_plan(
+    case: tuple[list[Job], list[tuple[int, int]], list[list[tuple[int, int]]]],
+) -> None:
+    jobs, running, new = case
+    waiting = jobs[len(running) :]
+    candidates = [list(zip(waiting, each, strict=True)) for each in new]
+    times_s = {}
+    for name, policy_of in (("host", Given), ("cassini", lambda *each: Cassini(Given(*each)))):
+        state, network = ClusterState(racks(6)), Phases(racks(6))
+        for job, machines in zip(jobs, running, strict=False):
+            state.place(job, Placement(machines))
+            network.start(state.find(job.id))
+        plan = policy_of(*candidates).plan(state.snapshot(0.0, [Waiting(job) for job in waiting]))
+        state.commit(plan)
+        for job in waiting:
+            network.start(state.find(job.id))
+        network.shift([state.find(job_id) for job_id in shifts(plan)])
+        times_s[name] = {job_id: outcome.mean_s for job_id, outcome in network.outcomes.items()}
+    over = [times_s["cassini"][job.id] / times_s["host"][job.id] for job in jobs]
+    assert sum(over) <= len(jobs) + 1e-6
+
+
 def test_of_equal_candidates_the_hosts_first_is_taken() -> None:
     a = half_up("a", 2)
     plan = decided(Cassini(Given([(a, (4, 6))], [(a, (0, 2))])), ClusterState(racks(4)), a)
@@ -181,6 +249,8 @@ def test_options_go_to_cassini_and_to_its_host() -> None:
     assert isinstance(made, Cassini)
     assert (made.count, made.search.precision_deg, made.loops) == (5, 10.0, "drop")
     assert made.host.lease_s == 60.0  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="rank"):
+        policy("themis+cassini", rank="luck")
     with pytest.raises(InputError, match="loops"):
         policy("themis+cassini", loops="keep")
     with pytest.raises(InputError, match="candidates"):
@@ -219,3 +289,13 @@ def test_every_host_keeps_jobs_apart_that_could_meet(name: str) -> None:
     placement = policy(name).place(half_up("new", 2, 0.26), state.snapshot())
     assert placement is not None
     assert "shares no link" in placement.explain()
+
+
+def test_many_jobs_that_share_links_are_ranked_by_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = half_up("new", 2)
+    monkeypatch.setattr(cassini_policy, "MOST_SIMULATED", 1)
+    state = ClusterState(racks(6))
+    state.place(half_up("odd", 2, 0.26), Placement((0, 2)))
+    state.place(light("light", 0.27, 0.1), Placement((4, 6)))
+    plan = decided(Cassini(Given([(new, (1, 8))], [(new, (1, 5))])), state, new)
+    assert chosen(plan)["new"] == (1, 5)

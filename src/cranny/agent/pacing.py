@@ -13,8 +13,10 @@ most, and raises no error once it runs.
 Departure: the paper measures when communication starts; we measure when the iteration starts, when it is not too
 late to wait. Departure: an iteration that would start early waits for its slot. `phases.md` says why for both.
 
-Departure: the paper does not say what becomes of a job that cannot keep its schedule. Ours suspends pacing if the
-job waits too much.
+Departure: the paper does not say what becomes of a job that cannot keep its schedule. If its iterations take a
+little longer than the period, each adjustment costs nearly a period: with one that is 1 % short, 17 to 19 % more
+time. So the agent learns from the job's own times, and keeps a period that is as many percent longer as they
+need. If that is too much longer, or the job waits too much, it suspends pacing, and says so.
 """
 
 import json
@@ -24,7 +26,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple, Self
@@ -35,6 +37,8 @@ from cranny.model.validate import not_negative
 TOLERANCE = 0.05  # of the period, by which an iteration may start late (Sec. 5.7)
 PATIENCE = 0.2  # share of the time: pacing is suspended if waits take more
 WINDOW = 20  # iterations over which that share is measured
+STEP = 0.01  # of the period, by which it is lengthened: whole steps, so that workers and like jobs keep the same
+FEWEST = 3  # iterations from which a period is learned
 SUSPEND_FOR = 1000  # iterations until suspended pacing is resumed
 KEPT = 1000  # iterations that a report covers
 POLL_S = 1.0  # between two checks of the watched file
@@ -101,6 +105,10 @@ class PacingSchedule:
         return cls(**found)
 
 
+class PacingWarning(UserWarning):
+    """The agent does not keep the schedule as given."""
+
+
 SCHEDULE_FIELDS = tuple(field.name for field in fields(PacingSchedule))
 
 
@@ -137,14 +145,16 @@ class PacingReport:
     adjustments: int
     adjustments_per_minute: float
     paced: bool  # whether iterations wait for their slots
-    schedule: PacingSchedule
+    schedule: PacingSchedule  # as given
+    kept_period_s: float  # longer than that of the schedule if the job's own iterations are
 
 
 class Pacer:
     """Keeps a training loop to its schedule: call `step` at the start of every iteration, in every worker.
 
     `watch` names a file with a schedule, written by `PacingSchedule.write`; when it changes, the new one applies.
-    `patience` is the share of the time that may be spent waiting for slots; with 1 pacing is never suspended.
+    `patience` is the share of the time that may be spent waiting for slots; with 1 waits never suspend pacing.
+    Without `learn` the period is kept as given, even if iterations take longer.
     """
 
     def __init__(
@@ -155,6 +165,7 @@ class Pacer:
         epoch_s: float = 0.0,
         tolerance: float = TOLERANCE,
         patience: float = PATIENCE,
+        learn: bool = True,
         watch: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,  # noqa: TID251 - machines share the wall clock, and no other
         timer: Callable[[], float] = time.monotonic,
@@ -163,6 +174,7 @@ class Pacer:
         self.schedule = PacingSchedule(period_s, shift_s, epoch_s)
         self._tolerance = not_negative(tolerance, "tolerance")
         self._patience = not_negative(patience, "patience")
+        self._learn = learn
         if self._tolerance >= 1.0:
             raise InputError(f"tolerance is a share of the period, less than 1, not {tolerance!r}")
         self._clock, self._timer, self._sleep = clock, timer, sleep
@@ -171,6 +183,7 @@ class Pacer:
         self._intervals: list[tuple[float, float]] = []  # of the iteration that runs, by the clock
         self._began: StartedIteration | None = None
         self._due: int | None = None  # the number of the next slot, once there was a first one
+        self._steps = 0  # by which the period is lengthened
         self._suspended = 0  # iterations until suspended pacing is resumed
         self._iterations = self._adjustments = 0
         self._waited_s = 0.0
@@ -202,6 +215,8 @@ class Pacer:
         timer_s = self._timer()
         self._end(timer_s)
         now_s = self._clock()
+        if self._paced and self._due is not None and self._kept.position(now_s) > self._due + self._tolerance:
+            self._lengthen()  # a slot was missed
         judged = self._due is not None
         waited_s = self._wait_s(now_s)
         if waited_s > 0.0:
@@ -237,6 +252,7 @@ class Pacer:
             adjustments_per_minute=self._adjustments / minutes if minutes > 0.0 else 0.0,
             paced=self._paced,
             schedule=self.schedule,
+            kept_period_s=self._kept.period_s,
         )
 
     @property
@@ -244,9 +260,15 @@ class Pacer:
         """Whether iterations wait for their slots."""
         return self.schedule.period_s > 0.0 and not self._suspended
 
-    def _adopt(self, schedule: PacingSchedule) -> None:
-        """Switch to a new schedule."""
-        self.schedule, self._due, self._suspended, self._drift_s = schedule, None, 0, None
+    @property
+    def _kept(self) -> PacingSchedule:
+        """The schedule that iterations wait for."""
+        given = self.schedule
+        return replace(given, period_s=given.period_s * (1.0 + STEP * self._steps)) if self._steps else given
+
+    def _adopt(self, schedule: PacingSchedule, steps: int = 0) -> None:
+        """Switch to a new schedule, or to the same with a longer period."""
+        self.schedule, self._steps, self._due, self._suspended, self._drift_s = schedule, steps, None, 0, None
         self._waits.clear()
         if self._began is not None:  # by another schedule
             self._began = self._began._replace(judged=False)
@@ -301,14 +323,35 @@ class Pacer:
             waits, works = map(sum, zip(*self._waits, strict=True))
             trial_s = waits + works * WINDOW / len(self._waits)  # at least: if no more of its iterations wait
             if waits > self._patience * trial_s:
-                self._adopt(self.schedule)
-                self._suspended = SUSPEND_FOR
+                self._suspend(f"waits take {waits / trial_s:.0%} of the time or more")
+
+    def _suspend(self, reason: str) -> None:
+        """Let iterations start as they come for a while, and say why."""
+        period_s = self._kept.period_s
+        self._adopt(self.schedule)
+        self._suspended = SUSPEND_FOR
+        text = f"pacing is suspended for {SUSPEND_FOR} iterations: with a period of {period_s:g} s {reason}"
+        warnings.warn(text, PacingWarning, stacklevel=4)
+
+    def _lengthen(self) -> None:
+        """Learn a longer period if the job's own iterations take longer than the one it is to keep."""
+        if not self._learn or len(self._waits) < FEWEST:
+            return
+        given_s, work_s = self.schedule.period_s, median(work_s for _, work_s in self._waits)
+        steps = math.ceil((work_s / given_s - 1.0) / STEP)
+        if steps * STEP > self._tolerance:
+            self._suspend(f"iterations take {work_s:g} s")
+        elif steps > self._steps:
+            self._adopt(self.schedule, steps)
+            kept_s = self._kept.period_s
+            text = f"iterations take {work_s:g} s: the period is {kept_s:g} s from now on, not {given_s:g} s"
+            warnings.warn(text, PacingWarning, stacklevel=4)
 
     def _wait_s(self, now_s: float) -> float:
         """Return how long the iteration that could start now is to wait, and count it if that is an adjustment."""
-        schedule = self.schedule
         if not self._paced:
             return 0.0
+        schedule = self._kept
         position = schedule.position(now_s)
         first = math.ceil(position - self._tolerance)  # the first slot that is not missed
         # More than a period early means that the clock was set back; that must not stop the job for long.

@@ -1,6 +1,6 @@
 """Network models by name: what a network does to running jobs, how much longer each runs than on one machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,7 +27,7 @@ class Isolated:
         """Change nothing."""
         return ()
 
-    def shift(self, running: Running) -> Slowdowns:  # noqa: ARG002 - the same for all
+    def shift(self, running: Sequence[Running]) -> Slowdowns:  # noqa: ARG002 - the same for all
         """Change nothing."""
         return ()
 
@@ -55,11 +55,14 @@ def _steady(cluster: Cluster) -> Network:
     return Steady(cluster)
 
 
-def _phases(cluster: Cluster, *, keep: bool = False) -> Network:
+def _phases(cluster: Cluster, *, keep: bool = False, jitter: float = 0.0, seed: int = 0) -> Network:
+    import numpy as np
+
     from cranny.network.phases.iteration_log import IterationLog
     from cranny.network.phases.phases_network import Phases
 
-    return Phases(cluster, iteration_log=IterationLog(keep=keep))
+    rng = np.random.default_rng(seed) if jitter else None
+    return Phases(cluster, jitter=jitter, rng=rng, iteration_log=IterationLog(keep=keep))
 
 
 # `isolated` is Titan's simulation: durations in the log stand for training on one machine, so a job has
@@ -74,6 +77,11 @@ NETWORKS: dict[str, NetworkModel] = {
 }
 # `phases`, with all intervals of time in which the iterations of a job took equally long in the result.
 RECORDED_PHASES = NetworkModel(isolated, partial(_phases, keep=True))
+
+
+def recorded_phases(jitter: float, seed: int) -> NetworkModel:
+    """Return the same with computing times that vary by so large a share."""
+    return NetworkModel(isolated, partial(_phases, keep=True, jitter=jitter, seed=seed))
 
 
 def network(name: str | NetworkModel) -> NetworkModel:

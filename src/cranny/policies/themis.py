@@ -28,8 +28,9 @@ whose GPUs no other job can use keeps them.
 
 Departure: what is left over is auctioned among the other jobs, and not drawn by lot: the same answer each time.
 
-Departure: a lease that ends is noticed at the next event; CASSINI's testbed has a timer. With a `period_s` of the
-simulation, auctions are at its multiples only.
+A lease that ends is auctioned at once (`next_s`), unless no job waits and none could be resized. With a `period_s`
+of the simulation, auctions are at its multiples only. Leases end one by one, as CASSINI says of its testbed (Sec.
+5.2); with `epochs` all of them end together, at multiples of `lease_s`.
 
 Departure: a job without GPUs would never end, and no product of bids could be compared: it counts as if it had
 half a worker.
@@ -38,21 +39,24 @@ Departure: a job whose duration is not known is taken to run for as long again a
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import itemgetter
 from typing import NamedTuple
 
-from cranny.core.accounting import attained_gpu_s
+import numpy as np
+
+from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.plan import Plan
-from cranny.model.validate import between, positive
+from cranny.model.validate import between, positive, yes_or_no
+from cranny.policies._shared.candidates import BaseCluster, JobMachines, variations
 from cranny.policies._shared.locality import drawn_by, level, nearby
 from cranny.policies._shared.promises import GpuPool
-from cranny.policies._shared.resize import ResizingPolicy, place_resized, plans, without_jobs
+from cranny.policies._shared.resize import ResizingPolicy, elastic, place_resized, plans, without_jobs
 
 HOUR_S = 3600.0
 REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs
@@ -88,22 +92,38 @@ class Themis(ResizingPolicy):
         fairness: float = 0.8,
         slowdowns: Sequence[float] = (1.0, 1.1, 1.3),
         ties: int | None = None,
+        epochs: bool = False,
     ) -> None:
         self.lease_s = positive(lease_s, "themis: lease_s")
         self.fairness = between(fairness, "themis: fairness", 0, 1, below=True)
         if not isinstance(slowdowns, Sequence) or len(slowdowns) != 3:
             raise InputError(f"themis: slowdowns must be three numbers, not {slowdowns!r}")
         self.slowdowns = tuple(between(each, "themis: each of slowdowns", 1, MOST_SLOWDOWN) for each in slowdowns)
+        self.epochs = yes_or_no(epochs, "themis: epochs")
         self._choose = partial(nearby, ties=drawn_by(ties, "themis: ties"))
         self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
 
+    def next_s(self, view: Snapshot) -> float:
+        """Return when the next lease ends; at infinity if no other job could win what the holder gives up."""
+        if not view.waiting and not any(elastic(running.submitted) for running in view.running.values()):
+            return math.inf
+        return min((end_s for end_s in self._lease_ends_s(view).values() if end_s > view.now_s), default=math.inf)
+
+    def _lease_ends_s(self, view: Snapshot) -> dict[str, float]:
+        """Return when the lease of each running job ends."""
+        since_s = {
+            job_id: max(running.started_s, self._renewed_s.get(job_id, 0.0))
+            for job_id, running in view.running.items()
+        }
+        if self.epochs:
+            return {
+                job_id: (math.floor(at_s / self.lease_s) + 1) * self.lease_s for job_id, at_s in since_s.items()
+            }
+        return {job_id: at_s + self.lease_s for job_id, at_s in since_s.items()}
+
     def candidates(self, view: Snapshot, count: int) -> list[Plan]:
         """Run an auction if GPUs are available; return plans with the same winners on different machines."""
-        expired = [
-            job_id
-            for job_id, running in view.running.items()
-            if max(running.started_s, self._renewed_s.get(job_id, 0.0)) + self.lease_s <= view.now_s
-        ]
+        expired = [job_id for job_id, end_s in self._lease_ends_s(view).items() if end_s <= view.now_s]
         if not view.waiting and not expired:
             return [Plan(view.version)]
         base = without_jobs(view, expired)
@@ -122,7 +142,14 @@ class Themis(ResizingPolicy):
             job_id: f"bid for {len(machines)} workers at rho {self._rho(bidders[job_id], len(machines), view):.2f}"
             for job_id, machines in machines_of.items()
         }
-        return plans(machines_of, view, base, stopped, notes, count, partial(level, cluster=view.cluster))
+        found = variations(
+            machines_of,
+            BaseCluster.of(base),
+            count,
+            lambda _, machines: level(machines, view.cluster),
+            others=_drawn(sizes, running, base, count),
+        )
+        return plans(found, view, base, stopped, notes)
 
     def _bidder(self, view: Snapshot, waiting: Waiting) -> Bidder:
         """Return a job with its T_id: all of its service on 1/N of the cluster, or on as many GPUs as it uses."""
@@ -184,6 +211,17 @@ class Themis(ResizingPolicy):
                 steps.append((now - quality, size - held))
                 held, quality = size, now
         return steps
+
+
+def _drawn(
+    sizes: Mapping[str, int], running: Mapping[str, Running], base: Snapshot, count: int
+) -> Iterator[JobMachines]:
+    """Yield places that are drawn, in which workers may be split otherwise over machines with several GPUs."""
+    drawn = partial(nearby, ties=np.random.default_rng(count))
+    for _ in range(count if base.free.max() > 1 else 0):
+        found = place_resized(sizes, running, base, drawn)
+        if len(found) == len(sizes):
+            yield found
 
 
 @lru_cache(maxsize=16)

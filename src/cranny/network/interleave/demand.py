@@ -6,7 +6,10 @@ links. The shapes follow its section 2.1 and Fig. 1:
 - data parallel: nothing in the forward pass; each gradient bucket is reduced as soon as it is ready and the one
   before it is done, so that the up phase begins within the backward pass;
 - tensor parallel: activations are reduced layer by layer all through the forward and the backward pass;
-- pipeline parallel: a peak after each minibatch of the forward and of the backward pass;
+- pipeline parallel: a peak after each minibatch of the forward and of the backward pass, and the gradients of
+  embeddings that the first stage and the last share at the end;
+- partitioned embeddings (DLRM): vectors go from all to all within the forward pass, and their gradients back
+  within the backward pass;
 - hybrid: these together, with the gradients reduced after the backward pass.
 
 What a link carries while a job communicates is the mean over that phase of the collective, in its busier
@@ -21,6 +24,7 @@ from cranny.core.traffic import BITS_PER_BYTE, GIGA, SILENT, communication, foot
 from cranny.model.circle import Arc, Circle
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.placement import Aggregation
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import whole
 
@@ -34,6 +38,9 @@ class CommunicationPart(NamedTuple):
 
     seconds: float
     gigabits: dict[int, float]
+
+
+NOTHING = CommunicationPart(0.0, {})
 
 
 class DemandInterval(NamedTuple):
@@ -50,7 +57,7 @@ def circles(
     machines: Sequence[int],
     server: int | None = None,
     *,
-    aggregate: bool = True,
+    aggregate: Aggregation = True,
     minibatches: int = MINIBATCHES,
 ) -> dict[int, Circle]:
     """Return the circle of a job on each link that it crosses, given the machine of each rank.
@@ -59,7 +66,7 @@ def circles(
     those of a placement of a job whose collective is `ina`.
     """
     ranks_on = tuple(machines)
-    if job.tp == job.pp == 1:
+    if job.tp == job.pp == 1 and not job.profile.exchanged_bytes:
         sent = communication(cluster, job, ranks_on, server, aggregate)
         if sent is SILENT:
             return {}
@@ -69,7 +76,7 @@ def circles(
         return _rolled(*_data_parallel(job.profile, gradients))
     count = whole(minibatches, "minibatches", most=1000)
     _, links, costs = footprint(cluster, job, ranks_on)
-    found = []  # what replicas, shards and stages send
+    found = []  # what replicas send, and shards and stages, or all to all
     for cost, k_bytes in costs:
         moved = {
             link: share * k_bytes * BITS_PER_BYTE / GIGA
@@ -77,8 +84,9 @@ def circles(
             if share * k_bytes
         }
         found.append(CommunicationPart(cost.comm_s * k_bytes, moved))
-    reduced, shards, stages = found
-    return _rolled(*_hybrid(job.profile, reduced, shards, stages, count))
+    if job.tp == job.pp == 1:
+        return _rolled(*_partitioned(job.profile, *found))
+    return _rolled(*_hybrid(job.profile, *found, minibatches=count))
 
 
 def passes_s(profile: ModelProfile) -> tuple[float, float, float]:
@@ -113,29 +121,52 @@ def _hybrid(
     reduced: CommunicationPart,
     shards: CommunicationPart,
     stages: CommunicationPart,
+    tied: CommunicationPart = NOTHING,
+    *,
     minibatches: int,
 ) -> tuple[float, list[DemandInterval]]:
     """Compute minibatch by minibatch, forward and then backward, and hand on after each; then reduce gradients."""
     forward_s, backward_s, rest_s = passes_s(profile)
-    intervals: list[DemandInterval] = []
-    now_s = 0.0
-
-    def spend(seconds: float, gbps: dict[int, float]) -> None:
-        nonlocal now_s
-        if seconds > 0:
-            intervals.append(DemandInterval(now_s, now_s + seconds, gbps))
-            now_s += seconds
-
+    course = _Course()
     count = minibatches if stages.seconds else 1  # without stages there is nothing to hand on
     handed_s = stages.seconds / (2 * count)
     for compute_s in (forward_s, backward_s):
         # Reductions between shards come layer by layer, too fine to tell apart: half of them in either pass.
         pass_s = compute_s + shards.seconds / 2
         for _ in range(count):
-            spend(pass_s / count, _rate(shards, 2 * pass_s))
-            spend(handed_s, _rate(stages, stages.seconds))
-    spend(reduced.seconds, _rate(reduced, reduced.seconds))
-    return now_s + rest_s, intervals
+            course.spend(pass_s / count, _rate(shards, 2 * pass_s))
+            course.spend(handed_s, _rate(stages, stages.seconds))
+    for part in (reduced, tied):
+        course.spend(part.seconds, _rate(part, part.seconds))
+    return course.now_s + rest_s, course.intervals
+
+
+def _partitioned(
+    profile: ModelProfile, reduced: CommunicationPart, exchanged: CommunicationPart
+) -> tuple[float, list[DemandInterval]]:
+    """Exchange vectors halfway through either pass, when half of it is computed; then reduce gradients."""
+    forward_s, backward_s, rest_s = passes_s(profile)
+    course = _Course()
+    for compute_s in (forward_s, backward_s):
+        course.spend(compute_s / 2, {})
+        course.spend(exchanged.seconds / 2, _rate(exchanged, exchanged.seconds))
+        course.spend(compute_s / 2, {})
+    course.spend(reduced.seconds, _rate(reduced, reduced.seconds))
+    return course.now_s + rest_s, course.intervals
+
+
+class _Course:
+    """An iteration, one part after the other."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.intervals: list[DemandInterval] = []
+
+    def spend(self, seconds: float, gbps: dict[int, float]) -> None:
+        """Let links carry so much for some time."""
+        if seconds > 0:
+            self.intervals.append(DemandInterval(self.now_s, self.now_s + seconds, gbps))
+            self.now_s += seconds
 
 
 def _rate(part: CommunicationPart, seconds: float) -> dict[int, float]:

@@ -15,7 +15,6 @@ from cranny.network.interleave.affinity import AffinityGraph
 from cranny.network.interleave.rotation_kernel import every_excess, put
 from cranny.network.interleave.unified_circle import doubled
 
-_CLOSE = 1e-12
 _HALF_UP = 0.5 + 1e-6  # shifts that differ by whole angles must be rounded alike, whatever is left of rounding
 
 
@@ -106,15 +105,6 @@ def excess_of(arrays: JointArrays, link: int) -> float:
         above = arrays.totals[i] - arrays.gbps[link]
         total += above if above > 0.0 else 0.0
     return total
-
-
-@reordering
-def link_scores(arrays: JointArrays, shifts_s: Floats, out: Floats) -> None:
-    """Write the score of each link when every job has its shift."""
-    add_all(arrays, shifts_s)
-    for link in range(len(arrays.angles)):
-        share = excess_of(arrays, link) / (arrays.angles[link] * arrays.gbps[link])
-        out[link] = 1.0 - share if share > _CLOSE else 1.0
 
 
 @reordering

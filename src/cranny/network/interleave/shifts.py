@@ -30,8 +30,8 @@ class Interleaving:
 
     graph: AffinityGraph
     shifts_s: dict[str, float]
-    scores: tuple[float, ...]  # of each link, at these shifts
-    method: str  # tree: no loop; forest: settled
+    scores: tuple[float, ...]  # of each link, at these shifts: of the demand over time, without angles
+    method: str  # tree: no loop; forest: settled; none: no shifts
 
     @property
     def score(self) -> float:
@@ -67,10 +67,16 @@ def shifted(graph: AffinityGraph) -> Interleaving:
     """Return the shifts of all jobs of a graph whose links are solved."""
     if not graph.links:
         return Interleaving(graph, {}, (), "tree")
-    if has_loop(graph.links):
-        return Interleaving(graph, *_settled(graph), "forest")
-    shifts_s = graph.traverse()
-    return Interleaving(graph, shifts_s, scores(graph, shifts_s), "tree")
+    loop = has_loop(graph.links)
+    shifts_s = _settled(graph) if loop else graph.traverse()
+    return Interleaving(graph, shifts_s, scores(graph, shifts_s), "forest" if loop else "tree")
+
+
+def as_they_run(graph: AffinityGraph, starts_s: Mapping[str, float]) -> Interleaving:
+    """Return the links of jobs that are not shifted, given when iterations of each start."""
+    iterations_s = {job: circle.iteration_s for link in graph.links for job, circle in link.circles.items()}
+    within_s = {job: starts_s[job] % iteration_s for job, iteration_s in iterations_s.items()}
+    return Interleaving(graph, {}, scores(graph, within_s), "none")
 
 
 @dataclass(frozen=True)
@@ -107,35 +113,27 @@ def choose(
 
 
 def scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> tuple[float, ...]:
-    """Return the score of each link when its jobs are shifted so; jobs without a shift are not."""
-    from cranny.network.interleave.joint_search import JointArrays, link_scores  # Numba only where it is used
+    """Return the score of each link when its jobs are shifted so; jobs without a shift are not.
 
-    found = np.empty(len(graph.links))
-    link_scores(JointArrays.of(graph), np.array([shifts_s.get(job, 0.0) for job in graph.jobs]), found)
-    return tuple(found.tolist())
-
-
-def curve_scores(graph: AffinityGraph, shifts_s: Mapping[str, float]) -> list[float]:
-    """Return the same of the jobs' demand over time, without angles."""
-    return [
+    Of the demand over time: angles, over which demand is averaged, would hide some of what is above the capacity.
+    """
+    return tuple(
         curve(tuple(link.circles.values()), [shifts_s.get(job, 0.0) for job in link.circles], fit.unified).score(
             link.gbps
         )
         for link, fit in zip(graph.links, graph.fits, strict=True)
-    ]
+    )
 
 
-def _settled(graph: AffinityGraph) -> tuple[dict[str, float], tuple[float, ...]]:
-    """Return shifts for a graph with loops, and the score of each link: the forest's, improved job by job."""
-    from cranny.network.interleave.joint_search import JointArrays, link_scores, settle
+def _settled(graph: AffinityGraph) -> dict[str, float]:
+    """Return shifts for a graph with loops: the forest's, improved job by job."""
+    from cranny.network.interleave.joint_search import JointArrays, settle
 
     arrays, forest = JointArrays.of(graph), _forest(graph)
     shifts_s = np.array([forest[job] for job in graph.jobs])
     least = np.array([(1.0 - fit.bound) for fit in graph.fits]) * arrays.angles * arrays.gbps
     settle(arrays, shifts_s, least, SWEEPS, WORTH)
-    found = np.empty(len(graph.links))
-    link_scores(arrays, shifts_s, found)
-    return dict(zip(graph.jobs, shifts_s.tolist(), strict=True)), tuple(found.tolist())
+    return dict(zip(graph.jobs, shifts_s.tolist(), strict=True))
 
 
 def _forest(graph: AffinityGraph) -> dict[str, float]:

@@ -1,0 +1,161 @@
+"""Groups of jobs that contend for links, and how their iterations go.
+
+Jobs that contend for some link, and those that these contend with, are a *group*. A group is simulated until its
+state recurs (phased_run.py), with agents for the jobs that are shifted (pacing_period.py); groups that come again
+are remembered.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.model.circle import Arc, Circle
+from cranny.network.phases.outcome import JobOutcome, PhasedRun
+from cranny.network.phases.pacing_period import with_agents
+from cranny.network.phases.phased_run import long_run
+from cranny.network.phases.segments import PhasedJob
+
+STARTS = 72  # times within an iteration at which jobs without a shift may start: 5 degrees, so that groups recur
+CACHED = 4_000_000  # times of iterations, in all groups that were simulated
+_ROUNDING = 1e-9
+
+
+class LinkJob(NamedTuple):
+    """A running job that uses links."""
+
+    circles: Mapping[int, Circle]  # by link
+    since_s: float  # when an iteration started, or will: its start, or its shift
+    shifted: bool
+    computing_s: float  # of an iteration on one machine
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of an iteration alone."""
+        return next(iter(self.circles.values())).iteration_s
+
+
+# A group: each job's circles on local links, its start and whether it is shifted; and capacities.
+_Part = tuple[tuple[tuple[int, Circle], ...], float, bool]
+_Group = tuple[tuple[_Part, ...], tuple[float, ...]]
+
+
+class GroupRuns:
+    """Simulates groups, and remembers them."""
+
+    def __init__(self, *, jitter: float = 0.0, rng: np.random.Generator | None = None) -> None:
+        self._jitter, self._rng = jitter, rng
+        self._cache: dict[_Group, tuple[JobOutcome, ...]] = {}
+        self._cached_times = 0  # times of iterations in it
+
+    def outcomes(self, group: _Group) -> tuple[JobOutcome, ...]:
+        """Return the outcomes of a group's jobs."""
+        found = self._cache.get(group)
+        if found is None:
+            parts, link_gbps = group
+            phased_jobs = [PhasedJob(dict(on), shift_s) for on, shift_s, _ in parts]
+            shifted = [is_shifted for _, _, is_shifted in parts]
+            # The same draws for every try, so that luck does not choose among them.
+            seed = None if self._rng is None else int(self._rng.integers(2**63))
+
+            def settled(jobs: Sequence[PhasedJob]) -> PhasedRun:
+                rng = None if seed is None else np.random.default_rng(seed)
+                return long_run(jobs, link_gbps=link_gbps, jitter=self._jitter, rng=rng)
+
+            found = with_agents(phased_jobs, shifted, link_gbps, self._jitter, settled).outcomes
+            self._cached_times += sum(len(outcome.times_s) for outcome in found)
+            if self._cached_times > CACHED:
+                self._cache.clear()
+                self._cached_times = 0
+            self._cache[group] = found
+        return found
+
+
+class LinkJobs:
+    """Running jobs that use links, and the groups that they form."""
+
+    def __init__(self, link_gbps: Sequence[float], runs: GroupRuns) -> None:
+        self.jobs: dict[str, LinkJob] = {}
+        self.on: dict[int, dict[str, float]] = {}  # link -> the most that each job asks of it
+        self._link_gbps, self._runs = link_gbps, runs
+
+    def add(self, job_id: str, job: LinkJob) -> None:
+        """Add a job to the links that it uses."""
+        self.jobs[job_id] = job
+        for link, circle in job.circles.items():
+            self.on.setdefault(link, {})[job_id] = circle.peak_gbps
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job from its links."""
+        for link in self.jobs.pop(job_id).circles:
+            del self.on[link][job_id]
+
+    def contended(self, link: int) -> bool:
+        """Say whether the jobs on a link might demand more than it has."""
+        return sum(self.on[link].values()) > self._link_gbps[link] * (1.0 + _ROUNDING)
+
+    def groups(self, job_ids: Iterable[str]) -> Iterator[tuple[list[str], set[int]]]:
+        """Yield the groups of some jobs: the jobs of each, and the links that they contend for."""
+        seen: set[str] = set()
+        for first in job_ids:
+            if first not in seen:
+                group, links = self._group(first)
+                seen.update(group)
+                yield group, links
+
+    def _group(self, first: str) -> tuple[list[str], set[int]]:
+        """Return the jobs that may slow a job, even through others, and the links that they contend for."""
+        group, links = {first: None}, set()
+        waiting = [first]
+        while waiting:
+            for link in self.jobs[waiting.pop()].circles:
+                if link not in links and self.contended(link):
+                    links.add(link)
+                    new = [job_id for job_id in self.on[link] if job_id not in group]
+                    group.update(dict.fromkeys(new))
+                    waiting += new
+        return list(group), links
+
+    def mean_times_s(self) -> dict[str, float]:
+        """Return how long iterations of every job take on average."""
+        groups = self.groups(self.jobs)
+        return {
+            job_id: outcome.mean_s for group, links in groups for job_id, outcome in self.outcomes(group, links)
+        }
+
+    def outcomes(self, group: list[str], links: set[int]) -> Iterable[tuple[str, JobOutcome]]:
+        """Return the outcomes of a group's jobs."""
+        if len(group) == 1:
+            return [(group[0], alone(self.jobs[group[0]].iteration_s))]
+        order, key = self._reduced(group, links)
+        return zip(order, self._runs.outcomes(key), strict=True)
+
+    def _reduced(self, group: list[str], links: set[int]) -> tuple[list[str], _Group]:
+        """Return the jobs of a group in an order that depends on nothing but what they are, and what that is."""
+        number: dict[int, int] = {}
+        used = {
+            job_id: [(link, circle) for link, circle in self.jobs[job_id].circles.items() if link in links]
+            for job_id in group
+        }
+
+        def kind(job_id: str) -> tuple[float, list[tuple[Arc, ...]], float]:
+            own = self.jobs[job_id]
+            return own.iteration_s, [circle.arcs for _, circle in used[job_id]], own.since_s
+
+        order = sorted(group, key=kind)
+        shifts_s = [self.jobs[job_id].since_s for job_id in order if self.jobs[job_id].shifted]
+        origin_s = min(shifts_s, default=self.jobs[order[0]].since_s)
+        parts = []
+        for job_id in order:
+            own = self.jobs[job_id]
+            on = tuple([(number.setdefault(link, len(number)), circle) for link, circle in used[job_id]])
+            start_s = own.since_s - origin_s
+            if not own.shifted:
+                start_s = round(start_s / own.iteration_s * STARTS) % STARTS * own.iteration_s / STARTS
+            parts.append((on, start_s, own.shifted))
+        return order, (tuple(parts), tuple([self._link_gbps[link] for link in number]))
+
+
+def alone(iteration_s: float) -> JobOutcome:
+    """Return the outcome of a job alone."""
+    return JobOutcome(np.array([iteration_s]), np.ones(1, np.int64), iteration_s, 0.0, 0)
