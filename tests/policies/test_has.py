@@ -10,11 +10,13 @@ from tests.policies.heterogeneous.drawn import EXAMPLE, drawn
 from tests.reference import has as book
 
 from cranny.model.errors import InputError
-from cranny.policies._shared.heterogeneous.greedy_baselines import las, optimus, optimus_lb
+from cranny.policies._shared.heterogeneous.greedy_baselines import optimus, optimus_lb
 from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Shares, Training
 from cranny.policies.gavel import fractions, gavel, next_round, scales, throughput
 from cranny.policies.has.has_jps import categories, category, draw, has, heaviness, jps, size
+from cranny.policies.has.las import las
 from cranny.policies.has.market import Market, clear, market
+from cranny.policies.optimus import OptimusLb
 
 
 def prices(cleared: Market) -> Floats:
@@ -182,6 +184,18 @@ def test_optimus_gives_out_workers_in_the_clusters_order() -> None:
     assert optimus_lb(EXAMPLE).totals.tolist() == [[1, 2], [1, 0]]
     assert optimus_lb(EXAMPLE).mean_jct_s == pytest.approx((2e7 / 1563 + 1e7 / 884) / 2)
     assert optimus(EXAMPLE).jct_s.tolist() == pytest.approx([2e7 / 3 / 275, 1e7 / 884])
+
+
+def test_optimus_gives_out_workers_by_type_where_that_is_asked_for() -> None:
+    # V100 each, then both T4 to ResNet-18, which gains most; or as the cluster has them, T4 first.
+    assert optimus_lb(EXAMPLE, "fastest").totals.tolist() == [[2, 1], [0, 1]]
+    assert optimus_lb(EXAMPLE, "slowest").totals.tolist() == [[1, 2], [1, 0]]
+    turned = replace(EXAMPLE, gpu_types=("V100", "T4"), throughput=[[644, 275], [1754, 884]])
+    assert optimus_lb(turned).totals.tolist() == [[1, 2], [1, 0]]
+    assert optimus_lb(turned, "fastest").totals.tolist() == [[1, 2], [1, 0]]
+    assert optimus_lb(turned, "slowest").totals.tolist() == [[2, 1], [0, 1]]
+    with pytest.raises(InputError, match="order must be one of listed, fastest, slowest, not 'fast'"):
+        OptimusLb(order="fast")
 
 
 def test_optimus_stops_where_a_worker_would_make_every_job_slower() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -21,14 +22,16 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies import policy
+from cranny.policies._shared.candidates import BaseCluster
 from cranny.policies._shared.locality import level
-from cranny.policies.pollux import Pollux
 from cranny.policies.themis import Themis
 
 FOUR = Cluster.single_rack(1, 4)
+SINGLES = Cluster.fat_tree(racks=4, machines_per_rack=2, gpus_per_machine=1, link_gbps=50.0, oversubscription=2.0)
 RACKS = Cluster.fat_tree(racks=3, machines_per_rack=2, gpus_per_machine=2)
 MIXED = Cluster.of(Switch("rack", (Machine("a", 4, "A"), Machine("b", 4, "B")), (100.0,) * 2))
 HOUR = 3600.0
+FEW = {"pollux": {"population": 20, "generations": 10}}
 
 
 def job(job_id: str, gpus: int, **fields: object) -> Job:
@@ -83,6 +86,72 @@ def test_elastic_jobs_share_what_there_is() -> None:
     twins = [elastic("a", 1, 4, 4), elastic("b", 1, 4, 4)]
     starts = asked(themis, state, 0.0, *twins)
     assert [len(start.placement.machines) for start in starts if isinstance(start, Start)] == [2, 2]
+
+
+def test_leases_end_one_by_one_or_together_in_epochs() -> None:
+    state = ClusterState(SINGLES)
+    for number, at_s in enumerate((0.0, 30.0, 100.0)):
+        state.place(job(f"j{number}", 2), Placement((2 * number, 2 * number + 1)), at_s)
+    view = state.snapshot(110.0, [Waiting(job("new", 4))])
+    assert [*Themis(lease_s=100.0)._lease_ends_s(view).values()] == [100.0, 130.0, 200.0]
+    assert [*Themis(lease_s=100.0, epochs=True)._lease_ends_s(view).values()] == [100.0, 100.0, 200.0]
+
+
+@st.composite
+def winners(draw: st.DrawFn) -> tuple[ClusterState, list[Job]]:
+    """Draw jobs that hold some machines with one GPU each, and others that wait for the rest."""
+    state = ClusterState(SINGLES)
+    order = draw(st.permutations(range(8)))
+    held = draw(st.integers(1, 5))
+    for number, machines in enumerate((order[: held // 2], order[held // 2 : held])):
+        if machines:
+            state.place(job(f"old{number}", len(machines)), Placement(tuple(machines)))
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    return state, [job(f"new{number}", gpus) for number, gpus in enumerate(sizes)]
+
+
+@settings(max_examples=60)
+@given(winners())
+def test_themis_gives_all_candidates_that_there_are_up_to_ten(case: tuple[ClusterState, list[Job]]) -> None:
+    """On machines with one GPU it matters below which switches workers are; what is alike counts once."""
+    state, made = case
+    plans = Themis().candidates(state.snapshot(0.0, [Waiting(each) for each in made]), 10)
+    placed = [
+        {each.job_id: each.placement.machines for each in plan.actions if isinstance(each, Start)}
+        for plan in plans
+    ]
+    free = [machine for machine in range(8) if state.snapshot().free_on(machine)]
+    used = sum(len(machines) for machines in placed[0].values())
+
+    def racks(machines: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(SINGLES.rack_of[machine] for machine in machines))
+
+    every = set()
+    for order in permutations(free, used):
+        left, choice = list(order), {}
+        for job_id, machines in placed[0].items():
+            choice[job_id], left = tuple(left[: len(machines)]), left[len(machines) :]
+        if all(level(choice[job_id], SINGLES) == level(placed[0][job_id], SINGLES) for job_id in choice):
+            every.add(tuple(racks(machines) for machines in choice.values()))
+    given = {tuple(racks(machines) for machines in each.values()) for each in placed}
+    assert given <= every
+    last = BaseCluster.of(state.snapshot()).contended_uses(placed[-1])
+    assert len(given) == len(plans) == (min(len(every), 10) if last else len(plans))  # where none meet it ends
+
+
+def test_themis_splits_workers_otherwise_where_machines_have_several_gpus() -> None:
+    # In rack 0 one GPU of three machines is taken, and a job of four is to share its uplink or not.
+    state = ClusterState(Cluster.fat_tree(2, 3, 2, 50.0, oversubscription=3.0))
+    state.place(job("old", 2), Placement((0, 3)), 0.0)
+    plans = Themis().candidates(state.snapshot(0.0, [Waiting(job("new", 6))]), 10)
+    shapes = {
+        tuple(sorted(each.placement.counts.values()))
+        for plan in plans
+        for each in plan.actions
+        if isinstance(each, Start)
+    }
+    assert len(plans) == 10
+    assert len(shapes) > 1
 
 
 def test_only_the_jobs_farthest_from_fairness_bid_at_first() -> None:
@@ -154,78 +223,6 @@ def test_themis_refuses_options_that_make_no_sense(options: dict[str, object], m
         policy("themis", **options)
 
 
-# -- Pollux ----------------------------------------------------------------------------------------------------
-
-
-def test_goodput_grows_less_and_less_with_workers() -> None:
-    pollux, one = Pollux(noise=10.0), elastic("a", 1, 1, 8)
-    goodput = [pollux.goodput(one, gpus, Cluster.single_rack(1, 8)) for gpus in (1, 2, 4, 8)]
-    assert goodput == sorted(goodput)
-    # On one machine only the efficiency of larger batches holds it back.
-    assert goodput[3] / goodput[0] == pytest.approx(8 * 11 / 18)
-
-
-def test_pollux_shrinks_a_job_so_that_another_can_start() -> None:
-    state, pollux = ClusterState(FOUR), Pollux()
-    state.place(elastic("a", 1, 4, 4), Placement((0,) * 4), 0.0)
-    move, start = asked(pollux, state, HOUR, elastic("b", 1, 4, 4, submit_s=HOUR))
-    assert isinstance(move, Move)
-    assert len(move.placement.machines) == 2
-    assert isinstance(start, Start)
-    assert len(start.placement.machines) == 2
-
-
-def test_pollux_does_not_move_a_job_that_has_hardly_begun() -> None:
-    state, pollux = ClusterState(FOUR), Pollux(restart_s=1e6)
-    state.place(elastic("a", 1, 2, 4), Placement((0,) * 2), 0.0)
-    assert asked(pollux, state, 10.0) == ()
-    assert len(asked(Pollux(restart_s=0.0), state, 10.0)) == 1
-
-
-def test_between_divisions_pollux_only_starts_jobs() -> None:
-    state, pollux = ClusterState(FOUR), Pollux(interval_s=60.0, restart_s=0.0)
-    assert asked(pollux, state, 0.0) == ()
-    state.place(elastic("a", 1, 2, 4), Placement((0,) * 2), 0.0)
-    assert asked(pollux, state, 30.0) == ()
-    (start,) = asked(pollux, state, 30.0, job("b", 1))
-    assert isinstance(start, Start)
-    assert len(asked(pollux, state, 60.0)) == 1  # now it may grow
-
-
-@pytest.mark.parametrize("most", [8, 4, 2])
-@pytest.mark.parametrize("field", [{"gpu_type": "A"}, {"speeds": {"A": 1.0}}])
-def test_an_elastic_job_starts_on_what_is_free_of_its_type_and_grows_with_it(
-    field: dict[str, object], most: int
-) -> None:
-    state, pollux = ClusterState(MIXED), Pollux(interval_s=60.0)
-    engine = Engine(state, pollux)
-    engine.submit(job("k", 2, gpu_type="A"), 0.0)
-    engine.submit(elastic("x", 1, 2, most, duration_s=50_000.0, **field), 0.0)
-    assert state.find("x").placement.machines == (0, 0)
-    engine.finish("k", HOUR)
-    assert state.find("x").placement.machines == (0,) * min(most, 4)
-
-
-def test_jobs_of_one_type_are_not_given_the_same_gpus() -> None:
-    state, pollux = ClusterState(MIXED), Pollux()
-    twins = [elastic(job_id, 1, 4, 8, gpu_type="A") for job_id in "ab"]
-    starts = asked(pollux, state, 0.0, *twins)
-    workers = {start.job.id: start.placement.machines for start in starts if isinstance(start, Start)}
-    assert workers == {"a": (0, 0), "b": (0, 0)}
-
-
-def test_only_a_job_on_gpus_that_another_can_use_shrinks_for_it() -> None:
-    state, pollux = ClusterState(MIXED), Pollux()
-    state.place(elastic("on-a", 1, 4, 4, gpu_type="A"), Placement((0,) * 4), 0.0)
-    state.place(elastic("on-b", 1, 4, 4, speeds={"B": 1.0}), Placement((1,) * 4), 0.0)
-    move, start = asked(pollux, state, HOUR, job("new", 2, gpu_type="B", submit_s=HOUR))
-    assert isinstance(move, Move)
-    assert move.job_id == "on-b"
-    assert move.placement.machines == (1, 1)
-    assert isinstance(start, Start)
-    assert start.placement.machines == (1, 1)
-
-
 # -- both ------------------------------------------------------------------------------------------------------
 
 
@@ -257,7 +254,7 @@ def test_candidates_can_be_done_differ_and_are_equally_good(name: str) -> None:
     @settings(max_examples=40)
     @given(jobs(), st.integers(2, 10))
     def run(made: Sequence[Job], count: int) -> None:
-        host = policy(name)
+        host = policy(name, **FEW.get(name, {}))
         assert isinstance(host, Host)
         state, now_s = ClusterState(RACKS), 0.0
         waiting = [Waiting(replace(each, submit_s=0.0)) for each in made]
@@ -298,7 +295,7 @@ def test_jobs_come_and_go_and_nothing_is_lost(name: str) -> None:
     @settings(max_examples=30)
     @given(jobs(), st.lists(st.tuples(st.integers(0, 9), st.sampled_from([10.0, 300.0, 900.0])), max_size=12))
     def run(made: Sequence[Job], ends: Sequence[tuple[int, float]]) -> None:
-        chosen = policy(name)
+        chosen = policy(name, **FEW.get(name.partition("+")[0], {}))
         state = ClusterState(RACKS)
         engine = Engine(state, chosen)  # type: ignore[arg-type]
         started: dict[str, float] = {}
@@ -329,8 +326,7 @@ CONSTRAINTS = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("name", ["themis", "pollux"])
-def test_no_job_waits_beside_enough_free_gpus_and_none_is_stopped_to_start_again(name: str) -> None:
+def test_no_job_waits_beside_enough_free_gpus_and_none_is_stopped_to_start_again() -> None:
     kinds = "AABBC"
     cluster = Cluster.of(
         Switch("rack", tuple(Machine(f"m{at}", 2, kind) for at, kind in enumerate(kinds)), (100.0,) * len(kinds))
@@ -340,7 +336,7 @@ def test_no_job_waits_beside_enough_free_gpus_and_none_is_stopped_to_start_again
     @given(jobs(), st.lists(CONSTRAINTS, min_size=7, max_size=7), st.lists(st.integers(0, 9), max_size=4))
     def run(made: Sequence[Job], constraints: Sequence[dict[str, Any]], ends: Sequence[int]) -> None:
         state = ClusterState(cluster)
-        engine = Engine(state, policy(name))  # type: ignore[arg-type]
+        engine = Engine(state, Themis())
         typed = [replace(each, **constraint) for each, constraint in zip(made, constraints, strict=False)]
         now_s = 0.0
 
@@ -378,3 +374,28 @@ def test_all_jobs_are_done_and_twice_the_same(name: str) -> None:
     results = [cranny.simulate(cluster, trace, policy=name, network="phases") for _ in range(2)]
     assert results[0].summary["jobs_done"] == 20
     assert results[0].jobs.equals(results[1].jobs)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "start_s"),
+    [
+        ("themis", {"lease_s": 100.0}, 100.0),
+        ("themis+cassini", {"lease_s": 100.0}, 100.0),
+        ("pollux", {"interval_s": 60.0}, 60.0),
+    ],
+)
+def test_hosts_divide_gpus_anew_when_a_lease_or_an_interval_ends_and_nothing_else_happens(
+    name: str, options: dict[str, Any], start_s: float
+) -> None:
+    jobs = [elastic("a", 1, 4, 4, duration_s=2000.0), job("b", 2, submit_s=10.0, duration_s=50.0)]
+    cluster = Cluster.single_rack(4, 1, 50.0)
+    result = cranny.simulate(cluster, jobs, policy=name, options=options)
+    assert dict(zip(result.jobs["job_id"], result.jobs["start_s"], strict=True))["b"] == start_s
+
+
+def test_a_lease_that_ends_is_no_reason_to_wake_where_no_job_could_win_it() -> None:
+    state, themis = ClusterState(FOUR), Themis(lease_s=600.0)
+    state.place(job("a", 4), Placement((0,) * 4), 0.0)
+    assert themis.next_s(state.snapshot(10.0)) == float("inf")
+    assert themis.next_s(state.snapshot(10.0, [Waiting(job("b", 1))])) == 600.0
+    assert themis.next_s(state.snapshot(600.0, [Waiting(job("b", 1))])) == float("inf")  # it is auctioned now

@@ -12,7 +12,7 @@ from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
-from cranny.policies._shared.heterogeneous.fewer_moves import MoveCosts, fewer_moves
+from cranny.policies._shared.heterogeneous.fewer_moves import MethodTerms, MoveCosts, fewer_moves
 from cranny.policies._shared.heterogeneous.instance import Instance
 
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
@@ -32,8 +32,10 @@ def job(name: str, duration_s: float = 1_000.0, model: ModelProfile = QUIET, **f
 def costs(jobs: list[Job], where: Cluster, has: list[list[int]], price_s: float) -> MoveCosts:
     instance = Instance.of(jobs, where, JobEstimates(), None)
     divisible = np.array([machine.gpus for machine in where.machines])
+    none = np.full(len(jobs), np.inf)
+    terms = MethodTerms(lambda seconds: float(seconds.sum()), none, none)
     return MoveCosts(
-        instance, range(len(jobs)), np.array(has), np.full(len(has), price_s), np.zeros(len(has)), divisible
+        instance, range(len(jobs)), np.array(has), np.full(len(has), price_s), np.zeros(len(has)), divisible, terms
     )
 
 

@@ -53,6 +53,8 @@ def test_no_option_of_any_policy_can_be_a_word(name: str, option: str) -> None:
         ("gavel", "between_gbps", -1, "gavel: between_gbps must be a positive number, not -1"),
         ("netpack", "printed", "maybe", "netpack: printed must be true or false, not 'maybe'"),
         ("netpack+cassini", "printed", 1, "netpack: printed must be true or false, not 1"),
+        ("netpack", "ina", "x", "netpack: ina must be one of always, per-job, per-rack, again, not 'x'"),
+        ("netpack", "ties", 1, "netpack: ties must be one of lowest, tightest, most-memory, random, not 1"),
         ("titan", "search_nodes", 0.5, "titan: search_nodes must be a whole number from 0 to 1000000, not 0.5"),
         ("themis", "slowdowns", 3, "themis: slowdowns must be three numbers, not 3"),
         ("themis", "slowdowns", [1, 1, "x"], "themis: each of slowdowns must be a number from 1 to 1000, not 'x'"),
@@ -83,6 +85,7 @@ def test_knows_the_options_of_a_host_and_of_what_a_policy_builds_upon() -> None:
         "candidates",
         "precision_deg",
         "loops",
+        "rank",
         "phase_budget_s",
         "search_nodes",
     }

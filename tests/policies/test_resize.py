@@ -1,5 +1,4 @@
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from tests.reference.invariants import check
 
@@ -11,7 +10,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Move, Start, Stop
 from cranny.policies._shared.candidates import JobMachines
-from cranny.policies._shared.locality import level, nearby
+from cranny.policies._shared.locality import nearby
 from cranny.policies._shared.resize import ChooseMachines, place_resized, plans, without_jobs
 
 PAIR = Cluster.fat_tree(racks=2, machines_per_rack=1, gpus_per_machine=2)
@@ -35,7 +34,7 @@ def test_jobs_that_change_places_are_stopped_for_it() -> None:
         state.place(Job(id=job_id, gpus=2), Placement((machine, machine)))
     view = state.snapshot(10.0)
     base = without_jobs(view, ["a", "b"])
-    (plan,) = plans({"a": (1, 1), "b": (0, 0)}, view, base, {}, {}, 1, partial(level, cluster=PAIR))
+    (plan,) = plans([{"a": (1, 1), "b": (0, 0)}], view, base, {}, {})
     assert [type(action) for action in plan.actions] == [Stop, Move, Start]
     start = plan.actions[2]
     assert isinstance(start, Start)

@@ -24,10 +24,10 @@ from cranny.policies._shared.heterogeneous.instance import Instance
 from cranny.policies._shared.heterogeneous.min_max_workers import within
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies._shared.resize import feasible_order
-from cranny.policies.has import Has, HasExact, Jps, Las
+from cranny.policies.has import Has, HasExact, HasResets, Jps, Las
 from cranny.policies.optimus import OptimusLb, OptimusShares
 
-METHODS: tuple[type[SharingPolicy], ...] = (Has, Jps, HasExact, OptimusShares, OptimusLb, Las)
+METHODS: tuple[type[SharingPolicy], ...] = (Has, Jps, HasExact, HasResets, OptimusShares, OptimusLb, Las)
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
 NEVER = 1e6  # a margin that no move reaches
 

@@ -35,6 +35,11 @@ TABLE: dict[str, PolicyEntry] = {
         "fewest idle machines opened, then fewest machines, then least cross-machine traffic",
         "Titan, ICNP'24",
     ),
+    "titan-literal": PolicyEntry(
+        "cranny.policies.titan.literal:TitanLiteral",
+        "Titan's Algorithms 1-3 as printed: no tightest fit, no map of ranks",
+        "Titan, ICNP'24",
+    ),
     "best-fit": PolicyEntry(
         "cranny.policies.best_fit:BestFit",
         "the machine that the job fills most tightly; large jobs take the emptiest machines",
@@ -55,6 +60,11 @@ TABLE: dict[str, PolicyEntry] = {
         "as few machines as the job could have, idle ones first; otherwise it waits",
         "Titan's ElasticFlow baseline, ICNP'24",
     ),
+    "consolidate-idle-mapped": PolicyEntry(
+        "cranny.policies.titan_baselines:ConsolidateIdleMapped",
+        "consolidate-idle's machines with Titan's map of ranks, which no paper has",
+        "ours; a variant of Titan's baseline, ICNP'24",
+    ),
     "hived": PolicyEntry(
         "cranny.policies.hived:HiveD",
         "virtual clusters of buddy cells; a tenant never takes cells of another",
@@ -65,10 +75,21 @@ TABLE: dict[str, PolicyEntry] = {
         "fill scattered free GPUs exactly before anything else",
         "Titan's HiveD baseline, ICNP'24",
     ),
+    "fragments-first-mapped": PolicyEntry(
+        "cranny.policies.titan_baselines:FragmentsFirstMapped",
+        "fragments-first's machines with Titan's map of ranks, which no paper has",
+        "ours; a variant of Titan's baseline, ICNP'24",
+    ),
     "tiresias": PolicyEntry(
         "cranny.policies.tiresias:Tiresias",
         "consolidate models with skewed tensors, spread the others",
         "Tiresias, NSDI'19",
+        order="las",
+    ),
+    "tiresias-mapped": PolicyEntry(
+        "cranny.policies.tiresias:TiresiasMapped",
+        "tiresias's machines with Titan's map of ranks, which no paper has",
+        "ours; a variant of Tiresias, NSDI'19",
         order="las",
     ),
     "gpu-balance": PolicyEntry(
@@ -76,10 +97,20 @@ TABLE: dict[str, PolicyEntry] = {
         "the machines with the most free GPUs first",
         "NetPack's GB baseline, ASPLOS'24",
     ),
+    "gpu-balance-per-worker": PolicyEntry(
+        "cranny.policies.netpack_baselines:GpuBalancePerWorker",
+        "each worker on the machine with the most free GPUs by then",
+        "another reading of NetPack's GB baseline, ASPLOS'24",
+    ),
     "flow-balance": PolicyEntry(
         "cranny.policies.netpack_baselines:FlowBalance",
         "the machines with the fewest flows first",
         "NetPack's FB baseline, ASPLOS'24",
+    ),
+    "flow-balance-per-worker": PolicyEntry(
+        "cranny.policies.netpack_baselines:FlowBalancePerWorker",
+        "each worker on the machine with the fewest flows by then",
+        "another reading of NetPack's FB baseline, ASPLOS'24",
     ),
     "least-fragmentation": PolicyEntry(
         "cranny.policies.netpack_baselines:LeastFragmentation",
@@ -95,6 +126,11 @@ TABLE: dict[str, PolicyEntry] = {
         "cranny.policies.tetris:Tetris",
         "the machines whose free GPUs and bandwidth align best with the demand",
         "Tetris, SIGCOMM'14",
+    ),
+    "tetris-per-worker": PolicyEntry(
+        "cranny.policies.tetris:TetrisPerWorker",
+        "each worker where free GPUs and bandwidth align best with its demand by then",
+        "Tetris, SIGCOMM'14, worker by worker",
     ),
     "comb": PolicyEntry(
         "cranny.policies.netpack_baselines:Comb",
@@ -129,6 +165,12 @@ TABLE: dict[str, PolicyEntry] = {
         "resizes jobs on mixed GPUs: the lowest mean JCT itself, proved or with a bound",
         "ours; solves the problem of HAS, TPDS'24",
     ),
+    "has-resets": PolicyEntry(
+        "cranny.policies.has:HasResets",
+        "resizes jobs on mixed GPUs: as has-exact, but short jobs first, since others get their workers then; no "
+        "job has less than half of the speed of its max-min fair share",
+        "ours; with the resets of HAS, TPDS'24, in mind",
+    ),
     "optimus-shares": PolicyEntry(
         "cranny.policies.optimus:OptimusShares",
         "resizes jobs: one worker more to the job that gains most, with equal parts for all workers",
@@ -162,7 +204,7 @@ TABLE: dict[str, PolicyEntry] = {
     ),
     "pollux": PolicyEntry(
         "cranny.policies.pollux:Pollux",
-        "numbers of workers with which all jobs together make the most progress",
+        "workers on machines with which all jobs together make the most progress, by a genetic search",
         "Pollux, OSDI'21",
     ),
     "pollux+cassini": PolicyEntry(

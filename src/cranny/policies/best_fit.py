@@ -6,13 +6,12 @@ This is best fit as textbooks have it.
 
 from collections.abc import Sequence
 
-from cranny.core.partition import split
 from cranny.core.protocol import Drafter, WaitsForGpus
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import exchange_graph
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.machine_by_machine import in_use_or_idle, take_machines, tightest
+from cranny.policies._shared.rank_map import mapped
 
 
 class BestFit(WaitsForGpus):
@@ -37,16 +36,8 @@ class BestFit(WaitsForGpus):
 
 
 class BestFitMapped(BestFit):
-    """Best fit's machines, with the ranks divided among them so that little crosses, as Titan divides them.
-
-    Titan's paper does not have it. It separates what Titan gains by its choice of machines and by its map.
-    """
+    """Best fit's machines with Titan's map of ranks."""
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
-        """Choose machines as best fit does, then give each the ranks that exchange most with each other."""
-        placement = super().place(job, view)
-        if placement is None or len(placement.counts) == 1:
-            return placement
-        machines = [machine for machine, _ in placement.counts.most_common()]  # those with most ranks first
-        found = split(exchange_graph(job), tuple(placement.counts[machine] for machine in machines))
-        return view.placement(job, tuple([machines[part] for part in found.part]))
+        """Choose machines as best fit does, then map the ranks."""
+        return mapped(job, view, super().place(job, view))

@@ -12,16 +12,19 @@ Departure: a machine with less than its even share free gives all that it has, a
 that a job never waits while enough GPUs are free. A parameter server takes no GPU, so only workers are counted;
 it is on the machine of rank 0.
 
-`OptimusShares` resizes jobs, and `OptimusLb` is the baseline Optimus-LB of HAS/JPS (TPDS 2024).
+`OptimusShares` resizes jobs, and `OptimusLb` is the baseline Optimus-LB of HAS/JPS (TPDS 2024). `order` is one of
+four readings of which worker is next, see `_shared.heterogeneous.greedy_baselines`.
 """
 
 from itertools import accumulate
+from typing import Any
 
 from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.policies._shared.heterogeneous.greedy_baselines import optimus, optimus_lb
+from cranny.model.validate import one_of
+from cranny.policies._shared.heterogeneous.greedy_baselines import ORDERS, optimus, optimus_lb
 from cranny.policies._shared.heterogeneous.problem import Problem, Shares
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies._shared.ranked_fill import candidates, fill, ordered
@@ -58,16 +61,21 @@ class OptimusShares(SharingPolicy):
 
     method = "optimus-shares"
 
+    def __init__(self, *, order: str = "listed", **options: Any) -> None:
+        """Set up with the order in which workers are given out, and the options of `SharingPolicy`."""
+        super().__init__(**options)
+        self._order = one_of(order, ORDERS, f"{self.method}: order")
+
     def solve(self, problem: Problem) -> Shares:
         """Greedy."""
-        return optimus(problem)
+        return optimus(problem, order=self._order)
 
 
-class OptimusLb(SharingPolicy):
+class OptimusLb(OptimusShares):
     """Optimus with parts in proportion to throughput."""
 
     method = "optimus-lb"
 
     def solve(self, problem: Problem) -> Shares:
         """Greedy."""
-        return optimus_lb(problem)
+        return optimus_lb(problem, self._order)

@@ -26,6 +26,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.validate import not_negative
 from cranny.policies._shared.machine_by_machine import in_use_or_idle, take_machines, tightest
+from cranny.policies._shared.rank_map import mapped
 
 
 class Tiresias:
@@ -67,6 +68,14 @@ class Tiresias:
         count = machines_when_empty(job.gpus, view.cluster, view.eligible(job))
         where = "one machine" if count == 1 else f"{count} machines"
         return f"must be consolidated: {job.gpus} GPUs on {where}; the free GPUs are on more"
+
+
+class TiresiasMapped(Tiresias):
+    """The same machines with Titan's map of ranks."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Choose machines as before, then map the ranks."""
+        return mapped(job, view, super().place(job, view))
 
 
 def _smallest(gpus: int, size: int) -> range:  # noqa: ARG001 - whatever the job

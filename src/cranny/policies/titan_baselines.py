@@ -10,7 +10,11 @@ used in the paper); true best fit is far tighter.
 fragments of 3 and 1 that it fills completely. Hence the rule: the largest fragment that the job fills, again and
 again; if the rest is smaller than every fragment, the roomiest; idle machines last. Ranks follow in order, without
 regard to traffic. Fig. 1(b) does not show what becomes of a rest that is smaller than every fragment. On the
-paper's trace the roomiest fragment gives 165 machines in use and the tightest 161; the paper reports 168.
+paper's trace the roomiest fragment gives 165 machines in use and the tightest (`tightest_rest`) 161; the paper
+reports 168.
+
+That ranks follow in order rests on this example alone, whose cost would be the same in any order: whichever worker
+is alone exchanges K/2 and K/4, twice. `ConsolidateIdleMapped` and `FragmentsFirstMapped` map them as Titan does.
 """
 
 from collections.abc import Sequence
@@ -20,8 +24,9 @@ from cranny.core.protocol import Drafter, WaitsForGpus, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.validate import counted
+from cranny.model.validate import counted, yes_or_no
 from cranny.policies._shared.machine_by_machine import roomiest, take_machines
+from cranny.policies._shared.rank_map import mapped
 
 
 class ConsolidateIdle:
@@ -56,21 +61,32 @@ class ConsolidateIdle:
         )
 
 
+class ConsolidateIdleMapped(ConsolidateIdle):
+    """The same machines with Titan's map of ranks."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Choose machines as before, then map the ranks."""
+        return mapped(job, view, super().place(job, view))
+
+
 class FragmentsFirst(WaitsForGpus):
     """Fill fragments of non-idle machines exactly, however many machines that takes."""
 
     fragments_before_idle = False
 
+    def __init__(self, *, tightest_rest: bool = False) -> None:
+        self.tightest_rest = yes_or_no(tightest_rest, "fragments-first: tightest_rest")
+
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Take fragments, then idle machines, until every rank has a GPU."""
         available = view.available(job)
-        ranks = take_machines(job.gpus, available.in_use, _largest_filled)
-        ranks += take_machines(job.gpus - len(ranks), available.idle, _largest_filled)
+        ranks = take_machines(job.gpus, available.in_use, self._wanted)
+        ranks += take_machines(job.gpus - len(ranks), available.idle, self._wanted)
         return view.placement(job, tuple(ranks)) if len(ranks) == job.gpus else None
 
     def first_choices(self, gpus: int, size: int) -> Sequence[int]:
         """Look for the largest fragment that the job fills, then for the roomiest, then for an idle machine."""
-        return (*_largest_filled(min(gpus, size - 1), size - 1), size)
+        return (*self._wanted(min(gpus, size - 1), size - 1), size)
 
     def drafter(self) -> Drafter:
         """Go on in the same way with the rest of a job."""
@@ -78,7 +94,15 @@ class FragmentsFirst(WaitsForGpus):
 
         return greedy(fewest=False)
 
+    def _wanted(self, gpus: int, size: int) -> Sequence[int]:
+        """Want the largest fragment that is filled, else the roomiest, or the tightest."""
+        larger = range(gpus + 1, size + 1)
+        return (*range(gpus, 0, -1), *(larger if self.tightest_rest else reversed(larger)))
 
-def _largest_filled(gpus: int, size: int) -> Sequence[int]:
-    """Want the largest fragment that is filled, else the roomiest."""
-    return (*range(gpus, 0, -1), *range(size, gpus, -1))
+
+class FragmentsFirstMapped(FragmentsFirst):
+    """The same machines with Titan's map of ranks."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Choose machines as before, then map the ranks."""
+        return mapped(job, view, super().place(job, view))

@@ -1,8 +1,11 @@
-"""Random problems, and the example of the paper."""
+"""Random problems, the example of the paper, and what becomes of a problem with resets."""
+
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from cranny.policies._shared.heterogeneous.problem import Problem, Training
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Shares, Training
 
 EXAMPLE = Problem(
     (Training("ResNet-18", 100_000, 200), Training("VGG-19", 50_000, 200)),
@@ -30,3 +33,20 @@ def drawn(rng: np.random.Generator, jobs: int, kinds: int, machines: int, most: 
     )
     gpu_types = tuple(f"type{kind}" for kind in range(kinds))
     return Problem(trainings, gpu_types, counts.tolist(), rates.tolist(), 300, float(rng.choice([1, 10, 100])))
+
+
+def with_resets(problem: Problem, solve: Callable[[Problem], Shares]) -> Floats:
+    """Return when each job ends if workers are divided anew whenever one does, and moves cost nothing."""
+    left, done, now_s = dict.fromkeys(range(len(problem.jobs)), 1.0), np.zeros(len(problem.jobs)), 0.0
+    while left:
+        jobs = tuple(
+            replace(problem.jobs[job], epochs=part * problem.jobs[job].epochs) for job, part in left.items()
+        )
+        times = solve(replace(problem, jobs=jobs, throughput=[problem.throughput[job] for job in left])).jct_s
+        now_s += times.min()
+        for job, time_s in zip(tuple(left), times.tolist(), strict=True):
+            left[job] *= 1 - times.min() / time_s
+            if left[job] < 1e-12:
+                done[job] = now_s
+                del left[job]
+    return done

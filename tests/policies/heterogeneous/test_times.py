@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policies.heterogeneous.drawn import drawn
+from tests.reference import has as book
 
 from cranny.model.errors import InputError, PlacementError
 from cranny.model.job import Job
-from cranny.policies._shared.heterogeneous.completion_kernel import place_workers
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
+from cranny.policies._shared.heterogeneous.one_machine import place_workers
 from cranny.policies._shared.heterogeneous.problem import (
     Problem,
     Shares,
@@ -97,6 +99,25 @@ def test_jobs_that_fit_into_a_machine_get_one() -> None:
     jobs = (Training("small", 1000, 1, 1e6), Training("large", 1000, 1, 1e9))
     problem = Problem(jobs, ("T4",), [[3], [2]], [[1], [1]], 300, 10)
     assert place_workers(problem, np.array([[2], [3]]))[:, :, 0].tolist() == [[0, 2], [3, 0]]
+
+
+def test_a_job_makes_room_on_a_machine_if_that_saves_more() -> None:
+    # "most" saves most, and would fill the second machine most tightly; but then "last" fits nowhere.
+    jobs = tuple(Training(name, 1000, 1, size) for name, size in (("most", 3e9), ("next", 2e9), ("last", 1e9)))
+    problem = Problem(jobs, ("T4",), [[4], [3]], [[1], [1], [1]], 300, 10)
+    assert place_workers(problem, np.array([[2], [3], [2]]))[:, :, 0].tolist() == [[2, 0], [0, 3], [2, 0]]
+
+
+def test_machines_are_those_with_the_least_exchange() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        problem = drawn(rng, int(rng.integers(2, 6)), int(rng.integers(1, 3)), int(rng.integers(2, 4)), 4)
+        totals = np.zeros(problem.rates.shape, dtype=np.int64)
+        totals[np.arange(len(totals)), problem.first] = 1
+        for kind, count in enumerate((problem.totals - totals.sum(axis=0)).tolist()):
+            totals[:, kind] += rng.multinomial(count, np.ones(len(totals)) / len(totals))
+        shares = Shares(problem, place_workers(problem, totals))
+        assert shares.jct_s.sum() == pytest.approx(book.least_s(problem, totals))
 
 
 def test_refuses_shares_that_the_cluster_does_not_have() -> None:

@@ -11,7 +11,7 @@ where none do, since nothing is better than that.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -24,7 +24,7 @@ from cranny.core.traffic import communication, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Action, Move, Plan, Shift, Start, Stop
+from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.policies._shared.locality import crossed
 
 # The quality of a job's machines, given its id and these: it must stay the same.
@@ -91,13 +91,20 @@ class BaseCluster(NamedTuple):
 
 
 def variations(
-    machines_of: JobMachines, base: BaseCluster, count: int, quality: Quality, served: Collection[str] = ()
+    machines_of: JobMachines,
+    base: BaseCluster,
+    count: int,
+    quality: Quality,
+    served: Collection[str] = (),
+    others: Iterable[JobMachines] = (),
 ) -> list[JobMachines]:
     """Return up to `count` choices of machines as good as this one, which comes first.
 
-    Ranks that are in order stay in order. The first machine of jobs that are `served` is that of their parameter
-    server.
+    `others` that the policy knows are among them if they are as good, and are varied too. Ranks that are in order
+    stay in order. The first machine of jobs that are `served` is that of their parameter server.
     """
+    if not machines_of:
+        return [machines_of]
     found: list[JobMachines] = []
     heap: list[tuple[int, int, JobMachines]] = [(-1, 0, machines_of)]
     firsts = {job: int(job in served) for job in machines_of}  # where a job's ranks begin
@@ -118,24 +125,31 @@ def variations(
     in_order = {
         job: first for job, first in firsts.items() if all(a <= b for a, b in pairwise(machines_of[job][first:]))
     }
+
+    def consider(here: JobMachines, there: JobMachines) -> None:
+        """Keep other machines for later, if they are new and as good."""
+        key = canonical_all(there)
+        if key in seen:
+            return
+        seen.add(key)
+        moved = [job for job, machines in here.items() if there[job] is not machines]
+        if all(as_good(job, there[job]) for job in moved):
+            heappush(heap, (base.contended_uses(there), len(seen), there))
+
     tries = 0
     while heap and len(found) < count:
         _, _, here = heappop(heap)
         found.append(here)
         if len(found) == count or not base.contended_uses(here):
             break
+        if here is machines_of:
+            for there in others:
+                consider(here, there)
         for pairs in _exchanges(here, base):
             tries += 1
             if tries > TRIES:
                 break
-            there = _exchanged(here, pairs, in_order)
-            key = canonical_all(there)
-            if key in seen:
-                continue
-            seen.add(key)
-            moved = [job for job, machines in here.items() if there[job] is not machines]
-            if all(as_good(job, there[job]) for job in moved):
-                heappush(heap, (base.contended_uses(there), len(seen), there))
+            consider(here, _exchanged(here, pairs, in_order))
     return found
 
 
@@ -249,7 +263,7 @@ def _with(plan: Plan, jobs: Mapping[str, Job], machines_of: JobMachines, view: S
     """Return a plan with other machines."""
     actions: list[Action] = []
     for action in plan.actions:
-        if isinstance(action, Stop | Shift) or action.job_id not in machines_of:
+        if isinstance(action, Stop | Shift | Aggregate) or action.job_id not in machines_of:
             actions.append(action)
             continue
         machines, old = machines_of[action.job_id], action.placement

@@ -1,11 +1,12 @@
 """Machines in order of preference: the filling that is common to policies which differ only in their preference.
 
-If machines exist that hold the whole job, the preference chooses among those. Otherwise machines are taken in
-order of preference, all free GPUs of each, until the job is placed. Ranks that share a machine are consecutive,
-and the first machine has rank 0, and with it the parameter server if the job has one.
+There are two ways to fill. By machine: if machines exist that hold the whole job, the preference chooses among
+those; otherwise machines are taken in order of preference, all free GPUs of each, until the job is placed. By
+worker: one worker after the other goes to the machine that is preferred by then. In both, ranks that share a
+machine are consecutive, and the first machine has rank 0, and with it the parameter server if the job has one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -67,9 +68,16 @@ def candidates(job: Job, view: Snapshot) -> Candidates:
 def ordered(found: Candidates, *keys: npt.ArrayLike) -> list[tuple[int, int]]:
     """Sort machines by keys, (candidates,) each, the weightiest first, least values first; equals by number.
 
-    Returns each machine with its free GPUs.
+    Returns each machine with its free GPUs; only the first if it holds the whole job.
     """
-    order = np.lexsort([rounded(np.asarray(key, dtype=np.float64)) for key in reversed(keys)])
+    columns = [rounded(np.asarray(key, dtype=np.float64)) for key in keys]
+    if found.whole:
+        order = np.arange(len(found.machines))
+        for column in columns:
+            order = order[column[order] == column[order].min()]
+        order = order[:1]
+    else:
+        order = np.lexsort(columns[::-1])
     return list(zip(found.machines[order].tolist(), found.free[order].tolist(), strict=True))
 
 
@@ -86,3 +94,23 @@ def fill(job: Job, view: Snapshot, order: Sequence[tuple[int, int]], note: str) 
         if len(ranks) == job.gpus:
             return view.placement(job, tuple(ranks), note=note)
     return None
+
+
+def fill_by_worker(
+    job: Job, view: Snapshot, preference: Callable[[Ints, Ints], npt.ArrayLike], note: str
+) -> Placement | None:
+    """Give each rank the machine that is preferred by then; None if the job must wait.
+
+    The preference is of free GPUs and of workers of the job so far, (machines,) each; the least, then the lowest.
+    """
+    free = view.usable(job, view.free).copy()
+    if free.sum() < job.gpus:
+        return None
+    held, order = np.zeros_like(free), dict[int, None]()
+    for _ in range(job.gpus):
+        keys = rounded(np.asarray(preference(free, held), dtype=np.float64))
+        machine = int(np.where(free > 0, keys, np.inf).argmin())
+        free[machine] -= 1
+        held[machine] += 1
+        order.setdefault(machine)
+    return fill(job, view, [(machine, int(held[machine])) for machine in order], note)

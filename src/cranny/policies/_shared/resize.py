@@ -14,7 +14,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Move, Plan, Start, Stop
-from cranny.policies._shared.candidates import BaseCluster, JobMachines, as_trained, variations
+from cranny.policies._shared.candidates import JobMachines, as_trained
 from cranny.policies._shared.promises import GpuPool
 
 # Chooses machines for a number of workers, given the free GPUs of each; None if there are too few.
@@ -38,6 +38,11 @@ class ResizingPolicy(BySubmission, WaitsForGpus):
         """Place one job as if it were alone, with all of its workers."""
         found = self._choose(job.gpus, view.usable(job, view.free).tolist(), view.cluster)
         return None if found is None else view.placement(job, found)
+
+
+def elastic(job: Job) -> bool:
+    """Say whether a job can run with other numbers of workers than it asks for."""
+    return job.least_gpus is not None or job.most_gpus is not None
 
 
 def without_jobs(view: Snapshot, job_ids: Iterable[str]) -> Snapshot:
@@ -135,23 +140,18 @@ class _Resizing:
 
 
 def plans(
-    machines_of: JobMachines,
+    choices: Iterable[JobMachines],
     view: Snapshot,
     base: Snapshot,
     stopped: Mapping[str, str],
     notes: Mapping[str, str],
-    count: int,
-    distance: Callable[[tuple[int, ...]], int],
 ) -> list[Plan]:
-    """Return plans that place jobs on these machines, and on others with workers at the same distance.
+    """Return a plan for each choice of machines; `base` is the cluster without the jobs that get some.
 
     Jobs that hold GPUs are moved, or stopped for the reason in `stopped`; waiting jobs are started; jobs
     that are where they should be stay.
     """
     waiting = {each.job.id: each for each in view.waiting}
-    choices = [machines_of]
-    if machines_of:
-        choices = variations(machines_of, BaseCluster.of(base), count, lambda _, machines: distance(machines))
     found = []
     for each in choices:
         moves: dict[str, Placement] = {}

@@ -1,18 +1,29 @@
 """HAS and JPS, and what they are compared with: the workers of a heterogeneous cluster divided among many jobs.
 
 K. Liu, J. Wang, Z. Huang, J. Pan, "Sampling-Based Multi-Job Placement for Heterogeneous Deep Learning Clusters",
-TPDS 2024. `has_jps` follows the paper, `Las` is one of its baselines, and `has_exact` is ours: it minimises the
-mean completion time itself. Each method solves one `Problem`. Here they are policies, which divide the cluster
-anew whenever something changes; solvers are compiled, so they are imported only when they are used. Nothing here
-reads a clock, and other policies must not import it: what they share is in `_shared.heterogeneous`.
+TPDS 2024. `has_jps` follows the paper, `las` is one of its baselines. `has_exact` is ours: it minimises the mean
+completion time itself; and so is `has_resets`, which knows that shares change again. Each method solves one
+`Problem`. Here they are policies, which divide the cluster anew whenever something changes; solvers are compiled,
+so they are imported only when they are used. Nothing here reads a clock, and other policies must not import it:
+what they share is in `_shared.heterogeneous`.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+from cranny.model.job import Job
 from cranny.model.validate import between, whole
-from cranny.policies._shared.heterogeneous.greedy_baselines import las, optimus_lb
-from cranny.policies._shared.heterogeneous.problem import Problem, Shares
-from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
+from cranny.policies._shared.heterogeneous.fewer_moves import MethodTerms
+from cranny.policies._shared.heterogeneous.greedy_baselines import optimus_lb
+from cranny.policies._shared.heterogeneous.instance import Instance, Solve
+from cranny.policies._shared.heterogeneous.min_max_workers import within
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Shares
+from cranny.policies._shared.heterogeneous.sharing_policy import ResetState, SharingPolicy
+
+MAX_SLOWDOWN = 1_000_000  # practically no limit
 
 
 class Has(SharingPolicy):
@@ -73,6 +84,60 @@ class HasExact(SharingPolicy):
         return has_exact(problem, self._beta)
 
 
+class HasResets(SharingPolicy):
+    """has-resets: as has-exact, with the next reset in mind: short jobs first, and none far behind LAS."""
+
+    method = "has-resets"
+
+    def __init__(self, *, power: float = 2.0, slowdown: float = 2.0, **options: Any) -> None:
+        """Set up with the power of remaining work in weights, and how much slower than by LAS a job may be.
+
+        The other options are those of `SharingPolicy`.
+        """
+        super().__init__(**options)
+        self._power = between(power, "has-resets: power", 0, 10)
+        self._slowdown = between(slowdown, "has-resets: slowdown", 1, MAX_SLOWDOWN)
+
+    def solve(self, problem: Problem) -> Shares:
+        """has-exact with weights and deadlines."""
+        from cranny.policies.has.has_resets import has_resets
+
+        return has_resets(problem, self._power, self._slowdown)
+
+    def methods(self, jobs: Sequence[Job]) -> Sequence[Solve]:
+        """Return the method; where moves cost something also P1, since shares may then stay for ever."""
+        from cranny.policies.has.has_resets import has_resets
+
+        static = partial(has_resets, power=0.0, slowdown=self._slowdown)
+        return (self.solve, static) if any(job.restart_s for job in jobs) else (self.solve,)
+
+    def terms(self, instance: Instance, chosen: Sequence[int], divisible: Ints, restart_s: Floats) -> MethodTerms:
+        """Play out what a solution leads to, and limit how long each job may take."""
+        from cranny.policies.has.has_resets import alone_s, played_s
+
+        if not chosen:
+            return super().terms(instance, chosen, divisible, restart_s)
+        limit_s = self._slowdown * instance.seconds(self._fair(instance, chosen, divisible))
+        stays_s = limit_s.copy()
+        stays_s[: len(restart_s)] += self._slowdown * restart_s
+        costs_s = np.array([instance.jobs[job].restart_s for job in chosen])
+        work_s = alone_s(instance.subproblem(chosen, divisible))
+        return MethodTerms(lambda seconds: played_s(seconds, work_s, costs_s), limit_s, stays_s)
+
+    def _fair(self, instance: Instance, chosen: Sequence[int], divisible: Ints) -> Ints:
+        """Return the shares of LAS, (jobs, machines)."""
+        from cranny.policies.has.las import las
+
+        return within(instance, las, chosen, divisible)
+
+    def _divided(self, reset: ResetState) -> Ints:
+        """Return the cheapest of several solutions; that of LAS if a job would be too slow with all others."""
+        costs, held = reset.costs, super()._divided(reset)
+        if costs.left_s(held) < np.inf:
+            return held
+        return self._fair(costs.instance, costs.chosen, costs.divisible)
+
+
 class Las(SharingPolicy):
     """LAS as HAS's paper has it: the least throughput, over that of an equal share, as high as possible."""
 
@@ -80,4 +145,6 @@ class Las(SharingPolicy):
 
     def solve(self, problem: Problem) -> Shares:
         """Max-min fairness."""
+        from cranny.policies.has.las import las
+
         return las(problem)

@@ -21,16 +21,12 @@ from functools import partial
 import numpy as np
 
 from cranny.model.validate import between
-from cranny.policies._shared.heterogeneous.completion_kernel import (
-    ProblemArrays,
-    pack_jobs,
-    place_workers,
-    problem_arrays,
-)
-from cranny.policies._shared.heterogeneous.greedy_baselines import las
+from cranny.policies._shared.heterogeneous.completion_kernel import ProblemArrays, problem_arrays
+from cranny.policies._shared.heterogeneous.one_machine import pack_jobs, pack_search, place_workers
 from cranny.policies._shared.heterogeneous.problem import Problem, Shares
 from cranny.policies.has.branch_and_bound import prove
 from cranny.policies.has.dual_bound import DualPrices, initial_prices, raise_bound
+from cranny.policies.has.las import las
 from cranny.policies.has.local_search import (
     Objective,
     SearchState,
@@ -106,7 +102,7 @@ class HasExactSolver:
         for hold in (self._shortest.hold, las(self.problem).totals):
             search = new_state(self.arrays)
             search.hold[:] = hold
-            pack_jobs(self.arrays, search.hold, search.vacant, search.where)
+            pack_jobs(self.arrays, search.hold, pack_search(len(search.hold), self.arrays.counts), search.where)
             recompute(self.arrays, search)
             found.append((search, local_search(self.arrays, search, objective, self._box)))
         return min(found, key=lambda pair: pair[1])

@@ -13,7 +13,7 @@ and the first is what remains. So the category at a position of Psi can be compu
 JPS draws positions.
 
 Departure: the market decides types. Which of several machines with workers of a type a job gets, the paper leaves
-open; a job that fits on one machine gets one if possible (`completion_kernel.place_workers`).
+open; a job that fits on one machine gets one if possible (`one_machine`).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ import numpy as np
 
 from cranny.model.errors import InputError
 from cranny.model.validate import between, whole
-from cranny.policies._shared.heterogeneous.completion_kernel import place_workers
+from cranny.policies._shared.heterogeneous.one_machine import place_workers
 from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Shares
 from cranny.policies.has.market import CategoryEvaluator, best
 

@@ -26,9 +26,9 @@ from cranny.policies._shared.heterogeneous.completion_kernel import (
     NO_MACHINE,
     ProblemArrays,
     completion_s,
-    pack_jobs,
     problem_arrays,
 )
+from cranny.policies._shared.heterogeneous.one_machine import PackSearch, pack_jobs, pack_search
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem
 
 # Below any throughput: such a worker is held only if the category leaves no other.
@@ -144,13 +144,19 @@ class NoCategoryError(InputError):
 
 @compiled
 def _evaluate(
-    arrays: ProblemArrays, rates: Floats, rows: Ints, scores: Floats, market: Market, vacant: Ints, where: Ints
+    arrays: ProblemArrays,
+    rates: Floats,
+    rows: Ints,
+    scores: Floats,
+    market: Market,
+    packs: PackSearch,
+    where: Ints,
 ) -> None:
     """Fill `scores` with the mean JCT and the fairness of each category in `rows`."""
     hold, jobs = market.hold, len(where)
     for row in range(rows.shape[0]):
         clear(market, rates, rows[row], arrays.totals)
-        pack_jobs(arrays, hold, vacant, where)
+        pack_jobs(arrays, hold, packs, where)
         total, ratios, squares = 0.0, 0.0, 0.0
         for job in range(jobs):
             seconds = completion_s(arrays, job, hold[job], where[job] != NO_MACHINE)
@@ -169,7 +175,7 @@ class CategoryEvaluator:
         self.rates: Floats = np.where(problem.rates > 0, problem.rates, CANNOT)
         jobs, kinds = problem.rates.shape
         self._market = market(jobs, kinds)
-        self._gap: Ints = np.zeros_like(self.arrays.counts)
+        self._packs = pack_search(jobs, self.arrays.counts)
         self._where: Ints = np.zeros(jobs, dtype=np.int64)
 
     def scores(self, categories: Iterable[tuple[int, ...]], count: int) -> Floats:
@@ -179,7 +185,7 @@ class CategoryEvaluator:
         for done in range(0, count, ROWS):
             rows = np.array(list(islice(rest, ROWS)), dtype=np.int64)
             scores = found[done : done + ROWS]
-            _evaluate(self.arrays, self.rates, rows, scores, self._market, self._gap, self._where)
+            _evaluate(self.arrays, self.rates, rows, scores, self._market, self._packs, self._where)
         return found
 
     def totals(self, sizes: tuple[int, ...]) -> Ints:

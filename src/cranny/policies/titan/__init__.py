@@ -30,10 +30,11 @@ from cranny.core.protocol import Drafter, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
 from cranny.model.cluster import Cluster
+from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.validate import positive, whole
-from cranny.policies.titan.bandwidth import MANY_MACHINES, Bandwidth
+from cranny.policies.titan.bandwidth import MANY_MACHINES, SEARCHED_MACHINES, WAIVED, Attainable, Bandwidth
 from cranny.policies.titan.merge import merge
 from cranny.policies.titan.search import FeasiblePlacement, search
 
@@ -49,6 +50,7 @@ class Titan:
     def __init__(self, phase_budget_s: float = 1.0, search_nodes: int = 20_000) -> None:
         self.bandwidth = Bandwidth(positive(phase_budget_s, "titan: phase_budget_s"))
         self.search_nodes = whole(search_nodes, "titan: search_nodes", least=0)
+        self._attainable = Attainable(self._meets)
         # The job that waits for bandwidth, where, and how often it was refused in a row.
         self._waiting: tuple[Job, Cluster, int] | None = None
 
@@ -67,9 +69,10 @@ class Titan:
         blocked = self.bandwidth.blocked_link(job, view, machines)
         if blocked is None:
             return view.placement(job, machines)
-        note = f"bandwidth constraint: {_left(view, blocked)}"
         found = self._within_bandwidth(job, view, available, least)
-        return view.placement(job, found, note=note) if found else None
+        if found is not None:
+            return view.placement(job, found, note=f"bandwidth constraint: {_left(view, blocked)}")
+        return None if self._attainable(job, view.cluster) else view.placement(job, machines, note=WAIVED)
 
     def first_choices(self, gpus: int, size: int) -> range:
         """Look for the tightest machine, as `place` does: a part of the cases that need no weighing."""
@@ -98,32 +101,65 @@ class Titan:
         self, job: Job, view: Snapshot, available: FreeMachines, least: Fewest
     ) -> tuple[int, ...] | None:
         """Return a placement within the bandwidth when the first choice is not."""
+        best = self._other_machines(job, view, available, least)
+        if best is not None and best.objectives == least[:2]:
+            return best.machines  # as good as without the constraint
+        # Where pairs depend on the placement, and where it would be in vain, nothing is searched.
+        if job.collective in PLACED or (best is None and not self._attainable(job, view.cluster)):
+            return best.machines if best is not None else None
+        # A search takes long, and a job that waits is tried whenever another ends: after it has failed, it is
+        # repeated only at the first, second, fourth, eighth ... refusal, and when all machines are idle.
+        waiting, where, refused = self._waiting or (None, None, 0)
+        refused = refused if waiting == job and where is view.cluster else 0
+        due = not any(available.in_use) or not refused & (refused - 1)
+        if best is not None or due:
+            best = self._searched(job, view, available, best)
+        self._waiting = (job, view.cluster, refused + 1) if best is None else None
+        return best.machines if best is not None else None
+
+    def _meets(self, job: Job, view: Snapshot) -> bool:
+        """Say whether a placement is found that meets the constraint."""
+        available = view.available(job)
+        least = fewest(job.gpus, *available.counts_for(job.gpus))
+        if least is None or self.bandwidth.blocked_link(job, view, _map(job, view, available, least)) is None:
+            return True
+        if self._other_machines(job, view, available, least) is not None:
+            return True
+        return job.collective not in PLACED and self._searched(job, view, available, None) is not None
+
+    def _other_machines(
+        self, job: Job, view: Snapshot, available: FreeMachines, least: Fewest
+    ) -> FeasiblePlacement | None:
+        """Open more idle machines, among all, then among those with quiet uplinks, then in single racks."""
         best: FeasiblePlacement | None = None
-        for quiet in (False, True):  # all machines first, and if those were not enough the ones with quiet uplinks
+        for quiet in (False, True):
             part = available.only(~view.busy_machines(self.bandwidth.need_gbps(job))) if quiet else available
             found = self._open_idle(job, view, part, None if quiet else least)
             if found is not None and (best is None or found.objectives < best.objectives):
                 best = found
             if best is not None and best.objectives == least[:2]:
-                return best.machines  # as good as without the constraint
+                return best
         if best is None:  # perhaps only the links between racks are too busy
             found_in_racks = (self._open_idle(job, view, rack) for rack in _racks(job, view, available))
             best = min(filter(None, found_in_racks), key=lambda found: found.objectives, default=None)
-        merged = merge(job, view, available, self.bandwidth)
-        if merged is not None and (best is None or merged.objectives < best.objectives):
-            best = merged
-        waiting, where, refused = self._waiting or (None, None, 0)
-        refused = refused if waiting == job and where is view.cluster else 0
-        if best is not None or not any(available.in_use) or not refused & (refused - 1):
-            # A search takes long, and a job that waits is tried whenever another ends: after it has failed, it is
-            # repeated only at the first, second, fourth, eighth ... refusal, and when all machines are idle.
+        return best
+
+    def _searched(
+        self, job: Job, view: Snapshot, available: FreeMachines, best: FeasiblePlacement | None
+    ) -> FeasiblePlacement | None:
+        """Return what the paper's algorithms or the search find, if that is better than the best so far."""
+        few = sum(available.in_use_count[1:]) + sum(available.idle_count) <= SEARCHED_MACHINES
+        if few:
             known = best.objectives if best is not None else None
-            best = search(job, view, available, self.bandwidth, known, self.search_nodes) or best
-        if best is None:
-            self._waiting = (job, view.cluster, refused + 1)
-            return None
-        self._waiting = None
-        return best.machines
+            searched = search(job, view, available, self.bandwidth, known, self.search_nodes)
+            best = searched.found or best
+            if searched.proven:
+                return best
+        if few or best is None:
+            merged = merge(job, view, available, self.bandwidth)
+            if merged is not None and (best is None or merged.objectives < best.objectives):
+                best = merged
+        return best
 
     def _open_idle(
         self, job: Job, view: Snapshot, available: FreeMachines, blocked: Fewest | None = None

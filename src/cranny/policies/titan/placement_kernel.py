@@ -24,8 +24,7 @@ from cranny.core.jit import inside
 from cranny.core.partition import split
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, renumber
 from cranny.model.job import Job
-from cranny.policies.titan.bandwidth import MANY_MACHINES, SLACK
-from cranny.policies.titan.search import MAX_MACHINES
+from cranny.policies.titan.bandwidth import MANY_MACHINES, SEARCHED_MACHINES, SLACK
 
 BLOCKED = 0  # an answer besides those of all drafters: some link is too busy
 
@@ -52,7 +51,7 @@ def draft(arrays: PlacementArrays, request: PlacementRequest) -> int:
     answer = _try(arrays, request, least)
     if answer != BLOCKED:
         return answer
-    if len(arrays.machines.free) <= MAX_MACHINES:
+    if len(arrays.machines.free) - arrays.machines.members[0] <= SEARCHED_MACHINES:
         return FALLBACK  # the paper's algorithms and the search may know better
     found, opened = _open_idle(arrays, request, least)
     if found == NO_ENTRY:

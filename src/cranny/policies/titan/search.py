@@ -4,25 +4,35 @@ Pairs (O1, O2) are tried from the best on. For each, sets of machines are enumer
 same free GPUs behind equally free links are interchangeable. For each set, ranks are given machines one by one,
 and a branch ends as soon as some phase overloads a pair of machines. The first level with a solution is the
 optimum in (O1, O2); what is left of the node budget goes into less traffic.
+
+Three rules leave out sets that need not be looked at:
+- A set that the roomiest machines left cannot complete is not begun.
+- Two ranks that exchange more in a phase than passes between a machine and any other are both on it or both not.
+  If all groups of such ranks have a multiple of g ranks, the machine takes a multiple of g.
+- Beside a machine below the same switch, idle if it is idle, with no fewer GPUs free behind a link that is no
+  less free, a machine is only used if that one is: else they could change places.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from bisect import bisect_right
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from cranny.core.machine_set import FreeMachines, members
 from cranny.core.partition import order
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
-from cranny.model.collective import PLACED
+from cranny.model.arrays import Floats, Ints
+from cranny.model.collective import Pattern
 from cranny.model.job import Job
-from cranny.policies.titan.bandwidth import Bandwidth, Exchange, exchanges
+from cranny.policies.titan.bandwidth import Bandwidth, Exchange, Patterns, exchanges, patterns
 
-EPSILON = 1e-9
-# In a larger cluster there are far more sets than can be searched, and what `Titan` tries first (idle machines
-# one by one, quiet machines, single racks) is nearly always as good.
-MAX_MACHINES = 32
+if TYPE_CHECKING:
+    from cranny.policies.titan.search_kernel import OfferedMachines, RankArrays, SearchArrays
+
 Objectives = tuple[int, int]  # O1, O2
+ANY = (1 << 40, 0)  # more than any
 
 
 class FeasiblePlacement(NamedTuple):
@@ -32,214 +42,167 @@ class FeasiblePlacement(NamedTuple):
     machines: tuple[int, ...]
 
 
-class MachineKind(NamedTuple):
-    """Interchangeable machines."""
+class SearchResult(NamedTuple):
+    """What a search found, and whether there is nothing with less (O1, O2)."""
 
-    idle: bool
-    free: int
-    machines: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class _Budget:
-    """Counts down the nodes that may still be searched."""
-
-    left: int
-
-    def spend(self) -> bool:
-        """Use up a node; say whether there was one."""
-        self.left -= 1
-        return self.left >= 0
+    found: FeasiblePlacement | None
+    proven: bool
 
 
 def search(
     job: Job, view: Snapshot, available: FreeMachines, bandwidth: Bandwidth, below: Objectives | None, nodes: int
-) -> FeasiblePlacement | None:
-    """Return the placement with the least (O1, O2) within the bandwidth, as far as the node budget reaches.
+) -> SearchResult:
+    """Find the placement with the least (O1, O2) within the bandwidth, as far as the node budget reaches.
 
     Only placements with less than `below` are searched.
     """
-    if job.collective in PLACED:
-        return None  # its pairs depend on the placement; `Titan` falls back to quieter machines
-    if len(view.cluster.machines) > MAX_MACHINES:
-        return None
-    budget = _Budget(nodes)
-    kinds = _kinds(view, available, job.gpus)
-    exchanges = _exchanges(job)
-    idle_machines = sum(len(kind.machines) for kind in kinds if kind.idle)
-    for idle in range(min(idle_machines, job.gpus) + 1):
-        for total in range(max(idle, 1), job.gpus + 1):
-            if below is not None and (idle, total) >= below:
-                return None
-            best: tuple[float, tuple[int, ...]] | None = None
-            for machines in _sets(kinds, idle, total, job.gpus, budget):
-                mapper = _RankMapper(view, machines, bandwidth, exchanges, budget)
-                best = mapper.run(best[0] if best else None) or best
-                if budget.left <= 0:
-                    break
-            if best is not None:
-                return FeasiblePlacement((idle, total), best[1])
-            if budget.left <= 0:
-                return None
-    return None
+    from cranny.policies.titan import search_kernel
+
+    ranks = _rank_arrays(patterns(job), exchange_graph(job))
+    names, machines = _offered(job, view, available, bandwidth, ranks)
+    if not names:
+        return SearchResult(None, proven=True)
+    arrays = _buffers(ranks, machines, nodes)
+    objectives = search_kernel.run(machines, ranks, arrays, below or ANY)
+    if objectives[0] < 0:
+        return SearchResult(None, proven=bool(arrays.nodes[0] > 0))
+    found = FeasiblePlacement(objectives, tuple([names[machine] for machine in arrays.best.tolist()]))
+    return SearchResult(found, proven=True)  # all that is less was searched before
 
 
-def _kinds(view: Snapshot, available: FreeMachines, most: int) -> list[MachineKind]:
-    """Group interchangeable machines: as free, and with the same switch and as free an uplink."""
-    groups: dict[tuple[bool, int, float, int], list[int]] = {}
-    for idle, sets in ((False, available.in_use), (True, available.idle)):
-        for free, machines in enumerate(sets):
-            for machine in members(machines) if free else ():
-                key = (idle, free, view.link_free_gbps(machine), view.cluster.parent[machine])
-                group = groups.setdefault(key, [])
-                if len(group) < most:
-                    group.append(machine)
-    # Machines with many GPUs and much bandwidth free first: they are the likeliest to suffice.
-    ranked = sorted(groups.items(), key=lambda item: (-item[0][1], -item[0][2], item[1]))
-    return [MachineKind(key[0], key[1], tuple(machines)) for key, machines in ranked]
+@lru_cache(maxsize=256)
+def _rank_arrays(what: Patterns, graph: Pattern) -> "RankArrays":
+    """List what the ranks exchange with those before them, phase by phase."""
+    from cranny.policies.titan.search_kernel import RankArrays
+
+    ranks = np.array(order(graph), dtype=np.int64)
+    place = np.argsort(ranks)
+    columns: list[list[Ints | Floats]] = []
+    phases = 0
+    for pattern, k_bytes in what:
+        pairs = pattern.arrays
+        sent = pairs.share[pairs.phase] * k_bytes
+        back = np.where(pairs.exchange[pairs.phase], sent, 0.0)
+        total = sent * pairs.times[pairs.phase]
+        columns.append([place[pairs.a], place[pairs.b], pairs.phase + phases, sent, back, total])
+        phases += len(pairs.share)
+    a, b, phase, sent, back, total = (np.concatenate(column) for column in zip(*columns, strict=True))
+    late, early = np.maximum(a, b), np.minimum(a, b)
+    by_place = np.argsort(late, kind="stable")
+    level_bytes = np.unique(sent)
+    return RankArrays(
+        ranks,
+        np.searchsorted(late[by_place], np.arange(len(ranks) + 1)),
+        early[by_place],
+        phase[by_place],
+        np.where(a > b, sent, back)[by_place],
+        np.where(a > b, back, sent)[by_place],
+        total[by_place],
+        _twins(what, ranks),
+        level_bytes,
+        _multiples(len(ranks), a, b, sent, level_bytes),
+    )
 
 
-def _sets(
-    kinds: list[MachineKind], idle: int, total: int, gpus: int, budget: _Budget, at: int = 0
-) -> Iterator[tuple[int, ...]]:
-    """Yield sets of `total` machines of the kinds from `at` on, `idle` of them idle, that hold so many GPUs."""
-    if not total:
-        if gpus <= 0 and not idle:
-            yield ()
-        return
-    if at == len(kinds) or total * kinds[at].free < gpus or not budget.spend():
-        return  # kinds come largest first: those left cannot hold the rest
-    kind = kinds[at]
-    for count in range(min(len(kind.machines), total, idle if kind.idle else total - idle), -1, -1):
-        idle_left = idle - count if kind.idle else idle
-        for others in _sets(kinds, idle_left, total - count, gpus - count * kind.free, budget, at + 1):
-            yield kind.machines[:count] + others
-
-
-class RankExchanges(NamedTuple):
-    """The ranks in the order in which they are placed, and what each exchanges with those before it."""
-
-    ranks: tuple[int, ...]
-    # For each place in the order: (earlier place, phase, bytes out, bytes in, bytes over all phases)
-    with_earlier: list[list[Exchange]]
-    twin: list[int]  # an earlier place whose rank exchanges the same with all others; -1 if there is none
-
-
-def _exchanges(job: Job) -> RankExchanges:
-    """List what the ranks exchange, phase by phase."""
-    ranks = order(exchange_graph(job))
-    place = {rank: at for at, rank in enumerate(ranks)}
-    of = exchanges(job)
-    with_all = [[(place[each[0]], *each[1:]) for each in of[rank]] for rank in ranks]
-    with_earlier = [[each for each in exchanged if each[0] < at] for at, exchanged in enumerate(with_all)]
-    seen: dict[tuple[tuple[float, ...], ...], int] = {}
-    twin = []
-    for at, exchanged in enumerate(with_all):
-        key = tuple(sorted(each[:4] for each in exchanged))
-        twin.append(seen.get(key, -1))
+def _twins(what: Patterns, ranks: Ints) -> Ints:
+    """Return for each place an earlier one whose rank exchanges the same with all others; -1 if there is none."""
+    seen: dict[tuple[Exchange, ...], int] = {}
+    twin = np.full(len(ranks), -1)
+    for at, rank in enumerate(ranks.tolist()):
+        key = tuple(sorted(exchanges(what)[rank]))
+        twin[at] = seen.get(key, -1)
         seen[key] = at
-    return RankExchanges(ranks, with_earlier, twin)
+    return twin
 
 
-class _RankMapper:
-    """Places the ranks of a job on one set of machines, depth first."""
+def _multiples(count: int, a: Ints, b: Ints, sent: Floats, level_bytes: Floats) -> Ints:
+    """Return of what all groups' sizes are multiples, if ranks that exchange at least so much must be together."""
+    group = np.arange(count)
+    multiples = [1]  # if nothing must
+    for level in reversed(level_bytes.tolist()):
+        at_level = sent == level
+        for one, other in zip(a[at_level].tolist(), b[at_level].tolist(), strict=True):
+            if group[one] != group[other]:
+                group[group == group[one]] = group[other]
+        multiples.append(int(np.gcd.reduce(np.bincount(group))))
+    return np.array(multiples[::-1])
 
-    def __init__(
-        self, view: Snapshot, machines: tuple[int, ...], bandwidth: Bandwidth, of: RankExchanges, budget: _Budget
-    ) -> None:
-        self._machines = machines
-        self._ranks, self._exchanges, self._twin = of
-        self._budget = budget
-        self._free = [min(view.free_on(machine), len(self._ranks)) for machine in machines]
-        self._kind = [
-            (view.free_on(m), view.link_free_gbps(m), view.cluster.parent[m], view.is_idle(m)) for m in machines
-        ]
-        count = len(machines)
-        budget.left -= count  # setting up costs about as much
-        self._limit = [
-            [bandwidth.limit_bytes(view.bandwidth_gbps(a, b)) if a != b else 0.0 for b in machines]
-            for a in machines
-        ]
-        self._machine_at = [-1] * len(self._ranks)
-        self._load: dict[tuple[int, int, int], float] = {}  # (phase, from, to) -> bytes
-        self._ranks_on = [0] * count
-        self._unused = count
-        self._best: tuple[float, tuple[int, ...]] | None = None
-        self._least = float("inf")
 
-    def run(self, below: float | None) -> tuple[float, tuple[int, ...]] | None:
-        """Return the least traffic found, if below the given, and the machine of each rank."""
-        if below is not None:
-            self._least = below
-        self._place_from(0, 0.0)
-        return self._best
+def _offered(
+    job: Job, view: Snapshot, available: FreeMachines, bandwidth: Bandwidth, ranks: "RankArrays"
+) -> tuple[list[int], "OfferedMachines"]:
+    """Group interchangeable machines: with the same room, switch, and as free an uplink."""
+    from cranny.policies.titan.search_kernel import OfferedMachines
 
-    def _place_from(self, at: int, crossing: float) -> None:
-        """Place the rank at this position of the order, and all after it."""
-        if at == len(self._ranks):
-            self._least = crossing
-            machine_of = dict(zip(self._ranks, self._machine_at, strict=True))
-            self._best = (crossing, tuple(self._machines[machine_of[rank]] for rank in range(len(machine_of))))
-            return
-        for machine, added in self._options(at):
-            if crossing + added >= self._least * (1 - EPSILON) or not self._budget.spend():
-                return  # options come cheapest first
-            undo = self._place(at, machine)
-            if undo is not None:
-                self._place_from(at + 1, crossing + added)
-                self._unload(undo)
-                self._machine_at[at] = -1
-                self._free[machine] += 1
-                self._ranks_on[machine] -= 1
-                self._unused += not self._ranks_on[machine]
+    offered = [
+        (idle, free, machine, view.link_free_gbps(machine))
+        for idle, sets in ((False, available.in_use[1:]), (True, available.idle[1:]))
+        for free, machines in enumerate(sets, start=1)
+        for machine in members(machines)
+    ]
+    # Nothing is faster between two machines than the link of either: so the second widest is the limit of all.
+    fastest = sorted(gbps for *_, gbps in offered)[-2:][0]
+    levels, multiples = ranks.level_bytes.tolist(), ranks.multiple.tolist()
+    groups: dict[tuple[int, float, bool, int], list[int]] = {}
+    for idle, free, machine, gbps in offered:
+        multiple = multiples[bisect_right(levels, bandwidth.limit_bytes(min(gbps, fastest)))]
+        room = min(free, job.gpus) // multiple * multiple
+        group = groups.setdefault((-room, -gbps, idle, view.cluster.parent[machine]), [])
+        if room and len(group) < job.gpus:
+            group.append(machine)
+    # Machines with much room and bandwidth first: they are the likeliest to suffice.
+    ranked = sorted(
+        ((key, group) for key, group in groups.items() if group), key=lambda item: (*item[0][:2], item[1])
+    )
+    names = [machine for _, group in ranked for machine in group]
+    paths = [view.cluster.paths[machine] for machine in names]
+    links = np.full((len(names), max(map(len, paths), default=0)), -1)
+    limit_bytes = np.zeros(links.shape)
+    for at, path in enumerate(paths):
+        links[at, : len(path)] = path
+        limit_bytes[at, : len(path)] = [bandwidth.limit_bytes(view.link_free_gbps(link)) for link in path]
+    rooms, gbps_of, idles, switches = zip(*(key for key, _ in ranked), strict=True) if ranked else ((),) * 4
+    return names, OfferedMachines(
+        np.array([view.free_on(machine) for machine in names], dtype=np.int64),
+        links,
+        limit_bytes,
+        np.cumsum([0, *(len(group) for _, group in ranked)]),
+        -np.array(rooms, dtype=np.int64),
+        np.array(idles, dtype=np.int64),
+        np.array(switches, dtype=np.int64),
+        -np.array(gbps_of, dtype=float),
+    )
 
-    def _options(self, at: int) -> list[tuple[int, float]]:
-        """Return the machines that a rank may be on and the traffic each adds, cheapest first."""
-        exchanges = sum(total for *_, total in self._exchanges[at])
-        inside: dict[int, float] = {}
-        for earlier, *_, total in self._exchanges[at]:
-            machine = self._machine_at[earlier]
-            inside[machine] = inside.get(machine, 0.0) + total
-        must_open = self._unused >= len(self._ranks) - at
-        twin = self._twin[at]
-        # Of two equal ranks, the later is on no earlier machine.
-        from_machine = self._machine_at[twin] if twin >= 0 else 0
-        options = []
-        fresh = set()  # of interchangeable empty machines one is enough
-        for machine, room in enumerate(self._free):
-            occupied = self._ranks_on[machine] > 0
-            if not room or machine < from_machine or (must_open and occupied):
-                continue
-            if not occupied:
-                if self._kind[machine] in fresh:
-                    continue
-                fresh.add(self._kind[machine])
-            options.append((machine, exchanges - inside.get(machine, 0.0)))
-        options.sort(key=lambda option: option[1])
-        return options
 
-    def _place(self, at: int, machine: int) -> list[tuple[tuple[int, int, int], float]] | None:
-        """Place a rank; return the added loads, or None (and nothing changed) if a limit is exceeded."""
-        loaded: list[tuple[tuple[int, int, int], float]] = []
-        fits = True
-        for earlier, phase, sends, gets, _ in self._exchanges[at]:
-            other = self._machine_at[earlier]
-            if other == machine:
-                continue
-            for key, moved in (((phase, machine, other), sends), ((phase, other, machine), gets)):
-                if moved:
-                    self._load[key] = self._load.get(key, 0.0) + moved
-                    loaded.append((key, moved))
-                    fits = fits and self._load[key] <= self._limit[key[1]][key[2]]
-        if not fits:
-            self._unload(loaded)
-            return None
-        self._unused -= not self._ranks_on[machine]
-        self._ranks_on[machine] += 1
-        self._machine_at[at] = machine
-        self._free[machine] -= 1
-        return loaded
+def _buffers(ranks: "RankArrays", machines: "OfferedMachines", nodes: int) -> "SearchArrays":
+    """Make what the search keeps."""
+    from cranny.policies.titan.search_kernel import SearchArrays
 
-    def _unload(self, loaded: list[tuple[tuple[int, int, int], float]]) -> None:
-        for key, moved in loaded:
-            self._load[key] -= moved
+    gpus, count, kinds = len(ranks.ranks), len(machines.free), len(machines.room)
+    most = min(gpus, count)  # machines of a set
+    phases, exchanges = int(ranks.phase.max(initial=0)) + 1, len(ranks.phase)
+    return SearchArrays(
+        nodes=np.array([nodes]),
+        least=np.array([np.inf]),
+        best=np.zeros(gpus, dtype=np.int64),
+        between_bytes=np.zeros((count, count)),
+        roomiest=np.zeros((2, kinds + 1, count + 1), dtype=np.int64),
+        better=np.zeros((kinds, kinds), dtype=bool),
+        taken=np.zeros(kinds + 1, dtype=np.int64),
+        missing=np.zeros((kinds + 1, 3), dtype=np.int64),
+        members=np.zeros(most, dtype=np.int64),
+        alike=np.zeros(most, dtype=np.int64),
+        option=np.zeros((gpus, most), dtype=np.int64),
+        added=np.zeros((gpus, most)),
+        options=np.zeros(gpus, dtype=np.int64),
+        tried=np.zeros(gpus, dtype=np.int64),
+        crossing=np.zeros(gpus + 1),
+        member_of=np.zeros(gpus, dtype=np.int64),
+        ranks_on=np.zeros(most, dtype=np.int64),
+        inside=np.zeros(most),
+        listed=np.zeros(most, dtype=bool),
+        load=np.zeros((phases, most, most)),
+        undo_first=np.zeros(gpus + 1, dtype=np.int64),
+        undo_at=np.zeros((2 * exchanges, 3), dtype=np.int64),
+        undo_bytes=np.zeros(2 * exchanges),
+    )

@@ -1,7 +1,7 @@
-"""Compiled: completion times, and machines for jobs that fit on one.
+"""Compiled: the arrays of a problem, and completion times.
 
 A job's time depends only on how many workers of each type it has, and on whether all of them share a machine. So
-searches consider numbers of workers of each type, and machines only for jobs that fit on one.
+searches consider numbers of workers of each type, and machines only for jobs that fit on one (`one_machine`).
 """
 
 from itertools import product
@@ -113,55 +113,3 @@ def tightest(vacant: Ints, wanted: Ints) -> int:
         if left >= 0 and (best == NO_MACHINE or left < spare):
             best, spare = machine, left
     return best
-
-
-@compiled
-def pack_jobs(arrays: ProblemArrays, totals: Ints, vacant: Ints, where: Ints) -> None:
-    """Find machines for jobs that fit on one, those that gain most first; `where` gets them or NO_MACHINE.
-
-    `totals` are the workers of each job and type; `vacant` is scratch.
-    """
-    jobs, kinds = totals.shape
-    for machine in range(vacant.shape[0]):
-        for kind in range(kinds):
-            vacant[machine, kind] = arrays.counts[machine, kind]
-    where[:] = NO_MACHINE
-    for _ in range(jobs):
-        gain, chosen = 0.0, -1
-        for job in range(jobs):
-            if where[job] != NO_MACHINE or arrays.between[job] <= arrays.inside[job]:
-                continue
-            count = 0
-            for kind in range(kinds):
-                count += totals[job, kind]
-            saved = (count - 1) / count * (arrays.between[job] - arrays.inside[job])
-            if count <= arrays.largest and saved > gain and tightest(vacant, totals[job]) != NO_MACHINE:
-                gain, chosen = saved, job
-        if chosen == -1:
-            return
-        where[chosen] = tightest(vacant, totals[chosen])
-        for kind in range(kinds):
-            vacant[where[chosen], kind] -= totals[chosen, kind]
-
-
-def place_workers(problem: Problem, totals: Ints, where: Ints | None = None) -> Ints:
-    """Return the workers of each job on each machine, (jobs, machines, types), from those of each type.
-
-    `where` names the machine of jobs that are on one, -1 for the others; without it, jobs that fit on one machine
-    get one if possible, those first that gain most by it. Workers of a type are alike but for their machine.
-    """
-    used = np.flatnonzero(problem.counts.any(axis=1))
-    if where is None:
-        where = np.empty(len(totals), dtype=np.int64)
-        pack_jobs(problem_arrays(problem), totals, np.empty((len(used), totals.shape[1]), dtype=np.int64), where)
-    workers = np.zeros((len(totals), *problem.counts.shape), dtype=np.int64)
-    for job in np.flatnonzero(where >= 0).tolist():
-        workers[job, used[where[job]]] = totals[job]
-    left = problem.counts - workers.sum(axis=0)
-    for job in np.flatnonzero(where < 0).tolist():
-        for kind in range(totals.shape[1]):
-            before = np.concatenate([[0], np.cumsum(left[:, kind])])
-            taken = np.diff(np.minimum(before, totals[job, kind]))
-            workers[job, :, kind] = taken
-            left[:, kind] -= taken
-    return workers

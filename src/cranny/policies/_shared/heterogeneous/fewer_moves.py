@@ -1,14 +1,16 @@
 """Fewer moves: take back those that gain less than they cost.
 
-Solutions are compared by the remaining seconds of all jobs plus a cost for each job that moves: its restart, and a
-margin of its remaining time, so that small gains move no job. A method solves as if no job ran yet, and many of
-its moves gain less than they cost. So moves are taken back: jobs that get workers equal to theirs keep theirs;
-then one job after the other is kept in place, the job that was to get its workers gets those that it would have
-had, and this is accepted if the total cost does not rise. A job whose restart costs nothing goes where the method
-puts it, unless its move changes nothing.
+Solutions are compared by the remaining seconds of all jobs, as the method adds them up, plus a cost for each job
+that moves: its restart, and a margin of its remaining time, so that small gains move no job. One in which a job
+takes longer than the method allows costs infinitely much. A method solves as if no job ran yet, and many of its
+moves gain less than they cost. So moves are taken back: jobs that get workers equal to theirs keep theirs; then
+one job after the other is kept in place, the job that was to get its workers gets those that it would have had,
+and this is accepted if the total cost does not rise. A job whose restart costs nothing goes where the method puts
+it, unless its move changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,14 @@ from cranny.policies._shared.heterogeneous.instance import Instance
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints
 
 SAME = 1e-9  # relative; rounding errors
+
+
+class MethodTerms(NamedTuple):
+    """What a method makes of the remaining times of jobs."""
+
+    total_s: Callable[[Floats], float]  # of the jobs that take part
+    limit_s: Floats  # (jobs,) that a job may take at most
+    limit_if_stays_s: Floats  # (jobs,) the same for a job that keeps its workers
 
 
 class MoveCosts(NamedTuple):
@@ -28,6 +38,7 @@ class MoveCosts(NamedTuple):
     restart_s: Floats  # (running,) that a move takes
     margin_s: Floats  # (running,) that a move must gain beyond that
     divisible: Ints  # (machines,) workers that no job holds, or that running jobs could give back
+    terms: MethodTerms
 
     def moves(self, held: Ints) -> list[int]:
         """Return the running jobs that would move, those with the longest restart first."""
@@ -36,8 +47,14 @@ class MoveCosts(NamedTuple):
         return order
 
     def left_s(self, held: Ints) -> float:
-        """Return the total remaining time with workers (jobs, machines)."""
-        return float(self.instance.seconds(held)[list(self.chosen)].sum())
+        """Return the total remaining time with workers (jobs, machines); infinite if a job takes too long."""
+        chosen, seconds = list(self.chosen), self.instance.seconds(held)
+        limit_s = self.terms.limit_s.copy()
+        stay = np.flatnonzero((held[: len(self.has)] == self.has).all(axis=1))
+        limit_s[stay] = self.terms.limit_if_stays_s[stay]
+        if (seconds[chosen] > limit_s[chosen] * (1 + SAME)).any():
+            return inf
+        return self.terms.total_s(seconds[chosen])
 
     def cost_s(self, held: Ints) -> float:
         """Return the total remaining time, plus what the moves must gain."""
@@ -74,7 +91,7 @@ def _may_stay(costs: MoveCosts, held: Ints, tried: Ints, job: int) -> bool:
 
 def _like_before(costs: MoveCosts, held: Ints) -> Ints:
     """Let jobs with as many workers of each type as before keep their machines, unless that costs more."""
-    from cranny.policies._shared.heterogeneous.completion_kernel import place_workers  # compiles
+    from cranny.policies._shared.heterogeneous.one_machine import place_workers  # compiles
 
     instance, has = costs.instance, costs.has
     before, after = instance.by_type(has), instance.by_type(held)

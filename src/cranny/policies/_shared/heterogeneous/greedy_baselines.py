@@ -1,35 +1,40 @@
-"""Optimus, Optimus-LB and LAS: baselines of HAS/JPS (TPDS 2024) that give out workers one by one.
+"""Optimus and Optimus-LB: baselines of HAS/JPS (TPDS 2024) that give out workers one by one.
 
 Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018: one
 worker each, then one more for the job whose completion time falls most by it, until no job gains. Optimus splits
 samples equally; Optimus-LB in proportion to throughput.
 
-Optimus knows no GPU types, and HAS/JPS does not say which worker is next. Workers are given out as the cluster
-lists them, machine by machine: that is the only reading we see that takes O(S K) steps.
+Optimus knows no GPU types, and HAS/JPS does not say which worker is next, only that all takes O(S K) steps. Three
+readings do:
 
-LAS is the baseline of the motivating example, Section IV-A. Max-min fairness: the least throughput of a job over
-V_equal, its throughput with an equal share of the cluster, is made as high as possible. The job with the least
-gets the free worker that is best for it (least attained service first, Tiresias, NSDI 2019); then two jobs
-exchange workers while that helps the one that has less.
+    listed    as the cluster lists them, machine by machine
+    fastest   by type, the one with the most throughput of all jobs together first
+    slowest   by type, the other way round
+
+If each job looked at the free worker best for it, that would be `fastest` where jobs prefer the same types.
 """
 
-from itertools import permutations
+from dataclasses import replace
 
 import numpy as np
 
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Shares, completion_times
+from cranny.model.validate import one_of
+from cranny.policies._shared.heterogeneous.problem import Ints, Problem, Shares, completion_times
+
+ORDERS = ("listed", "fastest", "slowest")
 
 
-def optimus(problem: Problem, *, equal: bool = True) -> Shares:
+def optimus(problem: Problem, *, equal: bool = True, order: str = "listed") -> Shares:
     """Divide workers by Optimus, with equal parts for all workers of a job, or in proportion to throughput."""
+    pools, first = _given_out(problem, one_of(order, ORDERS, "order"))
     workers = np.zeros((len(problem.jobs), *problem.counts.shape), dtype=np.int64)
     left = problem.counts.copy()
-    for job, kind in enumerate(problem.first.tolist()):
+    for job, kind in enumerate(first.tolist()):
         machine = int(np.flatnonzero(left[:, kind])[0])
         workers[job, machine, kind] += 1
         left[machine, kind] -= 1
     times = completion_times(problem, workers, equal=equal)
-    for machine, kind in np.argwhere(left).tolist():
+    for machine, kind in pools.tolist():
         for _ in range(int(left[machine, kind])):
             able = np.flatnonzero(problem.rates[:, kind] > 0)
             workers[able, machine, kind] += 1
@@ -43,46 +48,23 @@ def optimus(problem: Problem, *, equal: bool = True) -> Shares:
     return Shares(problem, workers, equal_split=equal)
 
 
-def optimus_lb(problem: Problem) -> Shares:
+def optimus_lb(problem: Problem, order: str = "listed") -> Shares:
     """Divide workers by Optimus with the proportional split."""
-    return optimus(problem, equal=False)
+    return optimus(problem, equal=False, order=order)
 
 
-def las(problem: Problem) -> Shares:
-    """Divide workers by least attained service."""
-    from cranny.policies._shared.heterogeneous.completion_kernel import place_workers  # compiles
-
-    jobs = len(problem.jobs)
-    equal = (problem.totals * problem.rates).sum(axis=1) / jobs
-    relative = problem.rates / equal[:, None]  # throughput of a worker to a job
-    totals = np.zeros(relative.shape, dtype=np.int64)
-    totals[np.arange(jobs), problem.first] = 1
-    left = problem.totals - totals.sum(axis=0)
-    while (able := (relative[:, left > 0] > 0).any(axis=1)).any():
-        attained = np.where(able, (totals * relative).sum(axis=1), np.inf)
-        job = int(attained.argmin())
-        kind = int(np.where(left > 0, relative[job], 0.0).argmax())
-        totals[job, kind] += 1
-        left[kind] -= 1
-    while any(_exchange(totals, relative, poor, rich) for poor, rich in permutations(range(jobs), 2)):
-        pass
-    return Shares(problem, place_workers(problem, totals))
-
-
-def _exchange(totals: Ints, relative: Floats, poor: int, rich: int) -> bool:
-    """Exchange workers of two jobs one for one if the lesser of their shares grows; say whether they did."""
-    attained = (totals * relative).sum(axis=1)
-    for given, taken in permutations(range(relative.shape[1]), 2):
-        if not (totals[poor, given] and totals[rich, taken] and relative[poor, taken] and relative[rich, given]):
-            continue
-        then = (
-            attained[poor] + relative[poor, taken] - relative[poor, given],
-            attained[rich] + relative[rich, given] - relative[rich, taken],
-        )
-        if min(then) > min(attained[poor], attained[rich]) * (1 + 1e-9):
-            totals[poor, given] -= 1
-            totals[poor, taken] += 1
-            totals[rich, taken] -= 1
-            totals[rich, given] += 1
-            return True
-    return False
+def _given_out(problem: Problem, order: str) -> tuple[Ints, Ints]:
+    """Return machines and types in the order of their workers, and the type of each job's first worker."""
+    pools: Ints = np.argwhere(problem.counts)
+    if order == "listed":
+        return pools, problem.first
+    together = problem.rates.sum(axis=0)
+    types = np.argsort(together if order == "slowest" else -together, kind="stable")
+    by_type = replace(
+        problem,
+        gpu_types=tuple(problem.gpu_types[kind] for kind in types),
+        workers=problem.counts[:, types].tolist(),
+        throughput=[[row[kind] for kind in types] for row in problem.throughput],
+    )
+    rank = np.argsort(types)
+    return pools[np.argsort(rank[pools[:, 1]], kind="stable")], types[by_type.first]

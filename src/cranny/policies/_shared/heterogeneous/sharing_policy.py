@@ -16,6 +16,7 @@ Departure: the paper assumes K >= S, moves jobs at no cost, and has no minimum o
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,16 +30,20 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action, Plan, Start, Stop
 from cranny.model.validate import between, not_negative, positive
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
-from cranny.policies._shared.heterogeneous.fewer_moves import SAME, MoveCosts, fewer_moves
-from cranny.policies._shared.heterogeneous.instance import Instance, infeasible, max_gpus, min_gpus, placed
+from cranny.policies._shared.heterogeneous.fewer_moves import SAME, MethodTerms, MoveCosts, fewer_moves
+from cranny.policies._shared.heterogeneous.instance import Instance, Solve, infeasible, max_gpus, min_gpus, placed
 from cranny.policies._shared.heterogeneous.min_max_workers import within
-from cranny.policies._shared.heterogeneous.problem import Ints, Problem, Shares
+from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem, Shares
 from cranny.policies._shared.resize import feasible_order
 
 MARGIN = 0.05  # measured, see docs/understand/has-jps.md
 
 # What a decision depends on: running jobs, waiting jobs, machines that are down, changes of estimates.
 ResetKey = tuple[frozenset[str], frozenset[str], frozenset[int], int]
+
+
+def _sum(seconds: Floats) -> float:
+    return float(seconds.sum())
 
 
 class ResetState(NamedTuple):
@@ -89,6 +94,10 @@ class SharingPolicy(BySubmission, ABC):
     @abstractmethod
     def solve(self, problem: Problem) -> Shares:
         """Divide workers by the method."""
+
+    def methods(self, jobs: Sequence[Job]) -> Sequence[Solve]:  # noqa: ARG002 - for methods that depend on jobs
+        """Return the method, and others: the cheapest of their solutions is taken."""
+        return (self.solve,)
 
     def report(self, job_id: str, gpu_type: str, speed: float) -> None:
         """Update the estimate by a worker's measured speed, relative to the type of the job's duration."""
@@ -197,13 +206,24 @@ class SharingPolicy(BySubmission, ABC):
             if not instance.fits_minimum([*chosen, number], divisible):
                 break
             chosen.append(number)
-        costs = MoveCosts(instance, chosen, has, restart_s, margin_s, divisible)
+        terms = self.terms(instance, chosen, divisible, restart_s)
+        costs = MoveCosts(instance, chosen, has, restart_s, margin_s, divisible, terms)
         return ResetState(costs, elastic, tuple(waiting), free)
+
+    def terms(self, instance: Instance, chosen: Sequence[int], divisible: Ints, restart_s: Floats) -> MethodTerms:  # noqa: ARG002 - for methods that have terms of their own
+        """Return what the method makes of remaining times; by default their sum, without limits."""
+        without = np.full(len(instance.jobs), np.inf)
+        return MethodTerms(_sum, without, without)
 
     def _divided(self, reset: ResetState) -> Ints:
         """Return the workers of each job, (jobs, machines): the cheapest of several solutions."""
         costs, instance = reset.costs, reset.costs.instance
-        anew = fewer_moves(costs, within(instance, self.solve, costs.chosen, costs.divisible))
+        anew = costs.cheapest(
+            [
+                fewer_moves(costs, within(instance, solve, costs.chosen, costs.divisible))
+                for solve in self.methods(instance.jobs)
+            ]
+        )
         if not instance.fits_minimum(reset.new, reset.free):
             return costs.cheapest([*self._displacing_one(reset), anew])
         stay = within(instance, self.solve, reset.new, reset.free)
