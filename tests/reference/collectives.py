@@ -68,15 +68,17 @@ def run_ring(pattern: Pattern) -> Flow:
 
 
 def run_halving_doubling(pattern: Pattern, chunks: int) -> Flow:
-    """Exchanges first halve what a rank answers for and then double it; other phases move whole vectors."""
+    """Exchanges first halve what a rank answers for and then double it; other phases move what both answer for."""
     flow = Flow(pattern.ranks, chunks)
     share_of = {rank: range(chunks) for rank in range(pattern.ranks)}
     exchanges = sum(phase.exchange for phase in pattern.phases)
     met = 0
     for phase in pattern.phases:
         if not phase.exchange:
-            _demand_share(phase, chunks, chunks)
-            flow.send((a, b, range(chunks)) for a, b in phase.pairs)
+            both = [(a, b, _overlap(share_of[a], share_of[b])) for a, b in phase.pairs]
+            for _, _, moved in both:
+                _demand_share(phase, len(moved), chunks)
+            flow.send(both)
             continue
         messages: list[tuple[int, int, range]] = []
         after: dict[int, range] = {}
@@ -97,6 +99,10 @@ def run_halving_doubling(pattern: Pattern, chunks: int) -> Flow:
         share_of.update(after)
         met += 1
     return flow
+
+
+def _overlap(one: range, other: range) -> range:
+    return range(max(one.start, other.start), min(one.stop, other.stop))
 
 
 def run_whole(pattern: Pattern) -> Flow:

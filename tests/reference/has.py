@@ -130,3 +130,34 @@ def has_s(problem: Problem) -> float:
         times = [jct_s(problem, job, [workers[k] for k in graph[job]]) for job in range(jobs)]
         best = min(best, sum(times) / jobs)
     return best
+
+
+def highest_level(problem: Problem) -> float:
+    """Return the highest of what LAS maximises, by looking at all ways to give single workers to jobs."""
+    jobs = len(problem.jobs)
+    equal = (problem.totals * problem.rates).sum(axis=1) / jobs
+    level = np.zeros((1, jobs))  # (ways, jobs)
+    for _, kind in workers_of(problem):
+        more = np.diag(problem.rates[:, kind] / equal)
+        level = np.unique((level[:, None] + more).reshape(-1, jobs).round(9), axis=0)
+    return float(level.min(axis=1).max())
+
+
+def least_s(problem: Problem, totals: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> float:
+    """Return the least sum of JCTs with so many workers of each type: each job on each machine, or on several."""
+    best = float("inf")
+    jobs = range(len(totals))
+    for where in product(range(-1, len(problem.counts)), repeat=len(totals)):
+        left = problem.counts.copy()
+        for job in jobs:
+            if where[job] >= 0:
+                left[where[job]] -= totals[job]
+        if (left < 0).any():
+            continue
+        times = 0.0
+        for job in jobs:
+            kinds = [kind for kind, count in enumerate(totals[job].tolist()) for _ in range(count)]
+            machines = [where[job]] * len(kinds) if where[job] >= 0 else range(len(kinds))
+            times += jct_s(problem, job, list(zip(machines, kinds, strict=True)))
+        best = min(best, times)
+    return best

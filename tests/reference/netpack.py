@@ -44,24 +44,38 @@ def worker_placement(
     return table
 
 
+def rack_shares(servers: ServerArrays, machines: tuple[int, ...], server: int | None) -> list[float]:
+    """C(rack) / (FC_r + n_r) of the rack uplinks that the job uses: one merged flow from each, but to one."""
+    racks = {int(servers.rack[machine]) for machine in machines}
+    homes = range(len(servers.rack_gbps)) if server is None else [int(servers.rack[server])]
+    found = []
+    for home in homes:
+        others = racks - {home}
+        found += [float(servers.rack_gbps[rack]) / (float(servers.rack_flows[rack]) + 1) for rack in others]
+        if others:
+            found.append(float(servers.rack_gbps[home]) / (float(servers.rack_flows[home]) + len(others)))
+    return found
+
+
 def share(servers: ServerArrays, machines: tuple[int, ...], server: int | None) -> float:
     """Our reading of the penalty: what the job gets of its most crowded link, those of racks included."""
     ends = {*machines} if server is None else {*machines, server}
-    shares = [float(servers.link_gbps[machine]) / (float(servers.flows[machine]) + 1) for machine in ends]
-    racks = {int(servers.rack[machine]) for machine in machines}
-    homes = range(len(servers.rack_gbps)) if server is None else [int(servers.rack[server])]
-    for home in homes:
-        others = racks - {home}
-        shares += [float(servers.rack_gbps[rack]) / (float(servers.rack_flows[rack]) + 1) for rack in others]
-        if others:
-            shares.append(float(servers.rack_gbps[home]) / (float(servers.rack_flows[home]) + len(others)))
-    return min(shares)
+    links = [float(servers.link_gbps[machine]) / (float(servers.flows[machine]) + 1) for machine in ends]
+    return min([*links, *rack_shares(servers, machines, server)])
+
+
+def printed_penalty(servers: ServerArrays, machines: tuple[int, ...], server: int | None) -> float:
+    """Sec. 5.2: max over r of C(rack) / (FC_r + n_r) and C / (f_max + 1), all links having the same C."""
+    f_max = max(float(servers.flows[machine]) for machine in machines)
+    if server is not None:
+        epsilon = 0 if server in machines else 1
+        f_max = max(f_max, float(servers.flows[server]) + epsilon)
+    return max([float(servers.link_gbps[0]) / (f_max + 1), *rack_shares(servers, machines, server)])
 
 
 def best(servers: ServerArrays, spans: list[tuple[int, int]], gpus: int, most_free: int, rules: PlanRules) -> Best:
     """Step 3: exhaust plans and places for the parameter server (Eq. 1)."""
     found = Best(float("-inf"), (), None)
-    sign = -1 if rules.printed else 1
     for first, past in spans:
         table = worker_placement(servers, range(first, past), gpus, most_free, lean=rules.lean)
         for (_, g), (value, machines) in table.items():
@@ -69,7 +83,10 @@ def best(servers: ServerArrays, spans: list[tuple[int, int]], gpus: int, most_fr
                 continue  # too few GPUs, or a server too many
             up = [machine for machine in range(first, past) if servers.up[machine]]
             for server in up if rules.has_server else [None]:
-                total = value + sign * share(servers, machines, server)
+                if rules.printed:
+                    total = value - printed_penalty(servers, machines, server)
+                else:
+                    total = value + share(servers, machines, server)
                 if server is not None:
                     inside = server in machines
                     if not (rules.lean and inside):

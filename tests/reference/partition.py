@@ -1,9 +1,11 @@
-"""The least traffic of any division of ranks among machines, by trying them all."""
+"""The least traffic of any division of ranks among machines, by trying them all; and steps that improve one."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
+from cranny.model.arrays import Floats, Ints
 from cranny.model.collective import Pattern
 
 
@@ -43,3 +45,69 @@ def least_boundaries(pattern: Pattern) -> list[float]:
             total += phase.share * phase.times * ((sets >> a ^ sets >> b) & 1)
     sizes = np.bitwise_count(sets)
     return [float(total[sizes == size].min()) for size in range(pattern.ranks + 1)]
+
+
+@lru_cache(maxsize=16)
+def _disjoint_sets(n: int) -> tuple[Ints, Ints, Ints]:
+    """Return every two disjoint sets of n ranks as bit masks, ordered by union, and where each union begins."""
+    sets = np.arange(1 << n)
+    union, part = np.nonzero((sets[:, None] & sets) == sets)  # sets of ranks and their subsets
+    return union - part, part, np.searchsorted(union, sets)
+
+
+def least_split(matrix: Floats, caps: tuple[int, ...]) -> Ints:
+    """Find the parts that keep most inside: part by part, over all sets of ranks that those so far may hold."""
+    n = len(matrix)
+    sets = np.arange(1 << n)
+    holds = (sets[:, None] >> np.arange(n) & 1).astype(float)  # (sets, ranks)
+    size = holds.sum(axis=1)
+    inside = np.einsum("si,ij,sj->s", holds, matrix, holds) / 2
+    before, part, first = _disjoint_sets(n)
+    kept = np.where(sets == 0, 0.0, -np.inf)  # the most that the parts so far keep if together they hold a set
+    steps = []
+    for cap in caps:
+        steps.append(kept)
+        allowed = (size > 0) & (size <= cap)
+        kept = np.maximum.reduceat(kept[before] + np.where(allowed, inside, -np.inf)[part], first)
+    rest, chosen = sets[-1], np.empty(n, dtype=np.int64)
+    for number in reversed(range(len(caps))):
+        at = slice(first[rest], first[rest + 1] if rest < sets[-1] else None)
+        allowed = (size[part[at]] > 0) & (size[part[at]] <= caps[number])
+        gained = np.where(allowed, steps[number][before[at]] + inside[part[at]], -np.inf)
+        picked = part[at][gained.argmax()]
+        chosen[holds[picked] > 0] = number
+        rest -= picked
+    return chosen
+
+
+def improved(matrix: Floats, part: Ints, caps: Ints, slack: float) -> Ints:
+    """Swap two ranks, or move one to a part below its cap, whichever saves most, while anything saves.
+
+    Of equals a swap comes first, then the lowest ranks.
+    """
+    part = part.copy()
+    n, parts = len(part), len(caps)
+    ranks = np.arange(n)
+    while True:
+        member = np.zeros((n, parts))
+        member[ranks, part] = 1.0
+        to_part = matrix @ member  # (ranks, parts) what a rank exchanges with each part
+        own = to_part[ranks, part]
+        toward = to_part[:, part]  # (i, j) what i exchanges with j's part
+        saved = toward - own[:, None]
+        swap = saved + saved.T - 2 * matrix
+        swap[part[:, None] == part[None, :]] = -np.inf
+        move = to_part - own[:, None]
+        size = np.bincount(part, minlength=parts)
+        move[:, size >= caps] = -np.inf
+        move[size[part] <= 1] = -np.inf
+        move[ranks, part] = -np.inf
+        by_swap, by_move = swap.max(), move.max()
+        if max(by_swap, by_move) <= slack:
+            return part
+        if by_swap >= by_move - slack:
+            i, j = divmod(int((swap >= by_swap - slack).argmax()), n)
+            part[i], part[j] = part[j], part[i]
+        else:
+            i, target = divmod(int((move >= by_move - slack).argmax()), parts)
+            part[i] = target

@@ -1,6 +1,7 @@
 """A replay with nothing clever in it: best fit, first come first served, isolated network.
 
-Every decision scans all machines, and after every event every measure is worked out again from who sits where.
+All ends and arrivals of an instant are taken in before a decision. Every decision scans all machines, and after
+every instant every measure is worked out again from who sits where.
 Definitions are those of `cranny.sim.metrics` and `cranny.sim.result`.
 """
 
@@ -88,8 +89,18 @@ def measure(
     }
 
 
+def larger(job: Job, cluster: Cluster) -> bool:
+    """Say whether a job asks for more GPUs of its type than the cluster has."""
+    return job.gpus > sum(m.gpus for m in cluster.machines if job.gpu_type in (None, m.gpu_type))
+
+
+def at_arrivals(events: Sequence[dict[str, float]]) -> list[dict[str, float]]:
+    """Return what an arriving job finds once its instant is over, for each of them."""
+    return [event for event in events for _ in range(int(event["arrivals"]))]
+
+
 def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.0) -> dict[str, Any]:
-    """Replay jobs; return starts and finishes by id, the jobs skipped, every event, and the summary."""
+    """Replay jobs; return starts and finishes by id, the jobs skipped, the timeline, and the summary."""
     running: list[Running] = []  # in order of their start
     queue: list[Job] = []
     coming = list(jobs)
@@ -99,19 +110,17 @@ def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.
     skipped: list[str] = []
     events: list[dict[str, float]] = []
     while coming or running:
-        ending = min(running, key=lambda each: each.end_s, default=None)
-        # At equal times jobs end before others arrive.
-        if ending is not None and (not coming or ending.end_s <= coming[0].submit_s):
-            now_s, arrival = ending.end_s, 0
-            running = [each for each in running if each is not ending]
-            finish_s[ending.job.id] = now_s
-        else:
-            job = coming.pop(0)
-            now_s, arrival = job.submit_s, 1
-            if job.gpus > sum(m.gpus for m in cluster.machines if job.gpu_type in (None, m.gpu_type)):
-                skipped.append(job.id)
-                continue
-            queue.append(job)
+        now_s = min([each.end_s for each in running] + [job.submit_s for job in coming])
+        ended = [each for each in running if each.end_s == now_s]
+        running = [each for each in running if each.end_s > now_s]
+        finish_s |= {each.job.id: now_s for each in ended}
+        arrived = [job for job in coming if job.submit_s == now_s]
+        coming = coming[len(arrived) :]
+        skipped += [job.id for job in arrived if larger(job, cluster)]
+        arrived = [job for job in arrived if not larger(job, cluster)]
+        if not ended and not arrived:
+            continue
+        queue += arrived
         while queue:
             machines = best_fit(cluster, free_gpus(cluster, running), queue[0])
             if machines is None:
@@ -123,7 +132,7 @@ def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.
             end_s = now_s + (job.duration_s or 0.0) * slower
             running.append(Running(job, machines, end_s, slower, cost.cross_bytes))
         measured = measure(cluster, running, len(queue), price_per_gpu_hour)
-        events.append({"time_s": now_s, "arrival": arrival, **measured})
+        events.append({"time_s": now_s, "arrivals": len(arrived), **measured})
     _sum_up(events)
     done = [job for job in jobs if job.id in finish_s]
     return {
@@ -131,7 +140,7 @@ def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.
         "finish_s": finish_s,
         "slowdown": slowdown,
         "skipped": skipped,
-        "timeline": [event for event in events if event["arrival"]],
+        "timeline": at_arrivals(events),
         "summary": {
             "jobs_skipped": len(skipped),
             **_job_figures(jobs, done, start_s, finish_s, slowdown),
@@ -146,7 +155,7 @@ def _sum_up(events: list[dict[str, float]]) -> None:
     for before, event in zip([None, *events[:-1]], events, strict=True):
         if before is not None:
             machine_s += before["used_machines"] * (event["time_s"] - before["time_s"])
-        profit += event["profit_rate"] * event["arrival"]
+        profit += event["profit_rate"] * event["arrivals"]
         event["machine_hours"], event["total_profit"] = machine_s / HOUR_S, profit
 
 
@@ -177,7 +186,7 @@ def _job_figures(
 def _cluster_figures(
     cluster: Cluster, done: Sequence[Job], events: Sequence[dict[str, float]], price_per_gpu_hour: float
 ) -> dict[str, float]:
-    arrivals = [event for event in events if event["arrival"]]
+    arrivals = at_arrivals(events)
     gpus = sum(machine.gpus for machine in cluster.machines)
     delivered = sum(job.gpus * (job.duration_s or 0.0) for job in done) / HOUR_S
     machine_hours = events[-1]["machine_hours"]

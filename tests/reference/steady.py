@@ -98,7 +98,7 @@ class Tenant:
 
     machines: Collection[int]
     server: int
-    ina: bool = True
+    ina: bool | tuple[int, ...] = True  # or only in these racks
     most: Fraction | None = None
 
 
@@ -131,11 +131,16 @@ def below(node: Node) -> list[Node]:
     return [each for child in node.children for each in (child, *below(child))]
 
 
+def aggregates(cluster: Cluster, switch: int, job: Tenant) -> bool:
+    """Say whether a switch is to aggregate for a job."""
+    return job.ina if isinstance(job.ina, bool) else cluster.rack_nodes.index(switch) in job.ina
+
+
 def water_filling(cluster: Cluster, jobs: Sequence[Tenant]) -> Outcome:
     """Run Algorithm 1, line by line, in exact numbers.
 
-    Read as `child.flows` in line 22, and with two additions: a job may have aggregation off, and it may have a
-    limit of its own.
+    Read as `child.flows` in line 22, and with two additions: a job may have aggregation off, everywhere or in some
+    racks (z of Table 2), and it may have a limit of its own.
     """
     machines = len(cluster.machines)
     bw = [Fraction(gbps) if gbps != float("inf") else Fraction(0) for gbps in cluster.uplink_gbps]
@@ -146,23 +151,24 @@ def water_filling(cluster: Cluster, jobs: Sequence[Tenant]) -> Outcome:
     active = {i for i, tree in enumerate(trees) if tree.children or jobs[i].most is not None}
     level = Fraction(0)
 
-    def update(node: Node, *, ina: bool) -> None:  # lines 10-16
+    def update(node: Node, job: Tenant) -> None:  # lines 10-16
         for child in node.children:
-            update(child, ina=ina)
+            update(child, job)
         if node.at < machines:
             node.flows = 1
         else:
-            node.flows = 1 if ina and pat[node.at] > 0 else sum(child.flows for child in node.children)
+            merges = aggregates(cluster, node.at, job) and pat[node.at] > 0
+            node.flows = 1 if merges else sum(child.flows for child in node.children)
 
     while active:  # line 2
         on_link = [0] * len(bw)
         on_switch = dict.fromkeys(pat, 0)
         for i in active:  # lines 3-5
-            update(trees[i], ina=jobs[i].ina)
+            update(trees[i], jobs[i])
             for child in below(trees[i]):
                 for link in child.links:
                     on_link[link] += child.flows
-                if child.at >= machines and jobs[i].ina:
+                if child.at >= machines and aggregates(cluster, child.at, jobs[i]):
                     on_switch[child.at] += 1
         shares = [bw[link] / n for link, n in enumerate(on_link) if n]  # line 6
         shares += [pat[switch] / n for switch, n in on_switch.items() if n and pat[switch]]  # line 7

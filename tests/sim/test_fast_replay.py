@@ -148,8 +148,8 @@ def test_a_compiled_titan_equals_the_event_loop_where_links_are_busy(collective:
 
 @pytest.mark.parametrize("name", ["best-fit", "consolidate-idle", "fragments-first", "titan"])
 def test_drafted_jobs_never_come_to_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster.fat_tree(racks=9, machines_per_rack=8, gpus_per_machine=8)
-    trace = generate_trace("itp", jobs=1500, seed=1, load=0.15, gpus=cluster.gpus, max_gpus=64)
+    cluster = Cluster.fat_tree(racks=20, machines_per_rack=8, gpus_per_machine=8)  # more than Titan would search
+    trace = generate_trace("itp", jobs=1500, seed=1, load=0.07, gpus=cluster.gpus, max_gpus=64)
 
     def place(*_: object) -> None:
         pytest.fail("Python was asked")
@@ -192,6 +192,18 @@ def test_machines_may_have_as_many_gpus_as_a_word_has_bits() -> None:
     assert_equal(*both(cluster, trace, "titan"))
 
 
+class Picky(BestFit):
+    """Best fit that spreads no huge model."""
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        return None if job.model == "huge" and job.gpus > 4 else super().place(job, view)
+
+
+def both_picky(trace: Trace, network: Slowdown = isolated) -> tuple[ReplayRecord, ReplayRecord]:
+    fast = CompiledReplay(SMALL, Picky(), network).run(trace.jobs(profiles=HUGE))
+    return fast, Replay(SMALL, QueuePolicy(Picky()), network=Isolated(network)).run(trace.jobs(profiles=HUGE))
+
+
 def test_jobs_that_can_never_run_are_skipped_in_both() -> None:
     trace = Trace(
         "drawn",
@@ -205,9 +217,28 @@ def test_jobs_that_can_never_run_are_skipped_in_both() -> None:
             }
         ),
     )
-    fast, plain = both(SMALL, trace, "titan")
+    fast, plain = both_picky(trace)
     assert_equal(fast, plain)
     assert fast.jobs.filter(pl.col("status") == SKIPPED)["job_id"].to_list() == ["never", "too-large"]
+
+
+@pytest.mark.parametrize(("arrive_s", "arrivals"), [(5.0, [1, 4, 0, 0]), (10.0, [1, 4, 0])])
+def test_infeasible_jobs_block_none_that_come_with_them(arrive_s: float, arrivals: list[int]) -> None:
+    gpus, models = [16, 16, 99, 16, 1, 1], ["resnet50", "huge", "resnet50", "huge", "resnet50", "resnet50"]
+    frame = pl.DataFrame(
+        {
+            "job_id": ["fills", "never", "too-large", "neither", "a", "b"],
+            "submit_s": [0.0] + [arrive_s] * 5,
+            "gpus": pl.Series(gpus, dtype=pl.Int32),
+            "duration_s": [10.0] * 6,
+            "model": models,
+        }
+    )
+    fast, plain = both_picky(Trace("drawn", frame), instant)
+    assert_equal(fast, plain)
+    done = fast.jobs.filter(pl.col("status") != SKIPPED)
+    assert dict(done.select("job_id", "start_s").iter_rows()) == {"fills": 0.0, "a": 10.0, "b": 10.0}
+    assert fast.samples[:, 1].tolist() == arrivals
 
 
 class Moody(BestFit):

@@ -11,7 +11,8 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Move, Plan, Start
+from cranny.model.plan import Aggregate, Move, Plan, Start
+from cranny.model.profile import ModelProfile
 from cranny.network.networks import network
 from cranny.network.steady.link_load import Load, job_streams
 from cranny.network.steady.steady_network import STREAMS, StreamLog
@@ -110,6 +111,45 @@ def test_a_job_that_was_moved_streams_where_it_is() -> None:
     assert after is not None
     assert {job.job_id: job.links for job in before.jobs} == {"a": (0, 1)}
     assert {job.job_id: job.links for job in after.jobs} == {"a": (2, 3), "b": (0, 1)}
+
+
+class LateAggregation(Mover):
+    """Starts a job without aggregation, and lets the switch aggregate when another job comes."""
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Start jobs on the first machines, with a server on the last."""
+        apart = Placement((0, 1, 2), server=3, aggregate=False)
+        changed = [
+            Aggregate(job_id, apart.aggregated((0,), None))
+            for job_id, running in view.running.items()
+            if view.waiting and not running.placement.aggregate
+        ]
+        starts = [Start(each.job, apart if each.job.gpus == 3 else Placement((4,))) for each in view.waiting]
+        return Plan(view.version, (*changed, *starts))
+
+
+@pytest.mark.parametrize("name", ["steady", "isolated", "phases"])
+def test_a_job_for_which_a_switch_aggregates_from_some_time_on_is_faster_from_then_on(name: str) -> None:
+    # 80 ms of computing and 8 Gbit: 80 ms at 100 Gbps, or 240 ms with three streams on the server's link. So half
+    # of 100 s of computing takes 200 s, the other half 100 s.
+    unit = ModelProfile("unit", grad_bytes=1e9, iteration_ms=80.0)
+    jobs = [
+        Job("a", 3, unit, "ina", duration_s=100.0),
+        Job("b", 1, unit, "ina", submit_s=200.0, duration_s=1.0),
+    ]
+    cluster = Cluster.fat_tree(1, 5, 1, pat_gbps=1000.0)
+    result = simulate(cluster, jobs, LateAggregation(), network=name)
+    took_s = dict(zip(result.jobs["job_id"], result.jobs["jct_s"], strict=True))
+    if name != "phases":  # where communication overlaps the backward pass
+        assert took_s["a"] == pytest.approx(300.0)
+    assert took_s["a"] < simulate(cluster, jobs[:1], LateAggregation(), network=name).jobs["jct_s"][0]
+    if name == "steady":
+        before, after = result.load_at(100.0), result.load_at(250.0)
+        assert before is not None
+        assert after is not None
+        assert [job.rate_gbps for job in before.jobs] == pytest.approx([100 / 3])
+        assert [job.rate_gbps for job in after.jobs] == [100.0]
+        assert (before.pat_used_gbps.tolist(), after.pat_used_gbps.tolist()) == ([0.0], [100.0])
 
 
 def test_a_saved_result_keeps_what_jobs_streamed(tmp_path: Path) -> None:

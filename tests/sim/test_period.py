@@ -5,6 +5,7 @@ import pytest
 import cranny
 from cranny.core.snapshot import Snapshot
 from cranny.model.errors import InputError
+from cranny.model.event import MachineFailed
 
 
 def test_jobs_start_at_multiples_of_the_period() -> None:
@@ -21,6 +22,17 @@ def test_jobs_start_at_multiples_of_the_period() -> None:
     assert result.settings["period_s"] == 60.0
 
 
+def test_a_job_waits_for_the_next_time_if_the_last_one_ends_exactly_then() -> None:
+    cluster = cranny.Cluster.single_rack(1, 8)
+    jobs = [
+        cranny.Job("a", 8, submit_s=0.0, duration_s=60.0),
+        cranny.Job("b", 1, submit_s=1.0, duration_s=5.0),
+    ]
+    result = cranny.simulate(cluster, jobs, policy="best-fit", network="instant", period_s=60.0)
+    assert dict(zip(result.jobs["job_id"], result.jobs["status"], strict=True)) == {"a": "done", "b": "done"}
+    assert dict(zip(result.jobs["job_id"], result.jobs["start_s"], strict=True)) == {"a": 60.0, "b": 120.0}
+
+
 def test_a_job_that_can_never_start_is_skipped_all_the_same() -> None:
     cluster = cranny.Cluster.single_rack(2, 2)
     jobs = [
@@ -30,6 +42,18 @@ def test_a_job_that_can_never_start_is_skipped_all_the_same() -> None:
     result = cranny.simulate(cluster, jobs, policy=_OneMachine(), period_s=10.0)
     status = dict(zip(result.jobs["job_id"], result.jobs["status"], strict=True))
     assert status == {"never": "skipped", "a": "done"}
+
+
+def test_a_job_that_waits_for_machines_gone_for_good_blocks_no_other() -> None:
+    jobs = [
+        cranny.Job("all", 4, submit_s=2.0, duration_s=1.0),
+        cranny.Job("one", 1, submit_s=3.0, duration_s=1.0),
+    ]
+    result = cranny.simulate(
+        cranny.Cluster.single_rack(2, 2), jobs, "best-fit", machine_events=[(1.0, MachineFailed(0))], period_s=10.0
+    )
+    status = dict(zip(result.jobs["job_id"], result.jobs["status"], strict=True))
+    assert status == {"all": "unfinished", "one": "done"}
 
 
 def test_a_period_cannot_be_negative() -> None:

@@ -84,7 +84,7 @@ def test_tells_how_long_jobs_waited_where_the_log_does() -> None:
 def test_says_what_is_assumed_where_the_log_is_silent() -> None:
     assert assumed(three_jobs()) == [
         "the model of 2 of 3 jobs is drawn by seed when they are simulated",
-        "all 3 jobs communicate by halving-doubling, unless --collective says otherwise",
+        "all 3 jobs communicate by ring, unless --collective says otherwise",
         "all 3 jobs run on any type of GPU",
         "a duration is that of a job with all workers on one machine; links between machines add to it",
         "nothing about how long all 3 jobs waited: their start is not in the log",

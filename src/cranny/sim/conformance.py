@@ -164,8 +164,8 @@ def _phases() -> Iterator[Closed]:
 def _shifts() -> Iterator[Closed]:
     """Slowdowns of two jobs like those of `_slowdowns`, once one is shifted by half an iteration."""
     model, state, slowdown = _rings("phases", 2)
-    for number, shift_s in enumerate((0.0, 0.08)):
-        slowdown |= dict(model.shift(state.find(f"job-{number}")._replace(shift_s=shift_s)))
+    shifted = [state.find(f"job-{number}")._replace(shift_s=shift_s) for number, shift_s in enumerate((0.0, 0.08))]
+    slowdown |= dict(model.shift(shifted))
     yield "2 jobs over one link, one shifted by half an iteration: slowdown", 2.0, slowdown["job-0"]
     slowdown |= dict(model.end("job-1"))
     yield "the same with the other gone: slowdown", 2.0, slowdown["job-0"]

@@ -5,7 +5,8 @@ least one GPU held; fragmentation is the mean share of GPUs without a rank over 
 one iteration of every running job moves between machines; the profit rate is
 jobs * mean price / (used machines * mean duration).
 
-The event loop samples a few numbers after each event; everything else is computed from the samples at the end.
+The event loop samples a few numbers after each instant at which something happened; everything else is computed
+from the samples at the end.
 """
 
 from array import array
@@ -28,17 +29,17 @@ _PACK = Struct(f"{len(SAMPLE_COLUMNS)}d").pack  # half the time of extending the
 
 
 class Metrics:
-    """Samples of the state after each event."""
+    """Samples of the state after each instant at which something happened."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._samples = array("d")
         self.samples_taken = 0  # so far
 
-    def sample(self, now_s: float, arrival: int, waiting_jobs: int) -> None:
-        """Sample the state after an event."""
+    def sample(self, now_s: float, arrivals: int, waiting_jobs: int) -> None:
+        """Sample the state after all events of an instant."""
         self.samples_taken += 1
-        self._samples.frombytes(_PACK(now_s, arrival, waiting_jobs, *self._state.totals()))
+        self._samples.frombytes(_PACK(now_s, arrivals, waiting_jobs, *self._state.totals()))
 
     @property
     def samples(self) -> Floats:
@@ -47,8 +48,8 @@ class Metrics:
 
 
 def measured(record: ReplayRecord, share_unit: int, price_per_gpu_hour: float) -> dict[str, Floats]:
-    """Return all measures after each event, in columns."""
-    time_s, arrival, waiting, used, idle_units, cross_bytes, held, running = record.samples.T
+    """Return all measures after each instant, in columns."""
+    time_s, arrivals, waiting, used, idle_units, cross_bytes, held, running = record.samples.T
     span_s = np.diff(time_s, prepend=time_s[:1])
     used_before = np.concatenate([[0.0], used[:-1]])
     done = record.run_columns
@@ -58,12 +59,12 @@ def measured(record: ReplayRecord, share_unit: int, price_per_gpu_hour: float) -
     profit_rate = np.divide(running * price, machine_hours, out=np.zeros_like(used), where=busy)
     return {
         "time_s": time_s,
-        "arrival": arrival,
+        "arrivals": arrivals,
         "used_machines": used,
         "fragmentation": np.divide(idle_units, share_unit * used, out=np.zeros_like(used), where=used > 0),
         "cross_traffic_gb": cross_bytes / GIGA,
         "profit_rate": profit_rate,
-        "total_profit": np.cumsum(profit_rate * arrival),
+        "total_profit": np.cumsum(profit_rate * arrivals),
         "machine_hours": np.cumsum(used_before * span_s) / SECONDS_PER_HOUR,
         "held_gpus": held,
         "running_jobs": running,

@@ -18,10 +18,10 @@ from cranny.model.job import Job
 from cranny.network.phases.contention import Contention
 from cranny.network.phases.iteration_log import IterationInterval
 
-# What is sampled after each event.
+# What is sampled after each instant at which something happened.
 SAMPLE_COLUMNS = (
     "time_s",
-    "arrival",  # 1 for an arrival, 0 for anything else
+    "arrivals",  # jobs that arrived then
     "waiting_jobs",
     "used_machines",
     "idle_units",  # GPUs without a rank on used machines, in shares of a machine

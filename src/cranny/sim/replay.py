@@ -2,8 +2,8 @@
 
 `view_at` stops a replay at a given time, to inspect the cluster as it is then.
 
-At equal times, jobs end before machines change, and both before jobs arrive, so that an arriving job finds all
-that has come free. A policy that is asked periodically is asked last.
+Logs have whole seconds, so that much happens at once. At equal times jobs end before machines change, and both
+before jobs arrive; the policy is asked once all of that is in.
 """
 
 import gc
@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +25,9 @@ from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.model.event import Cancelled, Event
+from cranny.model.event import Event, Finished, Submitted
 from cranny.model.job import Job
-from cranny.model.plan import Action, Move, Shift, Start, Stop
+from cranny.model.plan import Action, Aggregate, Move, Shift, Start, Stop
 from cranny.model.validate import not_negative, seconds
 from cranny.network.networks import Isolated, NetworkModel
 from cranny.sim.metrics import Metrics
@@ -54,7 +56,6 @@ class Replay:
         self.log = ReplayLog()
         self._network = Isolated(isolated) if network is None else network
         self._recording = network if isinstance(network, RecordingNetwork) else None
-        self._placer = policy.placer if isinstance(policy, PlacerPolicy) else None
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
@@ -64,54 +65,69 @@ class Replay:
         self._serial = 0
         self._tick_s = math.inf  # when the policy is asked next, if it has a period
         self._feasibility = Feasibility(cluster)
+        self._placer = policy.placer if isinstance(policy, PlacerPolicy) else None
 
     def run(
         self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None, until_s: float = math.inf
     ) -> ReplayRecord:
         """Replay jobs in the order of their submission until all are done, or until a time."""
         last_s = 0.0
-        for count, job in enumerate(jobs):
-            now_s = job.submit_s
+        for now_s, group in groupby(_reported(jobs, progress), key=attrgetter("submit_s")):
+            arriving = list(group)
             if now_s < last_s:
-                raise InputError(f"job {job.id!r} was submitted before the job that precedes it")
+                raise InputError(f"job {arriving[0].id!r} was submitted before the job that precedes it")
             if now_s > until_s:
                 break
             last_s = now_s
-            self._until(now_s)
-            self._arrive(job, now_s)
-            if progress is not None and not count % PROGRESS_EVERY:
-                progress(count)
-        self._until(until_s)
+            self._advance_to(now_s)
+            self._take_instant(now_s, [job for job in arriving if self._admit(job)])
+        self._advance_to(math.nextafter(until_s, math.inf))
         self._shared.remove_all()
         self.log.unfinished += self._jobs.values()
         record = self.log.record(self.metrics.samples)
         return record if self._recording is None else record._replace(**self._recording.recorded())
 
-    def _until(self, limit_s: float) -> None:
-        """Process all events up to `limit_s`."""
-        ends, faults = self._ends, self._machine_events
+    def _advance_to(self, limit_s: float) -> None:
+        """Process all that happens before `limit_s`."""
         while True:
-            fault_s = faults[-1][0] if faults else math.inf
-            tick_s = self._tick_s
-            now_s = self._next_end_s()
-            if now_s <= limit_s and now_s <= fault_s and now_s <= tick_s and now_s < math.inf:
-                shared = not ends or now_s < ends[0][0]
-                self._finish(self._shared.first if shared else heappop(ends)[2], now_s)
-            elif faults and fault_s <= limit_s and fault_s <= tick_s:
-                now_s, event = faults.pop()
-                self._apply(self.engine.handle(event, now_s), now_s)
-            elif tick_s < limit_s:
-                now_s, self._tick_s = tick_s, math.inf
-                if not self.engine.queue and not self.state.running_jobs:  # all ended since it was predicted
-                    continue
-                self._apply(self.engine.tick(now_s), now_s)
-            else:
+            now_s = min(self._next_end_s(), self._tick_s)
+            if self._machine_events:
+                now_s = min(now_s, self._machine_events[-1][0])
+            if now_s >= limit_s:
                 return
-            queue = self.engine.queue
-            if queue and not self.state.running_jobs and (not self.engine.period_s or now_s == tick_s):
-                self._skip_infeasible(now_s)
-            self._predict_tick(now_s)
-            self.metrics.sample(now_s, 0, len(queue))
+            self._take_instant(now_s)
+
+    def _take_instant(self, now_s: float, arrived: Sequence[Job] = ()) -> None:
+        """Take all events of an instant in; then ask the policy, if it has a period only when that is due."""
+        events: list[Event] = []
+        while self._next_end_s() <= now_s:  # in the order in which that was predicted
+            shared = not self._ends or now_s < self._ends[0][0]
+            events.append(self._finish(self._shared.first if shared else heappop(self._ends)[2], now_s))
+        while self._machine_events and self._machine_events[-1][0] <= now_s:
+            events.append(self._machine_events.pop()[1])
+        events += map(Submitted, arrived)
+        actions = self.engine.handle_all(events, now_s) if events else ()
+        if actions:
+            self._apply(actions, now_s)
+        queue, asked = self.engine.queue, not self.engine.period_s
+        if queue and arrived:
+            self._skip_infeasible(arrived, now_s)
+        if now_s >= self._tick_s:
+            due, self._tick_s, asked = not events or not asked, math.inf, True
+            if due and (queue or self.state.running_jobs):
+                self._ask(now_s)
+            elif not events:  # all have ended since it was predicted
+                return
+        elif not events:  # only jobs arrived that are larger than the cluster
+            return
+        if queue and asked:
+            self._skip_stuck(now_s)
+        if self._tick_s == math.inf or not self.engine.period_s:  # a policy without a period may name other times
+            self._tick_s = self.engine.next_tick_s(now_s)
+        self.metrics.sample(now_s, len(arrived), len(queue))
+
+    def _ask(self, now_s: float) -> None:
+        self._apply(self.engine.tick(now_s), now_s)
 
     def _next_end_s(self) -> float:
         """Return when the next job ends, as predicted now."""
@@ -120,37 +136,21 @@ class Replay:
             heappop(ends)
         return min(ends[0][0], self._shared.next_s) if ends else self._shared.next_s
 
-    def _predict_tick(self, now_s: float) -> None:
-        """Set when the policy is asked next, unless that is known."""
-        if self._tick_s == math.inf:
-            self._tick_s = self.engine.next_tick_s(now_s)
-
-    def _arrive(self, job: Job, now_s: float) -> None:
+    def _admit(self, job: Job) -> bool:
+        """Admit a job that arrives, unless it is larger than the cluster."""
         duration_s = job.duration_s
         if duration_s is None:
             raise InputError(f"job {job.id!r} has no duration to replay")
         too_large = self._feasibility.why_too_large(job)
         if too_large is not None:
             self.log.skipped.append((job, too_large))
-            return
+            return False
         if job.id in self._jobs:
             raise InputError(f"job id {job.id!r} occurs twice")
         self._jobs[job.id] = SimulatedJob(job, duration_s)
-        actions = self.engine.submit(job, now_s)
-        if actions:
-            self._apply(actions, now_s)
-        queue = self.engine.queue
-        if queue:
-            if queue.has(job.id) and self._placer is not None:
-                reason = self._feasibility.why_not(job, self._placer)
-                if reason is not None:  # it would block the others for good
-                    self._skip(job, reason, now_s)
-            if not self.state.running_jobs and not self.engine.period_s:
-                self._skip_infeasible(now_s)
-        self._predict_tick(now_s)
-        self.metrics.sample(now_s, 1, len(queue))
+        return True
 
-    def _finish(self, simulated: SimulatedJob, now_s: float) -> None:
+    def _finish(self, simulated: SimulatedJob, now_s: float) -> Finished:
         job_id = simulated.job.id
         self._shared.remove(simulated)
         simulated.remaining_s = 0.0
@@ -158,9 +158,7 @@ class Replay:
         del self._jobs[job_id]
         simulated.finish_s = now_s
         self.log.done.append(simulated)
-        actions = self.engine.finish(job_id, now_s)
-        if actions:
-            self._apply(actions, now_s)
+        return Finished(job_id)
 
     def _apply(self, actions: Sequence[Action], now_s: float) -> None:
         """Apply in virtual time what the engine decided."""
@@ -173,8 +171,16 @@ class Replay:
                 simulated = self._jobs[action.job_id]
                 self._stop(simulated, now_s, lost=False)
                 self._start(simulated, now_s)
-            elif isinstance(action, Shift) and action.job_id in self.state:  # a later plan may have stopped it
-                self._set_speeds(self._network.shift(self.state.find(action.job_id)), now_s)
+            elif isinstance(action, Aggregate) and action.job_id in self.state:  # it runs on, but sends otherwise
+                self._shared.remove(self._jobs[action.job_id])
+                self._set_speeds(self._network.end(action.job_id), now_s)
+                self._set_speeds(self._network.start(self.state.find(action.job_id)), now_s)
+        shifted = [action.job_id for action in actions if isinstance(action, Shift)]
+        there = [
+            self.state.find(job_id) for job_id in shifted if job_id in self.state
+        ]  # a later plan may have stopped some
+        if there:
+            self._set_speeds(self._network.shift(there), now_s)
 
     def _start(self, simulated: SimulatedJob, now_s: float) -> None:
         running = self.state.find(simulated.job.id)
@@ -240,23 +246,37 @@ class Replay:
         samples = simulated.first_sample, self.metrics.samples_taken
         self.log.runs.append((simulated, simulated.start_s, now_s, simulated.held or {}, *work, *samples))
 
-    def _skip_infeasible(self, now_s: float) -> None:
+    def _skip_infeasible(self, arrived: Sequence[Job], now_s: float) -> None:
+        """Skip waiting jobs that would not be placed on the empty cluster: they would block others for good."""
+        placer = self._placer
+        if placer is None:
+            return
+        queue = self.engine.queue
+        waiting = [(job, self._feasibility.why_not(job, placer)) for job in arrived if queue.has(job.id)]
+        infeasible = [(job, reason) for job, reason in waiting if reason is not None]
+        for job, reason in infeasible:
+            self._skip(job, reason)
+        if infeasible and not self.engine.period_s:
+            self._ask(now_s)
+
+    def _skip_stuck(self, now_s: float) -> None:
         """Skip jobs at the head of the queue that do not start although nothing runs or will change."""
         queue = self.engine.queue
         while queue and not self.state.running_jobs and not self._machine_events:
             job = queue[0].job
             simulated, reason = self._jobs[job.id], self.engine.why_wait(job.id, now_s)
             if simulated.first_start_s is None and self.state.all_up:
-                self._skip(job, never_fits(reason), now_s)
+                self._skip(job, never_fits(reason))
             else:  # it could continue only on machines that are gone for good
                 simulated.reason = f"waits for machines that do not come back: {reason}"
                 self.log.unfinished.append(self._jobs.pop(job.id))
-                self._apply(self.engine.handle(Cancelled(job.id), now_s), now_s)
+                queue.take(job.id)
+            self._ask(now_s)
 
-    def _skip(self, job: Job, reason: str, now_s: float) -> None:
+    def _skip(self, job: Job, reason: str) -> None:
         self.log.skipped.append((job, reason))
         del self._jobs[job.id]
-        self._apply(self.engine.handle(Cancelled(job.id), now_s), now_s)
+        self.engine.queue.take(job.id)
 
 
 def _advance(simulated: SimulatedJob, now_s: float) -> None:
@@ -264,6 +284,14 @@ def _advance(simulated: SimulatedJob, now_s: float) -> None:
     if now_s > simulated.since_s:
         simulated.remaining_s -= min((now_s - simulated.since_s) / simulated.slowdown, simulated.remaining_s)
         simulated.since_s = now_s
+
+
+def _reported(jobs: Iterable[Job], progress: Callable[[int], None] | None) -> Iterator[Job]:
+    """Yield jobs, and report now and then how many came."""
+    for count, job in enumerate(jobs):
+        if progress is not None and not count % PROGRESS_EVERY:
+            progress(count)
+        yield job
 
 
 @contextmanager

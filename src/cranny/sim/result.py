@@ -6,6 +6,7 @@ from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import polars as pl
 
 from cranny.model.arrays import Floats
@@ -40,7 +41,8 @@ class Result:
     ) -> Self:
         """Compute a result from the record of a replay."""
         columns = measured(record, cluster.share_unit, price_per_gpu_hour)
-        timeline = pl.DataFrame(dict(columns)).filter(pl.col("arrival") > 0).drop("arrival")
+        arrivals = columns["arrivals"].astype(np.int64)  # those of one instant have equal rows
+        timeline = pl.DataFrame(dict(columns)).drop("arrivals")[np.repeat(np.arange(len(arrivals)), arrivals)]
         summary = summarise(cluster, record.jobs, timeline, columns, price_per_gpu_hour)
         summary.update(record.iterations or {})
         streams = pl.DataFrame() if record.streams is None else record.streams

@@ -7,9 +7,10 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError
 from cranny.traces.generate import Floats
-from cranny.traces.trace import DEFAULT_COLLECTIVE, Trace
+from cranny.traces.trace import Trace
 
 DAY_S = 86_400.0
 HOUR_S = 3600.0

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cranny.model.collective import COLLECTIVES
+from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
 from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, checked, table_row, typed
 from cranny.traces.trace_jobs import Jobs
 
-DEFAULT_COLLECTIVE = "halving-doubling"
 # Models that are not trained by allreducing their whole gradient over a data-centre network, so that they are
 # not drawn for a job without a model in its log: embeddings are exchanged sparsely, and models of
 # billions of parameters are sharded. They can be named, or given as `models`.

@@ -82,8 +82,9 @@ class Jobs(Sequence[Job]):
 
     @property
     def data_parallel(self) -> bool:
-        """Whether no job has tensor or pipeline parallelism."""
-        return "tp" not in self._frame.columns and "pp" not in self._frame.columns
+        """Whether ranks only reduce gradients: no job has stages, shards or partitioned embeddings."""
+        partitioned = any(profile.exchanged_bytes for profile in self._profiles.values())
+        return not partitioned and "tp" not in self._frame.columns and "pp" not in self._frame.columns
 
     @property
     def any_type(self) -> bool:

@@ -161,12 +161,18 @@ class CompiledReplay:
         accounting.link_users = self._arrays.links.users.tolist()
 
     def _check(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:
-        """Skip a job that would not be placed on the empty cluster: it would block the others for good."""
-        index = int(replay.queue[replay.at[kernel.TAIL] - 1])
-        reason = self._feasibility.why_not(jobs[index], self._placer)
-        if reason is not None:
-            self._skipped.append((int(replay.at[kernel.NEXT_JOB]) - 1, index, reason))
-            replay.at[kernel.TAIL] -= 1
+        """Skip arrived jobs that would not be placed on the empty cluster: they would block others for good."""
+        at, queue = replay.at, replay.queue
+        first = max(at[kernel.HEAD], at[kernel.TAIL] - at[kernel.ARRIVED])
+        waiting = queue[first : at[kernel.TAIL]].tolist()
+        reasons = {index: self._feasibility.why_not(jobs[index], self._placer) for index in waiting}
+        last = int(at[kernel.NEXT_JOB]) - 1
+        self._skipped += [(last, index, reason) for index, reason in reasons.items() if reason is not None]
+        feasible = [index for index in waiting if reasons[index] is None]
+        at[kernel.TAIL] = first + len(feasible)
+        queue[first : at[kernel.TAIL]] = feasible
+        if first == at[kernel.HEAD] and reasons[waiting[0]] is not None:
+            at[kernel.STAGE] = kernel.SERVE  # another job is the first now
 
     def _skip_first(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:
         """Skip the first job of the queue, which does not start although nothing runs."""

@@ -33,19 +33,19 @@ Drafts = Callable[[PlacementArrays, PlacementRequest], int]
 FINISHED = 0  # everything has happened
 PAUSED = 1  # it reached the arrival at which it was to pause
 PLACE = 2  # the first job of the queue needs Python to place it
-CHECK = 3  # the job that just arrived must wait: is it feasible at all?
+CHECK = 3  # jobs that just arrived must wait: are they feasible at all?
 STUCK = 4  # the first job of the queue does not start although nothing runs
 ADD_PATTERN = 5  # the pattern of the first job of the queue is not in the arrays yet
 LEARN_SPLIT = 6  # the drafter needs a split of the first job of the queue
 GROW = 7  # the arrays of what jobs hold are full
 
 # What comes next, in `at[STAGE]`.
-NEXT_EVENT, SERVE, SERVED, TAKE_SAMPLE = 0, 1, 2, 3
+NEXT_INSTANT, SERVE, SERVED, TAKE_SAMPLE = 0, 1, 2, 3
 
 # Places in `ReplayArrays.at`.
 STAGE = 0
 ANSWER = 1  # Python's about the first job of the queue: the parts of its draft, or WAIT
-ARRIVAL = 2  # whether the present event is one
+ARRIVED = 2  # jobs, at the present instant: the last of the queue
 NEXT_JOB = 3  # to arrive
 HEAD = 4  # of the queue: its jobs are queue[HEAD:TAIL]
 TAIL = 5
@@ -121,20 +121,21 @@ def advance(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, dra
     """Process events up to the arrival of job `until`, or until Python is needed; return why it stopped."""
     at = replay.at
     while True:
-        if at[STAGE] == NEXT_EVENT:
-            if at[NEXT_JOB] == until and until < len(replay.gpus):
+        if at[STAGE] == NEXT_INSTANT:
+            if at[NEXT_JOB] >= until and until < len(replay.gpus):
                 return PAUSED
             if at[NEXT_JOB] == len(replay.gpus) and not at[RUNNING]:
                 return FINISHED
-            _next_event(replay, arrays, held)
+            _next_instant(replay, arrays, held)
         elif at[STAGE] == SERVE:
             why = _serve(replay, arrays, held, drafter)
             if why:
                 return why
             at[STAGE] = SERVED
             size = len(arrays.machines.members) - 1
-            if at[ARRIVAL] and at[HEAD] < at[TAIL] and replay.gpus[replay.queue[at[TAIL] - 1]] > size:
-                return CHECK
+            for place in range(max(at[HEAD], at[TAIL] - at[ARRIVED]), at[TAIL]):
+                if replay.gpus[replay.queue[place]] > size:
+                    return CHECK
         elif at[STAGE] == SERVED:
             if at[HEAD] < at[TAIL] and not at[RUNNING]:
                 at[STAGE] = SERVE  # the next job, once Python has skipped the first
@@ -142,30 +143,32 @@ def advance(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, dra
             at[STAGE] = TAKE_SAMPLE
         else:
             _sample(replay, arrays)
-            at[STAGE] = NEXT_EVENT
+            at[STAGE] = NEXT_INSTANT
 
 
 @inside
-def _next_event(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays) -> None:
-    """Process the next end or arrival; ends come first at equal times."""
+def _next_instant(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays) -> None:
+    """Process all ends, then all arrivals of the next instant."""
     at = replay.at
-    job = at[NEXT_JOB]
-    if at[RUNNING] and (job == len(replay.gpus) or replay.end_s[0] <= replay.submit_s[job]):
-        replay.level[NOW_S] = replay.end_s[0]
-        at[ARRIVAL] = 0
+    jobs, capacity = len(replay.gpus), len(arrays.machines.free) * (len(arrays.machines.members) - 1)
+    now_s = replay.submit_s[at[NEXT_JOB]] if at[NEXT_JOB] < jobs else np.inf
+    if at[RUNNING]:
+        now_s = min(now_s, replay.end_s[0])
+    replay.level[NOW_S] = now_s
+    ends = at[RUNNING] and replay.end_s[0] == now_s
+    at[ANSWER] = WAIT if at[HEAD] < at[TAIL] and not ends else 0  # nothing came free for a job that must wait
+    while at[RUNNING] and replay.end_s[0] == now_s:
         _end(replay, arrays, held, _pop(replay))
         at[STAGE] = SERVE
-        return
-    at[NEXT_JOB] += 1
-    if replay.gpus[job] > len(arrays.machines.free) * (len(arrays.machines.members) - 1):
-        return  # larger than the cluster: skipped
-    replay.level[NOW_S] = replay.submit_s[job]
-    at[ARRIVAL] = 1
-    if at[HEAD] < at[TAIL]:
-        at[ANSWER] = WAIT  # behind another that must wait, no placement is tried
-    replay.queue[at[TAIL]] = job
-    at[TAIL] += 1
-    at[STAGE] = SERVE
+    at[ARRIVED] = 0
+    while at[NEXT_JOB] < jobs and replay.submit_s[at[NEXT_JOB]] == now_s:
+        job = at[NEXT_JOB]
+        at[NEXT_JOB] += 1
+        if replay.gpus[job] <= capacity:  # a larger one is skipped
+            replay.queue[at[TAIL]] = job
+            at[TAIL] += 1
+            at[ARRIVED] += 1
+            at[STAGE] = SERVE
 
 
 @inside
@@ -332,13 +335,13 @@ def _toggle_gpus(replay: ReplayArrays, arrays: PlacementArrays, machine: int, sl
 
 @inside
 def _sample(replay: ReplayArrays, arrays: PlacementArrays) -> None:
-    """Sample the state after an event, as in `SAMPLE_COLUMNS`."""
+    """Sample the state after an instant, as in `SAMPLE_COLUMNS`."""
     at = replay.at
     size = len(arrays.machines.members) - 1
     held = len(arrays.machines.free) * size - at[FREE]
     row = replay.samples[at[SAMPLES]]
     row[0] = replay.level[NOW_S]
-    row[1] = at[ARRIVAL]
+    row[1] = at[ARRIVED]
     row[2] = at[TAIL] - at[HEAD]
     row[3] = at[USED]
     row[4] = at[USED] * size - held
