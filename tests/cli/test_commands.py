@@ -113,6 +113,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "repro cassini": ["--figures", "5", "--out", tmp_path / "repro"],
         "repro netpack": ["--figures", "15", "--out", tmp_path / "repro"],
         "repro has": ["--quick", "--fits", "1", "--processes", "1", "--out", tmp_path / "repro"],
+        "repro all": ["--papers", "has", "--quick", "--seeds", 1, "--processes", 1, "--out", tmp_path / "all"],
         "conformance": [],
         "bench": ["import"],
     }
@@ -169,7 +170,8 @@ def test_simulate_saves_a_result_and_writes_a_page(run: Run, trace_file: Path, t
 
 
 def test_compare_marks_the_best_of_each_column(run: Run, trace_file: Path) -> None:
-    shown = run("compare", trace_file, *SMALL, "--policies", "titan, best-fit,titan", "--processes", 1)
+    words = ("--policies", "titan, best-fit,titan", "--collective", "halving-doubling", "--processes", 1)
+    shown = run("compare", trace_file, *SMALL, *words)
     rows = [line for line in shown.out.splitlines() if line.split()[:1] in (["titan"], ["best-fit"])]
     assert len(rows) == 2  # a name that is given twice counts once
     assert any("*" in row for row in rows)
@@ -211,7 +213,8 @@ def test_explain_knows_the_period_of_a_policy_of_rounds(run: Run, trace_file: Pa
 
 
 def test_place_shows_the_papers_example(run: Run) -> None:
-    words = ("place", "--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--model", "vgg16")
+    free = ("--cluster", "1x4x4", "--free", "4,3,2,1")
+    words = ("place", "--gpus", 4, *free, "--model", "vgg16", "--collective", "halving-doubling")
     told = {each["policy"]: each for each in run(*words, "--policy", "all", "--json").json}
     assert told["titan"]["machines"] == [1, 2, 1, 2]
     assert told["consolidate-idle"]["machines"] == [0, 0, 0, 0]

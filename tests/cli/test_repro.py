@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -20,7 +21,7 @@ def test_the_whole_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: py
     folder = tmp_path / "out"
     shown = run("repro", "titan", "--quick", "--seeds", 2, "--processes", 1, "--out", folder)
     assert shown.code == 0, shown.err
-    assert "Verdicts" in shown.out
+    assert "no verdict" in shown.out
     assert f"page: {folder / 'titan.html'}" in shown.out
     for number in (2, 3, 4, 5, 6, 7, 9, 10, 11):
         assert {(folder / f"fig{number}.{ending}").is_file() for ending in ("csv", "png", "svg")} == {True}
@@ -33,10 +34,13 @@ def test_the_whole_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: py
     assert float(titan["ours"]) > 0
     page = (folder / "titan.html").read_text(encoding="utf-8")
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
-    assert len(pictures) == page.count("<img") == 10
+    assert len(pictures) == page.count("<img") == 10 + 9 + 4  # figures, the claims on them, our questions
     for picture in pictures:
         assert ET.fromstring(base64.b64decode(picture)).tag.endswith("svg")  # noqa: S314 - our own
     assert "all jobs are generated" in page
+    assert "the first 200 jobs of each trace, 2 seeds" in page
+    claims = json.loads((folder / "titan.json").read_text(encoding="utf-8"))["claims"]
+    assert {claim["verdict"] for claim in claims} == {"no verdict", "beyond the paper", "not tested"}
 
 
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no Chromium to open the page in")
@@ -76,7 +80,7 @@ def test_two_processes_find_what_one_does(run: Run, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("--experiments", "8"), "cranny: --experiments: '8' is none of 1, 2, 3, 4, 5, 6, 7\n"),
-        (("--experiments", ","), "cranny: --experiments: no number was given\n"),
+        (("--experiments", ","), "cranny: --experiments: nothing was chosen of 1, 2, 3, 4, 5, 6, 7\n"),
     ],
 )
 def test_a_wrong_experiment_is_one_clear_line(run: Run, words: tuple[str, ...], message: str) -> None:

@@ -17,11 +17,11 @@ pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
 def test_an_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setups, "QUICK_JOBS", 25)
     folder = tmp_path / "out"
-    figures = ("--figures", "10,12,15,sign")
+    figures = ("--figures", "10,12,15,eq1")
     shown = run("repro", "netpack", "--quick", *figures, "--seeds", 1, "--processes", 1, "--out", folder)
     assert shown.code == 0, shown.err
     assert f"page: {folder / 'netpack.html'}" in shown.out
-    stems = ("fig12", "fig15", "sign")
+    stems = ("fig12", "fig15", "eq1")
     for stem in stems:
         assert {(folder / f"{stem}.{ending}").is_file() for ending in ("csv", "png", "svg")} == {True}
     with (folder / "fig12.csv").open(encoding="utf-8") as file:
@@ -30,7 +30,8 @@ def test_an_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert all(float(row["netpack_better_by"]) == 1.0 for row in rows if row["policy"] == "netpack")
     page = (folder / "netpack.html").read_text(encoding="utf-8")
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
-    assert len(pictures) == page.count("<img") == len(stems)
+    assert len(pictures) == page.count("<img") == len(stems) + 3  # and one of each claim: Figs. 10, 12 and 15
+    assert "A quick run (25 jobs each, 1 seed) shows what is measured" in page
     for picture in pictures:
         assert ET.fromstring(base64.b64decode(picture)).tag.endswith("svg")  # noqa: S314 - our own
     assert "the real trace is generated" in page
@@ -54,9 +55,12 @@ def test_single_figures_as_json(run: Run, tmp_path: Path) -> None:
     [
         (
             ("--figures", "14"),
-            "cranny: --figures: '14' is none of 7, 8, 9, 11, 12, 13, load, queue, sign, 10, 15\n",
+            "cranny: --figures: '14' is none of 7, 8, 9, 11, 12, 13, load, queue, ties, ina, eq1, 10, 15\n",
         ),
-        (("--figures", ","), "cranny: --figures: no number was given\n"),
+        (
+            ("--figures", ","),
+            "cranny: --figures: nothing was chosen of 7, 8, 9, 11, 12, 13, load, queue, ties, ina, eq1, 10, 15\n",
+        ),
     ],
 )
 def test_a_wrong_figure_is_one_clear_line(run: Run, words: tuple[str, ...], message: str) -> None:

@@ -119,6 +119,13 @@ def test_different_numbers_of_finished_jobs_are_pointed_out(results: Sequence[Fa
     assert caution(results) == ""
 
 
+def test_who_skips_jobs_that_others_run_is_not_praised(results: Sequence[FakeResult]) -> None:
+    titan = renamed(changed(results[0], mean_used_machines=5.0, jobs_skipped=151.0), policy="titan")
+    others = [renamed(changed(results[0], mean_used_machines=8.0), policy=name) for name in ("hived", "comb")]
+    assert "Titan" not in finding([titan, *others])
+    assert "Titan skips jobs that others run, so it is never called best." in caution([titan, *others])
+
+
 def rounds(base: FakeResult) -> list[FakeResult]:
     """Three runs of which one decides every 6 min: at the arrivals it holds nothing yet."""
     values = {"titan": (1.5, 3.3, 100.0), "las": (2.0, 15.2, 90.0), "gavel": (0.0, 2.5, 80.0)}

@@ -56,6 +56,15 @@ def test_nothing_is_best_when_all_are_equal_or_alone(results: Sequence[FakeResul
     assert best(runs[:1], column("mean_used_machines")) == frozenset()
 
 
+def test_who_skips_jobs_that_others_run_is_never_best(results: Sequence[FakeResult]) -> None:
+    values = ((8.0, 151.0), (9.0, 2.0), (12.0, 2.0))
+    runs = [changed(results[0], mean_used_machines=used, jobs_skipped=skipped) for used, skipped in values]
+    assert best(runs, column("mean_used_machines")) == {1}
+    assert best(runs[:2], column("mean_used_machines")) == frozenset()  # one alone is not the best of anything
+    assert "skip no more jobs" in str(rich_table(runs).caption)
+    assert "skip no more jobs" not in str(rich_table(runs[1:]).caption)
+
+
 def test_no_share_of_held_gpus_is_best(results: Sequence[FakeResult]) -> None:
     runs = [changed(results[0], gpu_utilisation=share) for share in (0.2, 0.9)]
     assert best(runs, column("gpu_utilisation")) == frozenset()

@@ -63,3 +63,12 @@ def test_an_order_in_words_needs_no_values() -> None:
     assert judge({"titan": 1.0, "a": 2.0}, {}, [("titan", "a")]).word == "order holds"
     assert judge({"titan": 1.0, "a": 2.0}, {}, [("a", "titan")]).word == "order does not hold"
     assert judge({"titan": 1.0}, {}, [("a", "titan")]).word == "no claim"
+
+
+def test_a_reversal_of_values_that_are_alike_in_the_paper_is_not_hidden() -> None:
+    paper = {"titan": 8.7, "elasticflow": 8.4, "hived": 12.0}  # Fig. 11(b)
+    verdict = judge({"titan": 1.0, "elasticflow": 1.69, "hived": 1.78}, paper)
+    assert verdict.swapped == (("elasticflow", "titan"),)
+    assert verdict.word == "order holds in part"
+    assert not judge({"titan": 1.0, "elasticflow": 1.04, "hived": 1.4}, paper).swapped  # alike here too
+    assert not judge({"titan": 1.0, "elasticflow": 2.0}, {"titan": 8.0, "elasticflow": 8.0}).swapped

@@ -8,7 +8,7 @@ import pytest
 from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
-from cranny.repro.claim import Claim
+from cranny.repro.claim import Claim, OpenChoice, Reading, Stated, agreed
 from cranny.repro.number_format import spread, times
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.paper_file import Paper
@@ -42,15 +42,31 @@ def test_a_number_of_a_paper_keeps_its_own_digits() -> None:
     assert [times(ratio) for ratio in (1.6, 2.0, 0.9961, None)] == ["1.6x", "2x", "0.996x", MISSING]
 
 
-def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> None:
+def page_text(folder: Path) -> str:
+    """Return a page with one claim that has two readings, one open choice and one figure."""
     pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
     plots = {"fig": lambda: canvas(1)[0]}
     section = Section("Fig. 1", [TextTable("a table", "", ("", "ours"), [["a", "1"]])], plots)
-    claims = [Claim("a claim", "holds", "words")]
+    readings = [Reading("as printed", {"GB": Estimate(1.5, 0.2)}, "holds"), Reading("ours", {}, "does not hold")]
+    stated: dict[str, Stated] = {"GB": (1.2, 1.9), "FB": 2.0}
+    claim = Claim("a claim", agreed(readings), "words", "a range", stated, readings, "times", "25 % is near")
+    choice = OpenChoice("ties", [Reading("lowest rack", {"mean JCT, h": Estimate(3.0, 0.5)}, "holds")])
     paper = Paper(name="page", paper="X, Y 2024", title="title", names={}, facts={}, claims={}, untested="")
-    found = Reproduction(paper, ["a fact"], claims, [section], {})
-    page = found.write(tmp_path)
-    text = page.read_text(encoding="utf-8")
+    found = Reproduction(paper, ["a fact"], [claim], [section], {}, left_open=[choice])
+    return found.write(folder).read_text(encoding="utf-8")
+
+
+def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> None:
+    text = page_text(tmp_path)
     assert re.search(r'<figure class="card"><div class="scroll"><img alt="fig" src="data:image/svg', text)
     dark = text.split("figure img")[-1]
     assert "invert(1)" in dark[:100]
+
+
+def test_a_claim_is_a_picture_with_a_verdict_and_its_numbers_below(tmp_path: Path) -> None:
+    text = page_text(tmp_path)
+    assert '<img alt="claim-01"' in text
+    for words in ("depends on the reading", "The paper: a range.", "after results were seen: 25 % is near"):
+        assert words in text
+    assert "<td>GB</td><td>1.20 to 1.90</td><td>1.50 ± 0.20</td>" in text
+    assert "<td>ties</td><td>lowest rack</td><td>mean JCT, h</td><td>3.00 ± 0.50</td><td>holds</td>" in text

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from cranny.core.protocol import Placer, PlacerPolicy, Policy
+from cranny.core.protocol import Placer, PlacerPolicy, Policy, Timed
 from cranny.core.snapshot import Snapshot
 from cranny.model.errors import InputError
 from cranny.model.job import Job
@@ -53,6 +53,7 @@ class _Observer:
     """A policy that also notes what becomes of one job."""
 
     placer: Placer  # of a policy that has one: only then is this a `PlacerPolicy` too
+    next_s: Callable[[Snapshot], float]  # likewise, of a `Timed` policy
 
     def __init__(self, policy: Policy, story: JobStory) -> None:
         self._policy = policy
@@ -60,6 +61,8 @@ class _Observer:
         self.key = policy.key
         if isinstance(policy, PlacerPolicy):
             self.placer = policy.placer
+        if isinstance(policy, Timed):
+            self.next_s = policy.next_s
         self.why_wait = policy.why_wait
 
     def plan(self, view: Snapshot) -> Plan:

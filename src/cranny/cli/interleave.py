@@ -68,11 +68,11 @@ def interleave(
 
 def _facts(found: "Interleaving") -> dict[str, Any]:
     """Return all that is known as plain values; scores are of the jobs' demand over time, not of angles."""
-    from cranny.network.interleave.shifts import curve_scores
+    from cranny.network.interleave.shifts import scores as link_scores
 
     graph = found.graph
     links: list[dict[str, Any]] = []
-    scores = curve_scores(graph, {}), curve_scores(graph, found.shifts_s)
+    scores = link_scores(graph, {}), found.scores
     for link, fit, before, after in zip(graph.links, graph.fits, *scores, strict=True):
         links.append(
             {

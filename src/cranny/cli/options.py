@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from cranny.model.cluster import Cluster, shape
-from cranny.model.collective import COLLECTIVES
+from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import library
 from cranny.model.validate import not_negative, positive, seconds, whole
@@ -75,12 +75,13 @@ LoadOption = Annotated[
 ]
 SeedOption = Annotated[int, option("--seed", "Of the random numbers.", whole, least=0, most=MAX_SEED)]
 OrderOption = Annotated[
-    str | None, option("--order", "Queue order: fifo, sjf, las, backfill, knapsack (default: the policy's own).")
+    str | None,
+    option("--order", "Queue order: fifo, sjf, srtf, las, backfill, knapsack (default: the policy's own)."),
 ]
 NetworkOption = Annotated[str, option("--network", "Network model: isolated, instant, steady, phases.")]
 CollectiveOption = Annotated[
     str | None,
-    option("--collective", f"For jobs that name none: {', '.join(COLLECTIVES)} (default: halving-doubling)."),
+    option("--collective", f"For jobs that name none: {', '.join(COLLECTIVES)} (default: {DEFAULT_COLLECTIVE})."),
 ]
 PERIOD_HELP = "Seconds from one decision to the next (0: as the policy does, mostly at every event)."
 PeriodOption = Annotated[float, option("--period", PERIOD_HELP, not_negative)]

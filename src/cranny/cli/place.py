@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cranny.cli import options
 from cranny.cli.console import out, print_json, print_table, say
 from cranny.cli.options import option
+from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError
 from cranny.model.validate import whole
 from cranny.policies import TABLE
@@ -26,7 +27,7 @@ def place(
         str | None, option("--free", "Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
     model: Annotated[str, option("--model", "A model of the profile library.", short="-m")] = "resnet50",
-    collective: Annotated[str, option("--collective", "How the workers communicate.")] = "halving-doubling",
+    collective: Annotated[str, option("--collective", "How the workers communicate.")] = DEFAULT_COLLECTIVE,
     seed: options.SeedOption = 0,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,

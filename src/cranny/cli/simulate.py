@@ -1,4 +1,4 @@
-"""`cranny simulate`, `cranny compare`, and `cranny demo`: what Titan saves, in one command."""
+"""`cranny simulate`, `cranny compare`, and `cranny demo`: five policies side by side, in one command."""
 
 import time
 from collections.abc import Sequence
@@ -73,6 +73,7 @@ def demo(
     policies: Annotated[str, option("--policies", "Names with commas between.", short="-p")] = (
         options.DEFAULT_POLICIES
     ),
+    collective: options.CollectiveOption = None,
     folder: Annotated[Path, option("--out", "Where the page and the picture go.")] = Path("out"),
     as_json: options.JsonOption = False,
 ) -> None:
@@ -86,7 +87,8 @@ def demo(
     began = time.perf_counter()
     names = options.split_policies(policies)
     options.check_folder(folder, "--out")
-    scenario = options.ScenarioOptions(cluster=cluster, jobs=jobs, load=load, seed=seed).scenario("itp", names)
+    shared = options.ScenarioOptions(cluster=cluster, jobs=jobs, load=load, seed=seed, collective=collective)
+    scenario = shared.scenario("itp", names)
     if not as_json:
         about = f"{len(scenario.whole_trace):,} jobs that look like Microsoft's ITP trace"
         err.print(f"{about} on {scenario.cluster.describe()}", style="dim")

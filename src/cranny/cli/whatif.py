@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cranny.cli import options
 from cranny.cli.console import out, print_json, progress, say
 from cranny.cli.options import argument, option
-from cranny.model.errors import InputError
+from cranny.model.collective import COLLECTIVES
+from cranny.model.errors import InputError, unknown
 from cranny.model.topology_spec import MAX_MACHINES
 from cranny.model.validate import whole
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICIES = "titan,best-fit,consolidate-idle"
 SEARCH_HELP = "Also search for machines that could be removed, and try more."
+COLLECTIVES_HELP = "Also replay with these collectives, with commas between."
 SEARCH_WITH_HELP = "Policy to search with, beside the best (default: the first)."
 
 
@@ -26,6 +28,7 @@ def what_if(
     search: Annotated[bool, option("--search/--no-search", SEARCH_HELP)] = True,
     search_policy: Annotated[str | None, option("--search-with", SEARCH_WITH_HELP)] = None,
     add: Annotated[int | None, option("--add", "Machines to add in the search (default: 5 % of them).")] = None,
+    collectives: Annotated[str, option("--collectives", COLLECTIVES_HELP)] = "",
     processes: options.ProcessesOption = None,
     report: options.ReportOption = None,
     as_json: options.JsonOption = False,
@@ -48,6 +51,10 @@ def what_if(
     if add is not None:
         whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
     given: Any = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
+    given["collectives"] = [name.strip() for name in collectives.split(",") if name.strip()]
+    for name in given["collectives"]:
+        if name not in COLLECTIVES:
+            raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
     found = answer(shared.scenario(str(log), names), names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
     if as_json:

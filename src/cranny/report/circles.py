@@ -15,7 +15,7 @@ from cranny.model.circle import DEGREES
 from cranny.model.validate import counted, percent
 from cranny.network.interleave.affinity import SharedLink
 from cranny.network.interleave.compatibility import Compatibility
-from cranny.network.interleave.shifts import Interleaving, curve_scores
+from cranny.network.interleave.shifts import Interleaving, scores
 from cranny.network.interleave.unified_circle import DemandCurve, UnifiedCircle, curve, unify
 from cranny.network.phases.contention import MOST, Contention
 from cranny.report.charts import ChartLine, Frame, line_chart
@@ -245,10 +245,7 @@ def render(found: Interleaving, title: str, command: str) -> str:
         card(link, searched(fit), sides(link, fit, found.shifts_s), numbers)
         for link, fit in zip(links, fits, strict=True)
     ]
-    before, after = (
-        sum(scores) / len(links)
-        for scores in (curve_scores(found.graph, {}), curve_scores(found.graph, found.shifts_s))
-    )
+    before, after = sum(scores(found.graph, {})) / len(links), found.score
     many = "Mean score of" if len(links) > 1 else "Score of"
     shared = counted(len(links), "shared link")
     return html_page(

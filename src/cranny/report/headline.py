@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cranny.report.styles import STRONG_POLICY, labels, policy_of
-from cranny.report.table import Metric, column, format_value, in_rounds, number, share_links, with_unit
+from cranny.report.table import (
+    Metric,
+    column,
+    format_value,
+    in_rounds,
+    number,
+    share_links,
+    skipping,
+    with_unit,
+)
 from cranny.sim.result import Result
 
 EQUAL = 0.005  # Differences under half a percent are called equal.
@@ -41,9 +50,12 @@ def finding(results: Sequence[Result]) -> str:
     """Say in one sentence what these runs show.
 
     Where jobs share links, that is which policy completes them soonest and slows them least; else it is about
-    the machines of Titan, or of the run with the fewest; machine-hours where a policy decides in rounds.
+    the machines of Titan, or of the run with the fewest; machine-hours where a policy decides in rounds. Runs that
+    skip jobs which others run do not count.
     """
-    names = labels(results)
+    barred = skipping(results)
+    names = [name for run, name in enumerate(labels(results)) if run not in barred]
+    results = [result for run, result in enumerate(results) if run not in barred]
     if len(results) == 1:
         return _alone(results[0], names[0])
     if share_links(results):
@@ -66,7 +78,16 @@ def finding(results: Sequence[Result]) -> str:
 
 def caution(results: Sequence[Result]) -> str:
     """Warn where averages cover different jobs, or where values at arrivals would mislead."""
-    return " ".join(filter(None, [_rounds(results), _unlike(results)]))
+    return " ".join(filter(None, [_rounds(results), _unlike(results), _skipping(results)]))
+
+
+def _skipping(results: Sequence[Result]) -> str:
+    """Say which runs cannot win because they skip jobs."""
+    names = [name for run, name in enumerate(labels(results)) if run in skipping(results)]
+    if not names:
+        return ""
+    verb, none = ("skips", "it is") if len(names) == 1 else ("skip", "they are")
+    return _sentence(f"{_listed(names)} {verb} jobs that others run, so {none} never called best.")
 
 
 def _rounds(results: Sequence[Result]) -> str:

@@ -30,7 +30,16 @@ from cranny.report.sampling import (
 from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
 from cranny.report.shell import escape, file_text, html_page, json_for_script, write_file
 from cranny.report.styles import RunStyle, css_colours, run_styles
-from cranny.report.table import Metric, best, format_value, in_rounds, number, scale_for, shown_columns
+from cranny.report.table import (
+    Metric,
+    best,
+    format_value,
+    in_rounds,
+    number,
+    scale_for,
+    shown_columns,
+    skipping,
+)
 from cranny.sim.result import Result
 
 # Each with name, title and meaning; those over time also with factor, suffix and decimals of their values.
@@ -261,7 +270,8 @@ def _network(results: Sequence[Result], drawn: Sequence[RunStyle], at_s: float) 
 
 def _table_hint(results: Sequence[Result], lead_span: str) -> str:
     """Say how to read the table, and over which time its means are."""
-    mark = '<span class="mark"></span>marks the best value of a column. ' if len(results) > 1 else ""
+    apart = " among runs that skip no more jobs than others" if skipping(results) else ""
+    mark = f'<span class="mark"></span>marks the best value of a column{apart}. ' if len(results) > 1 else ""
     arrivals = (
         "" if in_rounds(results) else "Used machines, fragmentation, traffic and profit are means over arrivals; "
     )
@@ -305,13 +315,15 @@ def _title(results: Sequence[Result]) -> str:
 
 
 def _kicker(results: Sequence[Result]) -> str:
-    """Return the line over the title: the cluster, the jobs and the network model."""
+    """Return the line over the title: the cluster, the jobs, the network model and the collective."""
     settings = results[0].settings
     parts = [str(settings["cluster"])] if settings.get("cluster") else []
     parts.append(f"{results[0].jobs.height:,} jobs")
     networks = sorted({str(result.settings["network"]) for result in results if result.settings.get("network")})
     if networks:
         parts.append(f"{' and '.join(networks)} network")
+    if settings.get("collective"):
+        parts.append(f"{settings['collective']} unless a job names another collective")
     return " · ".join(parts)
 
 

@@ -32,7 +32,9 @@ def render(results: Sequence[Result]) -> str:
     drawn = run_styles(results)
     names = ", ".join(look.label for look in drawn)
     settings = results[0].settings
-    about = escape(" · ".join(str(settings[key]) for key in ("trace", "cluster") if settings.get(key)))
+    about = escape(
+        " · ".join(str(settings[key]) for key in ("trace", "cluster", "collective") if settings.get(key))
+    )
     content = (
         f"<style>{file_text('picture.css')}</style>"
         f'<rect class="panel" x="0.5" y="0.5" width="{WIDTH - 1:g}" height="{HEIGHT - 1:g}" rx="12"/>'

@@ -148,9 +148,20 @@ def with_unit(column: Metric, value: float | None) -> str:
     return f"{text} {scale.unit}" if scale.unit and text != MISSING else text
 
 
+def skipping(results: Sequence[Result]) -> frozenset[int]:
+    """Return the runs that skip more jobs than others: who does less has it easier, and is never best."""
+    skipped = [result.summary.get("jobs_skipped") or 0 for result in results]
+    return frozenset(run for run, count in enumerate(skipped) if count > min(skipped))
+
+
 def best(results: Sequence[Result], column: Metric) -> frozenset[int]:
     """Return which runs have the best value; none where all are equal or no value is better than another."""
-    values = {run: value for run, result in enumerate(results) if (value := number(result, column)) is not None}
+    barred = skipping(results)
+    values = {
+        run: value
+        for run, result in enumerate(results)
+        if run not in barred and (value := number(result, column)) is not None
+    }
     if not column.better or len(values) < 2:
         return frozenset()
     scale = scale_for(column, values.values())
@@ -190,5 +201,6 @@ def rich_table(results: Sequence[Result], *, brief: bool = True) -> "Table":
     for row in cells:
         table.add_row(*row)
     if len(results) > 1:
-        table.caption = f"{MARK} best of its column"
+        apart = " among runs that skip no more jobs than others" if skipping(results) else ""
+        table.caption = f"{MARK} best of its column{apart}"
     return table

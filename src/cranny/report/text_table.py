@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """The first cell of each row is its name, the others are values; the note says how to read them."""
+    """The first cells of each row are words, its name, the others values; the note says how to read them."""
 
     title: str
     note: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+    words: int = 1  # columns that hold words
 
 
 def text_table_html(sheet: TextTable) -> str:
@@ -25,7 +26,8 @@ def text_table_html(sheet: TextTable) -> str:
     rows = [[escape(cell) for cell in row] for row in sheet.rows]
     head = [escape(cell) for cell in sheet.head]
     note = f'<p class="for">{escape(sheet.note)}</p>' if sheet.note else ""
-    return f"<div><h3>{escape(sheet.title)}</h3>{note}{html_table(head, rows, kind='plain figures')}</div>"
+    kind = "plain figures" if sheet.words == 1 else "plain figures worded"
+    return f"<div><h3>{escape(sheet.title)}</h3>{note}{html_table(head, rows, kind=kind)}</div>"
 
 
 def terminal_table(sheet: TextTable) -> "Group":
@@ -38,9 +40,10 @@ def terminal_table(sheet: TextTable) -> "Group":
     made = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", padding=0)
     for place, (head, *cells) in enumerate(zip(sheet.head, *sheet.rows, strict=True)):
         # Heads and names may break between words; values may not.
-        parts = cells if place else [word for cell in cells for word in cell.split()]
+        in_words = place < sheet.words
+        parts = [word for cell in cells for word in cell.split()] if in_words else cells
         width = max(map(len, [*head.split(), *parts]), default=0)
-        made.add_column(Text(head), justify="right" if place else "left", vertical="bottom", min_width=width)
+        made.add_column(Text(head), justify="left" if in_words else "right", vertical="bottom", min_width=width)
     for row in sheet.rows:
         made.add_row(*(Text(cell) for cell in row))
     return Group(Text(sheet.title, style="bold"), made, Text(f"{sheet.note}\n", style="dim"))

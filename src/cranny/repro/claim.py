@@ -7,14 +7,23 @@ own scheme).
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from cranny.model.validate import counted, percent
+from cranny.report.confidence import Estimate
 
-Holds = Literal["holds", "holds in part", "does not hold", "beyond the paper", "not tested"]
+Holds = Literal[
+    "holds",
+    "holds in part",
+    "depends on the reading",
+    "does not hold",
+    "beyond the paper",
+    "not tested",
+    "no verdict",
+]
 # Verdicts on claims that are tested, and the style of the tag that shows them on the page.
-TESTED = {"holds": "good", "holds in part": "part", "does not hold": "bad"}
+TESTED = {"holds": "good", "holds in part": "part", "depends on the reading": "part", "does not hold": "bad"}
 CLOSE = 0.10
 NEAR = 0.25
 ALIKE = 0.05  # values of a paper that differ by less make no order: it calls them similar itself
@@ -22,13 +31,64 @@ ALIKE = 0.05  # values of a paper that differ by less make no order: it calls th
 Pair = tuple[str, str]  # of two schemes; the first has the lower value
 
 
+Stated = float | tuple[float, float]  # a number of the paper, or the least and the most that it gives
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A claim under one reading of what the paper leaves open: our values, and which parts of the claim hold."""
+
+    name: str
+    ours: Mapping[str, Estimate]  # by what they are of: a scheme, a setting
+    holds: Holds = "no verdict"
+    parts: Sequence[bool] = ()
+
+    @property
+    def verdict(self) -> str:
+        """Say what became of the claim; of one that holds in part, how many of its parts do."""
+        if self.holds == "holds in part" and self.parts:
+            return f"{self.holds}: {sum(self.parts)} of {len(self.parts)}"
+        return self.holds
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim, whether it holds, and the numbers that show it."""
+    """One claim, or a question of ours: what the paper states, our values under each reading, and the verdict."""
 
     title: str
     holds: Holds
-    text: str
+    text: str  # at most two sentences; numbers are in the picture and its table
+    stated: str = ""  # what the text of the paper says
+    paper: Mapping[str, Stated] = field(default_factory=dict)  # its numbers, by what they are of
+    readings: Sequence[Reading] = ()  # ours first
+    unit: str = ""
+    rule_made_after: str = ""  # how it is judged, where we decided that after we had seen results
+
+    @property
+    def labels(self) -> list[str]:
+        """Return what the values are of, in the order of ours if these have all of the paper's."""
+        ours = dict.fromkeys(label for each in self.readings for label in each.ours)
+        return list(ours if self.paper.keys() <= ours.keys() else {**dict.fromkeys(self.paper), **ours})
+
+    @property
+    def verdict(self) -> str:
+        """Say what became of the claim, and under which reading if that matters."""
+        if self.holds == "depends on the reading":
+            return "; ".join(f"{each.verdict} under: {each.name}" for each in self.readings)
+        return self.readings[0].verdict if self.readings and self.holds in TESTED else self.holds
+
+    def without_verdict(self) -> "Claim":
+        """Return the claim as a run shows it that is too short to judge anything: its values alone."""
+        readings = [replace(each, holds="no verdict", parts=()) for each in self.readings]
+        return replace(self, holds="no verdict", text="", readings=readings) if self.holds in TESTED else self
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChoice:
+    """Something that a paper leaves open, and what comes out under each reading of it, ours first."""
+
+    question: str
+    readings: Sequence[Reading]
 
 
 def all_or_some(parts: Iterable[bool]) -> Holds:
@@ -42,12 +102,23 @@ def graded(first: bool, *others: bool) -> Holds:  # noqa: FBT001 - parts of a cl
     return "does not hold" if not first else "holds" if all(others) else "holds in part"
 
 
+def agreed(readings: Sequence[Reading]) -> Holds:
+    """Return the verdict that all readings of a claim lead to, or that it depends on them.
+
+    Where no reading has one, the paper claims nothing.
+    """
+    found = {each.holds for each in readings} - {"no verdict"}
+    if not found:
+        return "beyond the paper"
+    return found.pop() if len(found) == 1 else "depends on the reading"
+
+
 def sum_up(paper: str, claims: Sequence[Claim]) -> str:
     """Sum claims up in one sentence."""
     tested = [each.holds for each in claims if each.holds in TESTED]
     counts = []
     for word in [word for word in TESTED if word in tested]:
-        several = word.replace("holds", "hold").replace("does", "do")
+        several = word.replace("holds", "hold").replace("does", "do").replace("depends", "depend")
         counts.append(f"{tested.count(word)} {word if tested.count(word) == 1 else several}")
     text = (
         f"{counted(len(tested), 'claim')} of the paper ({paper}) {'is' if len(tested) == 1 else 'are'} tested here"
@@ -115,6 +186,12 @@ class Verdict(NamedTuple):
         return "in part" if self.swapped else "order only"
 
     @property
+    def parts(self) -> list[bool]:
+        """Say whether each pair is in the paper's order, and each ratio near the paper's."""
+        pairs = [True] * len(self.kept) + [False] * len(self.swapped)
+        return pairs + [ratio.off <= NEAR for ratio in self.ratios.values()]
+
+    @property
     def confirms(self) -> bool:
         """Say whether nothing speaks against the paper."""
         return bool(self.kept) and not self.swapped and self.ratios_hold is not False
@@ -130,8 +207,8 @@ def judge(
 ) -> Verdict:
     """Compare our values with a paper's values, and with the order that it states in words.
 
-    Schemes that we have no value for are skipped, and so are pairs that are nearly alike in the paper. Equal
-    values of ours keep no order.
+    Schemes that we have no value for are skipped, and so are pairs that are nearly alike in the paper, unless
+    they are in the other order here and not alike: that reversal is swapped. Equal values of ours keep no order.
     """
     known = {name: value for name, value in paper.items() if name in ours}
     names = sorted(known, key=lambda name: known[name])
@@ -140,6 +217,7 @@ def judge(
         for at, low in enumerate(names)
         for high in names[at + 1 :]
         if known[high] > known[low] * (1 + ALIKE)
+        or (known[high] > known[low] and ours[low] > ours[high] * (1 + ALIKE))
     ]
     pairs = list(dict.fromkeys([*ordered, *(pair for pair in stated if pair[0] in ours and pair[1] in ours)]))
     kept = tuple(pair for pair in pairs if ours[pair[0]] < ours[pair[1]])

@@ -59,12 +59,21 @@ class Results(Generic[S, R]):
         return estimate(self.values(setup, scheme, measure))
 
     def ratio(self, setup: S, scheme: str, base: str, measure: str) -> Estimate:
-        """Return a measure over that of another scheme, which may have more seeds.
+        """Return a measure over that of another scheme, for the seeds that both have.
 
         Seed by seed: both had the same jobs, so much of the spread cancels.
         """
-        both = zip(self.values(setup, scheme, measure), self.values(setup, base, measure), strict=False)
-        return estimate([value / other for value, other in both])
+        found = self.paired(setup, scheme, setup, base, measure)
+        return estimate([value / other for value, other in found])
+
+    def paired(self, setup: S, scheme: str, other: S, base: str, measure: str) -> list[tuple[float, float]]:
+        """Return a measure of two schemes, perhaps of two set-ups, for each seed that both have."""
+        both = ((Cell(setup, scheme, seed), Cell(other, base, seed)) for seed in range(self.seeds))
+        return [
+            (self.runs[mine].measures[measure], self.runs[theirs].measures[measure])
+            for mine, theirs in both
+            if mine in self.runs and theirs in self.runs
+        ]
 
 
 def run_cells(

@@ -10,12 +10,15 @@ from string import Template
 from typing import Any
 
 import polars as pl
+from pydantic_core import to_jsonable_python
 
-from cranny.report.shell import escape, html_page, write_file
+from cranny.report.shell import escape, html_page, html_table, write_file
+from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable, text_table_html
-from cranny.repro.claim import TESTED, Claim, sum_up
+from cranny.repro.claim import TESTED, Claim, OpenChoice, Reading, Stated, sum_up
+from cranny.repro.number_format import plain, spread
 from cranny.repro.paper_file import Paper
-from cranny.repro.plots import Figure, save
+from cranny.repro.plots import Figure, draw_readings, save
 from cranny.version import VERSION
 
 
@@ -48,18 +51,35 @@ class Reproduction:
     sections: Sequence[Section]
     values: Mapping[str, Any]  # what else goes to JSON
     brief: Sequence[TextTable] | None = None  # tables that a terminal shows, if not all
+    left_open: Sequence[OpenChoice] = ()
+    quick: str = ""  # how many jobs and seeds a run had that is too short for verdicts
+
+    @property
+    def judged(self) -> Sequence[Claim]:
+        """The claims; without verdicts if this was a quick run."""
+        return [each.without_verdict() for each in self.claims] if self.quick else self.claims
+
+    @property
+    def finding(self) -> str:
+        """Sum the claims up in one sentence."""
+        if self.quick:
+            return f"A quick run ({self.quick}) shows what is measured; it is too short for verdicts."
+        return sum_up(self.of.paper.split(", ")[-1], self.claims)
 
     @property
     def shown(self) -> Sequence[TextTable]:
         """The tables that a terminal shows."""
         every = [sheet for section in self.sections for sheet in section.tables]
-        return every if self.brief is None else self.brief
+        return [*(every if self.brief is None else self.brief), *self._left_open()]
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        claims = [asdict(claim) for claim in self.claims]
-        head = {"paper": self.of.paper, "version": VERSION, "how": list(self.facts)}
-        return {**head, "claims": claims, **self.values}
+        claims = [{**asdict(claim), "verdict": claim.verdict} for claim in self.judged]
+        head = {"paper": self.of.paper, "version": VERSION, "how": self.facts, "quick": self.quick}
+        plain_values: dict[str, Any] = to_jsonable_python(
+            {**head, "claims": claims, "left_open": self.left_open, **self.values}
+        )
+        return plain_values
 
     def write(self, folder: Path) -> Path:
         """Write all files; return the page."""
@@ -71,30 +91,94 @@ class Reproduction:
             lists = pl.selectors.list()  # CSV has none
             frame.with_columns(lists.cast(pl.List(pl.String)).list.join(" ")).write_csv(folder / f"{stem}.csv")
         main = Template(_file("claims.html")).substitute(
-            claims="".join(map(_claim, self.claims)),
+            claims="".join(_claim(claim, folder / f"claim-{at:02}") for at, claim in enumerate(self.judged, 1)),
+            left_open="".join(_card(text_table_html(sheet), kind="card prose") for sheet in self._left_open()),
             sections="".join(_section(number, each, folder) for number, each in enumerate(self.sections)),
             facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts),
         )
-        lead = sum_up(self.of.paper.split(", ")[-1], self.claims)
-        shell = html_page(self.of.title, lead, main, style=_file("claims.css"), allowed="img-src data:")
+        style = _file("claims.css")
+        shell = html_page(self.of.title, self.finding, main, style=style, allowed="img-src data:")
         return write_file(shell, folder / f"{self.of.name}.html")
 
+    def _left_open(self) -> list[TextTable]:
+        """Return a table of what the paper leaves open and what depends on it, if that was run."""
+        rows = [
+            [
+                choice.question if (place, at) == (0, 0) else "",
+                reading.name if at == 0 else "",
+                measure,
+                spread(value),
+                MISSING if self.quick else reading.verdict,
+            ]
+            for choice in self.left_open
+            for place, reading in enumerate(choice.readings)
+            for at, (measure, value) in enumerate(reading.ours.items())
+        ]
+        head = ("left open", "reading", "measure", "value", "verdict")
+        note = "The first reading of each is ours."
+        return (
+            [TextTable("What the paper leaves open, and what depends on it", note, head, rows, words=3)]
+            if rows
+            else []
+        )
 
-def _claim(claim: Claim) -> str:
-    return (
-        f'<article class="card"><span class="tag {TESTED.get(claim.holds, "other")}">{escape(claim.holds)}</span>'
-        f"<h3>{escape(claim.title)}</h3><p>{escape(claim.text)}</p></article>"
+
+def _claim(claim: Claim, stem: Path) -> str:
+    """Return a claim as a card: verdict, picture, at most two sentences, and its numbers in a table."""
+    picture = _picture(draw_readings(claim), stem) if claim.readings else ""
+    several = [each for each in claim.readings if each.holds in TESTED and len(claim.readings) > 1]
+    readings = "".join(f"<li>{_tag(each.holds, each.verdict)} {escape(each.name)}</li>" for each in several)
+    rule = f"Judged by a rule that was made after results were seen: {claim.rule_made_after}"
+    words = "".join(
+        [
+            f'<p class="stated">The paper: {escape(claim.stated)}.</p>' if claim.stated else "",
+            f"<p>{escape(claim.text)}</p>" if claim.text else "",
+            f'<ul class="readings">{readings}</ul>' if readings else "",
+            f'<p class="rule">{escape(rule)}</p>' if claim.rule_made_after else "",
+            f"<details><summary>Numbers</summary>{_numbers(claim)}</details>" if claim.readings else "",
+        ]
     )
+    verdict = claim.holds if several else claim.verdict
+    head = f"{_tag(claim.holds, verdict)}<h3>{escape(claim.title)}</h3>"
+    return _card(f'{head}<div class="claim">{picture}<div class="words">{words}</div></div>', "article")
+
+
+def _tag(holds: str, words: str) -> str:
+    return f'<span class="tag {TESTED.get(holds, "other")}">{escape(words)}</span>'
+
+
+def _numbers(claim: Claim) -> str:
+    """Return the table of a claim: the paper's values, and ours under each reading."""
+
+    def stated(value: Stated | None) -> str:
+        return " to ".join(map(plain, value)) if isinstance(value, tuple) else plain(value)
+
+    def ours(reading: Reading, label: str) -> str:
+        return spread(reading.ours[label]) if label in reading.ours else MISSING
+
+    head = [claim.unit, "paper", *(each.name for each in claim.readings)]
+    rows = [
+        [label, stated(claim.paper.get(label)), *(ours(each, label) for each in claim.readings)]
+        for label in claim.labels
+    ]
+    return html_table(list(map(escape, head)), [list(map(escape, row)) for row in rows], kind="plain figures")
+
+
+def _card(content: str, element: str = "div", kind: str = "card") -> str:
+    return f'<{element} class="{kind}">{content}</{element}>'
+
+
+def _picture(figure: Figure, stem: Path) -> str:
+    """Save a figure, and return it for the page."""
+    data = base64.b64encode(save(figure, stem).read_bytes()).decode("ascii")
+    image = f'<img alt="{escape(stem.name)}" src="data:image/svg+xml;base64,{data}">'
+    return _card(f'<div class="scroll">{image}</div>', "figure")
 
 
 def _section(number: int, section: Section, folder: Path) -> str:
-    plots = ""
-    for stem, plot in section.plots.items():
-        data = base64.b64encode(save(plot(), folder / stem).read_bytes()).decode("ascii")
-        image = f'<img alt="{escape(stem)}" src="data:image/svg+xml;base64,{data}">'
-        plots += f'<figure class="card"><div class="scroll">{image}</div></figure>'
+    plots = "".join(_picture(plot(), folder / stem) for stem, plot in section.plots.items())
     tables = "".join(map(text_table_html, section.tables))
-    shown = f'<div class="card prose">{tables}</div>' if tables else ""
+    shown = _card(tables, kind="card prose") if tables else ""
     return (
         f'<section aria-labelledby="part-{number}"><h2 id="part-{number}">{escape(section.title)}</h2>'
         f"{plots}{shown}</section>"

@@ -3,7 +3,7 @@
 Texts are templates of `str.format`; behind the colon of a field may also be the name of a number format of ours.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from string import Formatter
 from typing import Annotated, Any, TypeVar
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from cranny.model.validate import percent
 from cranny.model.yaml_file import Document
 from cranny.report.text_table import TextTable
-from cranny.repro.claim import Claim, Holds, all_or_some
+from cranny.repro.claim import Claim, Holds, Reading, Stated, agreed, all_or_some
 from cranny.repro.number_format import extent, listed, plain, times
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
@@ -91,8 +91,11 @@ class ClaimText(PaperModel):
     """A claim of the paper, or a question of ours: its title, what we say of it, and the paper's numbers."""
 
     title: Text
-    paper: str = ""  # what its text states, which is said first
-    text: Text = "{text}"
+    paper: Text = ""  # what its text states
+    text: Text = "{text}"  # at most two sentences on what we find
+    unit: Text = ""  # of the values in the picture
+    bars: Mapping[str, Stated] = {}  # the paper's numbers in it, by what they are of; two are a range
+    rule_made_after: str = ""  # how the claim is judged, where we decided that after we had seen results
     parts: Mapping[str, Text] = {}  # sentences that are repeated, or not always said
     numbers: Mapping[str, Number] = {}
     values: Mapping[str, Where] = {}  # of ours
@@ -128,12 +131,25 @@ class Paper(PaperModel):
     tables: Mapping[str, TableText] = {}
     untested: str
 
-    def claim(self, key: str, holds: Holds = "beyond the paper", /, **values: object) -> Claim:
-        """Return what became of a claim, or what we find on a question that the paper does not ask."""
+    def claim(
+        self,
+        key: str,
+        found: Holds | Sequence[Reading] = "beyond the paper",
+        bars: Mapping[str, Stated] | None = None,
+        /,
+        **values: object,
+    ) -> Claim:
+        """Return what became of a claim, or what we find on a question that the paper does not ask.
+
+        What was found are readings, or a verdict alone. Without `bars`, the paper's numbers are those of the file.
+        """
         claim = self.claims[key]
-        known = {**claim.numbers, **values}
-        stated = f"The paper: {claim.paper}. " if claim.paper else ""
-        return Claim(fill(claim.title, **known), holds, stated + fill(claim.text, **known))
+        readings = () if isinstance(found, str) else found
+        texts = (claim.title, claim.text, claim.paper, claim.unit)
+        title, text, stated, unit = (fill(part, **{**claim.numbers, **values}) for part in texts)
+        paper = claim.bars if bars is None else bars
+        holds = found if isinstance(found, str) else agreed(found)
+        return Claim(title, holds, text, stated, paper, readings, unit, claim.rule_made_after)
 
     def values(self, key: str, read: Read) -> dict[str, Any]:
         """Return our values of a claim, each a number, or a list where it is of several settings or schemes."""

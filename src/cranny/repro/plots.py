@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cranny.model.errors import CrannyError
 from cranny.model.yaml_file import Document
 from cranny.report.confidence import Estimate
 from cranny.report.styles import HUES, VERMILION
+from cranny.repro.claim import Claim
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -37,6 +39,12 @@ def _styles() -> dict[str, tuple[str, float, str]]:
 STYLES = _styles()
 WIDE = (9.2, 2.9)  # inches, of a panel that has a row to itself
 MOST_IN_ROW = 5  # names of a legend
+LETTERS = 13  # in an inch
+HANDLE = 0.55  # inches of a legend's patch and the space around a name
+FOR_LABELS = 0.8  # of a figure's width or height
+# The paper's bars, and those of readings in their order.
+PAPERS, READINGS = "#b9b6b0", (VERMILION.light, *(HUES[at].light for at in (0, 1, 3, 2, 4, 5)))
+FAR_APART = 30.0  # largest over smallest value from which on an axis is logarithmic
 
 
 class Line(NamedTuple):
@@ -106,6 +114,39 @@ def draw_bars(
     return legend(figure, axes)
 
 
+def draw_readings(claim: Claim) -> Figure:
+    """Draw the paper's values of a claim beside ours under each reading; a range of the paper is a block."""
+    figure, (axis,) = canvas(1, WIDE if len(claim.labels) > 4 or len(claim.readings) > 2 else PANEL)
+    place = {label: at for at, label in enumerate(claim.labels)}
+    series = [*(["paper"] if claim.paper else []), *(each.name for each in claim.readings)]
+    width = 0.8 / len(series)
+
+    def left(label: str, name: str) -> float:
+        return place[label] + (series.index(name) - (len(series) - 1) / 2) * width
+
+    for at, (label, value) in enumerate(claim.paper.items()):
+        low, high = value if isinstance(value, tuple) else (0.0, value)
+        name = "" if at else "paper"
+        axis.bar(left(label, "paper"), high - low, width, low, color=PAPERS, label=name)
+    for colour, each in zip(READINGS, claim.readings, strict=False):
+        spots = [left(label, each.name) for label in each.ours]
+        draw_estimates(axis, spots, list(each.ours.values()), width, colour, each.name)
+    numbers = [each.mean for reading in claim.readings for each in reading.ours.values()]
+    numbers += [
+        number for value in claim.paper.values() for number in (value if isinstance(value, tuple) else [value])
+    ]
+    if min(numbers) > 0 and max(numbers) > FAR_APART * min(numbers):
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+    inches = figure.get_figwidth() * FOR_LABELS / len(place)
+    axis.set_xticks(
+        range(len(place)), [fill(label, int(inches * LETTERS), break_long_words=False) for label in place]
+    )
+    axis.set_ylabel(fill(claim.unit, int(figure.get_figheight() * FOR_LABELS * LETTERS)))
+    axis.axhline(0.0, color="black", linewidth=0.6)
+    return legend(figure, [axis])
+
+
 def draw_estimates(
     axis: Axes, at: Sequence[float], values: Sequence[Estimate], width: float, colour: str, label: str
 ) -> None:
@@ -143,11 +184,12 @@ def legend(figure: Figure, axes: Sequence[Axes]) -> Figure:
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             seen.setdefault(label, handle)
+    inches = max(map(len, seen), default=0) / LETTERS + HANDLE
     figure.legend(
         list(seen.values()),
         list(seen),
         loc="outside upper center",
-        ncols=min(len(seen), MOST_IN_ROW),
+        ncols=max(1, min(len(seen), MOST_IN_ROW, int(figure.get_figwidth() / inches))),
         frameon=False,
         fontsize=8.5,
     )

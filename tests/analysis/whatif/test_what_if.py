@@ -55,13 +55,27 @@ def test_the_log_is_measured_by_its_own_starts() -> None:
 
 
 def test_of_waits_that_differ_by_rounding_alone_the_fewest_machine_hours_are_best() -> None:
-    def summary(mean_wait_s: float, machine_hours: float) -> dict[str, float]:
-        return {"mean_wait_s": mean_wait_s, "machine_hours": machine_hours}
+    def summary(mean_wait_s: float, machine_hours: float, skipped: int = 0) -> dict[str, float]:
+        return {"jobs_skipped": skipped, "mean_wait_s": mean_wait_s, "machine_hours": machine_hours}
 
     alike = {"many": summary(0.3, 20.0), "few": summary(0.1 + 0.2, 10.0)}
     assert best(alike) == "few"
     assert best(alike | {"short": summary(0.2, 30.0)}) == "short"
     assert best(alike | {"few": summary(0.31, 10.0)}) == "many"
+    assert best(alike | {"short": summary(0.2, 30.0, skipped=1)}) == "few"
+
+
+def test_both_halving_doublings_are_compared_if_asked_for() -> None:
+    trace = log(submit_s=[0.0, 0.0, 1800.0, 5000.0], model=["vgg16"] * 4)  # d comes while c is on both machines
+    orders = ("halving-doubling", "gloo-halving-doubling")
+    found = asked(trace, ("best-fit", "best-fit-mapped"), collectives=orders)
+    moved = {(each.collective, each.policy): each.mean_cross_traffic_gb for each in found.collectives}
+    far, mapped = moved[orders[0], "best-fit"], moved[orders[0], "best-fit-mapped"]
+    assert far == pytest.approx(4 * mapped)  # K/2 against K/8, four pairs, twice
+    assert moved[orders[1], "best-fit"] == moved[orders[1], "best-fit-mapped"] == pytest.approx(mapped)
+    assert [sheet.rows[0][:2] for sheet in answer_tables(found)][-1] == [orders[0], "best-fit"]
+    assert len(found.facts()["collectives"]) == 4
+    assert not asked(log(STARTS)).collectives
 
 
 def test_idle_machines_become_money() -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours
 from cranny.analysis.whatif.machine_search import MachineSearch
@@ -11,6 +11,7 @@ from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
 from cranny.report.sampling import arrival_span_s
 from cranny.report.scales import duration_text
+from cranny.report.table import skipping
 from cranny.sim.result import Result
 from cranny.traces.inspect import StepFunction, Window
 
@@ -29,6 +30,24 @@ class WhatIfCase:
     fragmentation: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CollectiveCase:
+    """What comes out if jobs that name no collective use this one."""
+
+    collective: str
+    policy: str
+    mean_jct_s: float
+    machine_hours: float
+    mean_cross_traffic_gb: float
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """Keep of a result what is compared."""
+        settings, summary = result.settings, result.summary
+        values = (summary[key] for key in ("mean_jct_s", "machine_hours", "mean_cross_traffic_gb"))
+        return cls(str(settings["collective"]), str(settings["policy"]), *values)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class WhatIfAnswer:
     """All that was found; `results` are the runs behind it, the log's own last if its starts are known."""
@@ -41,6 +60,7 @@ class WhatIfAnswer:
     warnings: Sequence[str]
     assumptions: Sequence[str]
     results: Sequence[Result]
+    collectives: Sequence[CollectiveCase] = ()
 
     @property
     def days(self) -> float:
@@ -60,6 +80,12 @@ class WhatIfAnswer:
         return self.cases[1:]
 
     @property
+    def compared(self) -> Sequence[WhatIfCase]:
+        """Those of them that skip no more jobs than others: who does less has it easier."""
+        barred = skipping(self.results[: len(self.policies)])
+        return [case for run, case in enumerate(self.policies) if run not in barred]
+
+    @property
     def sizes_to_start(self) -> tuple[int, ...]:
         """Sizes of jobs that the cluster could hold at all."""
         return tuple(size for size in JOBS_TO_START if size <= self.cluster.gpus)
@@ -77,6 +103,7 @@ class WhatIfAnswer:
             "price_per_gpu_hour": self.price_per_gpu_hour,
             "cases": [self._case(case) for case in self.cases],
             "search": [_finite(asdict(search)) for search in self.searches],
+            "collectives": [asdict(case) for case in self.collectives],
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
         }

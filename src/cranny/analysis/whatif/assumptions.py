@@ -95,6 +95,12 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
             f"The models of {counted(unnamed, 'job')} are {UNKNOWN} and drawn with seed {settings['seed']}; "
             "they matter to policies that look at traffic, and to running times unless the network is instant."
         )
+    unnamed = trace.frame["collective"].null_count() if "collective" in trace.frame.columns else len(trace)
+    if unnamed:
+        yield (
+            f"The collectives of {counted(unnamed, 'job')} are {UNKNOWN} and taken to be {settings['collective']} "
+            "(--collective); they matter where the models do."
+        )
     if settings["network"] == "instant":
         yield "Every job runs as long as the log says, wherever it is placed (--network instant)."
     else:
@@ -112,8 +118,8 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
         yield f"Not replayed because they can never run here: {counts}; such as {such_as}."
     orders = {str(result.settings["policy"]): str(result.settings["order"]) for result in results}
     yield f"Queue orders: {', '.join(f'{policy} {order}' for policy, order in orders.items())}."
-    if {"sjf", "backfill"} & set(orders.values()):
-        yield "sjf and backfill know how long each job will run."
+    if {"sjf", "srtf", "backfill"} & set(orders.values()):
+        yield "sjf, srtf and backfill know how long each job will run."
     yield (
         "The cluster is empty at the first submission: jobs that ran before are not in the log, so the first "
         "waits are too short. Priorities, quotas, reservations, failures and maintenance are not replayed."

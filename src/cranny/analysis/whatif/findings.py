@@ -23,7 +23,7 @@ def findings(answer: WhatIfAnswer) -> list[str]:
 
 def _waiting(answer: WhatIfAnswer) -> Iterator[str]:
     """Compare the shortest mean wait with the log's, or with the longest where the log has none."""
-    replayed = [(case, case.waits) for case in answer.policies if case.waits is not None]
+    replayed = [(case, case.waits) for case in answer.compared if case.waits is not None]
     best, short = min(replayed, key=lambda each: each[1].wait.mean_s)
     was = answer.cases[0].waits
     if was is not None:
@@ -53,7 +53,7 @@ def _less(now_s: float, then_s: float) -> str:
 def _machines(answer: WhatIfAnswer) -> Iterator[str]:
     """Name the policy that leaves most to switch off, and the one that leaves least."""
     known = sorted(
-        ((answer.money_a_day(case.machines), case, case.machines) for case in answer.policies if case.machines),
+        ((answer.money_a_day(case.machines), case, case.machines) for case in answer.compared if case.machines),
         key=lambda each: -each[0],
     )
     money, case, machines = known[0]
@@ -76,7 +76,7 @@ def _largest(answer: WhatIfAnswer) -> Iterator[str]:
     shares = sorted(
         (
             (case.headroom.idle_gpus.share_from(size), case)
-            for case in answer.policies
+            for case in answer.compared
             if case.headroom is not None and case.headroom.idle_gpus is not None
         ),
         key=lambda each: -each[0],

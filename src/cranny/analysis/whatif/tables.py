@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
+from cranny.analysis.whatif.answer import CollectiveCase, WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.baseline import UNKNOWN
 from cranny.analysis.whatif.findings import findings
 from cranny.analysis.whatif.headroom import HOLD_S
@@ -29,6 +29,8 @@ def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     made = [_waiting(answer), _by_size(answer), _machines(answer), _largest(answer)]
     if answer.searches:
         made += [_removal(answer), _addition(answer.searches)]
+    if answer.collectives:
+        made.append(_collectives(answer.collectives))
     return [
         replace(sheet, note=f"{sheet.note} {MISSING} {UNKNOWN}.")
         if any(MISSING in row for row in sheet.rows)
@@ -53,6 +55,22 @@ def write_page(answer: WhatIfAnswer, path: str | Path) -> Path:
         f"unlike the tables above, which are over {answer.span}",
     )
     return write_report(answer.results, path, title=f"What if: {trace}", lead=lead)
+
+
+def _collectives(cases: Sequence[CollectiveCase]) -> TextTable:
+    rows = [
+        [
+            each.collective,
+            each.policy,
+            duration_text(each.mean_jct_s),
+            f"{each.machine_hours:,.1f}",
+            f"{each.mean_cross_traffic_gb:,.2f}",
+        ]
+        for each in cases
+    ]
+    note = "For jobs that name none: mean JCT of all jobs, machine-hours to the last end, traffic at arrivals."
+    head = ("collective", "", "JCT, mean", "machine-hours", "cross traffic, GB")
+    return TextTable("What the collective decides", note, head, rows)
 
 
 def _items(lines: Iterable[str]) -> str:

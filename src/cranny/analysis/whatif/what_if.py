@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import polars as pl
 
-from cranny.analysis.whatif.answer import WhatIfAnswer, WhatIfCase
+from cranny.analysis.whatif.answer import CollectiveCase, WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.assumptions import assumptions, warnings
 from cranny.analysis.whatif.baseline import AS_LOGGED, LoggedJobs, baseline_result, logged_jobs
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
@@ -46,19 +46,21 @@ def what_if(
     search_policy: str | None = None,
     add: int | None = None,
     processes: int | None = None,
+    collectives: Sequence[str] = (),
     **settings: Unpack[ScenarioSettings],
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
 
     A log is read as `read_trace` does. With `search` it is also searched how many machines could be removed and
     what `add` more would change, for the policy with the shortest mean wait and for `search_policy`, the first one
-    if not given.
+    if not given. With `collectives` it is replayed for each of them too, for jobs that name none.
     """
     if not policies:
         raise InputError("no policy was given")
     trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
     scenario = Scenario(cluster, trace, policies[0], network, seed, **settings)
-    return answer(scenario, policies, search=search, search_policy=search_policy, add=add, processes=processes)
+    found: dict[str, Any] = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
+    return answer(scenario, policies, **found, collectives=collectives)
 
 
 def answer(
@@ -69,6 +71,7 @@ def answer(
     search_policy: str | None = None,
     add: int | None = None,
     processes: int | None = None,
+    collectives: Sequence[str] = (),
     bar: ProgressBar = lambda _what, _total: nullcontext(lambda _done: None),
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
@@ -106,7 +109,17 @@ def answer(
         warnings=warnings(cluster, trace, results, logged, window),
         assumptions=assumptions(trace, results, logged, jobs[cases[0].name].height),
         results=shown,
+        collectives=_with_collectives(scenarios, collectives, processes, bar),
     )
+
+
+def _with_collectives(
+    scenarios: Sequence[Scenario], collectives: Sequence[str], processes: int | None, bar: ProgressBar
+) -> list[CollectiveCase]:
+    """Replay with each of some collectives; which ranks share a machine matters to each in its own way."""
+    asked = [replace(scenario, collective=collective) for collective in collectives for scenario in scenarios]
+    with bar("collectives", len(asked)) as tick:
+        return run_many(asked, keep=CollectiveCase.of, processes=processes, progress=tick)
 
 
 def _compared(results: Sequence[Result], logged: LoggedJobs | None) -> dict[str, pl.DataFrame]:
@@ -151,10 +164,11 @@ def _searched(
 
 
 def best(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the policy with the shortest mean wait; of those with the same, the fewest machine-hours."""
+    """Return the policy that skips the fewest jobs; of equals the shortest mean wait, then the fewest hours."""
 
     def rank(name: str) -> list[float]:
-        return [round(summaries[name][key], DECIMALS) for key in ("mean_wait_s", "machine_hours")]
+        keys = ("jobs_skipped", "mean_wait_s", "machine_hours")
+        return [round(summaries[name][key], DECIMALS) for key in keys]
 
     return min(summaries, key=rank)
 

@@ -7,34 +7,46 @@ from cranny.report.confidence import Estimate
 from cranny.report.table import MISSING
 from cranny.repro.cassini import cassini_plots as draw
 from cranny.repro.cassini.link_shapes import BATCH, EVEN, GIVEN, H200, SETUPS
-from cranny.repro.cassini.links import JITTER, Adjustments, LinkOutcome, UnifiedPair
-from cranny.repro.cassini.paper import TABLE2, TEXT
+from cranny.repro.cassini.links import SNAPSHOTS, Adjustments, LinkOutcome, UnifiedPair
+from cranny.repro.cassini.paper import TABLE2, TEXT, LinkSnapshot
 from cranny.repro.cassini.precision import AnglePrecision
-from cranny.repro.claim import NEAR, Claim, Holds, graded, near
+from cranny.repro.cassini.setups import JITTER
+from cranny.repro.claim import CLOSE, Claim, Holds, Reading, Stated, all_or_some, near
 from cranny.repro.number_format import plain, spread, times
 from cranny.repro.page import Section
 
+LEAST_GAIN = 1.02  # less is none
 FADED = 1.1  # a gain below which not much is left
 MOST = 0.9  # of the links: a precision that finds right shifts for so many is fine enough
 MS = 1e3
 Snapshots = Mapping[int, Mapping[str, LinkOutcome]]  # of Table 2, in every set-up
 
 
-def judged(gain: Estimate, paper: float) -> Holds:
-    """Judge a gain: all of its confidence interval is a gain, and it is near the paper's."""
-    return graded(beyond_doubt(gain), near(paper, gain.mean))
+def gained(values: Mapping[str, Estimate], stated: Mapping[str, Stated]) -> tuple[Holds, list[bool]]:
+    """Judge gains: whether each is one beyond doubt, and near the paper's, of which it must be half at least.
+
+    A claim of which no gain is one beyond doubt does not hold.
+    """
+    parts = []
+    for name, paper in stated.items():
+        if not isinstance(paper, tuple) and name in values:
+            ours = values[name].mean
+            parts += [beyond_doubt(values[name]), near(paper, ours) and ours - 1.0 >= (paper - 1.0) / 2]
+    if not parts:
+        return "no verdict", []
+    return (all_or_some(parts) if any(parts[::2]) else "does not hold"), parts
 
 
 def beyond_doubt(gain: Estimate) -> bool:
-    """Say whether a gain is one with all of its confidence interval."""
-    return gain.mean - (gain.half or 0.0) > 1.0
+    """Say whether a gain is one with all of its confidence interval, and not too small to speak of."""
+    return gain.mean >= LEAST_GAIN and gain.mean - (gain.half or 0.0) > 1.0
 
 
 def fig2(found: Mapping[str, LinkOutcome]) -> Section:
     """Show and judge Fig. 2 in every set-up."""
     text = TEXT.claims["fig2"]
-    paper, p90 = text.numbers["paper"], found[GIVEN].p90_gain()
-    rows = [["the paper", "", "", "", plain(text.numbers["shift_ms"]), "", times(paper)]]
+    rows = [["the paper", "", "", "", plain(text.numbers["shift_ms"]), "", times(text.numbers["paper"])]]
+    readings = []
     for setup, one in found.items():
         iteration, up, shift = (
             plain(each_s * MS)
@@ -42,11 +54,9 @@ def fig2(found: Mapping[str, LinkOutcome]) -> Section:
         )
         score = f"{one.fit.score:.2f}"
         rows.append([SETUPS[setup], iteration, up, score, shift, times(one.gain()), times(one.p90_gain())])
-    others = ", ".join(
-        text.part(name, p90=found[setup].p90_gain(), score=found[setup].fit.score)
-        for setup, name in ((H200, "h200"), (BATCH, "batch"))
-    )
-    claim = TEXT.claim("fig2", judged(p90, paper), p90=p90, others=others, jitter=100 * JITTER)
+        values = {"90th percentile": one.p90_gain()}
+        readings.append(Reading(SETUPS[setup], values, *gained(values, text.bars)))
+    claim = TEXT.claim("fig2", readings, jitter=100 * JITTER)
     plots = {"fig2": partial(draw.draw_pair, found[GIVEN])}
     return Section("Fig. 2: two jobs on a link", [TEXT.table("fig2", rows)], plots, claims=[claim])
 
@@ -58,9 +68,12 @@ def fig5(found: UnifiedPair) -> Section:
         ["the paper", plain(paper_ms), MISSING, "1.00", MISSING],
         ["ours", plain(found.perimeter_ms), *map("{:.2f}".format, (found.before, found.at_papers, found.best))],
     ]
-    right = abs(found.perimeter_ms - paper_ms) < 1e-6 and found.at_papers > 1 - 1e-6
-    values = {"perimeter": found.perimeter_ms, "before": found.before, "rotated": found.at_papers}
-    claim = TEXT.claim("fig5", graded(right), **values)
+    parts = [abs(found.perimeter_ms - paper_ms) < 1e-6, found.at_papers > 1 - 1e-6]
+    values = {
+        "perimeter, ms": Estimate(found.perimeter_ms, None),
+        "score, %": Estimate(100 * found.at_papers, None),
+    }
+    claim = TEXT.claim("fig5", [Reading("ours", values, all_or_some(parts), parts)], before=found.before)
     return Section("Fig. 5: a unified circle", [TEXT.table("fig5", rows)], claims=[claim])
 
 
@@ -105,27 +118,34 @@ def table2(found: Snapshots) -> Section:
 
 
 def _gain_claim(found: Snapshots, times_near: Sequence[bool]) -> Claim:
-    """Judge gains against scores."""
-    gains = {number: outcomes[GIVEN].communication_gain() for number, outcomes in found.items()}
-    best = [gains[snapshot.number].mean for snapshot in TABLE2 if snapshot.score >= 1.0]
-    worst = gains[min(TABLE2, key=lambda snapshot: snapshot.score).number].mean
-    right = all(near(snapshot.gain, gains[snapshot.number].mean) for snapshot in TABLE2)
-    part = TEXT.claims["table2"].part
-    listed = [part("gain", score=each.score, paper=each.gain, ours=gains[each.number]) for each in TABLE2]
-    values = {"gains": "; ".join(listed), "near": sum(times_near), "all": len(times_near)}
-    return TEXT.claim("table2", graded(worst < min(*best, FADED), right), **values)
+    """Judge gains against scores: those of the paper's shapes, whose scores are the paper's."""
+    stated = {_snapshot(each): each.gain for each in TABLE2}
+    readings = []
+    for setup, name in SETUPS.items():
+        values = {_snapshot(each): found[each.number][setup].communication_gain() for each in TABLE2}
+        reading = Reading(name, values)
+        if setup == GIVEN:
+            means = {each.score: values[_snapshot(each)].mean for each in TABLE2}
+            fades = means[min(means)] < min(FADED, *(values[_snapshot(each)].mean for each in TABLE2[:2]))
+            parts = [fades, *(near(each.gain, values[_snapshot(each)].mean) for each in TABLE2)]
+            reading = Reading(name, values, all_or_some(parts) if fades else "does not hold", parts)
+        readings.append(reading)
+    return TEXT.claim("table2", readings, stated, near=sum(times_near), all=len(times_near))
+
+
+def _snapshot(snapshot: LinkSnapshot) -> str:
+    return f"{snapshot.number}: score {snapshot.score:g}"
 
 
 def _score_claim(found: Snapshots) -> Claim:
     """Judge the scores that follow from our profiles."""
-    scores = {
-        setup: [found[snapshot.number][setup].fit.score for snapshot in TABLE2] for setup in (H200, BATCH, EVEN)
-    }
-    h200, batch, even = (", ".join(f"{score:.2f}" for score in each) for each in scores.values())
-    furthest = max(abs(score - snapshot.score) for score, snapshot in zip(scores[BATCH], TABLE2, strict=True))
-    papers = ", ".join(f"{snapshot.score:.1f}" for snapshot in TABLE2)
-    holds = graded(furthest <= NEAR, furthest <= 0.1)
-    return TEXT.claim("scores", holds, paper=papers, batch=batch, h200=h200, even=even)
+    readings = []
+    for setup in (BATCH, H200, EVEN):
+        scores = {each: found[each.number][setup].fit.score for each in TABLE2}
+        parts = [abs(score - each.score) <= CLOSE for each, score in scores.items()]
+        values = {f"snapshot {each.number}": Estimate(score, None) for each, score in scores.items()}
+        readings.append(Reading(SETUPS[setup], values, all_or_some(parts), parts))
+    return TEXT.claim("scores", readings, {f"snapshot {each.number}": each.score for each in TABLE2}, close=CLOSE)
 
 
 def fig17(found: Sequence[Adjustments]) -> Section:
@@ -151,18 +171,15 @@ def fig17(found: Sequence[Adjustments]) -> Section:
         }
         for each in found
     ]
-    paced, alone = ([each for each in found if each.hold == hold] for hold in (True, False))
-    few = [all(each.a_minute.mean < text.numbers["paper"] for each in cases) for cases in (paced, alone)]
-    claim = TEXT.claim(
-        "fig17",
-        graded(*few),
-        paced=max(each.a_minute.mean for each in paced),
-        slowdown=max(each.slowdown.mean for each in paced),
-        alone=", ".join(
-            text.part("alone", snapshot=each.snapshot, jitter=100 * each.jitter, a_minute=each.a_minute.mean)
-            for each in alone
-        ),
-    )
+    readings = []
+    for hold, name in ((True, "paced"), (False, "the 5 % rule alone")):
+        cases = [each for each in found if each.hold == hold and each.jitter == JITTER]
+        parts = [each.a_minute.mean < text.numbers["paper"] for each in cases]
+        values = {f"snapshot {each.snapshot}": each.a_minute for each in cases}
+        readings.append(Reading(name, values, all_or_some(parts), parts))
+    slowdown = max(each.slowdown.mean for each in found if each.hold and each.jitter == JITTER)
+    stated = {f"snapshot {number}": text.numbers["paper"] for number in SNAPSHOTS}
+    claim = TEXT.claim("fig17", readings, stated, jitter=100 * JITTER, slowdown=slowdown)
     plots = {"fig17": partial(draw.draw_adjustments, found)}
     tables = [TEXT.table("fig17", rows, paper=text.numbers["paper"])]
     return Section("Fig. 17: adjustments", tables, plots, {"fig17": records}, [claim])
@@ -180,19 +197,16 @@ def fig18(found: Sequence[AnglePrecision]) -> Section:
     ]
     paper_deg = TEXT.claims["fig18"].numbers["precision_deg"]
     at = next(each for each in found if each.degrees == paper_deg)
-    coarser = [each for each in found if each.degrees > paper_deg]
     finer = [each for each in found if each.degrees < paper_deg]
-    sweet = at.right >= MOST and all(each.right < MOST for each in coarser)
+    parts = [at.right >= MOST, *(each.right < MOST for each in found if each.degrees > paper_deg)]
+    values = {f"{each.degrees:g}": Estimate(100 * each.right, None) for each in found}
     claim = TEXT.claim(
         "fig18",
-        "holds" if sweet else "holds in part",
-        right=100 * at.right,
+        [Reading("ours", values, all_or_some(parts) if parts[0] else "does not hold", parts)],
         ms=at.time_ms.mean,
-        coarser=coarser[0].degrees,
-        coarser_right=100 * coarser[0].right,
         finer=finer[0].degrees,
-        finer_right=100 * finer[0].right,
         slower=max(each.time_ms.mean for each in finer) / at.time_ms.mean,
+        most=100 * MOST,
     )
     plots = {"fig18": partial(draw.draw_precision, found)}
     return Section("Fig. 18: precision", [TEXT.table("fig18", rows)], plots, {"fig18": records}, [claim])

@@ -18,11 +18,10 @@ from cranny.network.phases.segments import PhasedJob
 from cranny.report.confidence import Estimate, estimate
 from cranny.repro.cassini.link_shapes import BATCH, GIVEN, H200, SETUPS, pair_circles, snapshot_circles
 from cranny.repro.cassini.paper import TABLE2, TEXT
-from cranny.repro.cassini.setups import LINK_GBPS
+from cranny.repro.cassini.setups import JITTER, LINK_GBPS
 
 Floats = npt.NDArray[np.float64]
 
-JITTER = 0.005  # of computing times; at it the paper's few adjustments can be had (docs/understand/phases.md)
 JITTERS = (0.0025, 0.005, 0.02)
 SNAPSHOTS = (1, 2, 3)  # of Table 2, that Fig. 17 is about
 SHARES = tuple(np.linspace(0.01, 1.0, 100).tolist())
@@ -107,7 +106,7 @@ def run_jobs(
         scores.append(curve(circles, starts_s, fit.unified).score(gbps))
         simulate = partial(_simulated, gbps=gbps, seconds=seconds, jitter=JITTER, seed=seed)
         without.append(simulate(_jobs(circles, starts_s)))
-        shifted.append(with_agents(_jobs(circles, fit.shifts_s), [True] * len(circles), JITTER, simulate))
+        shifted.append(with_agents(_jobs(circles, fit.shifts_s), [True] * len(circles), [gbps], JITTER, simulate))
     return LinkOutcome(circles, fit, float(np.mean(scores)), LinkRuns.of(without), LinkRuns.of(shifted))
 
 

@@ -11,8 +11,9 @@ BEYOND = ("titan", "titan+cassini", "netpack", "netpack+cassini")
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "themis+cassini, loops dropped": ("themis+cassini", {"loops": "drop"}),
     "themis+cassini, one candidate": ("themis+cassini", {"candidates": 1}),
+    "themis+cassini, ranked by score": ("themis+cassini", {"rank": "score"}),
 }
-ALIKE, GAP = "alike", "gap"  # traces of ours
+ALIKE, OPEN = "alike", "open"  # traces of ours
 
 
 class Table3Model(PaperModel):
@@ -24,6 +25,8 @@ class Table3Model(PaperModel):
     tp: int = 1
     pp: int = 1
     tokens: tuple[int, int] = (0, 0)  # of a sample, and their width: what stages and shards send
+    vocabulary: int = 0  # of embeddings that the first and the last stage share
+    tables: tuple[int, int, int] = (0, 0, 0)  # of embeddings that are partitioned: how many, their rows and width
 
 
 class CassiniTrace(PaperModel):
@@ -33,15 +36,23 @@ class CassiniTrace(PaperModel):
     figure: str
     title: str
     fours: bool = False  # servers are below switches in fours, not in pairs
-    # Steps of `GAP`:
-    drawn: bool = False  # hosts draw among placements that are equal to them
-    leased: bool = False  # leases of a minute, and jobs that may have half of their workers
+    # Readings of `OPEN`, each of one thing that the paper leaves open:
+    question: str = ""
+    host: str = ""  # whose jobs alone are replayed, if it is about one
+    drawn: bool = False  # Themis draws among placements that are equal to it
+    epochs: bool = False  # Themis's leases end together
+    fair: bool = False  # Pollux maximises what its paper has, and not its authors' system
+    rigid: bool = False  # leases of ten minutes, and jobs that keep their workers
     measured: bool = False  # computing times as on an H200
+    steady: bool = False  # computing times without jitter
+    replicated: bool = False  # DLRM reduces the gradients of all embeddings, as in a data-parallel job
 
     @property
     def schemes(self) -> tuple[str, ...]:
         """The policies that run on it."""
-        return SCHEMES if self.figure == GAP else (*SCHEMES, *BEYOND, *VARIANTS)
+        if self.figure == OPEN:
+            return tuple(scheme for scheme in SCHEMES[:4] if scheme.startswith(self.host))
+        return (*SCHEMES, *BEYOND, *VARIANTS) if self.key == "dynamic" and self.fours else SCHEMES
 
 
 class Table2Job(PaperModel):
@@ -110,5 +121,5 @@ class CassiniPaper(Paper):
 
 TEXT = read_paper(CassiniPaper, __package__)
 TABLE2, MODELS, TRACES = TEXT.table2, TEXT.models, TEXT.traces
-DATA_PARALLEL = tuple(name for name, model in MODELS.items() if model.tp * model.pp == 1)
+DATA_PARALLEL = tuple(name for name, model in MODELS.items() if model.tp * model.pp == 1 and not model.tables[0])
 MODEL_PARALLEL = tuple(name for name in MODELS if name not in DATA_PARALLEL)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
-from cranny.repro.has.claims import claims
+from cranny.repro.has.claims import claims, left_open
 from cranny.repro.has.paper import ART, FAIR, JCT, PAPER, PLOTTED, TEXT, TITLES, ValueKey
 from cranny.repro.has.results import HasResults
 from cranny.repro.has.static import scores_of
@@ -21,8 +21,8 @@ NOTE = "Means over the fits; in brackets what the paper states."
 OWN = "Means over the fits; the paper states no value."
 
 
-def reproduction(results: HasResults) -> Reproduction:
-    """Make tables, claims and plots of the results."""
+def reproduction(results: HasResults, quick: str = "") -> Reproduction:
+    """Make tables, claims and plots of the results; `quick` says how much was run, if too little for verdicts."""
     keys = [(figure, measure) for figure in TITLES for measure in results.measures(figure)]
     sheets = {key: _sheet(results, *key) for key in keys}
     sections = [
@@ -35,7 +35,7 @@ def reproduction(results: HasResults) -> Reproduction:
     ]
     throughputs = [
         {name: dict(zip(GPU_TYPES, row, strict=True)) for name, row in zip(MODELS, each.tolist(), strict=True)}
-        for each in results.rates
+        for each in results.fits.rates
     ]
     values = results.records()
     sections[0] = replace(sections[0], rows={"values": values})
@@ -43,12 +43,19 @@ def reproduction(results: HasResults) -> Reproduction:
     brief = [sheet for key, sheet in sheets.items() if key in stated]
     found = {"throughputs": throughputs, "values": values}
     ranges = []
-    for name, low, high in zip(MODELS, np.min(results.rates, axis=0), np.max(results.rates, axis=0), strict=True):
+    for name, low, high in zip(
+        MODELS, np.min(results.fits.rates, axis=0), np.max(results.fits.rates, axis=0), strict=True
+    ):
         kinds = [f"{kind} {a:.0f} to {b:.0f}" for kind, a, b in zip(GPU_TYPES, low, high, strict=True)]
         ranges.append(f"{name} {', '.join(kinds)}")
-    said = {"sets": len(results.rates), "ranges": "; ".join(ranges), "rounds": results.rounds}
+    said = {
+        "sets": len(results.fits.rates),
+        "drawn": len(results.fits.drawn),
+        "ranges": "; ".join(ranges),
+        "rounds": results.rounds,
+    }
     facts = TEXT.say("cluster", "throughputs", "rounds", "resets", "proof", **said)
-    return Reproduction(TEXT, facts, claims(results), sections, found, brief)
+    return Reproduction(TEXT, facts, claims(results), sections, found, brief, left_open(results), quick)
 
 
 def _sheet(results: HasResults, figure: str, measure: str) -> TextTable:
@@ -104,7 +111,7 @@ def _categories(results: HasResults, figure: str) -> Figure:
     column = 1 if figure == "Fig. 5" else 0
     panels = {}
     for workers in (15, 30):
-        values = scores_of(results.rates[0], workers, prioritised=figure == "Fig. 6")[:, column].tolist()
+        values = scores_of(results.fits.rates[0], workers, prioritised=figure == "Fig. 6")[:, column].tolist()
         panels[f"K = {workers}"] = [Line("has", range(1, len(values) + 1), values)]
     ylabel = FAIR if column else JCT
     return draw_lines(panels, ylabel, TEXT.names, xlabel="category, first fit", unit_s=1.0)

@@ -9,6 +9,9 @@ from cranny.repro.paper_file import Number, Paper, PaperModel, read_paper
 JPS = {20: "jps-20", 40: "jps-40", 60: "jps-60"}
 JCT, LOSS, FAIR, ART = "mean JCT, s", "over the optimum, %", "fairness", "running time, s"
 MORE, LESS, SPAN = "more than without, %", "less than static, %", "less makespan than static, %"
+BELOW, WORST, PROVED = "JPS below Optimus, %", "most over an equal share", "proved, %"
+# The order in which Optimus gives out workers, which the paper leaves open; but for ours, schemes have it behind.
+ORDERS = {"listed": "workers as listed", "fastest": "fastest type first", "slowest": "slowest type first"}
 # What the text says of the default set-up, by which throughputs are chosen.
 CATEGORY, LOWEST_S, FAIRNESS, HETEROGENEITY = (6, 5, 2, 2), 3_948.9, 0.824, 1.15
 ALSO_S = {(6, 6, 2, 1): 4_047.59, (5, 5, 2, 3): 4_046.35}
@@ -48,5 +51,12 @@ PAPER = {
     for setting, schemes in settings.items()
     for scheme, value in schemes.items()
 }
+
+
+def in_order(scheme: str, order: str) -> str:
+    """Return the name of a scheme that is Optimus in one of the orders."""
+    return scheme if order == "listed" else f"{scheme}-{order}"
+
+
 TITLES = {name: figure.title for name, figure in TEXT.figures.items()}
 PLOTTED = {name: figure.plotted for name, figure in TEXT.figures.items()}

@@ -11,7 +11,7 @@ from cranny.repro.experiment import run_cells
 from cranny.repro.has import resets, static
 from cranny.repro.has.paper import PAPER, TITLES, ValueKey
 from cranny.repro.has.static import FULL, QUICK, Effort, Value
-from cranny.repro.has.throughputs import fits
+from cranny.repro.has.throughputs import ThroughputFits, fits
 from cranny.repro.page import Record
 from cranny.run import Progress
 
@@ -26,13 +26,14 @@ EXPERIMENTS: Mapping[str, Callable[[Floats, Effort], Iterator[Value]]] = {
     "resets": resets.with_resets,
     "scale": resets.by_scale,
     "cost": resets.by_cost,
+    "power": resets.by_power,
 }
 
 
 class HasResults(NamedTuple):
     """The values of each fit, by figure, measure, setting and scheme."""
 
-    rates: Sequence[Floats]  # of the fits
+    fits: ThroughputFits
     values: Mapping[ValueKey, tuple[float, ...]]
     rounds: int
 
@@ -86,15 +87,15 @@ def run_experiments(
     draws: int, processes: int, *, quick: bool = False, progress: Progress | None = None
 ) -> HasResults:
     """Run every experiment on every fit."""
-    effort, rates = QUICK if quick else FULL, fits(draws)
+    effort, fitted = QUICK if quick else FULL, fits(draws)
     cells = [(fit, name) for fit in range(draws) for name in EXPERIMENTS]
-    found = run_cells(partial(run_experiment, rates, effort), cells, processes, progress)
+    found = run_cells(partial(run_experiment, fitted.rates, effort), cells, processes, progress)
     values: dict[ValueKey, tuple[float, ...]] = {}
     for *where, value in chain(static.example(), *found.values()):
         values[ValueKey(*where)] = (*values.get(ValueKey(*where), ()), value)
     order = list(TITLES)
     by_figure = dict(sorted(values.items(), key=lambda item: order.index(item[0].figure)))
-    return HasResults(rates, by_figure, effort.rounds)
+    return HasResults(fitted, by_figure, effort.rounds)
 
 
 def run_experiment(fitted: Sequence[Floats], effort: Effort, cell: tuple[int, str]) -> list[Value]:

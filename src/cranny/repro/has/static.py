@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.exact.heterogeneous import exhaustive
-from cranny.policies._shared.heterogeneous.greedy_baselines import las, optimus, optimus_lb
+from cranny.policies._shared.heterogeneous.greedy_baselines import optimus
 from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Shares, Training, network_s
 from cranny.policies.has.has_exact import curve, has_exact
 from cranny.policies.has.has_jps import categories, has, heaviness, jps, size
+from cranny.policies.has.las import las
 from cranny.policies.has.market import CategoryEvaluator
-from cranny.repro.has.paper import ALSO_S, ART, FAIR, JCT, JPS, LOSS, MORE
+from cranny.repro.has.paper import ALSO_S, ART, BELOW, FAIR, JCT, JPS, LOSS, MORE, ORDERS, PROVED, in_order
 from cranny.repro.has.throughputs import counts, heterogeneity, problem, source
 
 JOBS = 4
@@ -26,10 +27,9 @@ class Effort(NamedTuple):
 
     rounds: int  # of everything that draws samples
     workers: tuple[int, ...]  # of large clusters
-    large: int  # workers of the larger of two small clusters
 
 
-FULL, QUICK = Effort(50, (50, 100, 200, 300), 30), Effort(3, (50,), 20)
+FULL, QUICK = Effort(50, (50, 100, 200, 300)), Effort(3, (50, 300))
 
 
 def example() -> Iterator[Value]:
@@ -46,9 +46,9 @@ def example() -> Iterator[Value]:
     yield "Table II", JCT, "optimum", "exhaustive", exhaustive(two).mean_jct_s
 
 
-def all_categories(rates: Floats, effort: Effort) -> Iterator[Value]:
+def all_categories(rates: Floats, effort: Effort) -> Iterator[Value]:  # noqa: ARG001 - same signature as the others
     """Return Figs. 4 to 6."""
-    for workers in (15, effort.large):
+    for workers in (15, 30):
         scores = scores_of(rates, workers)
         yield "Fig. 4", JCT, f"K={workers}, lowest", "has", float(scores[:, 0].min())
         yield "Fig. 4", JCT, f"K={workers}, highest", "has", float(scores[:, 0].max())
@@ -81,29 +81,32 @@ def scores_of(rates: Floats, workers: int, *, prioritised: bool = False) -> Floa
 
 def small(rates: Floats, effort: Effort) -> Iterator[Value]:
     """Return Figs. 9 to 11 and Table IV."""
-    for workers, jobs in ((15, 3), (15, 4), (effort.large, 4), (15, 5)):
+    for workers, jobs in ((15, 3), (15, 4), (30, 4), (15, 5)):
         task = problem(rates[:jobs], counts(workers))
         # What exhaustive search would take hours for, has-exact proves.
         schemes: dict[str, Callable[[], Shares]] = {
-            "optimus-shares": partial(optimus, task),
-            "optimus-lb": partial(optimus_lb, task),
+            **optimuses(task),
             **{name: _sampler(task, number) for number, name in JPS.items()},
             "has": partial(has, task),
             "has-exact": partial(has_exact, task),
         }
         if workers == 15:
             schemes["exhaustive"] = partial(exhaustive, task)
-        best = has_exact(task)
+        best, means = has_exact(task), {}
+        yield "Table IV", PROVED, f"K={workers}, S={jobs}", "has-exact", 100.0 * best.proved
         for name, run in schemes.items():
             repeats = effort.rounds if name in JPS.values() else 1
             runs = [timed(run) for _ in range(repeats)]
-            jct_s = float(np.mean([shares.mean_jct_s for _, shares in runs]))
+            jct_s = means[name] = float(np.mean([shares.mean_jct_s for _, shares in runs]))
             yield "Table IV", ART, f"K={workers}, S={jobs}", name, min(took_s for took_s, _ in runs)
             if workers == 15:
                 yield "Fig. 11", LOSS, f"S={jobs}", name, 100 * (jct_s / best.mean_jct_s - 1)
             if jobs == JOBS:
                 yield "Fig. 9", LOSS, f"K={workers}", name, 100 * (jct_s / best.mean_jct_s - 1)
                 yield "Fig. 10", FAIR, f"K={workers}", name, float(np.mean([each.fairness for _, each in runs]))
+        if workers == 15:
+            for name in optimuses(task):
+                yield "Fig. 11", BELOW, f"S={jobs}", name, 100 * (1 - means[JPS[60]] / means[name])
         if jobs == JOBS:
             draws = [jps(task, np.random.default_rng(at), 20, 0.0).mean_jct_s for at in range(effort.rounds)]
             loss = 100 * (float(np.mean(draws)) / best.mean_jct_s - 1)
@@ -143,8 +146,7 @@ def by_heterogeneity(rates: Floats, effort: Effort) -> Iterator[Value]:
         task = problem(rates[:JOBS], workers)
         best = has_exact(task).mean_jct_s
         runs = {
-            "optimus-shares": optimus(task).mean_jct_s,
-            "optimus-lb": optimus_lb(task).mean_jct_s,
+            **{name: run().mean_jct_s for name, run in optimuses(task).items()},
             "has": has(task).mean_jct_s,
             JPS[60]: float(np.mean([_sampler(task, 60, at)().mean_jct_s for at in range(effort.rounds)])),
         }
@@ -179,22 +181,32 @@ def by_workers(rates: Floats, effort: Effort) -> Iterator[Value]:
     for workers in effort.workers:
         task = problem(rates[:JOBS], counts(workers))
         schemes: dict[str, Callable[[], Shares]] = {
-            "optimus-shares": partial(optimus, task),
-            "optimus-lb": partial(optimus_lb, task),
+            **optimuses(task),
             JPS[40]: _sampler(task, 40),
             "has-exact": partial(has_exact, task),
         }
         if workers <= 100:
             schemes["has"] = partial(has, task)
+        setting, means = f"{workers}", {}
         for name, run in schemes.items():
             runs = [timed(run) for _ in range(effort.rounds if name == JPS[40] else 1)]
-            setting = f"{workers}"
             yield "Table V", ART, setting, name, min(took_s for took_s, _ in runs)
-            jct_s = float(np.mean([each.mean_jct_s for _, each in runs]))
+            jct_s = means[name] = float(np.mean([each.mean_jct_s for _, each in runs]))
             communication_s = float(np.mean([network_s(task, each.workers).mean() for _, each in runs]))
             yield "Fig. 16", JCT, setting, name, jct_s
             yield "Fig. 16", "communication, s", setting, name, communication_s
             yield "Fig. 16", "computation, s", setting, name, jct_s - communication_s
+        for name in optimuses(task):
+            yield "Fig. 16", BELOW, setting, name, 100 * (1 - means[JPS[40]] / means[name])
+
+
+def optimuses(task: Problem) -> dict[str, Callable[[], Shares]]:
+    """Return Optimus and Optimus-LB, each in every order of workers."""
+    return {
+        in_order(scheme, order): partial(optimus, task, equal=scheme == "optimus-shares", order=order)
+        for scheme in ("optimus-shares", "optimus-lb")
+        for order in ORDERS
+    }
 
 
 def _sampler(task: Problem, number: int, seed: int = 0) -> Callable[[], Shares]:

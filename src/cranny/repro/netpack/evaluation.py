@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
+from cranny.repro.netpack.netpack_claims import claims, left_open
 from cranny.repro.netpack.paper import NETPACK, TEXT
 from cranny.repro.netpack.rates import JobRates
 from cranny.repro.netpack.replays import NetpackResults
-from cranny.repro.netpack.results import PanelTable, claims, panel_sheet, panel_tables, rate_sheet, speed_sheet
-from cranny.repro.netpack.setups import NetpackExperiment
+from cranny.repro.netpack.results import PanelTable, panel_sheet, panel_tables, rate_sheet, speed_sheet
+from cranny.repro.netpack.setups import OWN_SEEDS, NetpackExperiment
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.plots import Figure, Line, draw_bars, draw_lines
 
@@ -20,8 +21,12 @@ def reproduction(
     replays: NetpackResults | None,
     seconds: Mapping[int, float],
     rates: Sequence[JobRates],
+    quick: str = "",
 ) -> Reproduction:
-    """Make tables, claims and plots of the replays, of placement times by servers, and of rates."""
+    """Make tables, claims and plots of the replays, of placement times by servers, and of rates.
+
+    `quick` says how many jobs and seeds were run, if too few for verdicts.
+    """
     made = panel_tables(experiments, replays) if replays is not None else []
     sections: list[Section] = []
     for key, group in groupby(made, lambda table: table.experiment.key):
@@ -37,7 +42,6 @@ def reproduction(
         plots = {"fig15": partial(_rates, rates)}
         sections.append(Section("Fig. 15: estimate and rates", [rate_sheet(rates)], plots, {"fig15": all_rates}))
     values = {
-        "said": {key: {"text": each.paper, **each.numbers} for key, each in TEXT.claims.items() if each.paper},
         "figures": [row for table in made for row in table.records()],
         "seconds_per_job": {str(servers): value for servers, value in seconds.items()},
         "rates": all_rates,
@@ -46,9 +50,11 @@ def reproduction(
     if replays is not None:
         trace = " ".join(TEXT.say("generated" if replays.generated else "real", "squeezed"))
         facts = [*TEXT.say("setups", "loads"), trace]
-        facts += TEXT.say("queue", "efficiency", "seeds", seeds=replays.seeds)
+        facts += TEXT.say("baselines", "queue", "efficiency")
+        facts += TEXT.say("seeds", seeds=replays.seeds, fewer=min(replays.seeds, OWN_SEEDS))
     facts += TEXT.say(*["speed"] * bool(seconds), *["rates"] * bool(rates))
-    return Reproduction(TEXT, facts, claims(made, seconds, rates), sections, values)
+    judged = claims(made, seconds, rates)
+    return Reproduction(TEXT, facts, judged, sections, values, left_open=left_open(made), quick=quick)
 
 
 def _bars(mine: Sequence[PanelTable]) -> Figure:

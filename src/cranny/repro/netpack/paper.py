@@ -7,9 +7,7 @@ from cranny.repro.paper_file import Paper, PaperModel, read_paper
 
 Measure = Literal["jct", "de"]
 NETPACK, COMB = "netpack", "comb"
-RIVALS = ("gpu-balance", "flow-balance", "least-fragmentation", "optimus", "tetris")
-# Forms of NetPack for single experiments: the sign of Eq. 1 as printed, and its placement with another queue.
-PRINTED, IN_ORDER = "netpack-printed", "netpack-fifo"
+IN_ORDER = "netpack-fifo"  # its placement with the queue of the others
 
 
 class PanelText(PaperModel):
@@ -19,6 +17,7 @@ class PanelText(PaperModel):
     workload: str = ""
     vary: str = ""
     fixed: Mapping[str, Any] = {}  # other fields
+    points: tuple[str, ...] = ()  # labels of what is varied; all, if none are given
 
 
 class ExperimentText(PaperModel):
@@ -30,14 +29,26 @@ class ExperimentText(PaperModel):
     measure: Measure = "jct"
     schemes: tuple[str, ...] = ()  # all, if none are given
     more_schemes: tuple[str, ...] = ()
+    paper_only: bool = False  # NetPack and its baselines, without policies of ours and Comb, which Fig. 13 has
+
+
+class ChoiceText(PaperModel):
+    """Something that the paper leaves open, and how forms of NetPack read it, ours first."""
+
+    question: str
+    readings: Mapping[str, str] = {}
 
 
 class NetpackPaper(Paper):
     """The file of the paper."""
 
+    baselines: Mapping[str, tuple[str, ...]]  # by reading, ours first
+    forms: Mapping[str, Mapping[str, Any]]
+    left_open: Mapping[str, ChoiceText]
     setups: Mapping[str, Mapping[str, Mapping[str, Any]]]
     varied: Mapping[str, Mapping[str, Any]]
     experiments: Mapping[str, ExperimentText]
 
 
 TEXT = read_paper(NetpackPaper, __package__)
+BY_MACHINE, *_ = TEXT.baselines  # our reading

@@ -65,7 +65,7 @@ def job_rates() -> list[JobRates]:
         for job_id, running in state.snapshot(now_s).running.items():
             gigabits = stream(cluster, running.job, running.placement).gigabits
             alone_s = running.job.profile.iteration_s
-            rate_gbps = expected.rate_gbps(job_id) or 0.0
+            rate_gbps = expected.rate_gbps(job_id)
             mean_gbps = gigabits / (alone_s + gigabits / rate_gbps) if rate_gbps else 0.0
             steady, phases = (gigabits / (alone_s * slowdown[name, job_id]) for name in NETWORKS)
             rates.append(JobRates(job_id, now_s, next_s, rate_gbps, mean_gbps, steady, phases))

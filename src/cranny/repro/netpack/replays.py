@@ -4,18 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple, Self
 
 from cranny.model.profile import library
 from cranny.report.confidence import Estimate, estimate
 from cranny.repro.experiment import Cell, Results, run_cells
-from cranny.repro.netpack.paper import IN_ORDER, NETPACK, PRINTED, Measure
+from cranny.repro.netpack.paper import IN_ORDER, NETPACK, TEXT, Measure
 from cranny.repro.netpack.setups import HOUR_S, MODELS, OWN_ORDER, NetpackExperiment, NetpackSetup
 from cranny.run import Progress, Result
 from cranny.scenario import Scenario
 from cranny.sim.record import DONE
 
-OWN = (NETPACK, "netpack-lean", PRINTED)  # with their own queue, whatever the others have
+OWN = {NETPACK, "netpack-lean", *TEXT.forms} - {IN_ORDER}  # with their own queue, whatever the others have
 
 
 def cell(setup: NetpackSetup, scheme: str, seed: int) -> Cell[NetpackSetup]:
@@ -61,15 +62,23 @@ class NetpackResults(Results[NetpackSetup, NetpackRun]):
         """Return the replays of a policy by seed, or of what comes to the same."""
         return super().of(*cell(setup, scheme, 0)[:2])
 
+    def paired(
+        self, setup: NetpackSetup, scheme: str, other: NetpackSetup, base: str, measure: str
+    ) -> list[tuple[float, float]]:
+        """Return a measure of two policies, or of what comes to the same, for each seed that both have."""
+        return super().paired(*cell(setup, scheme, 0)[:2], *cell(other, base, 0)[:2], measure)
+
     def advantage(self, setup: NetpackSetup, scheme: str, measure: Measure) -> Estimate:
         """Return by what factor NetPack is better, seed by seed."""
         both = (scheme, NETPACK) if measure == "jct" else (NETPACK, scheme)
         return self.ratio(setup, *both, measure)
 
-    def reduction(self, setup: NetpackSetup, scheme: str) -> float:
-        """Return by what share NetPack's JCT is lower, the mean of the seeds."""
-        theirs, ours = (self.values(setup, each, "jct") for each in (scheme, NETPACK))
-        return estimate([1.0 - other / one for one, other in zip(theirs, ours, strict=True)]).mean
+    def reduction(self, setup: NetpackSetup, *schemes: str) -> Estimate:
+        """Return by what share NetPack's JCT is lower, seed by seed the mean over the schemes."""
+        ours, theirs = self.values(setup, NETPACK, "jct"), [self.values(setup, each, "jct") for each in schemes]
+        return estimate(
+            [fmean(1.0 - own / one for one in others) for own, *others in zip(ours, *theirs, strict=False)]
+        )
 
 
 def plan(experiments: Sequence[NetpackExperiment], seeds: int) -> list[Cell[NetpackSetup]]:
@@ -80,7 +89,7 @@ def plan(experiments: Sequence[NetpackExperiment], seeds: int) -> list[Cell[Netp
             for experiment in experiments
             for panel in experiment.panels.values()
             for setup in panel.values()
-            for seed in range(seeds)
+            for seed in range(experiment.seeds(seeds))
             for scheme in experiment.schemes
         )
     )
@@ -105,12 +114,12 @@ def scenario(file: Path | None, one: Cell[NetpackSetup]) -> Scenario:
     return Scenario(
         setup.cluster(),
         setup.trace(seed, file),
-        NETPACK if scheme in (PRINTED, IN_ORDER) else scheme,
+        NETPACK if scheme in TEXT.forms else scheme,
         "steady",
         seed,
         order=setup.order,
         collective="ina",
-        options={"printed": True} if scheme == PRINTED else {},
+        options=TEXT.forms.get(scheme, {}),
         profiles={name: library()[name] for name in MODELS},
     )
 

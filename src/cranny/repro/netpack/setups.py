@@ -15,7 +15,7 @@ import polars as pl
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.repro.netpack.paper import COMB, NETPACK, RIVALS, TEXT, Measure, PanelText
+from cranny.repro.netpack.paper import BY_MACHINE, COMB, NETPACK, TEXT, Measure, PanelText
 from cranny.traces.generate import generate_trace
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
@@ -110,9 +110,11 @@ def setup(on: str, workload: str) -> NetpackSetup:
     return NetpackSetup(workload, **TEXT.setups[on][workload])
 
 
-# Policies of the paper and two of ours.
+# Policies of the paper, its baselines in both readings, and two of ours.
 SCHEMES = (NETPACK, "netpack-lean", *(name for name in TEXT.names if name != NETPACK), "best-fit")
+OF_PAPER = (NETPACK, *dict.fromkeys(name for names in TEXT.baselines.values() for name in names))
 QUICK_JOBS = 100
+OWN_SEEDS = 3  # for questions of ours
 Panel = Mapping[str, NetpackSetup]  # set-ups that are shown beside each other, by label
 
 
@@ -126,10 +128,19 @@ class NetpackExperiment(NamedTuple):
     schemes: tuple[str, ...]
     panels: Mapping[str, Panel]
 
+    def rivals(self, reading: str = BY_MACHINE) -> tuple[str, ...]:
+        """Return the baselines that NetPack is measured by, in one reading: Comb only where there is no other."""
+        found = tuple(name for name in TEXT.baselines[reading] if name in self.schemes)
+        return found or (COMB,) * (COMB in self.schemes)
+
     @property
-    def rivals(self) -> tuple[str, ...]:
-        """Return the baselines of the paper that NetPack is measured by: Comb only where there is no other."""
-        return tuple(name for name in self.schemes if name in RIVALS) or (COMB,) * (COMB in self.schemes)
+    def readings(self) -> list[str]:
+        """Return the readings of the baselines that are run."""
+        return list(TEXT.baselines) if len(set(map(self.rivals, TEXT.baselines))) > 1 else [BY_MACHINE]
+
+    def seeds(self, seeds: int) -> int:
+        """Return how many seeds are run: no more than a few for a question of ours."""
+        return seeds if self.key.isdigit() else min(seeds, OWN_SEEDS)
 
     @property
     def heading(self) -> str:
@@ -142,7 +153,11 @@ def _panel(text: PanelText) -> Panel:
     if not text.vary:
         return {label: setup(text.on, workload) for workload, label in WORKLOADS.items()}
     base = replace(setup(text.on, text.workload), **text.fixed)
-    return {label: replace(base, **{text.vary: value}) for label, value in TEXT.varied[text.vary].items()}
+    return {
+        label: replace(base, **{text.vary: value})
+        for label, value in TEXT.varied[text.vary].items()
+        if not text.points or label in text.points
+    }
 
 
 EXPERIMENTS = {
@@ -151,7 +166,7 @@ EXPERIMENTS = {
         text.title,
         text.axis,
         text.measure,
-        (*(text.schemes or SCHEMES), *text.more_schemes),
+        (*(text.schemes or (OF_PAPER if text.paper_only else SCHEMES)), *text.more_schemes),
         {title: _panel(panel) for title, panel in text.panels.items()},
     )
     for key, text in TEXT.experiments.items()

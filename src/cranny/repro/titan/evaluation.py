@@ -1,12 +1,13 @@
 """Titan's evaluation put together: facts, results.claims, tables and plots of what was run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cranny.repro.experiment import Cell, Results
 from cranny.repro.page import Reproduction, Section
 from cranny.repro.plots import STYLES, Axes, Figure, Line, canvas, draw_bars, draw_lines
 from cranny.repro.titan import results
+from cranny.repro.titan.beyond import beyond
 from cranny.repro.titan.paper import TEXT
 from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.testbed import GPUS, MODELS, SCHEMES, SHOWN, WORKERS, PlacementRun, Testbed, layouts
@@ -17,13 +18,20 @@ BACKGROUND, FREE = "#b9b6b0", "#ffffff"
 
 
 def reproduction(
-    replays: Results[Setup, TraceRun] | None, runs: Testbed | None, experiments: Sequence[int]
+    replays: Results[Setup, TraceRun] | None,
+    runs: Mapping[str, Testbed] | None,
+    experiments: Sequence[int],
+    quick: str = "",
 ) -> Reproduction:
-    """Make tables, claims and plots of the replays and of the runs on the testbed."""
-    made = results.trace_tables(replays, experiments) if replays is not None else []
+    """Make tables, claims and plots of the replays and of the runs on the testbed.
+
+    Those are by the key of their reading, ours has none. `quick` says how many jobs and seeds were run, if too few
+    for verdicts.
+    """
+    made = results.trace_tables(replays, experiments, quick=bool(quick)) if replays is not None else []
     testbed = results.testbed_tables(runs, experiments) if runs is not None else []
-    verdicts = results.verdict_sheet(made, testbed)
-    sections = [Section("Verdicts", [verdicts])]
+    verdicts = [] if quick else [results.verdict_sheet(made, testbed)]
+    sections = [Section("Verdicts", verdicts)] if verdicts else []
     for figure in TEXT.figures:
         mine = [table for table in made if table.figure == figure]
         if mine and replays is not None:
@@ -32,7 +40,7 @@ def reproduction(
             plots = {stem: partial(_lines, replays, mine)}
             sections.append(Section(title, [*map(results.trace_sheet, results.by_trace(mine))], plots, rows))
     if runs is not None:
-        sections.append(Section("Fig. 8: placements on the testbed", (), {"fig8": partial(_layouts, runs)}))
+        sections.append(Section("Fig. 8: placements on the testbed", (), {"fig8": partial(_layouts, runs[""])}))
     for each in testbed:
         title, stem = f"Fig. {each.figure.number}: {each.figure.title}", f"fig{each.figure.number}"
         bars = {model: {str(workers): each.all[model, workers] for workers in WORKERS} for model in MODELS}
@@ -47,20 +55,23 @@ def reproduction(
         "figures": [row for table in made for row in table.records()],
         "testbed": [row for table in testbed for row in table.records()],
     }
-    brief = [*shown, *map(results.testbed_sheet, testbed), verdicts]
-    return Reproduction(TEXT, _facts(replays, runs), results.claims(made, testbed), sections, values, brief)
+    brief = [*shown, *map(results.testbed_sheet, testbed), *verdicts]
+    claims = [*results.claims(made, testbed), *beyond(made), TEXT.not_tested]
+    left_open = results.left_open(made, testbed)
+    return Reproduction(TEXT, _facts(replays, runs), claims, sections, values, brief, left_open, quick)
 
 
-def _facts(replays: Results[Setup, TraceRun] | None, runs: Testbed | None) -> list[str]:
+def _facts(replays: Results[Setup, TraceRun] | None, runs: Mapping[str, Testbed] | None) -> list[str]:
     """Say what was run, and what was assumed."""
     facts: list[str] = []
     if replays is not None:
-        jobs = {setup[0]: replays.of(setup, "titan")[0].jobs for setup in replays.setups}
+        ours = [setup for setup in replays.setups if not setup.reading]
+        jobs = {setup.trace: replays.of(setup, "titan")[0].jobs for setup in ours}
         counts = ", ".join(f"{trace.label} {jobs[trace.key]:,}" for trace in TEXT.traces)
         source, seeds = "generated" if replays.generated else "real", replays.seeds
         facts += TEXT.say("jobs", source, "cluster", "seeds", "network", "part", counts=counts, seeds=seeds)
     if runs is not None:
-        facts += TEXT.say("testbed", layouts=runs.seeds)
+        facts += TEXT.say("testbed", layouts=runs[""].seeds)
     return facts
 
 
@@ -70,7 +81,7 @@ def _lines(replays: Results[Setup, TraceRun], mine: Sequence[results.TraceTable]
     panels: dict[str, list[Line]] = {}
     for table in mine:
         for policy in [policy for policy in table.ours if table.first and policy in STYLES]:
-            run = replays.of((table.trace.key, figure.network), policy)[0]
+            run = replays.of(Setup(table.trace.key, figure.network), policy)[0]
             values = [None if value is None else value * figure.factor for value in run.lines[figure.column]]
             mean = None if figure.number in SUMS else table.ours[policy].mean
             panels.setdefault(table.trace.label, []).append(Line(policy, run.times_s, values, mean))

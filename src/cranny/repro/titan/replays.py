@@ -10,7 +10,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.report.sampling import arrival_span_s, slice_times_s, slices
 from cranny.repro.experiment import Cell, Results, run_cells
-from cranny.repro.titan.paper import POLICIES, TEXT, TitanTrace
+from cranny.repro.titan.paper import POLICIES, READINGS, TEXT, TitanTrace
 from cranny.run import Progress, Result
 from cranny.scenario import Scenario
 from cranny.traces.generate import generate_trace
@@ -19,7 +19,16 @@ from cranny.traces.trace import Trace
 
 POINTS = 240
 QUICK_JOBS, LARGE = 500, 200_000  # of a trace
-Setup = tuple[str, str]  # a trace by its key, and a network
+MORE_SEEDS = 3  # of further policies and other readings
+SLOW = ("titan-literal",)  # one seed: it takes minutes
+
+
+class Setup(NamedTuple):
+    """A trace by its key, a network, and the reading of what the paper leaves open; none is ours."""
+
+    trace: str
+    network: str
+    reading: str = ""
 
 
 class TraceRun(NamedTuple):
@@ -54,15 +63,31 @@ def sources(traces: Path | None, *, quick: bool) -> dict[str, TitanTrace]:
 
 
 def plan(seeds: int) -> list[Cell[Setup]]:
-    """Return all replays."""
-    return [
-        Cell((trace.key, network), policy, seed)
+    """Return all replays: ours, further policies on some traces, and other readings."""
+    cells = [
+        Cell(Setup(trace.key, network), policy, seed)
         for trace in TEXT.traces
         for seed in range(seeds)
         for network in trace.networks
         for policy in POLICIES
         if seed == 0 or policy not in trace.once
     ]
+    few = range(min(seeds, MORE_SEEDS))
+    cells += [
+        Cell(Setup(trace.key, network), policy, seed)
+        for trace in TEXT.traces
+        for policy, networks in trace.more
+        for network in networks
+        for seed in few[: 1 if policy in SLOW else None]
+    ]
+    cells += [
+        Cell(Setup(*where, reading.key), scheme, seed)
+        for reading in TEXT.readings
+        for where in reading.setups
+        for scheme in reading.schemes((*TEXT.names, *reading.beside))
+        for seed in few
+    ]
+    return cells
 
 
 def run_replays(
@@ -75,7 +100,7 @@ def run_replays(
         processes,
         progress,
         keep=TraceRun.of,
-        large=lambda cell: where[cell.setup[0]].jobs > LARGE,
+        large=lambda cell: where[cell.setup.trace].jobs > LARGE,
     )
     return Results(runs, seeds, not any(source.file for source in where.values()))
 
@@ -83,9 +108,14 @@ def run_replays(
 def scenario(where: Mapping[str, TitanTrace], cell: Cell[Setup]) -> Scenario:
     """Return a trace under a policy on the paper's cluster: 64 racks of 8 machines of 8 GPUs."""
     cluster = Cluster.fat_tree(racks=64, machines_per_rack=8, gpus_per_machine=8, link_gbps=100.0)
-    (key, network), policy, seed = cell
-    trace = _trace(where[key], seed, cluster.gpus)
-    return Scenario(cluster, trace, policy, network, seed, order="fifo", collective="halving-doubling")
+    setup, policy, seed = cell
+    trace = _trace(where[setup.trace], seed, cluster.gpus)
+    reading = READINGS.get(setup.reading)
+    collective = reading.collective if reading else "halving-doubling"
+    options = reading.options.get(policy, {}) if reading else {}
+    return Scenario(
+        cluster, trace, policy, setup.network, seed, order="fifo", collective=collective, options=options
+    )
 
 
 @lru_cache(maxsize=1)

@@ -1,21 +1,27 @@
 """Results of Titan's figures: the paper's value, ours, their ratios to Titan, verdicts, and sentences on them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from cranny.report.confidence import Estimate
+from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
-from cranny.repro.claim import Claim, Verdict, judge
+from cranny.repro.claim import Claim, Holds, OpenChoice, Reading, Verdict, judge
 from cranny.repro.experiment import Results, scaled
 from cranny.repro.number_format import plain, sentence, spread, times
 from cranny.repro.page import Record
-from cranny.repro.titan.paper import POLICIES, TEXT, PlacementFigure, TitanTrace, TraceFigure
+from cranny.repro.titan.paper import ALL_POLICIES, TEXT, PlacementFigure, TitanReading, TitanTrace, TraceFigure
 from cranny.repro.titan.replays import Setup, TraceRun
 from cranny.repro.titan.testbed import SCHEMES, Testbed
 
-ALIKE = 0.02  # values that differ by less are called about the same
+
+class ReadingTable(NamedTuple):
+    """A figure under another reading of what the paper leaves open."""
+
+    reading: TitanReading
+    ratios: Mapping[str, Estimate]  # to Titan
+    verdict: Verdict
 
 
 class TraceTable(NamedTuple):
@@ -28,6 +34,12 @@ class TraceTable(NamedTuple):
     ours: Mapping[str, Estimate]  # in the figure's unit
     ratios: Mapping[str, Estimate]  # to Titan
     verdict: Verdict
+    replays: Results[Setup, TraceRun]
+    readings: Sequence[ReadingTable] = ()
+
+    def ratio(self, policy: str, base: str) -> float:
+        """Return the values of one policy over those of another, seed by seed."""
+        return self.replays.ratio(Setup(self.trace.key, self.network), policy, base, self.figure.metric).mean
 
     @property
     def first(self) -> bool:
@@ -63,8 +75,10 @@ class PlacementTable(NamedTuple):
 
     figure: PlacementFigure
     ours: Mapping[str, Estimate]
+    ratios: Mapping[str, Estimate]  # to Titan
     verdict: Verdict
     all: Mapping[tuple[str, int], Mapping[str, Estimate]]  # by model and workers
+    readings: Sequence[ReadingTable] = ()
 
     def records(self) -> list[Record]:
         """Return a row for each setting and scheme, for files."""
@@ -87,43 +101,91 @@ class PlacementTable(NamedTuple):
         ]
 
 
-def trace_tables(replays: Results[Setup, TraceRun], experiments: Sequence[int]) -> list[TraceTable]:
-    """Return a table for each figure, trace and network that was run."""
+def trace_tables(
+    replays: Results[Setup, TraceRun], experiments: Sequence[int], *, quick: bool = False
+) -> list[TraceTable]:
+    """Return a table for each figure, trace and network that was run; a quick run gets no verdicts."""
     made = []
     for figure in TEXT.figures:
         for trace in TEXT.traces if figure.experiment in experiments else ():
             paper = figure.values if trace.paper and trace.paper == figure.on else {}
             for network in trace.networks:
-                setup, metric = (trace.key, network), figure.metric
-                policies = [policy for policy in POLICIES if replays.of(setup, policy)]
+                setup, metric = Setup(trace.key, network), figure.metric
+                policies = [policy for policy in ALL_POLICIES if replays.of(setup, policy)]
                 ours = {policy: scaled(replays.value(setup, policy, metric), figure.factor) for policy in policies}
                 comparable = all(replays.values(setup, "titan", metric))  # none of them is zero
                 ratios = {
                     policy: replays.ratio(setup, policy, "titan", metric) for policy in policies if comparable
                 }
-                means = {policy: (ratios or ours)[policy].mean for policy in TEXT.names if policy in ours}
-                verdict = judge(means, paper, figure.stated)
-                made.append(TraceTable(figure, trace, network, paper, ours, ratios, verdict))
+                verdict = _judged(ratios or ours, figure, paper, quick=quick)
+                readings = [
+                    ReadingTable(reading, found, _judged(found, figure, paper, quick=quick))
+                    for reading in TEXT.readings
+                    if figure.number in reading.figures and (found := _reread(replays, setup, reading, metric))
+                ]
+                made.append(TraceTable(figure, trace, network, paper, ours, ratios, verdict, replays, readings))
     return made
 
 
-def testbed_tables(runs: Testbed, experiments: Sequence[int]) -> list[PlacementTable]:
-    """Return a table for each figure of the testbed."""
+def _judged(
+    values: Mapping[str, Estimate], figure: TraceFigure, paper: Mapping[str, float], *, quick: bool
+) -> Verdict:
+    means = {policy: values[policy].mean for policy in TEXT.names if policy in values}
+    return Verdict((), (), {}) if quick else judge(means, paper, figure.stated)
+
+
+def _reread(
+    replays: Results[Setup, TraceRun], setup: Setup, reading: TitanReading, metric: str
+) -> dict[str, Estimate]:
+    """Return the paper's schemes over Titan under another reading; nothing if that was not run there."""
+    anew = setup._replace(reading=reading.key)
+
+    def cell(scheme: str) -> tuple[Setup, str]:
+        return (anew, scheme) if replays.of(anew, scheme) else (setup, reading.runs(scheme))
+
+    if not any(cell(scheme) != (setup, scheme) and replays.of(*cell(scheme)) for scheme in TEXT.names):
+        return {}
+    pairs = {scheme: replays.paired(*cell(scheme), *cell("titan"), metric) for scheme in TEXT.names}
+    return {
+        scheme: estimate([value / titan for value, titan in both])
+        for scheme, both in pairs.items()
+        if both and all(titan for _, titan in both)
+    }
+
+
+def testbed_tables(runs: Mapping[str, Testbed], experiments: Sequence[int]) -> list[PlacementTable]:
+    """Return a table for each figure of the testbed; `runs` are by the key of their reading, ours has none."""
     made = []
     for figure in TEXT.testbed:
         if figure.experiment in experiments:
             every = {
                 setting: {
-                    scheme: runs.value(setting, scheme, figure.measure)
+                    scheme: runs[""].value(setting, scheme, figure.measure)
                     for scheme in SCHEMES
-                    if runs.of(setting, scheme)
+                    if runs[""].of(setting, scheme)
                 }
-                for setting in runs.setups
+                for setting in runs[""].setups
             }
+            ratios = _layout_ratios(runs[""], figure)
+            readings = []
+            for reading in TEXT.readings:
+                if reading.key in runs and figure.number in reading.figures:
+                    found = _layout_ratios(runs[reading.key], figure)
+                    readings.append(ReadingTable(reading, found, _compared(found, figure)))
             ours = every[figure.setting]
-            means = {scheme: each.mean for scheme, each in ours.items() if scheme in figure.values}
-            made.append(PlacementTable(figure, ours, judge(means, figure.values), every))
+            made.append(PlacementTable(figure, ours, ratios, _compared(ratios, figure), every, readings))
     return made
+
+
+def _layout_ratios(runs: Testbed, figure: PlacementFigure) -> dict[str, Estimate]:
+    """Return every scheme over Titan, layout by layout, for those in which both can run."""
+    schemes = [scheme for scheme in SCHEMES if runs.of(figure.setting, scheme)]
+    return {scheme: runs.ratio(figure.setting, scheme, "titan", figure.measure) for scheme in schemes}
+
+
+def _compared(ratios: Mapping[str, Estimate], figure: PlacementFigure) -> Verdict:
+    means = {scheme: each.mean for scheme, each in ratios.items() if scheme in figure.values}
+    return judge(means, figure.values)
 
 
 def _over_titan(values: Mapping[str, float], policy: str) -> float | None:
@@ -161,7 +223,8 @@ def trace_sheet(tables: Sequence[TraceTable], *, brief: bool = False) -> TextTab
         for table in shown:
             found = table.ratios.get(policy)
             ratio = times(found.mean if found and brief else found)
-            cells += [spread(table.ours[policy]), ratio, _nearness(table.verdict, policy) or MISSING]
+            ours = spread(table.ours[policy]) if policy in table.ours else MISSING
+            cells += [ours, ratio, _nearness(table.verdict, policy) or MISSING]
         rows.append(cells)
     unit = f", {figure.unit}" if figure.unit else ""
     verdicts = "; ".join(f"{table.network}: {verdict_text(table.verdict)}" for table in ordered)
@@ -172,14 +235,13 @@ def trace_sheet(tables: Sequence[TraceTable], *, brief: bool = False) -> TextTab
 def testbed_sheet(table: PlacementTable) -> TextTable:
     """Show one figure of the testbed."""
     figure = table.figure
-    means = {scheme: each.mean for scheme, each in table.ours.items()}
     rows = [
         [
             TEXT.label(scheme),
             plain(figure.values.get(scheme)),
             times(_over_titan(figure.values, scheme)),
             spread(table.ours[scheme]) if scheme in table.ours else "must wait",
-            times(_over_titan(means, scheme)),
+            times(table.ratios.get(scheme)),
             _nearness(table.verdict, scheme) or MISSING,
         ]
         for scheme in SCHEMES
@@ -203,100 +265,102 @@ def verdict_sheet(made: Sequence[TraceTable], testbed: Sequence[PlacementTable])
 
 
 def claims(made: Sequence[TraceTable], testbed: Sequence[PlacementTable]) -> list[Claim]:
-    """Return what became of every claim."""
+    """Return what became of every claim of the paper."""
     figures = [_figure(number, made) for number in dict.fromkeys(table.figure.number for table in made)]
-    ours = [*_against(made, 0), *_baselines(made), *_rank_map(made), *_against(made, 1)]
-    return [*figures, *ours, *map(_testbed, testbed), TEXT.not_tested]
+    return [*figures, *map(_testbed, testbed)]
 
 
 def _figure(number: int, made: Sequence[TraceTable]) -> Claim:
-    """Judge one figure: where the paper gives numbers, then the other traces, then the other network."""
+    """Judge one figure where the paper gives numbers, with each network; then the other traces."""
     mine = [table for table in made if table.figure.number == number]
     figure, part = mine[0].figure, TEXT.claims["figure"].part
     first = [table for table in mine if table.first]
     main = next((table for table in first if table.paper), first[0])
-    unit = f" {figure.unit}".rstrip()
-    paper = _listed(figure.values)
-    ours = _listed({policy: each.mean for policy, each in main.ours.items()})
-    text = [
-        part("paper", place=figure.place, values=paper, unit=" times Titan's" if figure.ratios_only else unit)
-        if figure.values
-        else part("no_numbers", place=figure.place),
-        part("ours", trace=main.trace.label, network=main.network, values=ours, unit=unit),
-        f"{sentence(verdict_text(main.verdict))}.",
+    both = sorted((table for table in mine if table.trace == main.trace), key=lambda table: not table.first)
+    readings = [
+        Reading(
+            part("network", network=table.network),
+            _by_name(table.ratios or table.ours),
+            _holds(table.verdict),
+            table.verdict.parts,
+        )
+        for table in both
     ]
-    if main.verdict.swapped:
-        moved = any("titan" in pair for pair in main.verdict.swapped)
-        text.append(part("own_place", negated="not " * moved))
-    if main.verdict.ratios:
-        rows = [{"scheme": TEXT.names[name], **ratio._asdict()} for name, ratio in main.verdict.ratios.items()]
-        text.append(part("ratios", ratios=TEXT.claims["figure"].listed("ratio", rows, ", ")))
-    for table in first:
-        if table is not main:
-            extra = "" if table.trace.paper else part("extra")
-            text.append(part("on", trace=table.trace.label, extra=extra, verdict=verdict_text(table.verdict)))
-    words = {table.trace: table.verdict.word for table in first}
-    text += [
-        part("network", network=table.network, trace=table.trace.label, verdict=verdict_text(table.verdict))
-        for table in mine
-        if not table.first and table.verdict.word != words.get(table.trace)
+    readings += [_read(each, main.network) for each in main.readings]
+    others = [
+        part(
+            "on",
+            trace=table.trace.label + ("" if table.trace.paper else part("extra")),
+            verdict=verdict_text(table.verdict),
+        )
+        for table in first
+        if table is not main
     ]
-    return TEXT.claim("figure", main.verdict.holds, number=number, claim=figure.claim, text=" ".join(text))
+    others = [*_swapped_else(main), *others]
+    return TEXT.claim(
+        "figure",
+        readings,
+        _stated(figure.values),
+        number=number,
+        claim=figure.claim,
+        source=part("numbers" if figure.values else "order", place=figure.place),
+        trace=main.trace.label,
+        verdict=verdict_text(main.verdict),
+        elsewhere=f"{sentence('; '.join(others))}." if others else "",
+        title=figure.title,
+        to="times Titan's" if main.ratios else figure.unit,
+    )
 
 
-def _listed(values: Mapping[str, float]) -> str:
-    """List the values of the paper's schemes, Titan first."""
-    return ", ".join(f"{name} {plain(values[policy])}" for policy, name in TEXT.names.items() if policy in values)
+def _read(table: ReadingTable, network: str = "") -> Reading:
+    """Return what becomes of a claim under another reading."""
+    name = f"{table.reading.name}, {network} network" if network else table.reading.name
+    return Reading(name, _by_name(table.ratios), _holds(table.verdict), table.verdict.parts)
 
 
-def _means(
-    made: Sequence[TraceTable], number: int, network: str, *policies: str
-) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield the values of a figure by policy, for each trace that has those of all of some policies."""
-    for table in made:
-        if (table.figure.number, table.network) == (number, network) and set(policies) <= table.ours.keys():
-            yield table.trace.label, {policy: each.mean for policy, each in table.ours.items()}
+def _swapped_else(table: TraceTable | PlacementTable) -> list[str]:
+    """Say what becomes of the order under readings that swap other pairs."""
+    return [
+        TEXT.claims["figure"].part("on", trace=each.reading.name, verdict=verdict_text(each.verdict))
+        for each in table.readings
+        if each.verdict.swapped != table.verdict.swapped
+    ]
 
 
-def _against(made: Sequence[TraceTable], number: int) -> Iterator[Claim]:
-    """Compare the machines that Titan uses with those of a policy of another kind, on every trace."""
-    rival, part, text, ahead = TEXT.rivals[number], TEXT.claims["rival"].part, [], []
-    for trace, values in _means(made, 2, rival.network, rival.policy):
-        titan, other = values["titan"], values[rival.policy]
-        verdict = "alike" if abs(other - titan) <= ALIKE * titan else "lower" if other < titan else "higher"
-        found = part(verdict, rival=rival.policy)
-        text.append(part("trace", trace=trace, name=rival.name, other=other, titan=titan, verdict=found))
-        ahead += [trace] * (other <= titan * (1 + ALIKE))
-    if text:
-        where = "every trace" if len(ahead) == len(text) else ", ".join(ahead)
-        head = part("ahead" if ahead else "behind", rival=rival.policy, where=where)
-        yield TEXT.claim("rival", title=rival.title, text=" ".join([head, *text]))
+def _holds(verdict: Verdict) -> Holds:
+    """Return the verdict, if there is anything to judge."""
+    return verdict.holds if verdict.kept or verdict.swapped else "no verdict"
 
 
-def _baselines(made: Sequence[TraceTable]) -> Iterator[Claim]:
-    """Compare the paper's baselines with the systems whose names they bear."""
-    rows = []
-    for trace, values in _means(made, 2, "instant"):
-        for baseline, system in (("consolidate-idle", "elasticflow"), ("fragments-first", "hived")):
-            if baseline in values and system in values:
-                theirs, own = values[baseline], values[system]
-                found = {"baseline": theirs, "own": own, "ratio": own / theirs}
-                rows.append({"trace": trace, "name": TEXT.names[baseline], "system": system, **found})
-    if rows:
-        yield TEXT.claim("baselines", text=TEXT.claims["baselines"].listed("trace", rows, " "))
+def left_open(made: Sequence[TraceTable], testbed: Sequence[PlacementTable]) -> list[OpenChoice]:
+    """Return what the paper leaves open, with the ratios to Titan of each figure under both readings of it."""
+    tables: list[TraceTable | PlacementTable] = [table for table in made if table.first and table.paper]
+    found = []
+    for choice in TEXT.readings:
+        for table in [*tables, *testbed]:
+            for each in [each for each in table.readings if each.reading == choice]:
+                both = [(choice.ours, table.ratios, table.verdict), (choice.name, each.ratios, each.verdict)]
+                readings = [
+                    Reading(name, _rivals(ratios), _holds(verdict), verdict.parts)
+                    for name, ratios, verdict in both
+                ]
+                found.append(OpenChoice(f"{choice.question} (Fig. {table.figure.number})", readings))
+    return found
 
 
-def _rank_map(made: Sequence[TraceTable]) -> Iterator[Claim]:
-    """Separate Titan's choice of machines from its map: best fit with and without the map, on traffic."""
-    part, text, explained = TEXT.claims["rank_map"].part, [], []
-    for trace, values in _means(made, 5, "instant", "titan", "best-fit", "best-fit-mapped"):
-        titan, bare, mapped = values["titan"], values["best-fit"], values["best-fit-mapped"]
-        saves = "" if titan < bare else part("saves")
-        text.append(part("trace", trace=trace, titan=titan, bare=bare, saves=saves, mapped=mapped))
-        explained.append(mapped <= titan * (1 + ALIKE))
-    if text:
-        head = part("explained" if all(explained) else "unexplained")
-        yield TEXT.claim("rank_map", text=" ".join([head, *text]))
+def _by_name(values: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Return the values of the paper's schemes by their names there, Titan first."""
+    return {name: values[policy] for policy, name in TEXT.names.items() if policy in values}
+
+
+def _rivals(ratios: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Return the ratios to Titan of the others, by their names in the paper."""
+    return {name: value for name, value in _by_name(ratios).items() if name != TEXT.names["titan"]}
+
+
+def _stated(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the paper's values by name, as multiples of Titan's."""
+    return {name: values[policy] / values["titan"] for policy, name in TEXT.names.items() if policy in values}
 
 
 def _testbed(table: PlacementTable) -> Claim:
@@ -309,14 +373,14 @@ def _testbed(table: PlacementTable) -> Claim:
         for setting, found in table.all.items()
         if "titan" in found and found["titan"].mean == best(each.mean for each in found.values())
     ]
+    ours = Reading("ours", _by_name(table.ratios), table.verdict.holds, table.verdict.parts)
     return TEXT.claim(
         "testbed",
-        table.verdict.holds,
-        paper=_listed(figure.values),
-        ours=_listed({scheme: each.mean for scheme, each in table.ours.items()}),
-        verdict=sentence(verdict_text(table.verdict)),
+        [ours, *map(_read, table.readings)],
+        _stated(figure.values),
+        verdict=sentence("; ".join([verdict_text(table.verdict), *_swapped_else(table)])),
         settings=len(table.all),
         best="highest" if higher else "least",
         won=len(won),
-        **figure.model_dump(include={"number", "claim", "place", "unit"}),
+        **figure.model_dump(include={"number", "claim", "place", "title"}),
     )

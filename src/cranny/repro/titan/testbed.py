@@ -18,7 +18,7 @@ from cranny.model.placement import Placement
 from cranny.model.profile import library
 from cranny.policies import policy
 from cranny.repro.experiment import Cell, Results
-from cranny.repro.titan.paper import TEXT
+from cranny.repro.titan.paper import TEXT, TitanReading
 
 MACHINES, GPUS, IDLE = 8, 4, 3
 WORKERS = (4, 6, 8, 10, 12)
@@ -52,7 +52,14 @@ def layouts() -> Iterator[tuple[int, ...]]:
                 yield (GPUS,) * IDLE + free
 
 
-def run_testbed() -> Testbed:
+def run_testbeds() -> dict[str, Testbed]:
+    """Place every job under each reading that changes these figures, by its key; ours has none."""
+    numbers = {figure.number for figure in TEXT.testbed}
+    others = {each.key: run_testbed(each) for each in TEXT.readings if numbers & {*each.figures}}
+    return {"": run_testbed(), **others}
+
+
+def run_testbed(reading: TitanReading | None = None) -> Testbed:
     """Place every job in every layout under every scheme; a job that must wait has no run."""
     every = list(layouts())
     runs: dict[Cell[tuple[str, int]], PlacementRun] = {}
@@ -63,7 +70,7 @@ def run_testbed() -> Testbed:
         for workers in WORKERS
         for scheme in SCHEMES
     ]:
-        run = _placed(cell.scheme, *cell.setup, every[cell.seed])
+        run = _placed(cell, every[cell.seed], reading)
         if run is not None:
             runs[cell] = run
     image_s = _image_s(Results(runs, len(every)))
@@ -74,11 +81,17 @@ def run_testbed() -> Testbed:
     return Results(runs, len(every))
 
 
-def _placed(scheme: str, model: str, workers: int, free: tuple[int, ...]) -> PlacementRun | None:
+def _placed(
+    cell: Cell[tuple[str, int]], free: tuple[int, ...], reading: TitanReading | None
+) -> PlacementRun | None:
     """Place one job beside the background jobs."""
     state = testbed(free)
-    job = Job(id="job", gpus=workers, model=model, collective="halving-doubling")
-    placement = policy(scheme).place(job, state.snapshot())
+    model, workers = cell.setup
+    collective, name = "halving-doubling", cell.scheme
+    if reading is not None:
+        collective, name = reading.collective, reading.runs(cell.scheme)
+    job = Job(id="job", gpus=workers, model=model, collective=collective)
+    placement = policy(name).place(job, state.snapshot())
     if placement is None:
         return None
     on = {machine for machine, left in enumerate(free) if left < GPUS} | set(placement.machines)
