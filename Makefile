@@ -74,11 +74,13 @@ clean:
 	$(PIP) -r requirements/dev.lock -r requirements/torch.txt
 	touch $@
 
-# The browser that pages are tested in, and the database besides SQLite; without them those tests say why they skip.
+# The browser that pages are tested in, the database besides SQLite, and gloo, whose messages a test compares with ours;
+# without them those tests say why they skip.
 .venv/system.done: .venv/dev.done
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v chromium && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then \
+	  ! { command -v chromium && command -v g++ && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
 	  apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium postgresql >/dev/null; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	    chromium g++ libgloo-dev postgresql >/dev/null; \
 	fi
 	touch $@
