@@ -63,7 +63,7 @@ def _jobs(rng: np.random.Generator, count: int) -> list[Job]:
     sizes = rng.integers(1, MAX_WORKERS + 1, count)
     drawn = rng.integers(0, len(models), count)
     return [
-        Job(id=f"job-{i}", gpus=int(size), model=models[model])
+        Job(id=f"job-{i}", gpus=int(size), model=models[model], collective="halving-doubling")
         for i, (size, model) in enumerate(zip(sizes, drawn, strict=True))
     ]
 

@@ -18,6 +18,7 @@ from cranny.core.protocol import (
 )
 from cranny.core.queue import QueuePolicy
 from cranny.model.cluster import Cluster
+from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError
 from cranny.model.event import Event
 from cranny.model.job import Job, whole
@@ -154,7 +155,7 @@ class Scenario:
             "policy": name,
             "order": order,
             "network": self.network if isinstance(self.network, str) else "given in Python",
-            "collective": self.collective or "as the jobs say, else halving-doubling",
+            "collective": self.collective or DEFAULT_COLLECTIVE,
             "seed": self.seed,
             "options": dict(self.options),
             "price_per_gpu_hour": self.price_per_gpu_hour,

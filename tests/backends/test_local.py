@@ -19,7 +19,9 @@ from cranny.backends.attempt_files import AttemptFiles, read, write
 from cranny.backends.local import LocalBackend
 from cranny.backends.process import started
 from cranny.backends.protocol import BackendError, Ended, Launch, Rank
+from cranny.backends.ranks import commands
 from cranny.model.cluster import Cluster
+from cranny.model.placement import Aggregation
 
 
 class TestLocal(Contract):
@@ -64,6 +66,16 @@ def test_ranks_get_the_variables_that_torchrun_users_expect(harness: LocalHarnes
         assert (each["WORLD_SIZE"], each["MASTER_ADDR"], each["MINE"]) == ("3", "127.0.0.1", "x")
         assert each["MASTER_PORT"] == zero["MASTER_PORT"]
         assert (each["CRANNY_JOB_ID"], each["CRANNY_ATTEMPT"], each["CRANNY_PARAMETER_SERVER"]) == ("a", "1", "3")
+
+
+@pytest.mark.parametrize(("aggregate", "named"), [(True, "true"), (False, "false"), ((0, 3), "0,3")])
+def test_a_job_knows_in_which_racks_switches_aggregate_for_it(aggregate: Aggregation, named: str) -> None:
+    ranks = (Rank(0, 2, 5),)
+    what = Launch("a", 1, ("env",), ranks, {}, None, Path("logs"), None, server=3, aggregate=aggregate)
+    (started,) = commands(what, {}, {ranks[0]: "5"}, 4000, "token", what.log_dir)
+    assert started.env["CRANNY_AGGREGATE"] == named
+    (without,) = commands(replace(what, server=None), {}, {ranks[0]: "5"}, 4000, "token", what.log_dir)
+    assert "CRANNY_AGGREGATE" not in without.env
 
 
 def variables_of(what: Launch, rank: int) -> Mapping[str, str]:
@@ -277,6 +289,7 @@ from pathlib import Path
 from cranny.backends.local import LocalBackend
 from cranny.backends.protocol import Launch, Rank
 from cranny.model.cluster import Cluster
+from cranny.model.placement import Aggregation
 folder, delay_s, mark = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 argv = ("/bin/sh", "-c", "echo ran >> ../ran; sleep 0.5; exit 9")
 backend = LocalBackend(Cluster.single_rack(4, 8), devices=())

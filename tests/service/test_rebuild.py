@@ -132,6 +132,31 @@ def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_log_tells_which_switches_aggregate_for_a_job_that_runs(tmp_path: Path) -> None:
+    cluster = Cluster.fat_tree(1, 8, 1, pat_gbps=10.0)  # memory for one of two jobs
+    store = EventStore(str(tmp_path / "log.db"))
+    live = Scheduler(cluster, "run", Limits())
+    live.open(0.0)
+    live.set_policy({"name": "netpack"}, "root", 0.0)
+    spec = {"command": ["true"], "collective": "ina", "model": "vgg16"}
+    small, _ = live.submit("ann", {**spec, "gpus": 2}, None, 1.0)
+    assert small.attempts[0].placement.aggregate is True
+    large, _ = live.submit("ann", {**spec, "gpus": 5}, None, 2.0)  # merges more flows
+    assert (small.attempts[0].placement.aggregate, large.attempts[0].placement.aggregate) == (False, True)
+    assert "aggregation is off: the switch of rack0 has no memory left for it" in small.attempts[0].why
+    assert live.engine.state.find(small.id).placement.aggregate is False
+    live.attempt_launched(AttemptLaunched(large.id, 1), 3.0)
+    live.attempt_ended(Ended(large.id, 1, 0, "finished"), 4.0)
+    assert live.engine.state.find(small.id).placement.aggregate is True
+    assert [row.job for row in live.rows if row.kind == "aggregated"] == [small.id] * 2
+    store.append(live.rows)
+    again = Scheduler(cluster, "run", Limits())
+    again.restore(store)
+    assert standing(again) == standing(live)
+    assert again.engine.state.find(small.id).placement.aggregate is True
+    store.close()
+
+
 def test_every_attempt_that_may_still_have_processes_is_remembered() -> None:
     scheduler = Scheduler(CLUSTER, "run", Limits())
     scheduler.open(0.0)

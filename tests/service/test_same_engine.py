@@ -158,7 +158,6 @@ def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
 def live_through(running: Running, now: list[float], jobs: list[Job], result: Result) -> None:
     """Let everything happen to a service that happened in a simulation, at the same times, but for decisions."""
     service, by_attempt = running.service, running.processes.by_attempt
-    period_s = service.scheduler.engine.period_s
 
     def submit(job: Job) -> None:
         sizes: dict[str, Any] = {} if job.least_gpus is None else RESIZED
@@ -179,16 +178,17 @@ def live_through(running: Running, now: list[float], jobs: list[Job], result: Re
         service.call(lambda _: None).result(60)  # the loop finds that it is time to ask the policy
 
     ends = result.jobs.select("finish_s", "job_id").rows()
-    last_s = max(at_s for at_s, _ in ends)
     happens: list[tuple[float, Callable[[], None]]] = [(job.submit_s, partial(submit, job)) for job in jobs]
     happens += [(at_s, partial(end, job_id)) for at_s, job_id in ends]
     happens += [(at_s, partial(change, event)) for at_s, event in DRAINS]
-    if period_s:
-        happens += [(turn * period_s, look) for turn in range(1, int(last_s / period_s) + 1)]
     assert len({at_s for at_s, _ in happens}) == len(happens)
     for at_s, do in sorted(happens, key=lambda each: each[0]):
+        while service._tick_s < at_s:  # the policy has a period, or named a time
+            now[0] = service._tick_s
+            look()
         now[0] = at_s
         do()
+        look()  # until this has been handled
 
 
 Stretch = tuple[float, float, str, list[tuple[int, int]]]

@@ -408,14 +408,16 @@ def known():
     made = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
     return {(each.py_func.__qualname__, str(kinds)) for each in made for kinds in each.signatures}
 
-cluster = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
-chosen = complete_setting({"name": sys.argv[1]})
+name, link_gbps, collective = sys.argv[1:]
+cluster = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=float(link_gbps))
+chosen = complete_setting({"name": name})
 warm(chosen, cluster)
 before = known()
 records, rng = JobRecords(cluster), np.random.default_rng(99)
 engine = Engine(ClusterState(cluster), build_policy(chosen, records))
 for number in range(1, 61):
     spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "model": str(rng.choice(list(library())))}
+    spec |= {"collective": collective}
     if rng.random() < 0.3:
         spec |= {"least_gpus": 1}
     records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
@@ -427,9 +429,22 @@ print(sorted(name for name, _ in known() - before))
 """
 
 
-@pytest.mark.parametrize("name", ["has-exact", "netpack", "themis+cassini"])
-def test_nothing_is_left_to_compile_once_a_policy_is_ready(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "link_gbps", "collective"),
+    [
+        ("has-exact", "100", "ring"),
+        ("netpack", "100", "ring"),
+        ("themis+cassini", "100", "ring"),
+        ("titan", "100", "halving-doubling"),
+        ("titan", "2", "tree"),
+    ],
+)
+def test_nothing_is_left_to_compile_once_a_policy_is_ready(name: str, link_gbps: str, collective: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", NEW, name], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", NEW, name, link_gbps, collective],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert (ran.stdout, ran.stderr) == ("[]\n", "")

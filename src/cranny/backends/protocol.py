@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
+from cranny.model.placement import Aggregation
 
 Reason = Literal["finished", "failed", "cancelled", "timed out", "lost"]
 NOT_STARTED: Final = "not started"  # in place of a reason: the attempt was withdrawn because the service ended
@@ -41,6 +42,7 @@ class Launch:
     time_limit_s: float | None
     torchrun: bool = False  # start through torchrun, with one agent a machine
     server: int | None = None  # the machine of the parameter server, if any
+    aggregate: Aggregation = True  # the switches that aggregate on the way to it
 
 
 class Ended(NamedTuple):

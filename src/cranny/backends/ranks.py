@@ -46,7 +46,7 @@ def commands(
             "CRANNY_JOB_ID": what.job_id,
             "CRANNY_ATTEMPT": str(what.attempt),
             "CRANNY_MACHINE": str(machine),
-            **({} if what.server is None else {"CRANNY_PARAMETER_SERVER": str(what.server)}),
+            **_parameter_server(what),
         }
         if what.torchrun:
             made.append((node, _agent(what, shared, ranks, node, len(machines), log_dir)))
@@ -65,6 +65,15 @@ def commands(
             }
             made.append((rank.rank, RankCommand(list(what.argv), env, str(log_dir / f"rank-{rank.rank}.log"))))
     return [command for _, command in sorted(made, key=lambda pair: pair[0])]
+
+
+def _parameter_server(what: Launch) -> dict[str, str]:
+    """Return where the parameter server is, and the racks whose switches aggregate; nothing if there is none."""
+    if what.server is None:
+        return {}
+    racks = what.aggregate
+    named = str(racks).lower() if isinstance(racks, bool) else ",".join(map(str, racks))
+    return {"CRANNY_PARAMETER_SERVER": str(what.server), "CRANNY_AGGREGATE": named}
 
 
 def _agent(

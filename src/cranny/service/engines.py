@@ -4,6 +4,7 @@ A policy is built from its setting. An engine is rebuilt from the event log, wit
 decisions.
 """
 
+import math
 from collections import ChainMap
 from collections.abc import Mapping
 from copy import copy
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.constraints import ConstrainedPlacer
 from cranny.core.engine import Engine, period
-from cranny.core.protocol import Policy
+from cranny.core.protocol import Policy, Timed
 from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -20,7 +21,7 @@ from cranny.core.traffic import isolated
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Plan, Shift, Start
+from cranny.model.plan import Aggregate, Plan, Shift, Start
 from cranny.policies import TABLE
 from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
 from cranny.service.job_records import JobRecord, JobRecords
@@ -69,6 +70,10 @@ class JointByPriority:
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Return why a job must wait."""
         return self._policy.why_wait(job, view)
+
+    def next_s(self, view: Snapshot) -> float:
+        """Return when to ask it if nothing happens before."""
+        return self._policy.next_s(view) if isinstance(self._policy, Timed) else math.inf
 
 
 def without_stopping(view: Snapshot, records: JobRecords) -> Snapshot:
@@ -126,6 +131,8 @@ def replay(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
         state.move(job_id, Placement(**body["placement"]), row.at_s)
     elif row.kind == "shifted":
         state.commit(Plan(state.version, (Shift(job_id, body["shift_s"]),)), row.at_s)
+    elif row.kind == "aggregated":
+        state.commit(Plan(state.version, (Aggregate(job_id, Placement(**body["placement"])),)), row.at_s)
     elif row.kind == "stopped":
         running = state.release(job_id)
         engine.queue.add(Waiting(running.submitted, attained_gpu_s(running, row.at_s)))

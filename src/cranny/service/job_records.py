@@ -179,6 +179,10 @@ class JobRecords:
     def _shifted(self, row: EventRow, record: JobRecord) -> None:
         """Ignore a shift: it concerns the agent of the job."""
 
+    def _aggregated(self, row: EventRow, record: JobRecord) -> None:
+        attempt, body = record.attempts[-1], row.body
+        attempt.placement, attempt.why, attempt.facts = Placement(**body["placement"]), body["why"], body["facts"]
+
     def _leave(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         self._close(row, record, outcome)
         if record.attempts[-1].gpus:  # it may have been launched

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 
 from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster, mask_of
+from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile, library
@@ -65,7 +66,7 @@ class JobSpec(Fields):
     name: Name | None = None
     model: Name | None = None
     profile: ProfileFields | None = None
-    collective: Name = "halving-doubling"
+    collective: Name = DEFAULT_COLLECTIVE
     tp: Gpus = 1
     pp: Gpus = 1
     least_gpus: Gpus | None = None

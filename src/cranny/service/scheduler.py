@@ -21,7 +21,7 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
-from cranny.model.plan import Action, Move, Shift, Start, Stop
+from cranny.model.plan import Action, Aggregate, Move, Shift, Start, Stop
 from cranny.model.validate import counted
 from cranny.service.engines import QueuedByPriority, build_policy, complete_setting, engine_with, replay
 from cranny.service.executor import AttemptLaunched
@@ -287,6 +287,11 @@ class Scheduler:
         record = self.records.jobs[job_id]
         if isinstance(action, Shift):
             self.log("shifted", job_id, {"shift_s": action.shift_s}, now_s)
+            return
+        if isinstance(action, Aggregate):
+            where = {**plain(action.placement), "gpus": plain(record.attempts[-1].placement)["gpus"]}
+            why, facts = reasons(action.placement, job_id), action.placement.facts
+            self.log("aggregated", job_id, {"placement": where, "why": why, "facts": facts}, now_s)
             return
         if isinstance(action, Stop | Move):
             self.instructions.append(Instruction("stop", record, record.attempts[-1]))

@@ -89,6 +89,7 @@ def placement(where: Placement, cluster: Cluster, gpus: Iterable[int] = ()) -> A
         "gpus": list(gpus),
         "spare": list(where.spare),
         "server": where.server,
+        "aggregate": where.aggregating(cluster.rack_names),
     }
 
 

@@ -378,6 +378,7 @@ class Service:
             time_limit_s=spec.time_limit_s,
             torchrun=spec.by_torchrun,
             server=attempt.placement.server,
+            aggregate=attempt.placement.aggregate,
         )
 
     def _adopt(self, executor: Executor) -> None:

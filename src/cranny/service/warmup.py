@@ -3,7 +3,7 @@
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -17,9 +17,14 @@ from cranny.service.job_records import JobRecords
 from cranny.service.store import EventRow
 
 SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
+SLOW = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=1.0)
 JOBS = 60  # trial jobs of either kind
 SEED = 2  # of a mix that exercises all compiled code of the policies
 MODELS = ("vgg16", "resnet50", "bert-large")
+# Whose ranks are split in one way if they are few, and in another if they are more.
+SPLIT: tuple[dict[str, Any], ...] = tuple(
+    {"gpus": gpus, "collective": "halving-doubling", "model": "vgg16"} for gpus in (5, 11)
+)
 KINDS: tuple[dict[str, Any], ...] = ({}, {"least_gpus": 1, "most_gpus": 8})
 
 _log = logging.getLogger("cranny.service")
@@ -49,13 +54,16 @@ def warm(chosen: Mapping[str, Any], cluster: Cluster) -> None:
     """Let a policy decide about trial jobs, so that it runs through all its code once.
 
     On this cluster: a job on one machine, one on two, one that must wait. On a small cluster jobs start and end
-    until they are scattered and share links. Errors are only logged: real jobs will show them.
+    until they are scattered and share links. On one with slow links, jobs that must be split. Errors are only
+    logged: real jobs will show them.
     """
     largest, rng = max(machine.gpus for machine in cluster.machines), np.random.default_rng(SEED)
-    trials = [(cluster, [{"gpus": gpus} for gpus in (1, min(largest + 1, cluster.gpus), cluster.gpus)])]
+    sizes = (1, min(largest + 1, cluster.gpus), cluster.gpus)
+    trials: list[tuple[Cluster, Sequence[dict[str, Any]]]] = [(cluster, [{"gpus": gpus} for gpus in sizes])]
+    trials += [(SLOW, [job]) for job in SPLIT]
     for kind in KINDS:
-        sizes, models = rng.integers(1, 9, JOBS).tolist(), rng.choice(MODELS, JOBS).tolist()
-        jobs = [{"gpus": gpus, "model": model, **kind} for gpus, model in zip(sizes, models, strict=True)]
+        gpus, models = rng.integers(1, 9, JOBS).tolist(), rng.choice(MODELS, JOBS).tolist()
+        jobs = [{"gpus": count, "model": model, **kind} for count, model in zip(gpus, models, strict=True)]
         trials.append((SMALL, jobs))
     for where, asked in trials:
         records, rng = JobRecords(where), np.random.default_rng(SEED)

@@ -81,6 +81,7 @@ const KINDS = {
   stopped: (event) => `${event.job} was stopped by the policy and waits again`,
   retried: (event) => `${event.job} is retried`, vacated: (event) => `${event.job} released its GPUs`,
   moved: (event) => `${event.job} was moved`, shifted: (event) => `${event.job} was shifted`,
+  aggregated: (event) => `other switches aggregate for ${event.job}`,
   cancelled: (event) => `${event.job} was cancelled${event.by ? ` by ${event.by}` : ""}`,
   drained: (event) => `machine ${event.name ?? event.machine} was drained`,
   resumed: (event) => `machine ${event.name ?? event.machine} was resumed`,
