@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 import polars as pl
-from pydantic_core import to_jsonable_python
+from pydantic import TypeAdapter
 
 from cranny.report.shell import escape, html_page, html_table, write_file
 from cranny.report.table import MISSING
@@ -76,9 +76,8 @@ class Reproduction:
         """Return everything as plain values."""
         claims = [{**asdict(claim), "verdict": claim.verdict} for claim in self.judged]
         head = {"paper": self.of.paper, "version": VERSION, "how": self.facts, "quick": self.quick}
-        plain_values: dict[str, Any] = to_jsonable_python(
-            {**head, "claims": claims, "left_open": self.left_open, **self.values}
-        )
+        everything = {**head, "claims": claims, "left_open": self.left_open, **self.values}
+        plain_values: dict[str, Any] = TypeAdapter(dict[str, Any]).dump_python(everything, mode="json")
         return plain_values
 
     def write(self, folder: Path) -> Path:
