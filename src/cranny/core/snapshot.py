@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.core.accounting import Accounting, Running
+from cranny.core.change_log import Change, ChangeLog, ChangePoint
 from cranny.core.explanation import DefaultRationale
 from cranny.core.machine_set import FreeMachines, within
 from cranny.model.arrays import Flags, Floats, Ints
@@ -54,7 +55,17 @@ class Snapshot:
     a write as long as some snapshot holds the `lease` of that accounting.
     """
 
-    __slots__ = ("_accounting", "_lease", "cluster", "machines", "now_s", "version", "waiting")
+    __slots__ = (
+        "_accounting",
+        "_changes",
+        "_lease",
+        "_logged",
+        "cluster",
+        "machines",
+        "now_s",
+        "version",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -63,8 +74,11 @@ class Snapshot:
         now_s: float,
         waiting: Sequence[Waiting],
         lease: "Lease | None" = None,
+        changes: ChangeLog | None = None,
     ) -> None:
         self._accounting = accounting
+        self._changes = changes
+        self._logged = 0 if changes is None else changes.count
         self._lease = lease
         self.cluster = accounting.cluster
         self.version = version
@@ -87,6 +101,17 @@ class Snapshot:
     def all_running(self) -> dict[str, Running]:
         """Return running jobs by id, copied: faster where every one of them is read."""
         return self._accounting.running.copy()
+
+    @property
+    def point(self) -> ChangePoint | None:
+        """Where this view is in the history of its cluster; a what-if is not in it."""
+        return None if self._changes is None else ChangePoint(self._changes, self._logged)
+
+    def changes_since(self, point: ChangePoint | None) -> Sequence[Change] | None:
+        """Return what started and ended since a point of the same history; None if that is not known."""
+        if point is None or self._changes is not point.log:
+            return None
+        return point.log.between(point.count, self._logged)
 
     def free_on(self, machine: int) -> int:
         """Return the free GPUs of one machine."""
@@ -111,7 +136,7 @@ class Snapshot:
     @property
     def up(self) -> Flags:
         """Whether each machine takes jobs, (machines,)."""
-        return self._membership(self.up_machines)
+        return self.membership(self.up_machines)
 
     @property
     def up_machines(self) -> int:
@@ -126,7 +151,7 @@ class Snapshot:
     def usable(self, job: Job, free: Ints) -> Ints:
         """Return those of some GPUs, (machines,), that are of a type which a job can use."""
         eligible = self.eligible(job)
-        return free if eligible == ALL else np.where(self._membership(eligible), free, 0)
+        return free if eligible == ALL else np.where(self.membership(eligible), free, 0)
 
     def eligible(self, job: Job) -> int:
         """Return the machines whose type of GPU a job can use, free or not, as a set; `ALL` if any will do."""
@@ -137,7 +162,7 @@ class Snapshot:
         fast = ALL if job.speeds is None else sum(machines_with.get(each, 0) for each in job.speeds)
         return eligible & fast
 
-    def _membership(self, machines: int) -> Flags:
+    def membership(self, machines: int) -> Flags:
         """Return whether each machine is in a set, (machines,)."""
         count = len(self.cluster.machines)
         packed = within(machines, 0, count).to_bytes(-(-count // 8), "little")

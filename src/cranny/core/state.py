@@ -6,6 +6,7 @@ from weakref import ref
 import numpy as np
 
 from cranny.core.accounting import Accounting, Running, attained_gpu_s
+from cranny.core.change_log import ChangeLog
 from cranny.core.snapshot import Lease, Snapshot, Waiting
 from cranny.model.arrays import Ints
 from cranny.model.cluster import Cluster
@@ -31,6 +32,7 @@ class ClusterState:
         self._accounting = Accounting(cluster)
         self._lease = ref(Lease())  # of the present accounting; dead while no snapshot holds it
         self._failed: set[int] = set()
+        self._changes = ChangeLog()
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -104,7 +106,7 @@ class ClusterState:
         if lease is None:
             lease = Lease()
             self._lease = ref(lease)
-        return Snapshot(self._accounting, self.version, now_s, waiting, lease)
+        return Snapshot(self._accounting, self.version, now_s, waiting, lease, self._changes)
 
     def copy(self) -> "ClusterState":
         """Return an independent state with the same contents."""
@@ -123,8 +125,10 @@ class ClusterState:
         for old, new in changes:
             if old is not None:
                 accounting.apply(old, -1)
+                self._changes.add(old, -1)
             if new is not None:
                 accounting.apply(new, 1)
+                self._changes.add(new, 1)
 
     def place(self, job: Job, placement: Placement, now_s: float = 0.0) -> None:
         """Start one job; the same as a plan with one start, without the plan."""
@@ -132,6 +136,7 @@ class ClusterState:
             raise PlacementError(f"job {job.id!r} is already running")
         started = self._accounting.fit(job, placement, now_s)
         self._writable().apply(started, 1)
+        self._changes.add(started, 1)
 
     def move(self, job_id: str, placement: Placement, now_s: float = 0.0) -> None:
         """Move one job to other machines."""
@@ -141,6 +146,7 @@ class ClusterState:
         """Release the GPUs of a job and return it as it ran."""
         running = self.find(job_id)
         self._writable().apply(running, -1)
+        self._changes.add(running, -1)
         return running
 
     def fail(self, machine: int) -> tuple[Running, ...]:
@@ -153,6 +159,7 @@ class ClusterState:
         )
         for running in lost:
             self._accounting.apply(running, -1)
+            self._changes.add(running, -1)
         self._failed.add(machine)
         return lost
 

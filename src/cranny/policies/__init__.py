@@ -30,6 +30,12 @@ class PolicyEntry:
 
 
 TABLE: dict[str, PolicyEntry] = {
+    "cranny": PolicyEntry(
+        "cranny.policies.cranny:Cranny",
+        "where a job costs the fewest GPU-seconds in all: its own communication, what others lose, machines, holes",
+        "ours; the terms of all papers in one cost",
+        order="backfill",
+    ),
     "titan": PolicyEntry(
         "cranny.policies.titan:Titan",
         "fewest idle machines opened, then fewest machines, then least cross-machine traffic",

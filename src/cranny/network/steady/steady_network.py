@@ -71,8 +71,8 @@ class StreamLog:
         )
 
 
-class Steady:
-    """A network whose links are shared max-min fairly."""
+class SharedLinks:
+    """Jobs on links that are shared max-min fairly, and how much longer than on one machine each runs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -80,7 +80,6 @@ class Steady:
         self._ids: dict[int, str] = {}  # by their numbers among the rates
         self._pull = np.zeros(0)  # gigabits that an iteration moves, by the seconds it takes without communication
         self._number: dict[str, int] = {}
-        self.streams = StreamLog()
 
     def start(self, running: Running) -> Slowdowns:
         """Add a job to the links that it uses."""
@@ -90,7 +89,7 @@ class Steady:
         flows, gigabits = stream(self._cluster, job, running.placement)
         alone_gbps = gigabits / alone.comm_s
         number = self._rates.add(flows, most_gbps=alone_gbps)
-        self.streams.add(job.id, running.started_s, alone_gbps, flows)
+        self._record(running, alone_gbps, flows)
         if number >= len(self._pull):
             self._pull = np.concatenate([self._pull, np.zeros(number + 1)])
         self._pull[number] = gigabits / job.profile.iteration_s
@@ -106,6 +105,28 @@ class Steady:
         del self._ids[number]
         return self._slowdowns()
 
+    def number(self, job_id: str) -> int | None:
+        """Return the number of a job among those that use links; None if it uses none."""
+        return self._number.get(job_id)
+
+    def _record(self, running: Running, alone_gbps: float, flows: Flows) -> None:
+        """Do nothing more: a network with a log has it here."""
+
+    def _slowdowns(self, started: int | None = None) -> SharedSlowdowns:
+        """Return the slowdowns of the jobs whose rate has just changed."""
+        changed = self._rates.changed()
+        return SharedSlowdowns(
+            changed, 1.0 + self._pull[changed] / self._rates.rates_gbps(changed), self._ids, started
+        )
+
+
+class Steady(SharedLinks):
+    """A network whose links are shared max-min fairly, with a log of what jobs streamed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.streams = StreamLog()
+
     def shift(self, running: Sequence[Running]) -> Slowdowns:  # noqa: ARG002 - the same for all
         """Change nothing: jobs stream all the time."""
         return ()
@@ -118,9 +139,5 @@ class Steady:
         """Return what jobs streamed."""
         return {"streams": self.streams.frame()}
 
-    def _slowdowns(self, started: int | None = None) -> SharedSlowdowns:
-        """Return the slowdowns of the jobs whose rate has just changed."""
-        changed = self._rates.changed()
-        return SharedSlowdowns(
-            changed, 1.0 + self._pull[changed] / self._rates.rates_gbps(changed), self._ids, started
-        )
+    def _record(self, running: Running, alone_gbps: float, flows: Flows) -> None:
+        self.streams.add(running.job.id, running.started_s, alone_gbps, flows)

@@ -1,0 +1,179 @@
+"""cranny: one cost for all that a placement uses up, in GPU-seconds, and a queue that keeps its promises.
+
+Each paper minimises one term of one cost; this policy adds them up. A job that runs for `seconds` on one machine
+costs, on a set of machines,
+
+    (slowdown - 1) x seconds x GPUs         its own communication, on the links as they are loaded
+  + sum over running jobs of what they lose  the contention that it causes
+  + machine price x longer use of machines   so that jobs that end together share machines, and few are opened
+  + holes x seconds                          GPUs that jobs of the sizes seen could not use
+
+and goes where that is least. It waits for a better place if that is expected sooner than what it would save, and
+no longer than that (as one rents skis, and buys them once the rent has come to the price).
+
+The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
+passed for ever, since the key of later jobs grows. The first job that does not fit is promised a start, when enough
+GPUs are expected to be free; others may start as long as they leave it that.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from cranny.core.protocol import WaitsForGpus
+from cranny.core.queue import remaining_s
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan, Start, Stop
+from cranny.model.validate import not_negative, yes_or_no
+
+if TYPE_CHECKING:
+    from cranny.policies.cranny.followed import Followed
+    from cranny.policies.cranny.placing import Priced
+
+UNKNOWN_S = 3_600.0
+PATIENCE = 100.0
+TRIED = 8
+
+
+class Cranny(WaitsForGpus):
+    """Place jobs where they cost the fewest GPU-seconds in all; let short ones pass within a bound."""
+
+    order = "backfill"
+
+    def __init__(
+        self,
+        *,
+        contention: bool = True,
+        machines: bool = True,
+        holes: bool = True,
+        rank_map: bool = True,
+        racks: bool = True,
+        wait: bool = True,
+        preempt: bool = True,
+        comeback: bool = True,
+        patience: float = PATIENCE,
+        margin: float = 1.0,
+    ) -> None:
+        self.contention = yes_or_no(contention, "cranny: contention")
+        self.machines = yes_or_no(machines, "cranny: machines")
+        self.holes = yes_or_no(holes, "cranny: holes")
+        self.rank_map = yes_or_no(rank_map, "cranny: rank_map")
+        self.racks = yes_or_no(racks, "cranny: racks")
+        self.wait = yes_or_no(wait, "cranny: wait")
+        self.patience = not_negative(patience, "cranny: patience")
+        self.comeback = comeback
+        self.preempt = yes_or_no(preempt, "cranny: preempt")
+        self.margin = not_negative(margin, "cranny: margin")
+        self._at: Followed | None = None  # what is known of the cluster, from the first view on
+
+    # -- the queue ---------------------------------------------------------------------------------------
+
+    def key(self, waiting: Waiting) -> float:
+        """Order the queue: a job may be passed by those that come so much later."""
+        job = waiting.job
+        if self._at is not None:
+            if waiting.attained_gpu_s:
+                self._at.requeued(waiting)
+            else:
+                self._at.see(job)
+        return job.submit_s + self.patience * self.left_s(waiting) * math.sqrt(job.gpus)
+
+    def length_s(self, job: Job) -> float:
+        """Return how long a job is expected to run in all on one machine."""
+        return UNKNOWN_S if job.duration_s is None else job.duration_s
+
+    def left_s(self, waiting: Waiting) -> float:
+        """Return how long a job is expected to run from now on, on one machine."""
+        job = waiting.job
+        if not waiting.attained_gpu_s:
+            return self.length_s(job)
+        known = None if self._at is None else self._at.left_s(job.id)
+        return remaining_s(job, waiting.attained_gpu_s, 1.0) if known is None else known
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
+        at = self._follow(view)
+        refused = False
+        for waiting in at.to_try(view):
+            found = self._start(waiting, view, at)
+            if found is not None:
+                return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
+            refused = True
+        if self.preempt and refused:
+            ahead = 0
+            for waiting in view.waiting[:TRIED]:
+                plan = self._preempt(waiting, view, at, ahead)
+                ahead += waiting.job.gpus
+                if plan is not None:
+                    return plan
+        return Plan(view.version)
+
+    def _preempt(self, waiting: Waiting, view: Snapshot, at: "Followed", ahead: int) -> Plan | None:
+        """Stop running jobs for a waiting one, if that pays."""
+        job = waiting.job
+        if job.gpus <= view.available(job).gpus:
+            return None
+        seconds = self.left_s(waiting)
+        stopped = at.victims(job, seconds, view, self.margin, ahead)
+        if not stopped:
+            return None
+        if job.gpus > at.largest:
+            trial = view
+            for each in stopped:
+                trial = trial.without(each.running.job.id)
+            found = at.placing.best(job, trial, seconds)
+            if found is None:
+                return None
+            placement = found.placement
+        else:
+            (machine,) = stopped[0].running.held
+            placement = view.placement(job, (machine,) * job.gpus)
+        for each in stopped:
+            at.stop(each, view.now_s + seconds)
+        stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
+        return Plan(view.version, (*stops, Start(job, placement, waiting.attained_gpu_s)))
+
+    def next_s(self, view: Snapshot) -> float:
+        """Return when the first job that waits for a better place gives up."""
+        at = self._at
+        return (
+            min((due_s for due_s in at.due_s.values() if due_s > view.now_s), default=math.inf) if at else math.inf
+        )
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place one job now where it costs least."""
+        found = self._follow(view).placing.best(job, view, self.length_s(job))
+        return None if found is None else found.placement
+
+    def _start(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
+        """Return where a job starts now; None if it must or should wait, which is noted."""
+        job = waiting.job
+        promised = job.id in at.promises
+        seconds = self.left_s(waiting)
+        end_s = view.now_s + seconds
+        if not promised and not at.promises.allow(job.gpus, view.now_s, end_s):
+            return at.refuse(job)
+        found = at.placing.best(job, view, seconds, at.promises.kept_from(job.id, end_s))
+        if found is None:
+            at.promise_start(job, view)
+            return at.refuse(job)
+        slowdown = found.effect.slowdown
+        if self.wait and slowdown > 1.0 and job.gpus <= at.largest:
+            # It waits for one machine, but in all no longer than what that saves.
+            due_s = at.since_s.setdefault(job.id, view.now_s) + (slowdown - 1.0) * seconds
+            if due_s > view.now_s and at.keep_machine(job, view, due_s):
+                return at.refuse(job, due_s)
+        if not promised and not at.promises.allow(job.gpus, view.now_s, view.now_s + seconds * slowdown):
+            return at.refuse(job)
+        return found
+
+    def _follow(self, view: Snapshot) -> "Followed":
+        """Take over what changed since the last view."""
+        from cranny.policies.cranny.followed import Followed  # compiles, so it is imported only where it is used
+
+        at = self._at
+        if at is None or at.cluster is not view.cluster:
+            at = self._at = Followed(view.cluster, self)
+        at.follow(view)
+        return at

@@ -1,0 +1,81 @@
+"""Links that jobs share: how fast each running job is, and what one job more does to all of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.core.accounting import Running
+from cranny.core.protocol import SharedSlowdowns, Slowdowns
+from cranny.core.traffic import isolated
+from cranny.model.cluster import Cluster
+from cranny.network.steady.steady_network import SharedLinks
+
+NAMED = 3  # jobs that lose most by another one
+
+
+class Effect(NamedTuple):
+    """What a job would do on certain machines."""
+
+    slowdown: float  # its own: how many times longer it runs than on one machine
+    others_gpu_s: float = 0.0  # that running jobs would need more, as long as it runs beside them
+    slowed: tuple[tuple[str, float], ...] = ()  # those that lose most, and how many times longer they run
+
+
+class Contention:
+    """Running jobs on their links, kept up to date as they start and end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._links = SharedLinks(cluster)
+        self._jobs = np.zeros((3, 0))  # by the jobs' numbers among the links: slowdown, GPUs, expected end
+
+    def start(self, running: Running) -> float:
+        """Add a job; return its slowdown."""
+        self._note(self._links.start(running))
+        number = self._links.number(running.job.id)
+        if number is None:
+            return 1.0
+        self._jobs[1, number] = running.job.gpus
+        return float(self._jobs[0, number])
+
+    def expect(self, job_id: str, end_s: float) -> None:
+        """Note when a job is expected to end."""
+        number = self._links.number(job_id)
+        if number is not None:
+            self._jobs[2, number] = end_s
+
+    def end(self, job_id: str) -> None:
+        """Remove a job."""
+        self._note(self._links.end(job_id))
+
+    def _note(self, changed: Slowdowns) -> None:
+        """Keep the slowdowns of jobs that have changed."""
+        if isinstance(changed, SharedSlowdowns) and len(changed.numbers):
+            short = int(changed.numbers.max()) + 1 - self._jobs.shape[1]
+            if short > 0:
+                self._jobs = np.concatenate([self._jobs, np.zeros((3, short + self._jobs.shape[1]))], axis=1)
+            self._jobs[0, changed.numbers] = changed.slowdown
+
+    def effect(self, running: Running, seconds: float) -> Effect:
+        """Return what a job would do that starts now and runs for so long on one machine; nothing changes."""
+        changed = self._links.start(running)
+        if not isinstance(changed, SharedSlowdowns):
+            return Effect(1.0)
+        self._links.end(running.job.id)
+        others = changed.numbers != changed.started
+        own = float(changed.slowdown[~others].sum())
+        numbers, slowdown = changed.numbers[others], changed.slowdown[others]
+        if not len(numbers):
+            return Effect(own)
+        before, gpus, end_s = self._jobs[:, numbers]
+        together_s = np.clip(end_s - running.started_s, 0.0, seconds * own)
+        longer = slowdown / before
+        lost = gpus * together_s * (longer - 1.0)
+        most = np.argsort(-lost, kind="stable")[:NAMED]
+        return Effect(
+            own, float(lost.sum()), tuple([(changed.ids[int(numbers[i])], float(longer[i])) for i in most])
+        )
+
+
+def alone(running: Running) -> Effect:
+    """Return what a job would do if no links were shared."""
+    return Effect(isolated(running.job, running.communication))

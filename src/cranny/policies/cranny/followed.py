@@ -1,0 +1,181 @@
+"""What the policy knows of a cluster and its queue, kept up to date from view to view."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cranny.core.accounting import Running
+from cranny.core.change_log import Change, ChangePoint
+from cranny.core.queue import DEPTH
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.policies.cranny.contention import Contention, alone
+from cranny.policies.cranny.machine_kernel import NONE, first_ready
+from cranny.policies.cranny.occupancy import Occupancy
+from cranny.policies.cranny.placing import Placing
+from cranny.policies.cranny.preemption import Expected, Waiter, victim, victims
+from cranny.policies.cranny.promised_starts import PromisedStarts
+from cranny.policies.cranny.sizes import SizesSeen
+
+if TYPE_CHECKING:
+    from cranny.policies.cranny import Cranny
+
+
+class Followed:
+    """A cluster with its running jobs, their expected ends, and what waiting jobs were promised."""
+
+    def __init__(self, cluster: Cluster, policy: "Cranny") -> None:
+        self.cluster = cluster
+        self.occupancy = Occupancy(cluster)
+        self.largest = int(self.occupancy.size.max())  # GPUs of a machine
+        self.sizes = SizesSeen(self.largest)
+        self.promises = PromisedStarts(self.occupancy.release_s)
+        self.head: str | None = None  # the first job of the queue that did not fit, which has a promise
+        self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
+        self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
+        self._policy = policy
+        self._contention = Contention(cluster) if policy.contention else None
+        self.placing = Placing(self.occupancy, self._contention, rank_map=policy.rank_map, racks=policy.racks)
+        if not policy.machines:
+            self.occupancy.price[:] = 0.0
+        self._point: ChangePoint | None = None
+        self._running: dict[str, Expected] = {}
+        self._left_s: dict[str, float] = {}  # what is left of the length of jobs that were stopped
+        self._lost_s: dict[str, float] = {}  # what jobs have lost by being stopped
+        self._now_s = 0.0
+
+    def follow(self, view: Snapshot) -> None:
+        """Take over what has started and ended; a what-if changes nothing."""
+        self._now_s = view.now_s
+        if view.point is None:
+            return
+        changes = view.changes_since(self._point)
+        if changes is None:
+            changes = self._differences(view)
+        self._point = view.point
+        for running, sign in changes:
+            if sign > 0:
+                self._started(running)
+            else:
+                self._ended(running)
+        self.occupancy.follow_machines(view)
+
+    def _differences(self, view: Snapshot) -> list[Change]:
+        """Compare all running jobs with those known."""
+        now = view.all_running()
+        known = self._running
+        gone = [Change(old.running, -1) for job_id, old in known.items() if now.get(job_id) is not old.running]
+        same = {job_id for job_id, old in known.items() if now.get(job_id) is old.running}
+        return gone + [Change(running, 1) for job_id, running in now.items() if job_id not in same]
+
+    def _started(self, running: Running) -> None:
+        job = running.job
+        slowdown = alone(running).slowdown if self._contention is None else self._contention.start(running)
+        submitted, slowdown = running.submitted, slowdown * running.stretch
+        left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
+        end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
+        self.occupancy.set(running, end_s)
+        if self._contention is not None:
+            self._contention.expect(job.id, end_s)
+        self._running[job.id] = Expected(running, self._policy.length_s(submitted), end_s, left_s, slowdown)
+        self._left_s.pop(job.id, None)
+        self.since_s.pop(job.id, None)
+        self.due_s.pop(job.id, None)
+        self.promises.changed()
+        self.withdraw(job.id)
+
+    def _ended(self, running: Running) -> None:
+        self.occupancy.set(running, -math.inf)
+        if self._contention is not None:
+            self._contention.end(running.job.id)
+        del self._running[running.job.id]
+        self.promises.changed()
+        self.due_s.clear()
+
+    def requeued(self, waiting: Waiting) -> None:
+        """Note what is left of a job that ran until now."""
+        each = self._running.get(waiting.job.id)
+        if each is not None:
+            self._left_s[waiting.job.id] = each.left_after(waiting.attained_gpu_s)
+
+    def left_s(self, job_id: str) -> float | None:
+        """Return what is left of a job that was stopped; None if that is not known."""
+        return self._left_s.get(job_id)
+
+    # -- the queue ---------------------------------------------------------------------------------------
+
+    def see(self, job: Job) -> None:
+        """Learn from a job that was submitted."""
+        if self.sizes.see(job.gpus) and self._policy.holes:
+            self.occupancy.waste[:] = self.sizes.waste()
+
+    def to_try(self, view: Snapshot) -> Iterator[Waiting]:
+        """Yield the jobs that might start: those that were promised to first, then others in order."""
+        queue = view.waiting
+        if len(self.promises):
+            there = {each.job.id: each for each in queue}
+            for promise in self.promises.in_order():
+                if promise.job_id not in there:
+                    self.withdraw(promise.job_id)
+                elif promise.gpus <= view.machines.gpus:
+                    yield there[promise.job_id]
+        now_s, due_s = view.now_s, self.due_s
+        for waiting in queue[:DEPTH]:
+            job_id = waiting.job.id
+            if due_s.get(job_id, -math.inf) <= now_s and job_id not in self.promises:
+                yield waiting
+
+    def withdraw(self, job_id: str) -> None:
+        """Forget what a job was promised, if anything."""
+        if self.promises.withdraw(job_id):
+            self.due_s.clear()
+            self.head = None if self.head == job_id else self.head
+
+    def refuse(self, job: Job, due_s: float = math.inf) -> None:
+        """Note that a job need not be tried again before something ends, or before a time."""
+        self.due_s[job.id] = due_s
+
+    def earliest_s(self, job: Job, view: Snapshot, ahead: int = 0) -> float:
+        """Return when enough GPUs are expected to be free for a job, and for `ahead` more that go before it."""
+        usable = self.occupancy.releases_for(job, view)
+        return self.promises.earliest_s(job.id, job.gpus + ahead, view.now_s, usable)
+
+    def promise_start(self, job: Job, view: Snapshot) -> None:
+        """Promise the first job that does not fit when it starts; one that was promised too much, a later start."""
+        if self.head in (None, job.id) or job.id in self.promises:
+            start_s = self.earliest_s(job, view)
+            if start_s < math.inf:
+                if self.head is None:
+                    self.head = job.id
+                self.promises.make(job.id, job.gpus, start_s)
+
+    def keep_machine(self, job: Job, view: Snapshot, due_s: float) -> bool:
+        """Keep the machine for a job that first has room for it, if that is before a certain time."""
+        kept = self.promises.kept_from(job.id, math.inf)
+        machine, ready_s = first_ready(
+            self.occupancy.releases_for(job, view, kept), job.gpus, self.placing.room.slots
+        )
+        if machine == NONE or ready_s >= due_s:
+            return False
+        self.head = None if self.head == job.id else self.head
+        self.promises.make(job.id, job.gpus, float(ready_s), int(machine))
+        return True
+
+    def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
+        """Return running jobs that should be stopped for a while so that a job can run in their place."""
+        waiter = Waiter(job.gpus, seconds, self.earliest_s(job, view, ahead))
+        others_s = -math.inf if len(self.promises) == (job.id in self.promises) else self.promises.last_s
+        running, lost_s = self._running.values(), self._lost_s
+        if job.gpus > self.largest:
+            missing = job.gpus - view.available(job).gpus
+            return victims(waiter, missing, running, view.now_s, others_s, lost_s, margin)
+        found = victim(waiter, running, self.occupancy.free, view.now_s, others_s, lost_s, margin)
+        return [] if found is None else [found]
+
+    def stop(self, each: Expected, resumes_s: float) -> None:
+        """Note that a job is stopped, and promise it to go on at a certain time where it was."""
+        job = each.running.submitted
+        self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
+        if self._policy.comeback:
+            self.promises.make(job.id, job.gpus, resumes_s, next(iter(each.running.held)))

@@ -1,0 +1,231 @@
+"""Machines of one job, compiled: what using a machine costs, the cheapest set of machines, and when one is free.
+
+The clusters are arrays: `release_s[m, k]` is when GPU k of machine m is expected to be free, -inf if it is and inf
+where there is no such GPU or the machine takes no jobs. Times are in seconds, costs in GPU-seconds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cranny.core.jit import compiled, inside
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+NONE = -1
+
+
+class ClusterArrays(NamedTuple):
+    """Machines as a job sees them, (machines,) each; machines of a rack are together in `by_rack`."""
+
+    free: Ints  # GPUs that the job may have
+    size: Ints
+    price: Floats  # GPU-seconds that each second of its use costs
+    until_s: Floats  # when the last of its jobs is expected to end; -inf if it is idle
+    rack: Ints
+    by_rack: Ints
+    rack_start: Ints  # (racks + 1,) where the machines of a rack begin in `by_rack`
+    rack_free: Ints  # (racks,)
+    waste: Floats  # (largest size + 1,) GPUs of so many free ones that jobs like those seen leave idle
+
+
+class MachineSet(NamedTuple):
+    """Room for a set of machines, and how many GPUs are taken of each."""
+
+    machines: Ints
+    gpus: Ints
+
+
+@inside
+def machine_cost(at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float) -> float:
+    """Return what `gpus` GPUs of a machine cost for some time: longer use of the machine, and worse holes."""
+    free = at.free[machine]
+    longer_s = now_s + seconds - max(now_s, at.until_s[machine])
+    holes = (at.waste[free - gpus] - at.waste[free]) * seconds
+    return at.price[machine] * max(0.0, longer_s) + holes
+
+
+@inside
+def _better(at: ClusterArrays, machine: int, cost: float, best: int, least: float) -> bool:
+    """Say whether a machine is cheaper; of equals, one that leaves the largest later job more room."""
+    if best == NONE or cost != least:
+        return best == NONE or cost < least
+    if at.free[machine] != at.free[best]:
+        return bool(at.free[machine] < at.free[best])
+    return bool(at.rack_free[at.rack[machine]] < at.rack_free[at.rack[best]])
+
+
+@compiled
+def cheapest_machine(at: ClusterArrays, gpus: int, now_s: float, seconds: float) -> int:
+    """Return the machine on which a job costs least; NONE if none has room for all of it."""
+    best, least = NONE, 0.0
+    for machine in range(len(at.free)):
+        if at.free[machine] >= gpus:
+            cost = machine_cost(at, machine, gpus, now_s, seconds)
+            if _better(at, machine, cost, best, least):
+                best, least = machine, cost
+    return best
+
+
+@inside
+def _fill(
+    at: ClusterArrays,
+    first: int,
+    past: int,
+    idle: bool,
+    gpus: int,
+    now_s: float,
+    seconds: float,
+    into: MachineSet,
+    used: int,
+) -> tuple[int, int]:
+    """Take machines of `by_rack[first:past]`: the cheapest that holds the rest, else the one with the most free.
+
+    Without `idle` only machines in use are taken. Returns how many machines there are then, and the GPUs missing.
+    """
+    while gpus > 0:
+        best, least, fits = NONE, 0.0, False
+        for place in range(first, past):
+            machine = at.by_rack[place]
+            free = at.free[machine]
+            if free == 0 or (not idle and free == at.size[machine]):
+                continue
+            taken = False
+            for other in range(used):
+                taken = taken or into.machines[other] == machine
+            if taken:
+                continue
+            holds = free >= gpus
+            cost = machine_cost(at, machine, min(gpus, free), now_s, seconds)
+            if best == NONE or (holds and not fits):
+                better = True
+            elif holds != fits:
+                better = False
+            elif not holds and free != at.free[best]:
+                better = free > at.free[best]
+            else:
+                better = _better(at, machine, cost, best, least)
+            if better:
+                best, least, fits = machine, cost, holds
+        if best == NONE:
+            break
+        into.machines[used] = best
+        into.gpus[used] = min(gpus, at.free[best])
+        gpus -= into.gpus[used]
+        used += 1
+    return used, gpus
+
+
+@inside
+def _cost(at: ClusterArrays, into: MachineSet, used: int, now_s: float, seconds: float) -> float:
+    cost = 0.0
+    for place in range(used):
+        cost += machine_cost(at, into.machines[place], into.gpus[place], now_s, seconds)
+    return cost
+
+
+@compiled
+def set_cost(at: ClusterArrays, chosen: MachineSet, used: int, now_s: float, seconds: float) -> float:
+    """Return what a set of machines costs for some time."""
+    return _cost(at, chosen, used, now_s, seconds)
+
+
+@compiled
+def in_one_rack(
+    at: ClusterArrays, idle: bool, gpus: int, now_s: float, seconds: float, best: MachineSet, trial: MachineSet
+) -> int:
+    """Find the fewest machines within one rack, and of these the cheapest; 0 if no rack has room.
+
+    Machines in use are taken first if not `idle`. Returns how many machines there are in `best`.
+    """
+    found, least, tightest = 0, 0.0, 0
+    for rack in range(len(at.rack_free)):
+        if at.rack_free[rack] < gpus:
+            continue
+        first, past = at.rack_start[rack], at.rack_start[rack + 1]
+        used, missing = _fill(at, first, past, idle, gpus, now_s, seconds, trial, 0)
+        if missing:
+            used, missing = _fill(at, first, past, True, missing, now_s, seconds, trial, used)
+        cost = _cost(at, trial, used, now_s, seconds)
+        better = found == 0 or used < found
+        if used == found:
+            better = cost < least or (cost == least and at.rack_free[rack] < tightest)
+        if better:
+            found, least, tightest = used, cost, at.rack_free[rack]
+            for place in range(used):
+                best.machines[place] = trial.machines[place]
+                best.gpus[place] = trial.gpus[place]
+    return found
+
+
+@compiled
+def over_racks(at: ClusterArrays, gpus: int, now_s: float, seconds: float, into: MachineSet, taken: Ints) -> int:
+    """Take racks with the most free GPUs, and for the rest the tightest that holds it; `taken` is (racks,)."""
+    taken[:] = 0
+    used = 0
+    while gpus > 0:
+        best = NONE
+        for rack in range(len(at.rack_free)):
+            free = at.rack_free[rack]
+            if taken[rack] or not free:
+                continue
+            if best == NONE:
+                best = rack
+            elif free >= gpus:
+                if at.rack_free[best] < gpus or free < at.rack_free[best]:
+                    best = rack
+            elif free > at.rack_free[best]:
+                best = rack
+        if best == NONE:
+            return 0
+        taken[best] = 1
+        part = min(gpus, at.rack_free[best])
+        used, missing = _fill(
+            at, at.rack_start[best], at.rack_start[best + 1], True, part, now_s, seconds, into, used
+        )
+        gpus -= part - missing
+    return used
+
+
+@compiled
+def anywhere(at: ClusterArrays, idle: bool, gpus: int, now_s: float, seconds: float, into: MachineSet) -> int:
+    """Take machines of all racks as of one; those in use first if not `idle`."""
+    used, missing = _fill(at, 0, len(at.by_rack), idle, gpus, now_s, seconds, into, 0)
+    if missing:
+        used, missing = _fill(at, 0, len(at.by_rack), True, missing, now_s, seconds, into, used)
+    return 0 if missing else used
+
+
+@compiled
+def first_ready(release_s: Floats, gpus: int, slots: Floats) -> tuple[int, float]:
+    """Return the machine that first has so many GPUs free, and when; `slots` is room for those of one machine."""
+    best, ready_s = NONE, np.inf
+    width = release_s.shape[1]
+    if gpus > width:
+        return best, ready_s
+    for machine in range(len(release_s)):
+        filled = 0
+        for k in range(width):  # the earliest `gpus` of its times, in order
+            at_s = release_s[machine, k]
+            if filled == gpus and at_s >= slots[gpus - 1]:
+                continue
+            place = min(filled, gpus - 1)
+            while place > 0 and slots[place - 1] > at_s:
+                slots[place] = slots[place - 1]
+                place -= 1
+            slots[place] = at_s
+            filled = min(filled + 1, gpus)
+        if slots[gpus - 1] < ready_s:
+            best, ready_s = machine, slots[gpus - 1]
+    return best, ready_s
+
+
+@compiled
+def expected_until(release_s: Floats, size: Ints, machine: int) -> float:
+    """Return when the last GPU of a machine is expected to be free; -inf if all are."""
+    until_s = -np.inf
+    for k in range(size[machine]):
+        until_s = max(until_s, release_s[machine, k])
+    return until_s

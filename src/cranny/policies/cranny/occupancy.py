@@ -1,0 +1,121 @@
+"""The cluster as the policy sees it: which GPUs are free, and when the others are expected to be."""
+
+import math
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cranny.core.accounting import Running
+from cranny.core.machine_set import members
+from cranny.core.snapshot import ALL, Snapshot
+from cranny.model.arrays import Floats, Ints
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+
+if TYPE_CHECKING:
+    from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
+
+LATE_S = 60.0  # that a job which should have ended is expected to run on, at least
+
+
+class Occupancy:
+    """Free GPUs, and expected ends of running jobs, kept up to date from view to view."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        sizes = [machine.gpus for machine in cluster.machines]
+        self.size = np.array(sizes)
+        self._there = np.arange(max(sizes)) < self.size[:, None]  # (machines, GPUs) which GPUs exist
+        self.release_s = np.where(self._there, -math.inf, math.inf)  # (machines, GPUs) see `machine_kernel`
+        self.free = self.size.copy()
+        self.price = self.size.astype(np.float64)
+        self.until_s = np.full(len(sizes), -math.inf)
+        self.rack = np.array(cluster.rack_of)
+        self.by_rack = np.argsort(self.rack, kind="stable")
+        self.rack_start = np.searchsorted(self.rack[self.by_rack], np.arange(len(cluster.rack_nodes) + 1))
+        self.rack_free = np.bincount(self.rack, weights=self.size).astype(np.int64)
+        self.waste = np.zeros(max(sizes) + 1)
+        self._up = ALL
+        self._arrays: ClusterArrays | None = None
+
+    @property
+    def arrays(self) -> "ClusterArrays":
+        """Everything as the kernels take it; it shows later changes, too."""
+        from cranny.policies.cranny.machine_kernel import ClusterArrays
+
+        if self._arrays is None:
+            self._arrays = ClusterArrays(
+                self.free,
+                self.size,
+                self.price,
+                self.until_s,
+                self.rack,
+                self.by_rack,
+                self.rack_start,
+                self.rack_free,
+                self.waste,
+            )
+        return self._arrays
+
+    def set(self, running: Running, end_s: float) -> None:
+        """Note that a running job is expected to end at a certain time, or with -inf that it has ended."""
+        from cranny.policies.cranny.machine_kernel import expected_until
+
+        for machine, gpus in running.held.items():
+            row = self.release_s[machine]
+            for gpu in members(gpus):
+                row[gpu] = end_s
+            self.until_s[machine] = expected_until(self.release_s, self.size, machine)
+            if self._up >> machine & 1:
+                change = gpus.bit_count() if end_s == -math.inf else -gpus.bit_count()
+                self.free[machine] += change
+                self.rack_free[self.rack[machine]] += change
+
+    def follow_machines(self, view: Snapshot) -> None:
+        """Take over which machines take jobs."""
+        if view.up_machines != self._up:
+            self._up = view.up_machines
+            self.free[:] = view.free
+            self.rack_free[:] = np.bincount(self.rack, weights=self.free, minlength=len(self.rack_free))
+
+    def seen_by(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> "ClusterArrays":
+        """Return the machines that a job may use, without those kept; a what-if may differ from what was followed."""
+        eligible = view.eligible(job)
+        if eligible == ALL and view.point is not None:
+            if not kept:
+                return self.arrays
+            free = self.free.copy()
+        else:
+            free = view.usable(job, view.free).astype(np.int64)
+        free[list(kept)] = 0
+        rack_free = np.bincount(self.rack, weights=free, minlength=len(self.rack_free)).astype(np.int64)
+        return self.arrays._replace(free=free, rack_free=rack_free)
+
+    def releases_for(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> Floats:
+        """Return when each GPU that a job may use is expected to be free, (machines, GPUs).
+
+        A job that runs longer than expected is expected to run as much longer again.
+        """
+        release_s, now_s = self.release_s, view.now_s
+        late = (release_s <= now_s) & (release_s > -math.inf)
+        if late.any():
+            release_s = np.where(late, now_s + np.maximum(LATE_S, now_s - release_s), release_s)
+        usable = view.eligible(job) & self._up
+        if usable == ALL and not kept:
+            return release_s
+        there = view.membership(usable)
+        there[list(kept)] = False
+        return np.where(there[:, None], release_s, math.inf)
+
+
+class Room:
+    """Memory for sets of machines, so that kernels need not make any."""
+
+    def __init__(self, machines: int, racks: int, width: int) -> None:
+        from cranny.policies.cranny.machine_kernel import MachineSet
+
+        self.best: MachineSet = MachineSet(np.zeros(machines, np.int64), np.zeros(machines, np.int64))
+        self.trial: MachineSet = MachineSet(np.zeros(machines, np.int64), np.zeros(machines, np.int64))
+        self.racks: Ints = np.zeros(racks, np.int64)
+        self.slots: Floats = np.zeros(width)

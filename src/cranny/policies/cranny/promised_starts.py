@@ -1,0 +1,96 @@
+"""Starts that waiting jobs were promised, and which other jobs may start without delaying them.
+
+At the time of a promise enough GPUs are expected to be free, counted as batch schedulers do (EASY): wherever they
+are, and after all that was promised before. A job may start if it ends by then, or if enough are left all the same.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.model.arrays import Floats
+
+
+class PromisedStart(NamedTuple):
+    """A waiting job starts by a certain time, on a certain machine if it waits for that."""
+
+    job_id: str
+    gpus: int
+    start_s: float
+    machine: int | None = None
+
+
+class PromisedStarts:
+    """Promises to waiting jobs, and when GPUs are expected to be free, (GPUs,)."""
+
+    def __init__(self, release_s: Floats) -> None:
+        self._release_s = release_s  # which changes as jobs start and end
+        self._promises: dict[str, PromisedStart] = {}
+        self._extra: dict[str, int] = {}  # GPUs that are left at each promise, until something changes
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._promises
+
+    def __len__(self) -> int:
+        return len(self._promises)
+
+    @property
+    def last_s(self) -> float:
+        """The latest of the promised starts."""
+        return max((promise.start_s for promise in self._promises.values()), default=-math.inf)
+
+    def in_order(self) -> list[PromisedStart]:
+        """Return all promises, the earliest first."""
+        return sorted(self._promises.values(), key=lambda promise: promise.start_s)
+
+    def make(self, job_id: str, gpus: int, start_s: float, machine: int | None = None) -> None:
+        """Promise a job to start, in place of what it was promised before."""
+        self._promises[job_id] = PromisedStart(job_id, gpus, start_s, machine)
+        self._extra.clear()
+
+    def withdraw(self, job_id: str) -> bool:
+        """Forget what a job was promised; say whether it was promised anything."""
+        self._extra.clear()
+        return self._promises.pop(job_id, None) is not None
+
+    def kept_from(self, job_id: str, end_s: float) -> list[int]:
+        """Return machines that are kept for other jobs than this, which ends then."""
+        return [
+            promise.machine
+            for promise in self._promises.values()
+            if promise.machine is not None and promise.job_id != job_id and end_s > promise.start_s
+        ]
+
+    def changed(self) -> None:
+        """Note that GPUs were taken or given back."""
+        self._extra.clear()
+
+    def earliest_s(self, job_id: str, gpus: int, now_s: float, usable: Floats) -> float:
+        """Return when so many of the `usable` GPUs are expected to be free beside all that others were promised."""
+        times = np.sort(usable, axis=None)
+        need = gpus
+        for promise in self.in_order():  # those that start before are in the way
+            if promise.job_id == job_id:
+                continue
+            if need > len(times):
+                return math.inf
+            if times[need - 1] >= promise.start_s:
+                break
+            need += promise.gpus
+        return max(now_s, float(times[need - 1])) if need <= len(times) else math.inf
+
+    def allow(self, gpus: int, now_s: float, end_s: float) -> bool:
+        """Say whether a job may start now and end then without delaying what was promised."""
+        return all(
+            end_s <= promise.start_s or (now_s < promise.start_s and gpus <= self._left_at(promise))
+            for promise in self._promises.values()
+        )
+
+    def _left_at(self, promise: PromisedStart) -> int:
+        """Return the GPUs that are left at the time of a promise once it and those before are kept."""
+        if promise.job_id not in self._extra:
+            free = int(np.count_nonzero(self._release_s <= promise.start_s))
+            kept = sum(other.gpus for other in self._promises.values() if other.start_s <= promise.start_s)
+            self._extra[promise.job_id] = free - kept
+        return self._extra[promise.job_id]
