@@ -1,4 +1,4 @@
-"""What started and ended on a cluster, in order: so that a policy can follow it without reading every job again."""
+"""What started and ended on a cluster, in order: a policy follows it without reading every job again."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -44,4 +44,4 @@ class ChangePoint(NamedTuple):
     """A moment in the history of a cluster."""
 
     log: ChangeLog
-    count: int  # of changes before it
+    logged: int  # changes before it

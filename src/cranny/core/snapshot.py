@@ -111,7 +111,7 @@ class Snapshot:
         """Return what started and ended since a point of the same history; None if that is not known."""
         if point is None or self._changes is not point.log:
             return None
-        return point.log.between(point.count, self._logged)
+        return point.log.between(point.logged, self._logged)
 
     def free_on(self, machine: int) -> int:
         """Return the free GPUs of one machine."""

@@ -32,8 +32,8 @@ class PolicyEntry:
 TABLE: dict[str, PolicyEntry] = {
     "cranny": PolicyEntry(
         "cranny.policies.cranny:Cranny",
-        "where a job costs the fewest GPU-seconds in all: its own communication, what others lose, machines, holes",
-        "ours; the terms of all papers in one cost",
+        "where a job costs the fewest GPU-seconds: its communication, what others lose, machines, holes",
+        "ours; adds up the terms of Titan, ICNP'24, NetPack, CASSINI and HAS",
         order="backfill",
     ),
     "titan": PolicyEntry(

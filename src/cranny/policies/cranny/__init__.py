@@ -1,19 +1,24 @@
-"""cranny: one cost for all that a placement uses up, in GPU-seconds, and a queue that keeps its promises.
+"""cranny: one cost for all that a placement uses up, in GPU-seconds, and a queue that keeps what it promises.
 
-Each paper minimises one term of one cost; this policy adds them up. A job that runs for `seconds` on one machine
-costs, on a set of machines,
+Each paper minimises one term of one cost: Titan (ICNP 2024) the idle machines opened and the traffic between
+machines, NetPack (ASPLOS 2024) the contention on links, HAS (TPDS 2024) the time that jobs wait for each other.
+This policy adds them up. A job that runs for `seconds` on one machine costs on a set of machines
 
-    (slowdown - 1) x seconds x GPUs         its own communication, on the links as they are loaded
-  + sum over running jobs of what they lose  the contention that it causes
-  + machine price x longer use of machines   so that jobs that end together share machines, and few are opened
-  + holes x seconds                          GPUs that jobs of the sizes seen could not use
+    own       (slowdown - 1) x seconds x GPUs: its communication, on the links as they are loaded
+    others    what running jobs lose by the links that it shares with them
+    machines  GPUs of a machine x seconds that it is in use longer: jobs that end together share machines
+    holes     GPUs left over that jobs of the sizes seen lately could not use x seconds
 
-and goes where that is least. It waits for a better place if that is expected sooner than what it would save, and
-no longer than that (as one rents skis, and buys them once the rent has come to the price).
+and goes where the sum is least; equal sums are decided by what leaves the largest later job most room. It waits
+for one machine if that is expected sooner than what it saves, and no longer than that: as one rents skis, and buys
+them once the rent has come to their price.
 
 The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
-passed for ever, since the key of later jobs grows. The first job that does not fit is promised a start, when enough
-GPUs are expected to be free; others may start as long as they leave it that.
+passed for ever, since the keys of later jobs grow. The first job that does not fit is promised a start: when
+enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is stopped for a
+short one only if in all less is lost than gained (`preemption`), and is promised when it goes on.
+
+Nothing here depends on the network model of a simulation, and no weight is fitted to one trace.
 """
 
 import math
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 UNKNOWN_S = 3_600.0
 PATIENCE = 100.0
 TRIED = 8
+MARGIN = 0.3
 
 
 class Cranny(WaitsForGpus):
@@ -51,9 +57,8 @@ class Cranny(WaitsForGpus):
         racks: bool = True,
         wait: bool = True,
         preempt: bool = True,
-        comeback: bool = True,
         patience: float = PATIENCE,
-        margin: float = 1.0,
+        margin: float = MARGIN,
     ) -> None:
         self.contention = yes_or_no(contention, "cranny: contention")
         self.machines = yes_or_no(machines, "cranny: machines")
@@ -62,7 +67,6 @@ class Cranny(WaitsForGpus):
         self.racks = yes_or_no(racks, "cranny: racks")
         self.wait = yes_or_no(wait, "cranny: wait")
         self.patience = not_negative(patience, "cranny: patience")
-        self.comeback = comeback
         self.preempt = yes_or_no(preempt, "cranny: preempt")
         self.margin = not_negative(margin, "cranny: margin")
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
@@ -147,33 +151,36 @@ class Cranny(WaitsForGpus):
         return None if found is None else found.placement
 
     def _start(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
-        """Return where a job starts now; None if it must or should wait, which is noted."""
-        job = waiting.job
+        """Return where a job starts now; None if it must or should wait, and then note until when."""
+        job, now_s = waiting.job, view.now_s
         promised = job.id in at.promises
         seconds = self.left_s(waiting)
-        end_s = view.now_s + seconds
-        if not promised and not at.promises.allow(job.gpus, view.now_s, end_s):
-            return at.refuse(job)
-        found = at.placing.best(job, view, seconds, at.promises.kept_from(job.id, end_s))
-        if found is None:
-            at.promise_start(job, view)
-            return at.refuse(job)
-        slowdown = found.effect.slowdown
-        if self.wait and slowdown > 1.0 and job.gpus <= at.largest:
-            # It waits for one machine, but in all no longer than what that saves.
-            due_s = at.since_s.setdefault(job.id, view.now_s) + (slowdown - 1.0) * seconds
-            if due_s > view.now_s and at.keep_machine(job, view, due_s):
-                return at.refuse(job, due_s)
-        if not promised and not at.promises.allow(job.gpus, view.now_s, view.now_s + seconds * slowdown):
-            return at.refuse(job)
-        return found
+        found = None
+        if promised or at.promises.allow(job.gpus, now_s, now_s + seconds):
+            found = at.placing.best(job, view, seconds, at.promises.kept_from(job.id, now_s + seconds))
+            if found is None:
+                at.promise_start(job, view)
+            elif self.wait and found.effect.slowdown > 1.0 and job.gpus <= at.largest:
+                # It waits for one machine, but in all no longer than what that saves.
+                due_s = at.since_s.setdefault(job.id, now_s) + (found.effect.slowdown - 1.0) * seconds
+                if due_s > now_s and at.keep_machine(job, view, due_s):
+                    at.refuse(job, due_s)
+                    return None
+        if found is not None and (
+            promised or at.promises.allow(job.gpus, now_s, now_s + seconds * found.effect.slowdown)
+        ):
+            return found
+        at.refuse(job)
+        return None
 
     def _follow(self, view: Snapshot) -> "Followed":
         """Take over what changed since the last view."""
         from cranny.policies.cranny.followed import Followed  # compiles, so it is imported only where it is used
 
         at = self._at
-        if at is None or at.cluster is not view.cluster:
+        if view.point is None:  # a what-if, which leaves no trace
+            at = Followed(view.cluster, self)
+        elif at is None or at.cluster is not view.cluster:
             at = self._at = Followed(view.cluster, self)
         at.follow(view)
         return at

@@ -10,11 +10,11 @@ from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.policies.cranny.contention import Contention, alone
+from cranny.policies.cranny.free_gpus import FreeGpus
+from cranny.policies.cranny.link_effects import LinkEffects, alone
 from cranny.policies.cranny.machine_kernel import NONE, first_ready
-from cranny.policies.cranny.occupancy import Occupancy
 from cranny.policies.cranny.placing import Placing
-from cranny.policies.cranny.preemption import Expected, Waiter, victim, victims
+from cranny.policies.cranny.preemption import Expected, Stopping, Waiter, in_place_of, in_place_of_many
 from cranny.policies.cranny.promised_starts import PromisedStarts
 from cranny.policies.cranny.sizes import SizesSeen
 
@@ -27,18 +27,18 @@ class Followed:
 
     def __init__(self, cluster: Cluster, policy: "Cranny") -> None:
         self.cluster = cluster
-        self.occupancy = Occupancy(cluster)
-        self.largest = int(self.occupancy.size.max())  # GPUs of a machine
+        self.gpus = FreeGpus(cluster)
+        self.largest = int(self.gpus.size.max())  # GPUs of a machine
         self.sizes = SizesSeen(self.largest)
-        self.promises = PromisedStarts(self.occupancy.release_s)
+        self.promises = PromisedStarts(self.gpus.release_s)
         self.head: str | None = None  # the first job of the queue that did not fit, which has a promise
         self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
         self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
         self._policy = policy
-        self._contention = Contention(cluster) if policy.contention else None
-        self.placing = Placing(self.occupancy, self._contention, rank_map=policy.rank_map, racks=policy.racks)
+        self._links = LinkEffects(cluster) if policy.contention else None
+        self.placing = Placing(self.gpus, self._links, rank_map=policy.rank_map, racks=policy.racks)
         if not policy.machines:
-            self.occupancy.price[:] = 0.0
+            self.gpus.price[:] = 0.0
         self._point: ChangePoint | None = None
         self._running: dict[str, Expected] = {}
         self._left_s: dict[str, float] = {}  # what is left of the length of jobs that were stopped
@@ -46,20 +46,16 @@ class Followed:
         self._now_s = 0.0
 
     def follow(self, view: Snapshot) -> None:
-        """Take over what has started and ended; a what-if changes nothing."""
+        """Take over what has started and ended since the last view."""
         self._now_s = view.now_s
-        if view.point is None:
-            return
         changes = view.changes_since(self._point)
-        if changes is None:
-            changes = self._differences(view)
-        self._point = view.point
-        for running, sign in changes:
+        for running, sign in self._differences(view) if changes is None else changes:
             if sign > 0:
                 self._started(running)
             else:
                 self._ended(running)
-        self.occupancy.follow_machines(view)
+        self._point = view.point
+        self.gpus.follow_machines(view)
 
     def _differences(self, view: Snapshot) -> list[Change]:
         """Compare all running jobs with those known."""
@@ -71,13 +67,15 @@ class Followed:
 
     def _started(self, running: Running) -> None:
         job = running.job
-        slowdown = alone(running).slowdown if self._contention is None else self._contention.start(running)
-        submitted, slowdown = running.submitted, slowdown * running.stretch
+        if self._links is not None:
+            self._links.start(running)
+        # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
+        submitted, slowdown = running.submitted, alone(running).slowdown * running.stretch
         left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
         end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
-        self.occupancy.set(running, end_s)
-        if self._contention is not None:
-            self._contention.expect(job.id, end_s)
+        self.gpus.set(running, end_s)
+        if self._links is not None:
+            self._links.expect(job.id, end_s)
         self._running[job.id] = Expected(running, self._policy.length_s(submitted), end_s, left_s, slowdown)
         self._left_s.pop(job.id, None)
         self.since_s.pop(job.id, None)
@@ -86,9 +84,9 @@ class Followed:
         self.withdraw(job.id)
 
     def _ended(self, running: Running) -> None:
-        self.occupancy.set(running, -math.inf)
-        if self._contention is not None:
-            self._contention.end(running.job.id)
+        self.gpus.set(running, -math.inf)
+        if self._links is not None:
+            self._links.end(running.job.id)
         del self._running[running.job.id]
         self.promises.changed()
         self.due_s.clear()
@@ -108,7 +106,7 @@ class Followed:
     def see(self, job: Job) -> None:
         """Learn from a job that was submitted."""
         if self.sizes.see(job.gpus) and self._policy.holes:
-            self.occupancy.waste[:] = self.sizes.waste()
+            self.gpus.waste[:] = self.sizes.waste()
 
     def to_try(self, view: Snapshot) -> Iterator[Waiting]:
         """Yield the jobs that might start: those that were promised to first, then others in order."""
@@ -138,11 +136,11 @@ class Followed:
 
     def earliest_s(self, job: Job, view: Snapshot, ahead: int = 0) -> float:
         """Return when enough GPUs are expected to be free for a job, and for `ahead` more that go before it."""
-        usable = self.occupancy.releases_for(job, view)
+        usable = self.gpus.releases_for(job, view)
         return self.promises.earliest_s(job.id, job.gpus + ahead, view.now_s, usable)
 
     def promise_start(self, job: Job, view: Snapshot) -> None:
-        """Promise the first job that does not fit when it starts; one that was promised too much, a later start."""
+        """Promise the first job that does not fit a start; one whose start has passed, a later one."""
         if self.head in (None, job.id) or job.id in self.promises:
             start_s = self.earliest_s(job, view)
             if start_s < math.inf:
@@ -153,9 +151,7 @@ class Followed:
     def keep_machine(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep the machine for a job that first has room for it, if that is before a certain time."""
         kept = self.promises.kept_from(job.id, math.inf)
-        machine, ready_s = first_ready(
-            self.occupancy.releases_for(job, view, kept), job.gpus, self.placing.room.slots
-        )
+        machine, ready_s = first_ready(self.gpus.releases_for(job, view, kept), job.gpus, self.placing.room.slots)
         if machine == NONE or ready_s >= due_s:
             return False
         self.head = None if self.head == job.id else self.head
@@ -165,17 +161,17 @@ class Followed:
     def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
         """Return running jobs that should be stopped for a while so that a job can run in their place."""
         waiter = Waiter(job.gpus, seconds, self.earliest_s(job, view, ahead))
-        others_s = -math.inf if len(self.promises) == (job.id in self.promises) else self.promises.last_s
-        running, lost_s = self._running.values(), self._lost_s
+        promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job.id]
+        rules = Stopping(view.now_s, promised_s, self._lost_s, margin)
+        running = self._running.values()
         if job.gpus > self.largest:
-            missing = job.gpus - view.available(job).gpus
-            return victims(waiter, missing, running, view.now_s, others_s, lost_s, margin)
-        found = victim(waiter, running, self.occupancy.free, view.now_s, others_s, lost_s, margin)
+            return in_place_of_many(waiter, job.gpus - view.available(job).gpus, running, rules)
+        found = in_place_of(waiter, running, self.gpus.free, view.eligible(job) & view.up_machines, rules)
         return [] if found is None else [found]
 
     def stop(self, each: Expected, resumes_s: float) -> None:
         """Note that a job is stopped, and promise it to go on at a certain time where it was."""
         job = each.running.submitted
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
-        if self._policy.comeback:
-            self.promises.make(job.id, job.gpus, resumes_s, next(iter(each.running.held)))
+        machine = next(iter(each.running.held)) if len(each.running.held) == 1 else None
+        self.promises.make(job.id, job.gpus, resumes_s, machine)

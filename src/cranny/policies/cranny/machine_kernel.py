@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 NONE = -1
+ANY, IN_USE = 0, 1  # machines that are taken first
 
 
 class ClusterArrays(NamedTuple):
@@ -44,7 +45,7 @@ def machine_cost(at: ClusterArrays, machine: int, gpus: int, now_s: float, secon
     free = at.free[machine]
     longer_s = now_s + seconds - max(now_s, at.until_s[machine])
     holes = (at.waste[free - gpus] - at.waste[free]) * seconds
-    return at.price[machine] * max(0.0, longer_s) + holes
+    return float(at.price[machine] * max(0.0, longer_s) + holes)
 
 
 @inside
@@ -74,7 +75,7 @@ def _fill(
     at: ClusterArrays,
     first: int,
     past: int,
-    idle: bool,
+    kind: int,
     gpus: int,
     now_s: float,
     seconds: float,
@@ -83,14 +84,15 @@ def _fill(
 ) -> tuple[int, int]:
     """Take machines of `by_rack[first:past]`: the cheapest that holds the rest, else the one with the most free.
 
-    Without `idle` only machines in use are taken. Returns how many machines there are then, and the GPUs missing.
+    Idle machines are passed over if only those IN_USE are to be taken. Returns how many machines there are then,
+    and the GPUs missing.
     """
     while gpus > 0:
         best, least, fits = NONE, 0.0, False
         for place in range(first, past):
             machine = at.by_rack[place]
             free = at.free[machine]
-            if free == 0 or (not idle and free == at.size[machine]):
+            if free == 0 or (kind == IN_USE and free == at.size[machine]):
                 continue
             taken = False
             for other in range(used):
@@ -134,20 +136,20 @@ def set_cost(at: ClusterArrays, chosen: MachineSet, used: int, now_s: float, sec
 
 @compiled
 def in_one_rack(
-    at: ClusterArrays, idle: bool, gpus: int, now_s: float, seconds: float, best: MachineSet, trial: MachineSet
+    at: ClusterArrays, kind: int, gpus: int, now_s: float, seconds: float, best: MachineSet, trial: MachineSet
 ) -> int:
     """Find the fewest machines within one rack, and of these the cheapest; 0 if no rack has room.
 
-    Machines in use are taken first if not `idle`. Returns how many machines there are in `best`.
+    Those IN_USE are taken before idle ones if that is the `kind`. Returns how many machines there are in `best`.
     """
     found, least, tightest = 0, 0.0, 0
     for rack in range(len(at.rack_free)):
         if at.rack_free[rack] < gpus:
             continue
         first, past = at.rack_start[rack], at.rack_start[rack + 1]
-        used, missing = _fill(at, first, past, idle, gpus, now_s, seconds, trial, 0)
+        used, missing = _fill(at, first, past, kind, gpus, now_s, seconds, trial, 0)
         if missing:
-            used, missing = _fill(at, first, past, True, missing, now_s, seconds, trial, used)
+            used, missing = _fill(at, first, past, ANY, missing, now_s, seconds, trial, used)
         cost = _cost(at, trial, used, now_s, seconds)
         better = found == 0 or used < found
         if used == found:
@@ -183,18 +185,18 @@ def over_racks(at: ClusterArrays, gpus: int, now_s: float, seconds: float, into:
         taken[best] = 1
         part = min(gpus, at.rack_free[best])
         used, missing = _fill(
-            at, at.rack_start[best], at.rack_start[best + 1], True, part, now_s, seconds, into, used
+            at, at.rack_start[best], at.rack_start[best + 1], ANY, part, now_s, seconds, into, used
         )
         gpus -= part - missing
     return used
 
 
 @compiled
-def anywhere(at: ClusterArrays, idle: bool, gpus: int, now_s: float, seconds: float, into: MachineSet) -> int:
-    """Take machines of all racks as of one; those in use first if not `idle`."""
-    used, missing = _fill(at, 0, len(at.by_rack), idle, gpus, now_s, seconds, into, 0)
+def anywhere(at: ClusterArrays, kind: int, gpus: int, now_s: float, seconds: float, into: MachineSet) -> int:
+    """Take machines of all racks as of one, those of a kind first."""
+    used, missing = _fill(at, 0, len(at.by_rack), kind, gpus, now_s, seconds, into, 0)
     if missing:
-        used, missing = _fill(at, 0, len(at.by_rack), True, missing, now_s, seconds, into, used)
+        used, missing = _fill(at, 0, len(at.by_rack), ANY, missing, now_s, seconds, into, used)
     return 0 if missing else used
 
 

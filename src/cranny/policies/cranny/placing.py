@@ -9,8 +9,8 @@ from cranny.core.traffic import exchange_graph
 from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.policies.cranny.contention import Contention, Effect, alone
-from cranny.policies.cranny.occupancy import Occupancy, Room
+from cranny.policies.cranny.free_gpus import FreeGpus, Room
+from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
@@ -36,21 +36,19 @@ class Priced(NamedTuple):
 class Placing:
     """Prices the sets of machines that a job could have."""
 
-    def __init__(
-        self, occupancy: Occupancy, contention: Contention | None, *, rank_map: bool, racks: bool
-    ) -> None:
-        self._occupancy = occupancy
-        self._contention = contention
+    def __init__(self, gpus: FreeGpus, links: LinkEffects | None, *, rank_map: bool, racks: bool) -> None:
+        self._gpus = gpus
+        self._links = links
         self._rank_map = rank_map
         self._racks = racks
-        cluster = occupancy.cluster
-        self.room = Room(len(cluster.machines), len(cluster.rack_nodes), int(occupancy.size.max()))
+        cluster = gpus.cluster
+        self.room = Room(len(cluster.machines), len(cluster.rack_nodes), int(gpus.size.max()))
 
     def best(self, job: Job, view: Snapshot, seconds: float, kept: Collection[int] = ()) -> Priced | None:
         """Return the cheapest placement of a job that runs for so long on one machine; None if it does not fit."""
         from cranny.policies.cranny.machine_kernel import NONE, cheapest_machine
 
-        at = self._occupancy.seen_by(job, view, kept)
+        at = self._gpus.seen_by(job, view, kept)
         now_s = view.now_s
         if job.gpus < len(at.waste):
             machine = int(cheapest_machine(at, job.gpus, now_s, seconds))
@@ -70,16 +68,16 @@ class Placing:
         room = self.room
         if self._racks:
             inside = 0
-            for idle in (True, False):
-                inside = int(kernel.in_one_rack(at, idle, gpus, now_s, seconds, room.best, room.trial))
+            for kind in (kernel.ANY, kernel.IN_USE):
+                inside = int(kernel.in_one_rack(at, kind, gpus, now_s, seconds, room.best, room.trial))
                 if inside:
                     yield _held(room.best, inside)
             if not inside:
                 used = int(kernel.over_racks(at, gpus, now_s, seconds, room.best, room.racks))
                 if used:
                     yield _held(room.best, used)
-        for idle in (True, False):
-            used = int(kernel.anywhere(at, idle, gpus, now_s, seconds, room.best))
+        for kind in (kernel.ANY, kernel.IN_USE):
+            used = int(kernel.anywhere(at, kind, gpus, now_s, seconds, room.best))
             if used:
                 yield _held(room.best, used)
 
@@ -88,7 +86,7 @@ class Placing:
             job, self._ranks(job, held), server=held[0][0] if job.collective == "ina" else None
         )
         running = view.as_running(job, placement)
-        effect = alone(running) if self._contention is None else self._contention.effect(running, seconds)
+        effect = alone(running) if self._links is None else self._links.effect(running, seconds)
         own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
         return Priced(placement, effect, own_gpu_s, self._cost(at, held, view.now_s, seconds * effect.slowdown))
 

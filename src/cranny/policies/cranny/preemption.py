@@ -6,11 +6,15 @@ seconds by the length of their job, must fall. In all a job loses at most as lon
 none is stopped for ever.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cranny.core.accounting import Running
 from cranny.model.arrays import Ints
+
+SHORTEST_S = 1.0  # jobs count as at least so long when seconds are compared with their lengths
 
 
 class Expected(NamedTuple):
@@ -21,6 +25,10 @@ class Expected(NamedTuple):
     end_s: float
     left_s: float  # of its length, when it started
     slowdown: float
+
+    def slowdowns(self, seconds: float) -> float:
+        """Return by how much its slowdown grows if it takes so many seconds longer."""
+        return seconds / max(self.length_s, SHORTEST_S)
 
     def left_after(self, attained_gpu_s: float) -> float:
         """Return what is left of its length once it has attained so many GPU-seconds in all."""
@@ -38,68 +46,76 @@ class Waiter(NamedTuple):
     start_s: float
 
 
-def victim(
-    waiter: Waiter,
-    running: Iterable[Expected],
-    free: Ints,
-    now_s: float,
-    least_end_s: float,
-    lost_s: Mapping[str, float],
-    margin: float,
-) -> Expected | None:
-    """Return the job to stop: that which leaves the fewest GPUs idle, and of these the longest; None if none pays.
+class Stopping(NamedTuple):
+    """What decides which running jobs may be stopped."""
 
-    Only jobs that are expected to end after `least_end_s` are stopped, since others were promised the GPUs of those
-    that end before. `free` has the free GPUs of machines, and `lost_s` what jobs have lost already.
+    now_s: float
+    promised_s: Sequence[float]  # starts promised to other jobs, in order
+    lost_s: Mapping[str, float]  # what jobs have lost by being stopped, by their ids
+    margin: float  # seconds that must be gained for each that is lost
+
+    def loss_s(self, each: Expected, waiter: Waiter) -> float:
+        """Return what a job loses if it is stopped; inf if it may not be.
+
+        It must not end so much later that its GPUs come too late for a start that was promised.
+        """
+        job = each.running.submitted
+        loss_s = waiter.length_s + job.restart_s
+        first = bisect_left(self.promised_s, each.end_s)
+        if first < len(self.promised_s) and self.promised_s[first] < each.end_s + loss_s:
+            return math.inf
+        if each.end_s - self.now_s <= loss_s or self.lost_s.get(job.id, 0.0) + loss_s > each.length_s:
+            return math.inf
+        return loss_s
+
+    def pays(self, waiter: Waiter, seconds: float, slowdowns: float) -> bool:
+        """Say whether a waiting job gains more than others lose."""
+        gain_s = waiter.start_s - self.now_s
+        return seconds * self.margin < gain_s and slowdowns < gain_s / max(waiter.length_s, SHORTEST_S)
+
+
+def in_place_of(
+    waiter: Waiter, running: Iterable[Expected], free: Ints, eligible: int, rules: Stopping
+) -> Expected | None:
+    """Return the job on one machine that another runs in place of; None if none pays.
+
+    It is the one that leaves the fewest GPUs idle, and of these the first to end. `free` is (machines,), of which
+    the `eligible` ones, as a set, can run the waiting job.
     """
-    gain_s = (waiter.start_s - now_s) / margin
-    if gain_s <= waiter.length_s:
+    if not rules.pays(waiter, waiter.length_s, 0.0):
         return None
     best, least = None, (0, 0.0)
     for each in running:
-        held, job = each.running.held, each.running.submitted
-        if len(held) > 1 or each.end_s <= least_end_s:
+        held = each.running.held
+        machine = next(iter(held))
+        if len(held) > 1 or not eligible >> machine & 1:
             continue
-        loss_s = waiter.length_s + job.restart_s
-        left = int(free[next(iter(held))]) + job.gpus - waiter.gpus
-        if left < 0 or loss_s >= min(gain_s, each.end_s - now_s):
+        left = int(free[machine]) + each.running.job.gpus - waiter.gpus
+        preference = (left, each.end_s)
+        if left < 0 or (best is not None and preference >= least):
             continue
-        if loss_s / each.length_s >= gain_s / max(waiter.length_s, 1.0):
-            continue
-        preference = (left, -each.length_s)
-        if lost_s.get(job.id, 0.0) + loss_s <= each.length_s and (best is None or preference < least):
+        loss_s = rules.loss_s(each, waiter)
+        if rules.pays(waiter, loss_s, each.slowdowns(loss_s)):
             best, least = each, preference
     return best
 
 
-def victims(
-    waiter: Waiter,
-    missing: int,
-    running: Iterable[Expected],
-    now_s: float,
-    least_end_s: float,
-    lost_s: Mapping[str, float],
-    margin: float,
-) -> list[Expected]:
-    """Return jobs to stop for one that needs several machines, the largest first; none if that does not pay."""
-    gain_s = (waiter.start_s - now_s) / margin
-    able = []
-    for each in running:
-        job = each.running.submitted
-        loss_s = waiter.length_s + job.restart_s
-        if each.end_s > max(least_end_s, now_s + loss_s) and lost_s.get(job.id, 0.0) + loss_s <= each.length_s:
-            able.append((job.gpus, loss_s, each))
-    able.sort(key=lambda one: (-one[0], one[1]))
+def in_place_of_many(waiter: Waiter, missing: int, running: Iterable[Expected], rules: Stopping) -> list[Expected]:
+    """Return jobs to stop for one that needs several machines and is short of GPUs; none if that does not pay.
+
+    The largest are stopped first, and of these the first to end.
+    """
+    if not rules.pays(waiter, waiter.length_s, 0.0):
+        return []
     chosen: list[Expected] = []
-    for gpus, loss_s, each in able:
+    seconds = slowdowns = 0.0
+    for each in sorted(running, key=lambda each: (-each.running.job.gpus, each.end_s)):
         if missing <= 0:
             break
-        gain_s -= loss_s
-        if gain_s <= 0:
-            return []
-        missing -= gpus
-        chosen.append(each)
-    if missing > 0:
-        return []
-    slowdowns = sum((waiter.length_s + each.running.submitted.restart_s) / each.length_s for each in chosen)
-    return chosen if slowdowns * margin < (waiter.start_s - now_s) / max(waiter.length_s, 1.0) else []
+        loss_s = rules.loss_s(each, waiter)
+        if rules.pays(waiter, seconds + loss_s, slowdowns + each.slowdowns(loss_s)):
+            seconds += loss_s
+            slowdowns += each.slowdowns(loss_s)
+            missing -= each.running.job.gpus
+            chosen.append(each)
+    return chosen if missing <= 0 else []

@@ -1,7 +1,7 @@
 """Starts that waiting jobs were promised, and which other jobs may start without delaying them.
 
 At the time of a promise enough GPUs are expected to be free, counted as batch schedulers do (EASY): wherever they
-are, and after all that was promised before. A job may start if it ends by then, or if enough are left all the same.
+are, and after all that was promised before. A job may start if it ends by then, or if enough are left anyway.
 """
 
 import math
@@ -67,7 +67,7 @@ class PromisedStarts:
         self._extra.clear()
 
     def earliest_s(self, job_id: str, gpus: int, now_s: float, usable: Floats) -> float:
-        """Return when so many of the `usable` GPUs are expected to be free beside all that others were promised."""
+        """Return when so many of the `usable` GPUs are expected to be free beside what others were promised."""
         times = np.sort(usable, axis=None)
         need = gpus
         for promise in self.in_order():  # those that start before are in the way

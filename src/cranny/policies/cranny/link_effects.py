@@ -21,7 +21,7 @@ class Effect(NamedTuple):
     slowed: tuple[tuple[str, float], ...] = ()  # those that lose most, and how many times longer they run
 
 
-class Contention:
+class LinkEffects:
     """Running jobs on their links, kept up to date as they start and end."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -14,12 +14,12 @@ from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 
 if TYPE_CHECKING:
-    from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
+    from cranny.policies.cranny.machine_kernel import ClusterArrays
 
 LATE_S = 60.0  # that a job which should have ended is expected to run on, at least
 
 
-class Occupancy:
+class FreeGpus:
     """Free GPUs, and expected ends of running jobs, kept up to date from view to view."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -80,7 +80,7 @@ class Occupancy:
             self.rack_free[:] = np.bincount(self.rack, weights=self.free, minlength=len(self.rack_free))
 
     def seen_by(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> "ClusterArrays":
-        """Return the machines that a job may use, without those kept; a what-if may differ from what was followed."""
+        """Return the machines that a job may use, without those kept, in a view or a what-if of it."""
         eligible = view.eligible(job)
         if eligible == ALL and view.point is not None:
             if not kept:
