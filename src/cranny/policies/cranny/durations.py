@@ -2,14 +2,14 @@
 
 What was learned is kept by groups, each of which follows the one before it until it has observations of its own:
 
-    all  >  size  >  model and size  >  tenant and size  >  tenant, model and GPUs
+    all  >  size  >  model and size  >  tenant and size  >  tenant, model and GPUs  >  the tenant's last few jobs
 
-where sizes are GPUs up to a power of two. A group has a histogram of the logarithm of durations, ten bins for each
-factor of two, as a binary tree: at each node the share of the lower half is that of the broader group, counted as
-`PSEUDO` observations, and the group's own on top. So a duration that repeats itself stands out even where the rest
-is spread wide. An observation counts in the broader group by the part that the narrower one took from there, which
-is all for its first and little once it has many alike: a tenant with a thousand equal jobs does not make them likely
-for others, and no observation counts five times.
+where sizes are GPUs up to a power of two, and the last group is there for jobs that come in bursts. A group has a
+histogram of the logarithm of durations, ten bins for each factor of two, as a binary tree: at each node the share
+of the lower half is that of the broader group, counted as `PSEUDO` observations, and the group's own on top. So a
+duration that repeats itself stands out even where the rest is spread wide. An observation counts in the broader
+group by the part that the narrower one took from there, which is all for its first and little once it has many
+alike: a tenant with a thousand equal jobs does not make them likely for others, and nothing counts six times.
 
 Each group is a Polya tree (M. Lavine, "Some Aspects of Polya Tree Distributions for Statistical Modelling", Annals
 of Statistics 1992) around that of the broader group; what is passed on to the broader one is the expected number
@@ -44,9 +44,11 @@ DEPTH = 8  # of the tree
 BINS = 1 << DEPTH
 BINS_PER_DOUBLING = 10
 EDGES: Floats = np.exp2(np.arange(BINS + 1.0) / BINS_PER_DOUBLING)  # of the bins, from 1 s to 1.6 years
-PSEUDO: Floats = 5.0 * np.power(1.5, np.arange(DEPTH))  # at each depth of the tree
+MEANS: Floats = np.diff(EDGES) / np.diff(np.log(EDGES))  # of numbers whose logarithm is uniform within a bin
 # Newer observations in a group after which one counts half, from the broadest group to the narrowest.
-HALF_LIVES = (3000.0, 1000.0, 1000.0, 300.0, 100.0)
+HALF_LIVES = (3000.0, 1000.0, 1000.0, 300.0, 100.0, 5.0)
+PSEUDO: Floats = np.array([*[5.0 * np.power(1.5, np.arange(DEPTH))] * 5, np.full(DEPTH, 20.0)])  # (groups, depth)
+RATIO_GROUPS = [0, 4]  # of all jobs and of a tenant; they are learned as these of the groups above
 MOST_GROUPS = 2048  # in 8 MiB; beyond, the group that was learned last the longest ago is forgotten
 SHARES: Floats = np.array([0.1, 0.5, 0.9])  # of the jobs, that end before the three quantiles
 # Percent of GPU jobs that run at most 1, 4, 16, 64, ... s: the mean of Philly's and Helios's curve as published in
@@ -77,7 +79,7 @@ class DurationEstimates:
     def __init__(self, *, trust_stated: bool = True, half_lives: Sequence[float] = HALF_LIVES) -> None:
         self.trust_stated = trust_stated
         self._keep: Floats = np.exp2(-1.0 / np.array(half_lives, dtype=np.float64))
-        self._keep_ratios = self._keep[[0, -1]]
+        self._keep_ratios = self._keep[RATIO_GROUPS]
         self._row: dict[Group, int] = {}  # of each group; the one that was learned last is at the end
         self._counts: Floats = np.zeros((16, 2, BINS))  # (groups, halves, nodes)
         # Space to compute in.
@@ -89,40 +91,40 @@ class DurationEstimates:
     def learn(self, job: Job, ran_s: float) -> None:
         """Learn that a job ended after so many seconds of its own work on one machine."""
         ran_s = not_negative(ran_s, f"job {job.id!r}: ran_s")
-        self._add(_groups(job), _PRIOR, self._keep, ran_s)
-        if not self.trust_stated and job.duration_s:
+        self._add(_groups(job), _DURATIONS, self._keep, ran_s)
+        if not self.trust_stated and job.duration_s is not None:
             ratio = ran_s / _ratio_unit_s(job.duration_s)
-            self._add(_ratio_groups(job), _RATIO_PRIOR, self._keep_ratios, ratio)
+            self._add(_ratio_groups(job), _RATIOS, self._keep_ratios, ratio)
 
     def remaining(self, job: Job, ran_s: float = 0.0) -> RemainingTime:
         """Estimate how long a job still runs on one machine that has done so many seconds of its work."""
         stated_s = job.duration_s
-        if stated_s is None or not (stated_s or self.trust_stated):
-            return self._predict(_groups(job), _PRIOR, 1.0, ran_s)
+        if stated_s is None:
+            return self._predict(_groups(job), _DURATIONS, 1.0, ran_s)
         if not self.trust_stated:
-            return self._predict(_ratio_groups(job), _RATIO_PRIOR, _ratio_unit_s(stated_s), ran_s)
+            return self._predict(_ratio_groups(job), _RATIOS, _ratio_unit_s(stated_s), ran_s)
         left_s = stated_s - ran_s
         return _outlived(-left_s) if left_s < 0 else RemainingTime(left_s, left_s, left_s, left_s)
 
-    def _predict(self, groups: Sequence[Group], prior: Floats, unit_s: float, ran_s: float) -> RemainingTime:
+    def _predict(self, groups: Sequence[Group], before: "_Before", unit_s: float, ran_s: float) -> RemainingTime:
         """Return what remains after `ran_s` by some groups, whose times are in units of `unit_s`."""
         from cranny.policies.cranny.durations_kernel import predict
 
         ran = max(ran_s / unit_s, 1.0)
         if ran >= _MOST:
             return _outlived(ran_s)
-        known = [self._row[group] for group in groups if group in self._row]
-        rows = np.array(known, dtype=np.int64)
-        predict(self._counts, rows, prior, PSEUDO, EDGES, self._lower, self._mass, ran, SHARES, self._found)
+        rows = np.array([self._row.get(group, -1) for group in groups])
+        space = self._lower, self._mass
+        predict(self._counts, rows, before.prior, before.pseudo, EDGES, MEANS, *space, ran, SHARES, self._found)
         return RemainingTime(*(max(0.0, total * unit_s - ran_s) for total in self._found.tolist()))
 
-    def _add(self, groups: Sequence[Group], prior: Floats, keep: Floats, value: float) -> None:
+    def _add(self, groups: Sequence[Group], before: "_Before", keep: Floats, value: float) -> None:
         """Count a value in some groups."""
         from cranny.policies.cranny.durations_kernel import add
 
         rows = np.array([self._learned_now(group) for group in groups])
         at = min(max(bisect_right(_EDGE_LIST, value) - 1, 0), BINS - 1)
-        add(self._counts, rows, prior, PSEUDO, keep, at, self._broader)
+        add(self._counts, rows, before.prior, before.pseudo, keep, at, self._broader)
 
     def _learned_now(self, group: Group) -> int:
         """Return the row of a group, a new one if need be, and note that it was learned last."""
@@ -136,6 +138,13 @@ class DurationEstimates:
                 self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
         self._row[group] = row
         return row
+
+
+class _Before(NamedTuple):
+    """What is known of groups before anything is learned."""
+
+    prior: Floats  # (nodes,) share of the lower half of each
+    pseudo: Floats  # (groups, depth)
 
 
 def worked_s(running: Running, now_s: float) -> float:
@@ -152,17 +161,17 @@ def _groups(job: Job) -> tuple[Group, ...]:
     """Return the groups of a job, the broadest first."""
     tenant, model, gpus = job.tenant, job.profile.name, job.gpus
     size = (gpus - 1).bit_length()
-    return (), (size,), (model, size), (size, tenant), (tenant, model, gpus)
+    return (), (size,), (model, size), (size, tenant), (tenant, model, gpus), (tenant,)
 
 
 def _ratio_groups(job: Job) -> tuple[Group, ...]:
     """Return the groups by which the ratio of real to stated times is learned."""
-    return ("ratio",), ("ratio", job.tenant)
+    return (-1,), (-1, job.tenant)
 
 
 def _ratio_unit_s(stated_s: float) -> float:
     """Return the unit of time in which a stated limit is where the bin of limits begins."""
-    return stated_s / _EDGE_LIST[LIMIT_BIN]
+    return max(stated_s, 1.0) / _EDGE_LIST[LIMIT_BIN]
 
 
 def _outlived(beyond_s: float) -> RemainingTime:
@@ -199,5 +208,5 @@ def _limits() -> Floats:
 
 _EDGE_LIST: list[float] = EDGES.tolist()
 _MOST = _EDGE_LIST[-1] * (1.0 - 1e-9)  # the part of the last bin beyond it is too small to compute with
-_PRIOR = _lower_shares(_published())
-_RATIO_PRIOR = _lower_shares(_limits())
+_DURATIONS = _Before(_lower_shares(_published()), PSEUDO)
+_RATIOS = _Before(_lower_shares(_limits()), PSEUDO[RATIO_GROUPS])

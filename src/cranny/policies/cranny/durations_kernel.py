@@ -2,22 +2,18 @@
 
 A tree halves the range of the logarithm of a duration again and again: node 1 is all of it, the halves of node i
 are 2i and 2i + 1, and the last nodes are the bins. `counts[group, 0, node]` and `counts[group, 1, node]` are the
-weights of what was learned of a group of jobs in the lower and in the upper half of a node. `rows` are the groups of
-a job from the broadest to the narrowest. `prior` is the share of each node's lower half before anything is learned,
-and `pseudo` how many observations the broader group's share counts for, at each depth.
+weights of what was learned of a group of jobs in the lower and in the upper half of a node. `rows` are the groups
+of a job from the broadest to the narrowest, -1 where nothing was learned. `prior` is the share of each node's
+lower half before anything is learned, and `pseudo[i, depth]` how many observations the broader share counts for
+in group i of these.
 """
 
 import numpy as np
 
-from cranny.core.jit import compiled, inlined
+from cranny.core.jit import compiled
 from cranny.model.arrays import Floats, Ints
 
-
-@inlined
-def log_uniform_mean(low: float, high: float) -> float:
-    """Return the mean of numbers whose logarithm is uniform between two limits."""
-    ratio = high / low
-    return low if ratio < 1.0 + 1e-9 else (high - low) / np.log(ratio)
+FORGOTTEN = 1e-9  # a weight as small is none: numbers much smaller are slow to compute with
 
 
 @compiled
@@ -27,11 +23,12 @@ def add(counts: Floats, rows: Ints, prior: Floats, pseudo: Floats, keep: Floats,
     At each node a broader group counts the part that the narrower one took from it. `broader` is space to compute
     in.
     """
-    depth, bins, groups = len(pseudo), len(prior), len(rows)
+    depth, bins, groups = pseudo.shape[1], len(prior), len(rows)
     for group in range(groups):
         for upper in range(2):
             for node in range(bins):
-                counts[rows[group], upper, node] *= keep[group]
+                weight = counts[rows[group], upper, node] * keep[group]
+                counts[rows[group], upper, node] = weight if weight > FORGOTTEN else 0.0
     for level in range(depth):
         node = (bins + at) >> (depth - level)
         half = (bins + at) >> (depth - level - 1) & 1
@@ -39,10 +36,10 @@ def add(counts: Floats, rows: Ints, prior: Floats, pseudo: Floats, keep: Floats,
         for group in range(groups):
             broader[group] = share
             own, other = counts[rows[group], half, node], counts[rows[group], 1 - half, node]
-            share = (own + pseudo[level] * share) / (own + other + pseudo[level])
+            share = (own + pseudo[group, level] * share) / (own + other + pseudo[group, level])
         weight = 1.0
         for group in range(groups - 1, -1, -1):
-            own, taken = counts[rows[group], half, node], pseudo[level] * broader[group]
+            own, taken = counts[rows[group], half, node], pseudo[group, level] * broader[group]
             counts[rows[group], half, node] = own + weight
             weight *= taken / (own + taken)
 
@@ -54,6 +51,7 @@ def predict(
     prior: Floats,
     pseudo: Floats,
     edges: Floats,
+    means: Floats,
     lower: Floats,
     mass: Floats,
     ran: float,
@@ -62,29 +60,34 @@ def predict(
 ) -> None:
     """Write the mean duration of jobs that run longer than `ran`, and the quantiles at some `shares`, to `found`.
 
-    `edges` are the limits of the bins; `lower` and `mass` are space to compute in. Shares come in rising order.
+    `edges` are the limits of the bins, within which the logarithm is uniform, and `means` their means; `lower` and
+    `mass` are space to compute in. Shares come in rising order.
     """
-    depth, bins = len(pseudo), len(prior)
+    depth, bins = pseudo.shape[1], len(prior)
     at = int(np.searchsorted(edges, ran, "right")) - 1
     mass[1] = 1.0
     for level in range(depth):
-        first, past, count = (1 << level) + (at >> (depth - level)), 2 << level, pseudo[level]
+        first, past = (1 << level) + (at >> (depth - level)), 2 << level
         for node in range(first, past):  # not those wholly below `ran`
             lower[node] = prior[node]
-        for row in rows:
+        for group in range(len(rows)):
+            row, count = rows[group], pseudo[group, level]
+            if row < 0:
+                continue
             for node in range(first, past):
                 own, other = counts[row, 0, node], counts[row, 1, node]
                 lower[node] = (own + count * lower[node]) / (own + other + count)
         for node in range(first, past):
             mass[2 * node] = mass[node] * lower[node]
             mass[2 * node + 1] = mass[node] * (1.0 - lower[node])
-    # Within a bin the logarithm is uniform; of the first bin only the part above `ran` counts.
-    mass[bins + at] *= np.log(edges[at + 1] / ran) / np.log(edges[at + 1] / edges[at])
-    alive, mean, begin = 0.0, 0.0, ran
-    for each in range(at, bins):
+    # Of the first bin only the part above `ran` counts.
+    end = edges[at + 1]
+    mass[bins + at] *= np.log(end / ran) / np.log(end / edges[at])
+    alive = mass[bins + at]
+    mean = alive * (ran if end < ran * (1.0 + 1e-9) else (end - ran) / np.log(end / ran))
+    for each in range(at + 1, bins):
         alive += mass[bins + each]
-        mean += mass[bins + each] * log_uniform_mean(begin, edges[each + 1])
-        begin = edges[each + 1]
+        mean += mass[bins + each] * means[each]
     found[0] = mean / alive
     reached, below, begin = at, 0.0, ran
     for i in range(len(shares)):
