@@ -41,6 +41,7 @@ class Predicted(NamedTuple):
     """What was predicted of each job of a log, (jobs,)."""
 
     ran_s: Floats
+    mean_s: Floats
     median_s: Floats
     low_s: Floats
     high_s: Floats
@@ -157,9 +158,7 @@ def replay(log: Sequence[LogJob]) -> Predicted:
     by_rival = np.array(of_rivals)
     return Predicted(
         np.array([each.ran_s for each in log]),
-        made[:, 2],
-        made[:, 1],
-        made[:, 3],
+        *made[:, [0, 2, 1, 3]].T,
         {name: by_rival[:, column] for column, name in enumerate(RIVALS)},
         float(np.mean(within_hour)) if within_hour else 0.0,
         1e6 * spent_s / (2 * len(log) + len(within_hour)),
@@ -181,7 +180,9 @@ def scores(predicted: Predicted) -> dict[str, float]:
     """Return rank correlation, mean absolute error of the logarithm, and coverage of the 80 % interval."""
     found = {
         "spearman": _spearman(predicted.median_s, predicted.ran_s),
+        "spearman_of_mean": _spearman(predicted.mean_s, predicted.ran_s),
         "log_error": _log_error(predicted.median_s, predicted.ran_s),
+        "predicted_of_real_hours": float(predicted.mean_s.sum() / predicted.ran_s.sum()),
         "coverage": float(np.mean((predicted.low_s <= predicted.ran_s) & (predicted.ran_s <= predicted.high_s))),
         "coverage_after_an_hour": predicted.hour_coverage,
     }

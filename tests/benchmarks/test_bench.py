@@ -231,7 +231,7 @@ def test_durations_are_not_measured_without_logs(monkeypatch: pytest.MonkeyPatch
 def test_ranks_that_agree_correlate() -> None:
     values = np.array([1.0, 5.0, 2.0, 5.0])
     found = durations.scores(
-        durations.Predicted(values, 2 * values, values, values, {"tenants_last": 9 - values}, 1.0, 1.0)
+        durations.Predicted(values, values, 2 * values, values, values, {"tenants_last": 9 - values}, 1.0, 1.0)
     )
     assert found["spearman"] == pytest.approx(1.0)
     assert found["log_error"] == pytest.approx(np.log(2.0))
