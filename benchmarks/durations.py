@@ -157,11 +157,14 @@ def replay(log: Sequence[LogJob]) -> Predicted:
     made = np.array(found, dtype=np.float64)  # (jobs, mean and quantiles)
     by_rival = np.array(of_rivals)
     return Predicted(
-        np.array([each.ran_s for each in log]),
-        *made[:, [0, 2, 1, 3]].T,
-        {name: by_rival[:, column] for column, name in enumerate(RIVALS)},
-        float(np.mean(within_hour)) if within_hour else 0.0,
-        1e6 * spent_s / (2 * len(log) + len(within_hour)),
+        ran_s=np.array([each.ran_s for each in log]),
+        mean_s=made[:, 0],
+        low_s=made[:, 1],
+        median_s=made[:, 2],
+        high_s=made[:, 3],
+        rivals_s={name: by_rival[:, column] for column, name in enumerate(RIVALS)},
+        hour_coverage=float(np.mean(within_hour)) if within_hour else 0.0,
+        call_us=1e6 * spent_s / (2 * len(log) + len(within_hour)),
     )
 
 
