@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from tests.reference.durations import LiteralEstimates
 
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
+from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -192,3 +194,23 @@ def test_work_done_is_less_than_the_time_on_several_machines(state: ClusterState
     assert slowdown > 1.0
     assert worked_s(running, 160.0) == pytest.approx(60.0 / slowdown)
     assert worked_s(running._replace(attained_gpu_s=80.0), 160.0) == pytest.approx(40.0 + 60.0 / slowdown)
+
+
+def test_learns_from_jobs_that_neither_run_nor_wait(make_state: Callable[[Cluster], ClusterState]) -> None:
+    state = make_state(Cluster.fat_tree(racks=1, machines_per_rack=2, gpus_per_machine=4))
+    for name in ("ended", "moved", "stopped", "goes-on"):
+        state.place(Job(id=name, gpus=1, tenant=name), Placement((0,)), 0.0)
+    point = state.snapshot(0.0).point
+    state.move("moved", Placement((1,)), 50.0)
+    state.release("stopped")
+    state.release("ended")
+    view = state.snapshot(100.0)
+    changes = view.changes_since(point)
+    assert changes is not None
+    learned, expected = DurationEstimates(), DurationEstimates()
+    learned.learn_ended(changes, view, {"stopped"})
+    expected.learn(Job(id="ended", gpus=1, tenant="ended"), 100.0)
+    for tenant in ("ended", "moved", "stopped", "goes-on"):
+        asked = Job(id="new", gpus=1, tenant=tenant)
+        assert learned.remaining(asked) == expected.remaining(asked)
+    assert learned.remaining(asked) != DurationEstimates().remaining(asked)

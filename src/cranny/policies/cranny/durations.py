@@ -29,12 +29,14 @@ The constants were chosen on logs of ITP and Philly; `cranny bench durations` me
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from cranny.core.accounting import Running
+from cranny.core.change_log import Change
+from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import isolated
 from cranny.model.arrays import Floats
 from cranny.model.job import Job
@@ -95,6 +97,17 @@ class DurationEstimates:
         if not self.trust_stated and job.duration_s is not None:
             ratio = ran_s / _ratio_unit_s(job.duration_s)
             self._add(_ratio_groups(job), _RATIOS, self._keep_ratios, ratio)
+
+    def learn_ended(self, changes: Iterable[Change], view: Snapshot, stopped: Container[str]) -> None:
+        """Learn from the jobs that have ended among some changes up to this view: they neither run nor wait.
+
+        `stopped` holds the ids of jobs that ran and wait to go on. Cancelled jobs count as ended.
+        """
+        running = view.running
+        for gone, sign in changes:
+            job_id = gone.job.id
+            if sign < 0 and job_id not in stopped and job_id not in running:
+                self.learn(gone.submitted, worked_s(gone, view.now_s))
 
     def remaining(self, job: Job, ran_s: float = 0.0) -> RemainingTime:
         """Estimate how long a job still runs on one machine that has done so many seconds of its work."""
