@@ -182,7 +182,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_refuses_times_that_are_none() -> None:
-    with pytest.raises(InputError, match="job 'a': ran_s must be a number, zero or more, not -1"):
+    with pytest.raises(InputError, match="job 'a': ran_s must be a number of seconds, zero or more, not -1"):
         DurationEstimates().learn(Job(id="a", gpus=1), -1)
 
 
@@ -208,7 +208,7 @@ def test_learns_from_jobs_that_neither_run_nor_wait(make_state: Callable[[Cluste
     changes = view.changes_since(point)
     assert changes is not None
     learned, expected = DurationEstimates(), DurationEstimates()
-    learned.learn_ended(changes, view, {"stopped"})
+    learned.learn_ended(changes, view.now_s, {"stopped"})
     expected.learn(Job(id="ended", gpus=1, tenant="ended"), 100.0)
     for tenant in ("ended", "moved", "stopped", "goes-on"):
         asked = Job(id="new", gpus=1, tenant=tenant)

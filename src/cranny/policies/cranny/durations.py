@@ -28,19 +28,22 @@ Scheduling the IBM SP2 with Backfilling", IEEE TPDS 2001).
 The constants were chosen on logs of ITP and Philly; `cranny bench durations` measures on others.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from cranny.core.accounting import Running
 from cranny.core.change_log import Change
-from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import isolated
 from cranny.model.arrays import Floats
+from cranny.model.errors import InputError
 from cranny.model.job import Job
-from cranny.model.validate import not_negative
 
 DEPTH = 8  # of the tree
 BINS = 1 << DEPTH
@@ -84,6 +87,7 @@ class DurationEstimates:
         self._keep_ratios = self._keep[RATIO_GROUPS]
         self._row: dict[Group, int] = {}  # of each group; the one that was learned last is at the end
         self._counts: Floats = np.zeros((16, 2, BINS))  # (groups, halves, nodes)
+        self._scale: Floats = np.ones(16)  # (groups,) of the counts
         # Space to compute in.
         self._broader: Floats = np.zeros(len(self._keep))
         self._lower: Floats = np.zeros(BINS)
@@ -92,22 +96,22 @@ class DurationEstimates:
 
     def learn(self, job: Job, ran_s: float) -> None:
         """Learn that a job ended after so many seconds of its own work on one machine."""
-        ran_s = not_negative(ran_s, f"job {job.id!r}: ran_s")
+        if not 0.0 <= ran_s < math.inf:
+            raise InputError(f"job {job.id!r}: ran_s must be a number of seconds, zero or more, not {ran_s!r}")
         self._add(_groups(job), _DURATIONS, self._keep, ran_s)
         if not self.trust_stated and job.duration_s is not None:
             ratio = ran_s / _ratio_unit_s(job.duration_s)
             self._add(_ratio_groups(job), _RATIOS, self._keep_ratios, ratio)
 
-    def learn_ended(self, changes: Iterable[Change], view: Snapshot, stopped: Container[str]) -> None:
-        """Learn from the jobs that have ended among some changes up to this view: they neither run nor wait.
+    def learn_ended(self, changes: Iterable[Change], now_s: float, stopped: Container[str]) -> None:
+        """Learn from the jobs that have ended by now among some changes: they neither run nor wait.
 
         `stopped` holds the ids of jobs that ran and wait to go on. Cancelled jobs count as ended.
         """
-        running = view.running
-        for gone, sign in changes:
-            job_id = gone.job.id
-            if sign < 0 and job_id not in stopped and job_id not in running:
-                self.learn(gone.submitted, worked_s(gone, view.now_s))
+        last = {change.running.job.id: change for change in changes}  # a job that moves ends and starts
+        for job_id, (running, sign) in last.items():
+            if sign < 0 and job_id not in stopped:
+                self.learn(running.submitted, worked_s(running, now_s))
 
     def remaining(self, job: Job, ran_s: float = 0.0) -> RemainingTime:
         """Estimate how long a job still runs on one machine that has done so many seconds of its work."""
@@ -121,23 +125,31 @@ class DurationEstimates:
 
     def _predict(self, groups: Sequence[Group], before: "_Before", unit_s: float, ran_s: float) -> RemainingTime:
         """Return what remains after `ran_s` by some groups, whose times are in units of `unit_s`."""
-        from cranny.policies.cranny.durations_kernel import predict
-
         ran = max(ran_s / unit_s, 1.0)
         if ran >= _MOST:
             return _outlived(ran_s)
         rows = np.array([self._row.get(group, -1) for group in groups])
         space = self._lower, self._mass
-        predict(self._counts, rows, before.prior, before.pseudo, EDGES, MEANS, *space, ran, SHARES, self._found)
+        _kernel().predict(
+            self._counts,
+            self._scale,
+            rows,
+            before.prior,
+            before.pseudo,
+            EDGES,
+            MEANS,
+            *space,
+            ran,
+            SHARES,
+            self._found,
+        )
         return RemainingTime(*(max(0.0, total * unit_s - ran_s) for total in self._found.tolist()))
 
     def _add(self, groups: Sequence[Group], before: "_Before", keep: Floats, value: float) -> None:
         """Count a value in some groups."""
-        from cranny.policies.cranny.durations_kernel import add
-
         rows = np.array([self._learned_now(group) for group in groups])
         at = min(max(bisect_right(_EDGE_LIST, value) - 1, 0), BINS - 1)
-        add(self._counts, rows, before.prior, before.pseudo, keep, at, self._broader)
+        _kernel().add(self._counts, self._scale, rows, before.prior, before.pseudo, keep, at, self._broader)
 
     def _learned_now(self, group: Group) -> int:
         """Return the row of a group, a new one if need be, and note that it was learned last."""
@@ -146,9 +158,10 @@ class DurationEstimates:
             row = len(self._row)
             if row == MOST_GROUPS:
                 row = self._row.pop(next(iter(self._row)))
-                self._counts[row] = 0.0
+                self._counts[row], self._scale[row] = 0.0, 1.0
             elif row == len(self._counts):
                 self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+                self._scale = np.concatenate([self._scale, np.ones_like(self._scale)])
         self._row[group] = row
         return row
 
@@ -158,6 +171,12 @@ class _Before(NamedTuple):
 
     prior: Floats  # (nodes,) share of the lower half of each
     pseudo: Floats  # (groups, depth)
+
+
+@cache
+def _kernel() -> ModuleType:
+    """Return the compiled part, once it is needed: an import at each call would take as long as what it does."""
+    return import_module("cranny.policies.cranny.durations_kernel")
 
 
 def worked_s(running: Running, now_s: float) -> float:

@@ -1,11 +1,11 @@
 """Counts of durations in binary trees, compiled: adding one, and the conditional distribution that follows.
 
 A tree halves the range of the logarithm of a duration again and again: node 1 is all of it, the halves of node i
-are 2i and 2i + 1, and the last nodes are the bins. `counts[group, 0, node]` and `counts[group, 1, node]` are the
-weights of what was learned of a group of jobs in the lower and in the upper half of a node. `rows` are the groups
-of a job from the broadest to the narrowest, -1 where nothing was learned. `prior` is the share of each node's
-lower half before anything is learned, and `pseudo[i, depth]` how many observations the broader share counts for
-in group i of these.
+are 2i and 2i + 1, and the last nodes are the bins. `counts[group, 0, node]` and `counts[group, 1, node]`, both
+times `scale[group]`, are the weights of what was learned of a group of jobs in the lower and in the upper half of a
+node; the scale lets all of them lose weight at once. `rows` are the groups of a job from the broadest to the
+narrowest, -1 where nothing was learned. `prior` is the share of each node's lower half before anything is learned,
+and `pseudo[i, depth]` how many observations the broader share counts for in group i of these.
 """
 
 import numpy as np
@@ -13,11 +13,20 @@ import numpy as np
 from cranny.core.jit import compiled
 from cranny.model.arrays import Floats, Ints
 
-FORGOTTEN = 1e-9  # a weight as small is none: numbers much smaller are slow to compute with
+FORGOTTEN = 1e-9  # a weight as small is none
 
 
 @compiled
-def add(counts: Floats, rows: Ints, prior: Floats, pseudo: Floats, keep: Floats, at: int, broader: Floats) -> None:
+def add(
+    counts: Floats,
+    scale: Floats,
+    rows: Ints,
+    prior: Floats,
+    pseudo: Floats,
+    keep: Floats,
+    at: int,
+    broader: Floats,
+) -> None:
     """Count a duration in bin `at` of each of some groups, whose earlier weights shrink to a share `keep`.
 
     At each node a broader group counts the part that the narrower one took from it. `broader` is space to compute
@@ -25,10 +34,14 @@ def add(counts: Floats, rows: Ints, prior: Floats, pseudo: Floats, keep: Floats,
     """
     depth, bins, groups = pseudo.shape[1], len(prior), len(rows)
     for group in range(groups):
-        for upper in range(2):
-            for node in range(bins):
-                weight = counts[rows[group], upper, node] * keep[group]
-                counts[rows[group], upper, node] = weight if weight > FORGOTTEN else 0.0
+        row = rows[group]
+        scale[row] *= keep[group]
+        if scale[row] < FORGOTTEN:
+            for upper in range(2):
+                for node in range(bins):
+                    weight = counts[row, upper, node] * scale[row]
+                    counts[row, upper, node] = weight if weight > FORGOTTEN else 0.0
+            scale[row] = 1.0
     for level in range(depth):
         node = (bins + at) >> (depth - level)
         half = (bins + at) >> (depth - level - 1) & 1
@@ -36,17 +49,20 @@ def add(counts: Floats, rows: Ints, prior: Floats, pseudo: Floats, keep: Floats,
         for group in range(groups):
             broader[group] = share
             own, other = counts[rows[group], half, node], counts[rows[group], 1 - half, node]
-            share = (own + pseudo[group, level] * share) / (own + other + pseudo[group, level])
+            count = pseudo[group, level] / scale[rows[group]]
+            share = (own + count * share) / (own + other + count)
         weight = 1.0
         for group in range(groups - 1, -1, -1):
-            own, taken = counts[rows[group], half, node], pseudo[group, level] * broader[group]
-            counts[rows[group], half, node] = own + weight
+            row = rows[group]
+            own, taken = counts[row, half, node], pseudo[group, level] / scale[row] * broader[group]
+            counts[row, half, node] = own + weight / scale[row]
             weight *= taken / (own + taken)
 
 
 @compiled
 def predict(
     counts: Floats,
+    scale: Floats,
     rows: Ints,
     prior: Floats,
     pseudo: Floats,
@@ -71,9 +87,10 @@ def predict(
         for node in range(first, past):  # not those wholly below `ran`
             lower[node] = prior[node]
         for group in range(len(rows)):
-            row, count = rows[group], pseudo[group, level]
+            row = rows[group]
             if row < 0:
                 continue
+            count = pseudo[group, level] / scale[row]
             for node in range(first, past):
                 own, other = counts[row, 0, node], counts[row, 1, node]
                 lower[node] = (own + count * lower[node]) / (own + other + count)
