@@ -188,6 +188,7 @@ def scores(predicted: Predicted) -> dict[str, float]:
         "predicted_of_real_hours": float(predicted.mean_s.sum() / predicted.ran_s.sum()),
         "coverage": float(np.mean((predicted.low_s <= predicted.ran_s) & (predicted.ran_s <= predicted.high_s))),
         "coverage_after_an_hour": predicted.hour_coverage,
+        "interval_factor": float(np.exp(np.mean(np.log(predicted.high_s / np.maximum(predicted.low_s, 1e-3))))),
     }
     for rival, rival_s in predicted.rivals_s.items():
         found[f"spearman_{rival}"] = _spearman(rival_s, predicted.ran_s)

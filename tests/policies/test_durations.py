@@ -79,6 +79,20 @@ def test_agrees_with_the_literal_reference(lessons: list[tuple[Job, float]], job
     assert found.mean_s == pytest.approx(mean_s, rel=1e-3, abs=1e-3 * (1.0 + ran_s))
 
 
+def test_agrees_with_the_literal_reference_after_hundreds_of_jobs() -> None:
+    """Weights are scaled anew when what is old has almost none."""
+    literal, estimates = LiteralEstimates(), DurationEstimates()
+    for number in range(400):
+        job = Job(id="job", gpus=1 + number % 3, tenant=str(number % 2))
+        literal.learn(job, 100.0 + 7.0 * number)
+        estimates.learn(job, 100.0 + 7.0 * number)
+    for job in (Job(id="job", gpus=1, tenant="0"), Job(id="job", gpus=4, tenant="new")):
+        mean_s, *quantiles_s = literal.remaining(job, 500.0)
+        found = estimates.remaining(job, 500.0)
+        assert found[1:] == pytest.approx(quantiles_s, rel=1e-5)
+        assert found.mean_s == pytest.approx(mean_s, rel=1e-3)
+
+
 @given(LESSONS, jobs())
 def test_what_is_asked_changes_nothing(lessons: list[tuple[Job, float]], job: Job) -> None:
     asked, silent = DurationEstimates(), DurationEstimates()

@@ -13,8 +13,8 @@ alike: a tenant with a thousand equal jobs does not make them likely for others,
 
 Each group is a Polya tree (M. Lavine, "Some Aspects of Polya Tree Distributions for Statistical Modelling", Annals
 of Statistics 1992) around that of the broader group; what is passed on to the broader one is the expected number
-of new tables of a hierarchical Dirichlet process (Y. W. Teh, M. Jordan, M. Beal, D. Blei, JASA 2006). Observations
-lose weight by the number of newer ones in the same group, and broad groups remember longest.
+of new tables in "Hierarchical Dirichlet Processes" (Journal of the American Statistical Association, 2006).
+Observations lose weight by the number of newer ones in the same group, and broad groups remember longest.
 
 Before anything is learned the distribution is the published one of two clusters (`PUBLISHED`). A job that has run
 for some time has the distribution of those that ran longer: with a heavy tail, as in real logs, it has the more to

@@ -2,7 +2,7 @@
 
 A tree halves the range of the logarithm of a duration again and again: node 1 is all of it, the halves of node i
 are 2i and 2i + 1, and the last nodes are the bins. `counts[group, 0, node]` and `counts[group, 1, node]`, both
-times `scale[group]`, are the weights of what was learned of a group of jobs in the lower and in the upper half of a
+times `scale[group]`, are the weights of what was learned of a group of jobs in the lower and the upper half of a
 node; the scale lets all of them lose weight at once. `rows` are the groups of a job from the broadest to the
 narrowest, -1 where nothing was learned. `prior` is the share of each node's lower half before anything is learned,
 and `pseudo[i, depth]` how many observations the broader share counts for in group i of these.
