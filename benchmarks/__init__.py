@@ -31,6 +31,7 @@ CASES: dict[str, Case] = {
     "has": Case("benchmarks.has:run", "has-exact and JPS on mixed clusters of 15 to 1,000 workers"),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
+    "durations": Case("benchmarks.durations:run", "estimates of durations on seven real logs, with simple rivals"),
     "titan-quality": Case("benchmarks.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }
 

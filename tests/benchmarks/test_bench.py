@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.measure import Budget, Measured
 
@@ -15,6 +16,7 @@ from benchmarks import (
     acme,
     cassini,
     decide,
+    durations,
     has,
     history,
     importing,
@@ -30,6 +32,7 @@ from benchmarks import (
     traces,
 )
 from cranny.cli import main
+from cranny.model.job import Job
 
 RunBench = Callable[..., tuple[int, Any]]
 
@@ -59,6 +62,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netpack, "WARM_UP", 5)
     monkeypatch.setattr(netpack, "LARGEST", 16)
     monkeypatch.setattr(netpack_quality, "CASES", 3)
+    monkeypatch.setattr(durations, "MOST_JOBS", 60)
     monkeypatch.setattr(has, "SEEDS", 1)
     monkeypatch.setattr(has, "REFERENCE_WORKERS", 6)
     monkeypatch.setattr(cassini, "CASES", 3)
@@ -92,6 +96,8 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def test_a_case_prints_its_metrics_and_budgets(bench: RunBench, name: str) -> None:
     if name == "titan-quality":
         pytest.importorskip("ortools", reason="the judge, CP-SAT, comes with the extra `exact`")
+    if name == "durations" and durations.logs_folder() is None:
+        pytest.skip("the folder `shared` with real traces is not beside the project")
     code, told = bench(name, "--json")
     assert code == 0
     assert set(told) == {"case", "metrics", "budgets"}
@@ -201,3 +207,33 @@ def test_record_appends_a_line_for_each_case_and_the_page_plots_them(
 def test_headroom_says_how_many_times_better_than_its_budget_a_value_is(budget: Budget, expected: float) -> None:
     line = {"value": budget.value, "limit": budget.limit, "at_least": budget.at_least, "ok": budget.ok}
     assert history.headroom(line) == pytest.approx(expected)
+
+
+def test_durations_are_learned_only_when_a_job_has_ended() -> None:
+    late = durations.LogJob(Job(id="late", gpus=1, submit_s=50.0), 10.0)
+    log = [
+        durations.LogJob(Job(id="first", gpus=1), 100.0),
+        late,
+        late._replace(job=Job(id="x", gpus=1, submit_s=60.0)),
+    ]
+    predicted = durations.replay(log)
+    last_s = predicted.rivals_s["tenants_last"]
+    assert last_s[0] == last_s[1] == predicted.median_s[0]  # nothing has ended yet
+    assert last_s[2] == 10.0
+    assert predicted.median_s[2] < predicted.median_s[1]
+
+
+def test_durations_are_not_measured_without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "logs_folder", lambda: None)
+    assert durations.run() == Measured("durations", {}, [])
+
+
+def test_ranks_that_agree_correlate() -> None:
+    values = np.array([1.0, 5.0, 2.0, 5.0])
+    found = durations.scores(
+        durations.Predicted(values, values, 2 * values, values, values, {"tenants_last": 9 - values}, 1.0, 1.0)
+    )
+    assert found["spearman"] == pytest.approx(1.0)
+    assert found["log_error"] == pytest.approx(np.log(2.0))
+    assert found["coverage"] == 1.0
+    assert found["spearman_tenants_last"] == pytest.approx(-1.0)
