@@ -1,0 +1,50 @@
+"""The bench case: every policy in every world."""
+
+import os
+from pathlib import Path
+
+from benchmarks.measure import Measured
+from benchmarks.regret import judgement, tables
+from benchmarks.regret.judgement import WORST
+from benchmarks.regret.replays import SEEDS, plan, replay_all
+from benchmarks.regret.world import Contender
+from benchmarks.regret.worlds import WORLDS
+from cranny.policies import TABLE
+
+JUDGED, UNTIL_THEN = "cranny", "netpack-lean"  # which is judged where there is no `cranny` yet
+OUT = Path("out") / "regret"
+
+
+def judged_policy() -> str:
+    """Return the policy that is judged."""
+    return JUDGED if JUDGED in TABLE else UNTIL_THEN
+
+
+def default_traces() -> Path | None:
+    """Return the folder of real logs beside the project, if it is there."""
+    for parent in Path(__file__).resolve().parents:
+        if (parent / "shared" / "traces").is_dir():
+            return parent / "shared" / "traces"
+    return None
+
+
+def run() -> Measured:
+    """Replay all that is not known yet; report worst cell and mean, and every cell above the limit."""
+    own = Contender(judged_policy())
+    cells = plan(WORLDS.values(), None, SEEDS)
+    found = replay_all(
+        cells, default_traces(), OUT, processes=os.cpu_count(), anew=lambda cell: cell.contender == own
+    )
+    rows = judgement.rows(found)
+    limits = [budget for budget, _ in tables.verdicts(rows, own)]
+    metrics = {budget.name: budget.value for budget in limits}
+    for part, score in tables.scores(rows, own).items():
+        name = part.replace("-", "_")
+        metrics |= {f"cells_{name}": score.cells, f"ahead_{name}": score.ahead}
+    metrics |= {
+        f"{cell.name}, {cell.part}": cell.value
+        for row in rows
+        for cell in judgement.judge(row, own)
+        if cell.value > WORST
+    }
+    return Measured("regret", metrics, limits)
