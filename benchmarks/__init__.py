@@ -31,6 +31,10 @@ CASES: dict[str, Case] = {
     "has": Case("benchmarks.has:run", "has-exact and JPS on mixed clusters of 15 to 1,000 workers"),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
+    "regret": Case("benchmarks.regret.run:run", "every policy in the papers' worlds, over the best of the others"),
+    "cranny-speed": Case(
+        "benchmarks.cranny_speed:run", "cranny's decisions at 1,024 and 100,000 GPUs, and replays"
+    ),
     "titan-quality": Case("benchmarks.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }
 

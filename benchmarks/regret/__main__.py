@@ -8,10 +8,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.measure import judged_policy
 from benchmarks.regret import judgement, tables
 from benchmarks.regret.ablation import switched_off
 from benchmarks.regret.replays import PARTS, SEEDS, TUNED, Found, RegretCell, plan, replay_all
-from benchmarks.regret.run import OUT, default_traces, judged_policy
+from benchmarks.regret.run import OUT, default_traces
 from benchmarks.regret.world import Contender, World
 from benchmarks.regret.worlds import WORLDS
 from cranny.cli.console import out, progress

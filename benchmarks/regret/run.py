@@ -3,21 +3,15 @@
 import os
 from pathlib import Path
 
-from benchmarks.measure import Measured
+from benchmarks.measure import Measured, judged_policy
 from benchmarks.regret import judgement, tables
 from benchmarks.regret.judgement import WORST
 from benchmarks.regret.replays import SEEDS, plan, replay_all
 from benchmarks.regret.world import Contender
 from benchmarks.regret.worlds import WORLDS
-from cranny.policies import TABLE
 
-JUDGED, UNTIL_THEN = "cranny", "netpack-lean"  # which is judged where there is no `cranny` yet
 OUT = Path("out") / "regret"
-
-
-def judged_policy() -> str:
-    """Return the policy that is judged."""
-    return JUDGED if JUDGED in TABLE else UNTIL_THEN
+PROCESSES = os.cpu_count()
 
 
 def default_traces() -> Path | None:
@@ -32,9 +26,7 @@ def run() -> Measured:
     """Replay all that is not known yet; report worst cell and mean, and every cell above the limit."""
     own = Contender(judged_policy())
     cells = plan(WORLDS.values(), None, SEEDS)
-    found = replay_all(
-        cells, default_traces(), OUT, processes=os.cpu_count(), anew=lambda cell: cell.contender == own
-    )
+    found = replay_all(cells, default_traces(), OUT, processes=PROCESSES, anew=lambda cell: cell.contender == own)
     rows = judgement.rows(found)
     limits = [budget for budget, _ in tables.verdicts(rows, own)]
     metrics = {budget.name: budget.value for budget in limits}
