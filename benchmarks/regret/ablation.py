@@ -3,15 +3,17 @@
 from inspect import signature
 
 from benchmarks.regret.world import Contender
-from cranny.policies import policy_class
+from cranny.policies import options_of, policy_class
 
 
 def switches(policy: str) -> dict[str, bool]:
-    """Return the options of a policy that are on or off, with their defaults."""
+    """Return the options of a policy that are on or off, its own and those of its base classes, with defaults."""
+    known = options_of(policy)
     return {
         name: each.default
-        for name, each in signature(policy_class(policy)).parameters.items()
-        if isinstance(each.default, bool)
+        for kind in reversed(policy_class(policy).__mro__[:-1])
+        for name, each in signature(kind).parameters.items()
+        if isinstance(each.default, bool) and name in known
     }
 
 

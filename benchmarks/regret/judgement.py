@@ -71,7 +71,7 @@ def judge(row: Row, own: Contender) -> list[Ratio]:
 
 
 def _ratio(row: Row, own: Contender, mine: BySeed, metric: str) -> Ratio | None:
-    """Return one cell; None if there is nobody to compare with."""
+    """Return one cell; None if there is no policy to compare with."""
     others = {
         rival: values
         for rival, values in row.measures.items()
@@ -110,6 +110,17 @@ def _cost(measures: Measures, metric: str) -> float:
 def _log(value: float) -> float:
     """Return the logarithm; values of 0 are all equally good."""
     return math.log(max(value, 1e-12))
+
+
+def against(row: Row, own: Contender, rival: Contender, metric: str) -> Ratio | None:
+    """Return a metric of a policy over that of another, seed by seed; None if they have no seeds in common."""
+    mine, theirs = row.measures.get(own, {}), row.measures.get(rival, {})
+    logs = [
+        _log(_cost(mine[seed], metric)) - _log(_cost(theirs[seed], metric))
+        for seed in mine
+        if metric in mine[seed] and metric in theirs.get(seed, ())
+    ]
+    return _cell(row, metric, logs, rival.label) if logs else None
 
 
 class Score(NamedTuple):

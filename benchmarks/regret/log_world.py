@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from benchmarks.regret.world import LEASING, SHARING, SHIFTING, Contender, World, reasons
+from benchmarks.regret.world import Contender, World
 from cranny.analysis.sweep.cell import at_load
 from cranny.model.cluster import Cluster
 from cranny.model.event import Event, MachineFailed, MachineRepaired
@@ -30,12 +30,6 @@ MACHINES_PER_RACK, GPUS_PER_MACHINE, LINK_GBPS = 8, 8, 100.0
 TRACES = {"itp": "itp", "philly": "philly", "acme": "acme-part"}  # with their keys in Titan's evaluation
 STARTS_S = {"philly": BUSY_S}
 BETWEEN_FAILURES_S, REPAIR_S = 5 * 86_400.0, 4 * 3600.0  # of a machine
-LEFT_OUT = {
-    **reasons(SHARING, "shares mixed GPUs among jobs that can be resized; here are none"),
-    **reasons(LEASING, "leases or a genetic search at every round: one to ten minutes a replay"),
-    **reasons(SHIFTING, "shifts matter only where jobs communicate in phases"),
-    "titan-literal": "minutes a replay, and titan opens no more machines",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

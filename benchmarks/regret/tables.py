@@ -7,16 +7,37 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Budget
-from benchmarks.regret.judgement import WORST, Ratio, Row, Score, budgets, judge, score
+from benchmarks.regret.judgement import WORST, Ratio, Row, Score, against, budgets, judge, score
 from benchmarks.regret.measures import METRICS
 from benchmarks.regret.replays import PARTS
-from benchmarks.regret.world import JUDGED, Contender
+from benchmarks.regret.world import EXACT, JUDGED, Contender, World
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.plots import canvas, save
 
+# What each paper claims of its system, by the beginning of the names of its worlds.
+HEADLINES = {
+    "titan": ("titan", "machine_hours"),
+    "netpack": ("netpack", "mean_jct_s"),
+    "cassini": ("themis+cassini", "mean_iteration_s"),
+    "has": ("has", "mean_jct_s"),
+}
 MARK = "!"  # beside a cell above the limit
 FAR = 4.0  # at which the colours of the heat map end
+
+
+def worlds_tables(worlds: Sequence[World]) -> list[TextTable]:
+    """Show all worlds, and the policies that are left out of some, with the reason."""
+    lines = [[world.key, "held out" if world.held_out else "tuned on", world.about] for world in worlds]
+    reasons: dict[str, list[str]] = {}
+    for world in worlds:
+        for policy, reason in {**world.left_out, **EXACT}.items():
+            reasons.setdefault(reason, []).append(policy)
+    left_out = [[", ".join(dict.fromkeys(policies)), reason] for reason, policies in reasons.items()]
+    return [
+        TextTable("Worlds", "", ("world", "mix", "what"), lines, words=3),
+        TextTable("Policies left out where they make no sense", "", ("policies", "why"), left_out, words=2),
+    ]
 
 
 def cells_table(rows: Sequence[Row], own: Contender, *, rivals: bool = False) -> TextTable:
@@ -84,10 +105,24 @@ def verdicts(rows: Sequence[Row], own: Contender) -> list[tuple[Budget, str]]:
     return [(budget, "held" if budget.ok else "not held") for budget in found]
 
 
+def headlines_table(rows: Sequence[Row], own: Contender) -> TextTable:
+    """Show the headline metric of each paper in its own worlds, over that of the paper's system."""
+    lines = []
+    for row in rows:
+        rival, metric = HEADLINES.get(row.world.key.partition("-")[0], ("", ""))
+        cell = against(row, own, Contender(rival), metric) if rival not in ("", own.policy) else None
+        if cell is not None:
+            doubt = "ahead beyond doubt" if cell.ahead else "not ahead" if cell.value >= 1.0 else "in doubt"
+            entry = _entry(cell, rivals=False)
+            lines.append([row.world.key, row.part, rival, METRICS[metric].label, entry, doubt])
+    head = ("world", "seeds", "system", "its headline", own.label, "at 95 %")
+    return TextTable(f"{own.label} over each paper's own system", "", head, lines, words=4)
+
+
 def markdown(sheet: TextTable) -> str:
     """Return a table for a page."""
     lines = [sheet.head, ["---"] * sheet.words + ["---:"] * (len(sheet.head) - sheet.words), *sheet.rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"**{sheet.title}**\n\n{table}\n" + (f"\n{sheet.note}\n" if sheet.note else "")
 
 

@@ -20,6 +20,20 @@ SHIFTING = ("titan+cassini", "netpack+cassini", "ideal")
 EXACT = {"exact": "proves each placement with CP-SAT: small clusters only"}
 
 
+def reasons(names: tuple[str, ...], reason: str) -> dict[str, str]:
+    """Return one reason for several policies."""
+    return dict.fromkeys(names, reason)
+
+
+PHASES_ONLY = "shifts matter only where jobs communicate in phases"
+RIGID_LEFT_OUT = {  # where jobs keep their size, and do not communicate in phases
+    **reasons(SHARING, "shares mixed GPUs among jobs that can be resized; here are none"),
+    **reasons(LEASING, "leases or a genetic search at every round: one to ten minutes a replay"),
+    **reasons(SHIFTING, PHASES_ONLY),
+    "titan-literal": "minutes a replay, and titan opens no more machines",
+}
+
+
 class Contender(NamedTuple):
     """A policy with its own queue order or another, and with options; `name@order` in words."""
 
@@ -75,8 +89,3 @@ class World:
     def takes(self, contender: Contender) -> bool:
         """Say whether a policy makes sense here."""
         return contender.policy not in self.left_out and contender.policy not in EXACT
-
-
-def reasons(names: tuple[str, ...], reason: str) -> dict[str, str]:
-    """Return one reason for several policies."""
-    return dict.fromkeys(names, reason)

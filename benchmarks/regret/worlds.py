@@ -3,16 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.regret.log_world import LEFT_OUT, LogWorld
+from benchmarks.regret.log_world import LogWorld
 from benchmarks.regret.paper_worlds import (
     CASSINI_LEFT_OUT,
     HAS_LEFT_OUT,
-    NETPACK_LEFT_OUT,
     CassiniWorld,
     HasWorld,
     NetpackWorld,
 )
-from benchmarks.regret.world import AT_ARRIVALS, RESTART_S, World
+from benchmarks.regret.world import AT_ARRIVALS, RESTART_S, RIGID_LEFT_OUT, World
 from cranny.repro.cassini.paper import TRACES
 from cranny.repro.netpack.setups import setup
 
@@ -32,9 +31,9 @@ ITERATIONS = ("mean_iteration_s", "p99_iteration_s")
 
 def _log(key: str, mix: str, about: str, **form: Any) -> LogWorld:
     """Return a world of a mix; `form` is what it has of its own."""
-    known: dict[str, Any] = SIZES[mix] | {"left_out": LEFT_OUT} | form
+    known: dict[str, Any] = SIZES[mix] | {"left_out": RIGID_LEFT_OUT} | form
     return LogWorld(
-        key=f"{key}-{mix}" if not key.endswith(mix) else key,
+        key=f"{key}-{mix}",
         about=f"{LABELS[mix]} mix, {about}",
         mix=mix,
         held_out=mix in HELD_OUT,
@@ -43,7 +42,7 @@ def _log(key: str, mix: str, about: str, **form: Any) -> LogWorld:
 
 
 def _titan() -> list[World]:
-    """Return Titan's world: full clusters under three collectives, and its own cluster, in which nobody waits."""
+    """Return Titan's world: full clusters under three collectives, and its own with room for all jobs."""
     found: list[World] = [
         _log(
             f"titan-{short}",
@@ -78,7 +77,7 @@ def _netpack(key: str, on: str, workload: str, about: str, *, jobs: int = 1000, 
         jobs=jobs,
         setup=replace(setup(on, workload), **form),
         held_out=workload == "real",  # its log is Philly's
-        left_out=NETPACK_LEFT_OUT,
+        left_out=RIGID_LEFT_OUT,
     )
 
 
