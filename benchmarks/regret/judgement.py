@@ -39,8 +39,8 @@ class Ratio(NamedTuple):
 
     @property
     def ahead(self) -> bool:
-        """Say whether the policy is ahead of all others beyond doubt."""
-        return (self.value if self.high is None else self.high) < LEVEL
+        """Say whether the policy is ahead beyond doubt, which takes more seeds than one."""
+        return self.high is not None and self.high < LEVEL
 
 
 class Row(NamedTuple):

@@ -166,6 +166,6 @@ def draw(rows: Sequence[Row], contenders: Sequence[Contender], path: Path) -> Pa
     axis.set_xticks(range(len(contenders)), [each.label for each in contenders], rotation=90, size=7)
     labels = [f"{world}, {part}: {METRICS[metric].label}" for world, part, metric in keys]
     axis.set_yticks(range(len(keys)), labels, size=5)
-    bar = figure.colorbar(image, ax=axis, ticks=[-limit, 0.0, limit])
+    bar = figure.colorbar(image, ax=axis, ticks=[-limit, 0.0, limit], shrink=0.3, anchor=(0.0, 1.0))
     bar.ax.set_yticklabels([f"{1 / FAR:g}", "1", f"{FAR:g} or more"])
     return save(figure, path)

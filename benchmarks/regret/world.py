@@ -11,7 +11,7 @@ from cranny.run import Result
 from cranny.scenario import Scenario
 
 RESTART_S = 60.0  # that a job loses when it is stopped or moved, unless it says otherwise
-JUDGED = ("machine_hours", "mean_jct_s", "p99_jct_s", "mean_slowdown")  # in every world
+JUDGED = ("machine_hours", "mean_jct_s", "p99_jct_s", "mean_slowdown")  # where placement can change them
 AT_ARRIVALS = ("mean_used_machines", "mean_fragmentation", "mean_cross_traffic_gb", "mean_profit_rate")
 # Policies by what they are for; one that is left out of a world has its reason there.
 SHARING = ("has", "jps", "has-exact", "has-resets", "optimus-shares", "optimus-lb", "las", "gavel")
@@ -66,7 +66,8 @@ class World:
     jobs: int  # at most
     held_out: bool = field(default=False, repr=False)  # whether its jobs are of a mix that nothing may be tuned on
     restart_s: float = RESTART_S
-    extra: tuple[str, ...] = field(default=(), repr=False)  # what is judged here besides `JUDGED`
+    judged: tuple[str, ...] = field(default=JUDGED, repr=False)  # of `JUDGED`
+    extra: tuple[str, ...] = field(default=(), repr=False)  # what is judged here besides
     left_out: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)  # policies, with the reason
 
     @abstractmethod
@@ -80,7 +81,7 @@ class World:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Return what is judged here."""
-        return (*JUDGED, *self.extra)
+        return (*self.judged, *self.extra)
 
     def contenders(self) -> list[Contender]:
         """Return all policies of the table that make sense here."""
