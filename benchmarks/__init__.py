@@ -32,6 +32,10 @@ CASES: dict[str, Case] = {
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "durations": Case("benchmarks.durations:run", "estimates of durations on seven real logs, with simple rivals"),
+    "regret": Case("benchmarks.regret.run:run", "every policy in the papers' worlds, over the best of the others"),
+    "cranny-speed": Case(
+        "benchmarks.cranny_speed:run", "cranny's decisions at 1,024 and 100,000 GPUs, and replays"
+    ),
     "titan-quality": Case("benchmarks.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }
 

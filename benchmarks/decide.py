@@ -6,6 +6,7 @@ import time
 import numpy as np
 
 from benchmarks.measure import Budget, Measured, reference
+from cranny.core.protocol import Placer
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -22,7 +23,7 @@ def run() -> Measured:
     """Measure decisions on clusters filled to the brim and then emptied by half, at random."""
     metrics: dict[str, float] = {}
     for gpus in GPUS:
-        times_us = _decisions_us(half_full(gpus))
+        times_us = decisions_us(Titan(), half_full(gpus))
         metrics[f"median_us_{gpus}"] = statistics.median(times_us)
         metrics[f"p99_us_{gpus}"] = float(np.quantile(times_us, 0.99))
     metrics["growth"] = metrics[f"median_us_{GPUS[-1]}"] / metrics[f"median_us_{GPUS[0]}"]
@@ -68,13 +69,13 @@ def _jobs(rng: np.random.Generator, count: int) -> list[Job]:
     ]
 
 
-def _decisions_us(state: ClusterState) -> list[float]:
+def decisions_us(placer: Placer, state: ClusterState) -> list[float]:
     """Time decisions on an unchanging view; the first third warms up."""
-    titan, view = Titan(), state.snapshot()
+    view = state.snapshot()
     times_us = []
     for job in _jobs(np.random.default_rng(1), DECISIONS):
         began = time.perf_counter_ns()
-        titan.place(job, view)
+        placer.place(job, view)
         times_us.append((time.perf_counter_ns() - began) / 1e3)
     return times_us[DECISIONS // 3 :]
 

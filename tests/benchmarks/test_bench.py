@@ -4,17 +4,21 @@ import json
 import platform
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from benchmarks.measure import Budget, Measured
+from benchmarks.regret import run as regret_case
+from benchmarks.regret.worlds import WORLDS
 
 from benchmarks import (
     CASES,
     acme,
     cassini,
+    cranny_speed,
     decide,
     durations,
     has,
@@ -38,7 +42,7 @@ RunBench = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Make every case tiny."""
     monkeypatch.setattr(importing, "RUNS", 1)
     monkeypatch.setattr(decide, "GPUS", (64, 128, 256))
@@ -67,6 +71,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(has, "REFERENCE_WORKERS", 6)
     monkeypatch.setattr(cassini, "CASES", 3)
     monkeypatch.setattr(cassini, "RUNS", 1)
+    monkeypatch.setattr(cranny_speed, "MEDIAN_MS", {64: 1.0, 128: 5.0})
+    monkeypatch.setattr(cranny_speed, "JOBS", {"isolated": 200, "steady": 200})
+    monkeypatch.setattr(regret_case, "WORLDS", {"itp": replace(WORLDS["titan-ring-itp"], jobs=20)})
+    monkeypatch.setattr(regret_case, "SEEDS", 1)
+    monkeypatch.setattr(regret_case, "PROCESSES", 1)
+    monkeypatch.setattr(regret_case, "OUT", tmp_path)
     monkeypatch.setattr(phases, "HOURS", 0.01)
     monkeypatch.setattr(phases, "RUNS", 1)
     monkeypatch.setattr(phases, "GROUPS", 2)

@@ -1,0 +1,168 @@
+"""Judge a policy in all worlds: `python -m benchmarks.regret --policies cranny,titan,netpack-lean --seeds 1`.
+
+Results of the other policies are kept under `--out`, so that a second run only replays the judged one.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.measure import judged_policy
+from benchmarks.regret import judgement, tables
+from benchmarks.regret.ablation import switched_off
+from benchmarks.regret.page import fill, paragraphs
+from benchmarks.regret.replays import PARTS, SEEDS, TUNED, Found, RegretCell, plan, replay_all
+from benchmarks.regret.run import OUT, default_traces
+from benchmarks.regret.world import Contender, World
+from benchmarks.regret.worlds import WORLDS
+from cranny.cli.console import out, progress
+from cranny.model.errors import unknown
+from cranny.policies import TABLE
+from cranny.report.text_table import TextTable, terminal_table
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Replay, judge and print."""
+    asked = _arguments().parse_args(words)
+    worlds = _worlds(asked.worlds)
+    if asked.list:
+        _print(tables.worlds_tables(worlds), markdown=asked.markdown)
+        return
+    own = Contender.read(asked.judge or judged_policy())
+    forms = switched_off(own) if asked.ablations else {}
+    if asked.ablations:
+        chosen: list[Contender] | None = [own, *forms.values()]
+    else:
+        chosen = None if asked.policies is None else _contenders([*asked.policies.split(","), own.label])
+    found = _replay(asked, worlds, own, chosen)
+    rows = judgement.rows(found)
+    sheets = (
+        [tables.ablation_table(rows, own, forms)] if asked.ablations else _sheets(rows, own, rivals=asked.rivals)
+    )
+    _print(sheets, markdown=asked.markdown)
+    for name, reason in _failed(found).items():
+        out.print(f"{name}: {reason}", soft_wrap=True)
+    verdicts = [
+        f"{budget.name} {budget.value:.3f}, at most {budget.limit:g}: {verdict}"
+        for budget, verdict in tables.verdicts(rows, own)
+    ]
+    out.print(*verdicts, sep="\n", soft_wrap=True)
+    if asked.page:
+        seeds = (
+            f"{own.label}, seeds of each part: {1 if asked.quick else asked.seeds}. " + "; ".join(verdicts) + ".\n"
+        )
+        results = [seeds, *paragraphs(sheets)]
+        fill(asked.page, {"worlds": paragraphs(tables.worlds_tables(worlds)), "results": results})
+    if asked.picture:
+        everyone = list(dict.fromkeys(cell.contender for cell in found))
+        out.print(f"written: {tables.draw(rows, everyone, asked.out / 'regret')}", soft_wrap=True)
+    if asked.json:
+        asked.json.write_text(json.dumps(_facts(rows, found), indent=1) + "\n", encoding="utf-8")
+
+
+def _replay(
+    asked: argparse.Namespace, worlds: Sequence[World], own: Contender, chosen: Sequence[Contender] | None
+) -> Found:
+    """Replay what is asked for and not known; the judged policy anew."""
+    cells = plan(worlds, chosen, 1 if asked.quick else asked.seeds, [TUNED] if asked.tuned else PARTS)
+    traces = None if asked.generated else asked.traces or default_traces()
+
+    def anew(cell: RegretCell) -> bool:
+        return cell.contender.policy == own.policy and not asked.reuse
+
+    with progress("replaying", len(cells)) as tick:
+        return replay_all(cells, traces, asked.out, processes=asked.processes, anew=anew, progress=tick)
+
+
+def _arguments() -> argparse.ArgumentParser:
+    """Return what can be asked for."""
+    parser = argparse.ArgumentParser("python -m benchmarks.regret", description=__doc__)
+    add = parser.add_argument
+    add("--worlds", help="names or beginnings of names, with commas; all if not given")
+    add("--list", action="store_true", help="list worlds, and policies that are left out of some")
+    add("--policies", help="names, also as name@order, with commas; all that make sense if not given")
+    add("--judge", help="the policy that is judged")
+    add("--seeds", type=int, default=SEEDS, help="of each part")
+    add("--quick", action="store_true", help="one seed of each part")
+    add("--tuned", action="store_true", help="only mixes and seeds that may be tuned on")
+    add("--processes", type=int, default=1)
+    add("--traces", type=Path, help="folder of real logs; ../shared/traces if it is there")
+    add("--generated", action="store_true", help="no real logs")
+    add("--reuse", action="store_true", help="take what is known of the judged policy, too")
+    add("--ablations", action="store_true", help="switch off each term of the judged policy")
+    add("--rivals", action="store_true", help="also say which policy is the best other of each cell")
+    add("--markdown", action="store_true", help="tables for a page")
+    add("--page", type=Path, help="page to fill in")
+    add("--picture", action="store_true", help="write a heat map to --out")
+    add("--json", type=Path, help="write all cells and measures to a file")
+    add("--out", type=Path, default=OUT, help="folder that keeps results")
+    return parser
+
+
+def _worlds(asked: str | None) -> list[World]:
+    """Return worlds by the beginnings of their names."""
+    if asked is None:
+        return list(WORLDS.values())
+    found: dict[str, World] = {}
+    for name in asked.split(","):
+        there = {key: world for key, world in WORLDS.items() if key.startswith(name)}
+        if not there:
+            raise unknown("world", name, WORLDS)
+        found |= there
+    return list(found.values())
+
+
+def _contenders(names: Sequence[str]) -> list[Contender]:
+    """Return policies by name, each once; one that is not in the table yet is passed over."""
+    read = [Contender.read(name) for name in dict.fromkeys(names)]
+    return [each for each in read if each.policy in TABLE]
+
+
+def _sheets(rows: Sequence[judgement.Row], own: Contender, *, rivals: bool) -> list[TextTable]:
+    """Return all cells of the judged policy, and what all policies come to."""
+    everyone = dict.fromkeys([own, *(each for row in rows for each in row.measures)])
+    return [
+        tables.cells_table(rows, own),
+        *([tables.cells_table(rows, own, rivals=True)] if rivals else []),
+        tables.headlines_table(rows, own),
+        tables.scores_table(rows, everyone),
+    ]
+
+
+def _print(sheets: Sequence[TextTable], *, markdown: bool) -> None:
+    for sheet in sheets:
+        if markdown:
+            out.print(tables.markdown(sheet), soft_wrap=True, highlight=False, markup=False)
+        elif sheet.rows:
+            out.print(terminal_table(sheet), soft_wrap=True)
+
+
+def _failed(found: Found) -> dict[str, str]:
+    """Return replays that failed, and why."""
+    return {
+        f"{cell.world.key}, {cell.contender.label}, seed {cell.seed}": outcome.reason
+        for cell, outcome in found.items()
+        if outcome.reason is not None
+    }
+
+
+def _facts(rows: Sequence[judgement.Row], found: Found) -> dict[str, object]:
+    """Return everything as plain values."""
+    return {
+        "cells": [
+            {"policy": each.label, **cell._asdict()}
+            for row in rows
+            for each in row.measures
+            for cell in judgement.judge(row, each)
+        ],
+        "replays": [
+            {"world": cell.world.key, "policy": cell.contender.label, "seed": cell.seed, **(outcome.summary or {})}
+            for cell, outcome in found.items()
+        ],
+        "failed": _failed(found),
+    }
+
+
+if __name__ == "__main__":
+    main()

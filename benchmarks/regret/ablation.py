@@ -1,0 +1,22 @@
+"""Forms of a policy with one of its terms switched off."""
+
+from inspect import signature
+
+from benchmarks.regret.world import Contender
+from cranny.policies import options_of, policy_class
+
+
+def switches(policy: str) -> dict[str, bool]:
+    """Return the options of a policy that are on or off, its own and those of its base classes, with defaults."""
+    known = options_of(policy)
+    return {
+        name: each.default
+        for kind in reversed(policy_class(policy).__mro__[:-1])
+        for name, each in signature(kind).parameters.items()
+        if isinstance(each.default, bool) and name in known
+    }
+
+
+def switched_off(whole: Contender) -> dict[str, Contender]:
+    """Return a policy without each of the terms that it has switches for, by the name of the term."""
+    return {name: whole._replace(options=((name, False),)) for name, on in switches(whole.policy).items() if on}

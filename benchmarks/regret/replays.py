@@ -1,0 +1,97 @@
+"""All replays of some worlds: what is known comes from a folder, the rest runs side by side in processes."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.regret.measures import measured
+from benchmarks.regret.world import Contender, World
+from cranny.analysis.sweep.cell import CellOutcome, CellStore, SweepCell
+from cranny.run import Progress, run, run_many
+from cranny.version import VERSION
+
+TUNED, HELD_OUT = "tuned", "held-out"
+PARTS = (TUNED, HELD_OUT)
+SEEDS = 10  # of each part
+FIRST_HELD_OUT = 10
+
+
+class RegretCell(NamedTuple):
+    """One replay."""
+
+    world: World
+    contender: Contender
+    seed: int
+
+    def sweep_cell(self, *, real: bool) -> SweepCell:
+        """Return its settings for the folder that keeps what was found."""
+        axes: dict[str, str | float | None] = {
+            "world": self.world.key,
+            "policy": self.contender.label,
+            "seed": self.seed,
+        }
+        return SweepCell(axes, {**axes, "setup": repr(self.world), "real": real, "cranny": VERSION})
+
+
+Found = dict[RegretCell, CellOutcome]
+
+
+def seeds_of(world: World, part: str, count: int) -> range:
+    """Return the seeds of a part; a world whose mix is held out has none to tune on."""
+    if part == TUNED:
+        return range(0 if world.held_out else count)
+    return range(FIRST_HELD_OUT, FIRST_HELD_OUT + count)
+
+
+def part_of(cell: RegretCell) -> str:
+    """Return the part that a replay belongs to."""
+    return HELD_OUT if cell.seed >= FIRST_HELD_OUT else TUNED
+
+
+def plan(
+    worlds: Iterable[World], contenders: Sequence[Contender] | None, seeds: int, parts: Sequence[str] = PARTS
+) -> list[RegretCell]:
+    """Return all replays; `contenders` are all that make sense in a world if None."""
+    return [
+        RegretCell(world, contender, seed)
+        for world in worlds
+        for part in parts
+        for seed in seeds_of(world, part, seeds)
+        for contender in (world.contenders() if contenders is None else contenders)
+        if world.takes(contender)
+    ]
+
+
+def replay_all(
+    cells: Sequence[RegretCell],
+    traces: Path | None,
+    folder: Path,
+    *,
+    processes: int | None = 1,
+    anew: Callable[[RegretCell], bool] = lambda _: False,
+    progress: Progress | None = None,
+) -> Found:
+    """Return what every replay found; one that is in the folder is taken from there, unless wanted `anew`."""
+    store, real = CellStore(folder), traces is not None
+    settings = {cell: cell.sweep_cell(real=real) for cell in cells}
+    known = {cell: None if anew(cell) else store.load(settings[cell]) for cell in cells}
+    missing = [cell for cell, outcome in known.items() if outcome is None]
+
+    def keep(number: int, outcome: CellOutcome) -> None:
+        if outcome.summary is not None:
+            store.save(settings[missing[number]], outcome.summary)
+
+    calls = [partial(replay, cell, traces) for cell in missing]
+    found = run_many(calls, failed=CellOutcome.failed, processes=processes, progress=progress, ended=keep)
+    fresh = dict(zip(missing, found, strict=True))
+    return {cell: known[cell] or fresh[cell] for cell in cells}
+
+
+def replay(cell: RegretCell, traces: Path | None) -> CellOutcome:
+    """Replay one cell and keep its measures."""
+    scenario = cell.world.scenario(cell.contender, cell.seed, traces)
+    began = time.process_time()
+    result = run(scenario)
+    return CellOutcome(measured(cell.world, result, cell.seed, time.process_time() - began))

@@ -1,0 +1,171 @@
+"""The regret of policies as tables for a terminal and a page, and as a heat map."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import Budget
+from benchmarks.regret.judgement import WORST, Ratio, Row, Score, against, budgets, judge, score
+from benchmarks.regret.measures import METRICS
+from benchmarks.regret.replays import PARTS
+from benchmarks.regret.world import EXACT, JUDGED, Contender, World
+from cranny.report.table import MISSING
+from cranny.report.text_table import TextTable
+from cranny.repro.plots import canvas, save
+
+# What each paper claims of its system, by the beginning of the names of its worlds.
+HEADLINES = {
+    "titan": ("titan", "machine_hours"),
+    "netpack": ("netpack", "mean_jct_s"),
+    "cassini": ("themis+cassini", "mean_iteration_s"),
+    "has": ("has", "mean_jct_s"),
+}
+MARK = "!"  # beside a cell above the limit
+FAR = 4.0  # at which the colours of the heat map end
+
+
+def worlds_tables(worlds: Sequence[World]) -> list[TextTable]:
+    """Show all worlds, and the policies that are left out of some, with the reason."""
+    lines = [[world.key, "held out" if world.held_out else "tuned on", world.about] for world in worlds]
+    reasons: dict[str, list[str]] = {}
+    for world in worlds:
+        for policy, reason in {**world.left_out, **EXACT}.items():
+            reasons.setdefault(reason, []).append(policy)
+    left_out = [[", ".join(dict.fromkeys(policies)), reason] for reason, policies in reasons.items()]
+    return [
+        TextTable("Worlds", "", ("world", "mix", "what"), lines, words=3),
+        TextTable("Policies left out where they make no sense", "", ("policies", "why"), left_out, words=2),
+    ]
+
+
+def cells_table(rows: Sequence[Row], own: Contender, *, rivals: bool = False) -> TextTable:
+    """Show a row a world and part: the ratio of each metric, or with `rivals` which policy is the best other.
+
+    What only some worlds judge shares one column.
+    """
+    lines = []
+    for row in rows:
+        cells = {cell.metric: cell for cell in judge(row, own)}
+        more = [
+            f"{METRICS[metric].label} {_entry(cells[metric], rivals=rivals)}"
+            for metric in row.world.extra
+            if metric in cells
+        ]
+        entries = [_entry(cells.get(metric), rivals=rivals) for metric in JUDGED]
+        lines.append([row.world.key, row.part, *entries, ", ".join(more)])
+    what = "the best other policy" if rivals else f"{own.label} over the best other policy"
+    note = f"less is better; {MARK}: above {WORST}; in brackets the 95 % interval over seeds"
+    head = ("world", "seeds", *(METRICS[metric].label for metric in JUDGED), "also judged here")
+    return TextTable(f"Regret: {what}", "" if rivals else note, head, lines, words=2)
+
+
+def _entry(cell: Ratio | None, *, rivals: bool) -> str:
+    if cell is None:
+        return MISSING
+    if rivals:
+        return cell.best
+    interval = "" if cell.low is None else f" ({cell.low:.2f}-{cell.high:.2f})"
+    return f"{ratio_text(cell.value)}{interval}{MARK if cell.value > WORST else ''}"
+
+
+def ratio_text(value: float) -> str:
+    """Write a ratio in a few characters."""
+    return "unfinished" if math.isinf(value) else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def scores(rows: Sequence[Row], own: Contender) -> dict[str, Score]:
+    """Return the score of a policy in each part."""
+    by_part = {part: [cell for row in rows if row.part == part for cell in judge(row, own)] for part in PARTS}
+    return {part: found for part, cells in by_part.items() if (found := score(cells)) is not None}
+
+
+def scores_table(rows: Sequence[Row], contenders: Iterable[Contender]) -> TextTable:
+    """Show a row a policy and part, over the cells that it has."""
+    lines = [
+        [
+            contender.label,
+            part,
+            f"{ratio_text(found.worst.value)} ({found.worst.name})",
+            ratio_text(found.mean),
+            f"{found.ahead} of {found.cells}",
+            str(found.beyond_doubt),
+        ]
+        for contender in contenders
+        for part, found in scores(rows, contender).items()
+    ]
+    head = ("policy", "seeds", "worst cell", "mean", "cells ahead", "beyond doubt")
+    return TextTable("All policies, each over the best of the others", "", head, lines, words=2)
+
+
+def verdicts(rows: Sequence[Row], own: Contender) -> list[tuple[Budget, str]]:
+    """Return the limits with the words that say whether they are held."""
+    found = [budget for part, each in scores(rows, own).items() for budget in budgets(part, each)]
+    return [(budget, "held" if budget.ok else "not held") for budget in found]
+
+
+def headlines_table(rows: Sequence[Row], own: Contender) -> TextTable:
+    """Show the headline metric of each paper in its own worlds, over that of the paper's system."""
+    lines = []
+    for row in rows:
+        rival, metric = HEADLINES.get(row.world.key.partition("-")[0], ("", ""))
+        cell = against(row, own, Contender(rival), metric) if rival not in ("", own.policy) else None
+        if cell is not None:
+            doubt = "ahead beyond doubt" if cell.ahead else "not ahead" if cell.value >= 1.0 else "in doubt"
+            entry = _entry(cell, rivals=False)
+            lines.append([row.world.key, row.part, rival, METRICS[metric].label, entry, doubt])
+    head = ("world", "seeds", "system", "its headline", own.label, "at 95 %")
+    return TextTable(f"{own.label} over each paper's own system", "", head, lines, words=4)
+
+
+def markdown(sheet: TextTable) -> str:
+    """Return a table for a page."""
+    lines = [sheet.head, ["---"] * sheet.words + ["---:"] * (len(sheet.head) - sheet.words), *sheet.rows]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"**{sheet.title}**\n\n{table}\n" + (f"\n{sheet.note}\n" if sheet.note else "")
+
+
+def ablation_table(rows: Sequence[Row], whole: Contender, switched: Mapping[str, Contender]) -> TextTable:
+    """Show what each term is worth in each world: the metrics without it over those with it."""
+    lines = []
+    for row in rows:
+        entries = [_without(row, whole, each) for each in switched.values()]
+        lines.append([row.world.key, row.part, *(MISSING if each is None else f"{each:.3f}" for each in entries)])
+    note = "geometric mean of all judged metrics without the term over those with it; above 1 the term helps"
+    return TextTable(
+        f"What each term of {whole.label} is worth", note, ("world", "seeds", *switched), lines, words=2
+    )
+
+
+def _without(row: Row, whole: Contender, other: Contender) -> float | None:
+    """Return the metrics of one form of a policy over those of another, on average over metrics and seeds."""
+    mine, theirs = row.measures.get(whole, {}), row.measures.get(other, {})
+    logs = [
+        (-1.0 if METRICS[metric].more_is_better else 1.0) * math.log(theirs[seed][metric] / mine[seed][metric])
+        for seed in mine.keys() & theirs.keys()
+        for metric in row.world.metrics
+        if mine[seed].get(metric) and theirs[seed].get(metric)
+    ]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def draw(rows: Sequence[Row], contenders: Sequence[Contender], path: Path) -> Path:
+    """Draw all cells of all policies as a heat map: blue is ahead of all others, red behind the best."""
+    cells = {
+        each: {(c.world, c.part, c.metric): c.value for row in rows for c in judge(row, each)}
+        for each in contenders
+    }
+    keys = list(dict.fromkeys(key for found in cells.values() for key in found))
+    values = np.array([[cells[each].get(key, math.nan) for each in contenders] for key in keys], dtype=float)
+    limit = math.log(FAR)
+    figure, (axis,) = canvas(1, (2.5 + 0.3 * len(contenders), 1.5 + 0.14 * len(keys)), across=1)
+    image = axis.imshow(
+        np.clip(np.log(values), -limit, limit), cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto"
+    )
+    axis.set_xticks(range(len(contenders)), [each.label for each in contenders], rotation=90, size=7)
+    labels = [f"{world}, {part}: {METRICS[metric].label}" for world, part, metric in keys]
+    axis.set_yticks(range(len(keys)), labels, size=5)
+    bar = figure.colorbar(image, ax=axis, ticks=[-limit, 0.0, limit], shrink=0.3, anchor=(0.0, 1.0))
+    bar.ax.set_yticklabels([f"{1 / FAR:g}", "1", f"{FAR:g} or more"])
+    return save(figure, path)
