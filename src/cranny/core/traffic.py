@@ -243,17 +243,22 @@ class Footprint(NamedTuple):
     costs: tuple[tuple[PatternCost, float], ...]
 
 
+def tree_above(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tuple[int, ...]]:
+    """Return the links above some machines, numbered in order of first use, and the links behind these numbers."""
+    number: dict[int, int] = {}
+    every_path, capacity = cluster.paths, cluster.uplink_gbps
+    paths = [tuple([number.setdefault(link, len(number)) for link in every_path[machine]]) for machine in machines]
+    links = tuple(number)
+    return TreeShape(tuple(paths), tuple([capacity[link] for link in links])), links
+
+
 # A policy weighs a placement and the state commits it a moment later: the last few are cached.
 @lru_cache(maxsize=64)
 def footprint(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Footprint:
     """Return what a job costs on these machines."""
     distinct = tuple(dict.fromkeys(machines))
     local = renumber(machines)
-    number: dict[int, int] = {}  # of each link above these machines
-    every_path, capacity = cluster.paths, cluster.uplink_gbps
-    paths = [tuple([number.setdefault(link, len(number)) for link in every_path[machine]]) for machine in distinct]
-    links = tuple(number)
-    shape = TreeShape(tuple(paths), tuple([capacity[link] for link in links]))
+    shape, links = tree_above(cluster, distinct)
     costs = tuple([(cost(what, local, shape), k_bytes) for what, k_bytes in parts(job, local)])
     return Footprint(distinct, links, costs)
 
