@@ -31,12 +31,12 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import not_negative, yes_or_no
+from cranny.policies.cranny.durations import DurationEstimates
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
     from cranny.policies.cranny.placing import Priced
 
-UNKNOWN_S = 3_600.0
 PATIENCE = 100.0
 TRIED = 8
 MARGIN = 0.3
@@ -69,6 +69,7 @@ class Cranny(WaitsForGpus):
         self.patience = not_negative(patience, "cranny: patience")
         self.preempt = yes_or_no(preempt, "cranny: preempt")
         self.margin = not_negative(margin, "cranny: margin")
+        self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
 
     # -- the queue ---------------------------------------------------------------------------------------
@@ -85,19 +86,27 @@ class Cranny(WaitsForGpus):
 
     def length_s(self, job: Job) -> float:
         """Return how long a job is expected to run in all on one machine."""
-        return UNKNOWN_S if job.duration_s is None else job.duration_s
+        return job.duration_s if job.duration_s is not None else self._estimated_s(job, 0.0)
 
     def left_s(self, waiting: Waiting) -> float:
         """Return how long a job is expected to run from now on, on one machine."""
         job = waiting.job
         if not waiting.attained_gpu_s:
             return self.length_s(job)
+        if job.duration_s is None:
+            return self._estimated_s(job, waiting.attained_gpu_s / job.gpus)
         known = None if self._at is None else self._at.left_s(job.id)
         return remaining_s(job, waiting.attained_gpu_s, 1.0) if known is None else known
 
+    def _estimated_s(self, job: Job, ran_s: float) -> float:
+        """Return how long a job that does not say it is expected to run on; estimates learn from then on."""
+        if self._durations is None:
+            self._durations = DurationEstimates()
+        return self._durations.remaining(job, ran_s).median_s
+
     def plan(self, view: Snapshot) -> Plan:
         """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
-        at = self._follow(view)
+        at = self._follow(view, self._durations)
         refused = False
         for waiting in at.to_try(view):
             found = self._start(waiting, view, at)
@@ -173,7 +182,7 @@ class Cranny(WaitsForGpus):
         at.refuse(job)
         return None
 
-    def _follow(self, view: Snapshot) -> "Followed":
+    def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":
         """Take over what changed since the last view."""
         from cranny.policies.cranny.followed import Followed  # compiles, so it is imported only where it is used
 
@@ -182,5 +191,5 @@ class Cranny(WaitsForGpus):
             at = Followed(view.cluster, self)
         elif at is None or at.cluster is not view.cluster:
             at = self._at = Followed(view.cluster, self)
-        at.follow(view)
+        at.follow(view, durations)
         return at

@@ -10,6 +10,7 @@ from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects, alone
 from cranny.policies.cranny.machine_kernel import NONE, first_ready
@@ -43,13 +44,18 @@ class Followed:
         self._running: dict[str, Expected] = {}
         self._left_s: dict[str, float] = {}  # what is left of the length of jobs that were stopped
         self._lost_s: dict[str, float] = {}  # what jobs have lost by being stopped
+        self._moved: Expected | None = None  # the job that ended last
         self._now_s = 0.0
 
-    def follow(self, view: Snapshot) -> None:
-        """Take over what has started and ended since the last view."""
+    def follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> None:
+        """Take over what has started and ended since the last view; let estimates learn from it."""
         self._now_s = view.now_s
         changes = view.changes_since(self._point)
-        for running, sign in self._differences(view) if changes is None else changes:
+        if changes is None:
+            changes = self._differences(view)
+        elif durations is not None and changes:
+            durations.learn_ended(changes, view.now_s, self._left_s)
+        for running, sign in changes:
             if sign > 0:
                 self._started(running)
             else:
@@ -71,7 +77,12 @@ class Followed:
             self._links.start(running)
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
         submitted, slowdown = running.submitted, alone(running).slowdown * running.stretch
-        left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
+        moved = self._moved if self._moved is not None and self._moved.running.job.id == job.id else None
+        left_s = (
+            self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
+            if moved is None
+            else moved.left_after(running.attained_gpu_s)
+        )
         end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
         self.gpus.set(running, end_s)
         if self._links is not None:
@@ -87,7 +98,10 @@ class Followed:
         self.gpus.set(running, -math.inf)
         if self._links is not None:
             self._links.end(running.job.id)
-        del self._running[running.job.id]
+        # If it starts again at once, it was moved, or only its shift or aggregation was changed.
+        self._moved = self._running.pop(running.job.id)
+        if running.job.id not in self._left_s:
+            self._lost_s.pop(running.job.id, None)
         self.promises.changed()
         self.due_s.clear()
 
@@ -112,12 +126,15 @@ class Followed:
         """Yield the jobs that might start: those that were promised to first, then others in order."""
         queue = view.waiting
         if len(self.promises):
-            there = {each.job.id: each for each in queue}
+            waiting_by_id = {each.job.id: each for each in queue}
             for promise in self.promises.in_order():
-                if promise.job_id not in there:
+                if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
                 elif promise.gpus <= view.machines.gpus:
-                    yield there[promise.job_id]
+                    yield waiting_by_id[promise.job_id]
+        if len(self.since_s) > 2 * len(queue) + DEPTH:
+            there = {each.job.id for each in queue}
+            self.since_s = {job_id: since_s for job_id, since_s in self.since_s.items() if job_id in there}
         now_s, due_s = view.now_s, self.due_s
         for waiting in queue[:DEPTH]:
             job_id = waiting.job.id

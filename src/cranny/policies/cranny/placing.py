@@ -3,19 +3,16 @@
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from cranny.core.partition import split
 from cranny.core.snapshot import Snapshot
-from cranny.core.traffic import exchange_graph
-from cranny.model.collective import PLACED
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
 from cranny.policies.cranny.free_gpus import FreeGpus, Room
 from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
 
-IN_ORDER = frozenset({"ring", "ina", *PLACED})  # collectives that ranks in order suit best, machine by machine
 Held = tuple[tuple[int, int], ...]  # machines, and the GPUs taken of each
 
 
@@ -82,21 +79,18 @@ class Placing:
                 yield _held(room.best, used)
 
     def _priced(self, job: Job, held: Held, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced:
-        placement = view.placement(
-            job, self._ranks(job, held), server=held[0][0] if job.collective == "ina" else None
-        )
+        ranks = self._ranks(job, held, view)
+        placement = view.placement(job, ranks, server=ranks[0] if job.collective == "ina" else None)
         running = view.as_running(job, placement)
         effect = alone(running) if self._links is None else self._links.effect(running, seconds)
         own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
         return Priced(placement, effect, own_gpu_s, self._cost(at, held, view.now_s, seconds * effect.slowdown))
 
-    def _ranks(self, job: Job, held: Held) -> tuple[int, ...]:
-        """Return the machine of each rank: those that exchange most share one."""
-        if not self._rank_map or job.collective in IN_ORDER:
+    def _ranks(self, job: Job, held: Held, view: Snapshot) -> tuple[int, ...]:
+        """Return the machine of each rank: those that exchange most share one, or a rack."""
+        if not self._rank_map:
             return tuple([machine for machine, gpus in held for _ in range(gpus)])
-        most_first = sorted(held, key=lambda each: -each[1])
-        found = split(exchange_graph(job), tuple([gpus for _, gpus in most_first]))
-        return tuple([most_first[part][0] for part in found.part])
+        return mapped_in_racks(job, view, dict(held))
 
     def _cost(self, at: "ClusterArrays", held: Held, now_s: float, seconds: float) -> float:
         from cranny.policies.cranny.machine_kernel import set_cost
