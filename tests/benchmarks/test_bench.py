@@ -18,6 +18,7 @@ from benchmarks import (
     CASES,
     acme,
     cassini,
+    cranny_optimum,
     cranny_speed,
     decide,
     durations,
@@ -59,6 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(acme, "JOBS", 300)
     monkeypatch.setattr(traces, "JOBS", 300)
     monkeypatch.setattr(titan_quality, "CASES", 12)
+    monkeypatch.setattr(cranny_optimum, "WORLDS", 3)
     monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))
     monkeypatch.setattr(netpack, "PAPER_S", {16: 1.0})
     monkeypatch.setattr(netpack, "JOBS", 60)
@@ -104,7 +106,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_prints_its_metrics_and_budgets(bench: RunBench, name: str) -> None:
-    if name == "titan-quality":
+    if name in {"titan-quality", "cranny-optimum"}:
         pytest.importorskip("ortools", reason="the judge, CP-SAT, comes with the extra `exact`")
     if name == "durations" and durations.logs_folder() is None:
         pytest.skip("the folder `shared` with real traces is not beside the project")

@@ -18,7 +18,6 @@ import numpy as np
 
 from cranny.core.flows import isolated_rate, parameter_server
 from cranny.core.partition import EPSILON, REFINE_RANKS, order, split, weights
-from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, TreeShape, exchange_graph, tree_above
 from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
@@ -36,7 +35,7 @@ ROUNDS = 30
 Local = tuple[int, ...]  # the machine of each rank, counted in the order in which machines are given
 
 
-def mapped_in_racks(job: Job, view: Snapshot, counts: Mapping[int, int]) -> tuple[int, ...]:
+def mapped_in_racks(job: Job, cluster: Cluster, counts: Mapping[int, int]) -> tuple[int, ...]:
     """Return the machine of each rank, given how many ranks each machine takes.
 
     The job takes no longer, alone on its links, than with the ranks in the order of `counts`.
@@ -45,9 +44,9 @@ def mapped_in_racks(job: Job, view: Snapshot, counts: Mapping[int, int]) -> tupl
     if len(machines) == 1:
         return machines * job.gpus
     if job.collective == "ina":  # only where the parameter server is matters: by default beside the first rank
-        found = _server_first(view.cluster, machines)
+        found = _server_first(cluster, machines)
         return tuple([machine for machine in found for _ in range(counts[machine])])
-    ranks, shape = tuple(counts.values()), tree_above(view.cluster, machines)[0]
+    ranks, shape = tuple(counts.values()), tree_above(cluster, machines)[0]
     if job.collective == "hierarchical":
         local = _by_leaders(ranks, shape)
     else:

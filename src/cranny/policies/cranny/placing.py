@@ -90,7 +90,7 @@ class Placing:
         """Return the machine of each rank: those that exchange most share one, or a rack."""
         if not self._rank_map:
             return tuple([machine for machine, gpus in held for _ in range(gpus)])
-        return mapped_in_racks(job, view, dict(held))
+        return mapped_in_racks(job, view.cluster, dict(held))
 
     def _cost(self, at: "ClusterArrays", held: Held, now_s: float, seconds: float) -> float:
         from cranny.policies.cranny.machine_kernel import set_cost
