@@ -32,14 +32,12 @@ CASES: dict[str, Case] = {
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "durations": Case("benchmarks.durations:run", "estimates of durations on seven real logs, with simple rivals"),
-<<<<<<< HEAD
     "regret": Case("benchmarks.regret.run:run", "every policy in the papers' worlds, over the best of the others"),
     "cranny-speed": Case(
         "benchmarks.cranny_speed:run", "cranny's decisions at 1,024 and 100,000 GPUs, and replays"
-=======
+    ),
     "cranny-optimum": Case(
         "benchmarks.cranny_optimum:run", "mean JCT of policies over the least without stops, on 300 small worlds"
->>>>>>> helper-optimum
     ),
     "titan-quality": Case("benchmarks.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }
