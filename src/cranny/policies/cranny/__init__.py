@@ -107,13 +107,11 @@ class Cranny(WaitsForGpus):
     def plan(self, view: Snapshot) -> Plan:
         """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
         at = self._follow(view, self._durations)
-        refused = False
         for waiting in at.to_try(view):
             found = self._start(waiting, view, at)
             if found is not None:
                 return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
-            refused = True
-        if self.preempt and refused:
+        if self.preempt:
             ahead = 0
             for waiting in view.waiting[:TRIED]:
                 plan = self._preempt(waiting, view, at, ahead)
@@ -125,13 +123,15 @@ class Cranny(WaitsForGpus):
     def _preempt(self, waiting: Waiting, view: Snapshot, at: "Followed", ahead: int) -> Plan | None:
         """Stop running jobs for a waiting one, if that pays."""
         job = waiting.job
-        if job.gpus <= view.available(job).gpus:
-            return None
+        if job.gpus <= at.gpus.total and job.gpus <= view.available(job).gpus:
+            return None  # it waits for something else
         seconds = self.left_s(waiting)
         stopped = at.victims(job, seconds, view, self.margin, ahead)
         if not stopped:
             return None
-        if job.gpus > at.largest:
+        if stopped[0].machine is not None and job.gpus <= at.largest:
+            placement = view.placement(job, (stopped[0].machine,) * job.gpus)
+        else:
             trial = view
             for each in stopped:
                 trial = trial.without(each.running.job.id)
@@ -139,9 +139,6 @@ class Cranny(WaitsForGpus):
             if found is None:
                 return None
             placement = found.placement
-        else:
-            (machine,) = stopped[0].running.held
-            placement = view.placement(job, (machine,) * job.gpus)
         for each in stopped:
             at.stop(each, view.now_s + seconds)
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]

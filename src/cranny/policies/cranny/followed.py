@@ -130,15 +130,17 @@ class Followed:
             for promise in self.promises.in_order():
                 if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
-                elif promise.gpus <= view.machines.gpus:
+                elif promise.gpus <= self.gpus.total:
                     yield waiting_by_id[promise.job_id]
         if len(self.since_s) > 2 * len(queue) + DEPTH:
             there = {each.job.id for each in queue}
             self.since_s = {job_id: since_s for job_id, since_s in self.since_s.items() if job_id in there}
         now_s, due_s = view.now_s, self.due_s
         for waiting in queue[:DEPTH]:
-            job_id = waiting.job.id
-            if due_s.get(job_id, -math.inf) <= now_s and job_id not in self.promises:
+            job = waiting.job
+            if self.head is not None and job.gpus > self.gpus.total:
+                continue  # it does not fit, and is not the first
+            if due_s.get(job.id, -math.inf) <= now_s and job.id not in self.promises:
                 yield waiting
 
     def withdraw(self, job_id: str) -> None:
@@ -190,5 +192,4 @@ class Followed:
         """Note that a job is stopped, and promise it to go on at a certain time where it was."""
         job = each.running.submitted
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
-        machine = next(iter(each.running.held)) if len(each.running.held) == 1 else None
-        self.promises.make(job.id, job.gpus, resumes_s, machine)
+        self.promises.make(job.id, job.gpus, resumes_s, each.machine)

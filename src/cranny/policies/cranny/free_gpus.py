@@ -29,6 +29,7 @@ class FreeGpus:
         self._there = np.arange(max(sizes)) < self.size[:, None]  # (machines, GPUs) which GPUs exist
         self.release_s = np.where(self._there, -math.inf, math.inf)  # (machines, GPUs) see `machine_kernel`
         self.free = self.size.copy()
+        self.total = sum(sizes)  # free GPUs of all machines
         self.price = self.size.astype(np.float64)
         self.until_s = np.full(len(sizes), -math.inf)
         self.rack = np.array(cluster.rack_of)
@@ -69,6 +70,7 @@ class FreeGpus:
             self.until_s[machine] = expected_until(self.release_s, self.size, machine)
             if self._up >> machine & 1:
                 change = gpus.bit_count() if end_s == -math.inf else -gpus.bit_count()
+                self.total += change
                 self.free[machine] += change
                 self.rack_free[self.rack[machine]] += change
 
@@ -77,6 +79,7 @@ class FreeGpus:
         if view.up_machines != self._up:
             self._up = view.up_machines
             self.free[:] = view.free
+            self.total = int(self.free.sum())
             self.rack_free[:] = np.bincount(self.rack, weights=self.free, minlength=len(self.rack_free))
 
     def seen_by(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> "ClusterArrays":

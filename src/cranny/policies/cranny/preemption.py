@@ -26,6 +26,12 @@ class Expected(NamedTuple):
     left_s: float  # of its length, when it started
     slowdown: float
 
+    @property
+    def machine(self) -> int | None:
+        """The machine that it runs on, if that is one."""
+        held = self.running.held
+        return next(iter(held)) if len(held) == 1 else None
+
     def slowdowns(self, seconds: float) -> float:
         """Return by how much its slowdown grows if it takes so many seconds longer."""
         return seconds / max(self.length_s, SHORTEST_S)
@@ -86,9 +92,8 @@ def in_place_of(
         return None
     best, least = None, (0, 0.0)
     for each in running:
-        held = each.running.held
-        machine = next(iter(held))
-        if len(held) > 1 or not eligible >> machine & 1:
+        machine = each.machine
+        if machine is None or not eligible >> machine & 1:
             continue
         left = int(free[machine]) + each.running.job.gpus - waiter.gpus
         preference = (left, each.end_s)
