@@ -63,9 +63,12 @@ class Stopping(NamedTuple):
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
         """Return what a job loses if it is stopped; inf if it may not be.
 
-        It must not end so much later that its GPUs come too late for a start that was promised.
+        It must not end so much later that its GPUs come too late for a start that was promised. One that has just
+        started is not stopped: a decision that undoes itself would never end.
         """
         job = each.running.submitted
+        if each.running.started_s >= self.now_s:
+            return math.inf
         loss_s = waiter.length_s + job.restart_s
         first = bisect_left(self.promised_s, each.end_s)
         if first < len(self.promised_s) and self.promised_s[first] < each.end_s + loss_s:
