@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 100.0
 TRIED = 8
-MARGIN = 0.3
+MARGIN = 0.4
 
 
 class Cranny(WaitsForGpus):

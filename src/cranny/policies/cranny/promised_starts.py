@@ -67,18 +67,14 @@ class PromisedStarts:
         self._extra.clear()
 
     def earliest_s(self, job_id: str, gpus: int, now_s: float, usable: Floats) -> float:
-        """Return when so many of the `usable` GPUs are expected to be free beside what others were promised."""
-        times = np.sort(usable, axis=None)
-        need = gpus
-        for promise in self.in_order():  # those that start before are in the way
-            if promise.job_id == job_id:
-                continue
-            if need > len(times):
-                return math.inf
-            if times[need - 1] >= promise.start_s:
-                break
-            need += promise.gpus
-        return max(now_s, float(times[need - 1])) if need <= len(times) else math.inf
+        """Return when so many of the `usable` GPUs are expected to be free beside what others were promised.
+
+        All that was promised counts, whenever it is: whether it will have ended by then is not known.
+        """
+        need = gpus + sum(each.gpus for each in self._promises.values() if each.job_id != job_id)
+        if need > usable.size:
+            return math.inf
+        return max(now_s, float(np.partition(usable, need - 1, axis=None)[need - 1]))
 
     def allow(self, gpus: int, now_s: float, end_s: float) -> bool:
         """Say whether a job may start now and end then without delaying what was promised."""

@@ -1,0 +1,72 @@
+"""What the queue of the policy `cranny` promises: where durations are true, every promised start is kept."""
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.policies.cranny.test_what_must_hold import CLUSTER, jobs
+
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.job import Job
+from cranny.model.plan import Plan, Start
+from cranny.policies.cranny import Cranny
+from cranny.policies.cranny.promised_starts import PromisedStarts
+from cranny.sim.replay import Replay
+
+
+class Recorded(Cranny):
+    """The policy, with the first start that the head of the queue was promised, and when jobs started."""
+
+    def __init__(self, **options: bool) -> None:
+        super().__init__(**options)
+        self.promised_s: dict[str, float] = {}
+        self.started_s: dict[str, float] = {}
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Plan, and write down what was promised and what starts."""
+        plan = super().plan(view)
+        assert self._at is not None
+        for promise in self._at.promises.in_order():
+            self.promised_s.setdefault(promise.job_id, promise.start_s)
+        for action in plan.actions:
+            if isinstance(action, Start):
+                self.started_s.setdefault(action.job.id, view.now_s)
+        return plan
+
+
+@given(jobs())
+def test_no_job_starts_later_than_it_was_promised_when_it_reached_the_head(came: list[Job]) -> None:
+    # Without waits that jobs choose themselves, for one machine, and without stops: both change what they were
+    # promised, to their own good or with another promise.
+    policy = Recorded(wait=False, preempt=False)
+    Replay(CLUSTER, policy).run(came)
+    late = {
+        job_id: (start_s, policy.started_s[job_id])
+        for job_id, start_s in policy.promised_s.items()
+        if policy.started_s[job_id] > start_s + 1e-6
+    }
+    assert not late
+
+
+@given(jobs(), st.integers(1, 24))
+def test_no_job_is_passed_by_those_that_come_much_later(came: list[Job], gpus: int) -> None:
+    policy = Cranny()
+    keys = {job.id: policy.key(Waiting(job)) for job in came}
+    first = came[0]
+    bound_s = first.submit_s + policy.patience * (first.duration_s or 0.0) * math.sqrt(first.gpus)
+    later = Job("later", gpus, submit_s=bound_s + 1.0, duration_s=0.5)
+    assert policy.key(Waiting(later)) > keys[first.id]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.floats(0, 100)), max_size=4), st.integers(1, 12))
+def test_a_start_is_promised_when_enough_gpus_are_free_beside_other_promises(
+    before: list[tuple[int, float]], gpus: int
+) -> None:
+    release_s = np.arange(16.0).reshape(4, 4) * 5
+    promises = PromisedStarts(release_s)
+    for number, (count, start_s) in enumerate(before):
+        promises.make(f"job-{number}", count, start_s)
+    start_s = promises.earliest_s("new", gpus, 0.0, release_s)
+    if start_s < math.inf:
+        assert np.count_nonzero(release_s <= start_s) >= gpus + sum(count for count, _ in before)
