@@ -208,9 +208,10 @@ def every_paper(
     }
     chosen = _chosen(papers, "--papers", rebuild)
     _check(folder)
-    found = [rebuild[name](processes, quick=quick) for name in chosen]
-    for each in found:
-        each.write(folder / each.of.name)
+    found = []
+    for name in chosen:  # each is written when it is done: the next ones take minutes
+        found.append(rebuild[name](processes, quick=quick))
+        found[-1].write(folder / found[-1].of.name)
     page = write_index(found, folder)
     if as_json:
         print_json({each.of.name: each.as_json() for each in found})
