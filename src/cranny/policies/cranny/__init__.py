@@ -18,19 +18,24 @@ passed for ever, since the keys of later jobs grow. The first job that does not 
 enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is stopped for a
 short one only if in all less is lost than gained (`preemption`), and is promised when it goes on.
 
+As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`: its shares are
+exact, know of types of GPU, and count what a restart costs.
+
 Nothing here depends on the network model of a simulation, and no weight is fitted to one trace.
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from cranny.core.protocol import WaitsForGpus
+from cranny.core.protocol import Policy, WaitsForGpus
 from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import not_negative, yes_or_no
+from cranny.policies import policy
+from cranny.policies._shared.resize import elastic
 from cranny.policies.cranny.durations import DurationEstimates
 
 if TYPE_CHECKING:
@@ -57,6 +62,7 @@ class Cranny(WaitsForGpus):
         racks: bool = True,
         wait: bool = True,
         preempt: bool = True,
+        resize: bool = True,
         patience: float = PATIENCE,
         margin: float = MARGIN,
     ) -> None:
@@ -69,6 +75,8 @@ class Cranny(WaitsForGpus):
         self.patience = not_negative(patience, "cranny: patience")
         self.preempt = yes_or_no(preempt, "cranny: preempt")
         self.margin = not_negative(margin, "cranny: margin")
+        self.resize = yes_or_no(resize, "cranny: resize")
+        self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
 
@@ -77,6 +85,8 @@ class Cranny(WaitsForGpus):
     def key(self, waiting: Waiting) -> float:
         """Order the queue: a job may be passed by those that come so much later."""
         job = waiting.job
+        if self.resize and self._shares is None and elastic(job):
+            self._shares = has_resets()
         if self._at is not None:
             if waiting.attained_gpu_s:
                 self._at.requeued(waiting)
@@ -107,6 +117,8 @@ class Cranny(WaitsForGpus):
     def plan(self, view: Snapshot) -> Plan:
         """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
         at = self._follow(view, self._durations)
+        if self._shares is not None and _any_elastic(view):
+            return self._shares.plan(view)
         for waiting in at.to_try(view):
             found = self._start(waiting, view, at)
             if found is not None:
@@ -190,3 +202,14 @@ class Cranny(WaitsForGpus):
             at = self._at = Followed(view.cluster, self)
         at.follow(view, durations)
         return at
+
+
+def has_resets() -> Policy:
+    """Return the policy that divides GPUs among jobs that can be resized."""
+    return cast("Policy", policy("has-resets"))
+
+
+def _any_elastic(view: Snapshot) -> bool:
+    """Say whether a job runs or waits that can be resized."""
+    waiting = any(elastic(each.job) for each in view.waiting)
+    return waiting or any(elastic(each.submitted) for each in view.running.values())
