@@ -5,16 +5,17 @@ Ratios are taken seed by seed, since both had the same jobs; intervals are Stude
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks.measure import Budget
 from benchmarks.regret.measures import METRICS, Measures, may_be_best
 from benchmarks.regret.replays import Found, part_of
-from benchmarks.regret.world import Contender, World
+from benchmarks.regret.world import ITERATIONS, Contender, World
 from cranny.report.confidence import estimate
 
 WORST, MEAN = 1.03, 0.95  # at most
+LATEST = 1.1 + 1e-9  # mean JCT over the lowest at which iteration times still count
 LEVEL = 1.0 - 1e-9  # from which on two policies are equally good
 BOUNDS = ("ideal",)  # CASSINI's bound: jobs wait for links of their own; shown, but it is no rival
 BySeed = Mapping[int, Measures]
@@ -49,18 +50,22 @@ class Row(NamedTuple):
     world: World
     part: str
     measures: Mapping[Contender, BySeed]
+    failed: Collection[Contender] = ()  # with an error, for some seed
 
 
 def rows(found: Found) -> list[Row]:
     """Sort what was found by world and part."""
     made: dict[tuple[str, str], Row] = {}
     by_policy: dict[tuple[str, str], dict[Contender, dict[int, Measures]]] = {}
+    failed: dict[tuple[str, str], set[Contender]] = {}
     for cell, outcome in found.items():
         key = cell.world.key, part_of(cell)
-        there = by_policy.setdefault(key, {})
-        made.setdefault(key, Row(cell.world, key[1], there))
+        there, not_there = by_policy.setdefault(key, {}), failed.setdefault(key, set())
+        made.setdefault(key, Row(cell.world, key[1], there, not_there))
         if outcome.summary is not None:
             there.setdefault(cell.contender, {})[cell.seed] = outcome.summary
+        else:
+            not_there.add(cell.contender)
     return list(made.values())
 
 
@@ -80,16 +85,28 @@ def _ratio(row: Row, own: Contender, mine: BySeed, metric: str) -> Ratio | None:
         and values.keys() >= mine.keys()
         and all(metric in each and may_be_best(each, metric) for each in values.values())
     }
-    if not mine or not others:
+    if not others or (not mine and own not in row.failed):
         return None
-    cost = {
-        rival: {seed: _cost(each, metric) for seed, each in values.items()} for rival, values in others.items()
-    }
-    best = min(cost, key=lambda rival: math.fsum(_log(cost[rival][seed]) for seed in mine))
-    logs = [_log(_cost(each, metric)) - _log(cost[best][seed]) for seed, each in mine.items()]
-    if not all(may_be_best(each, "") for each in mine.values()):
-        logs = [math.inf] * len(logs)  # it left jobs unfinished, which nothing makes good
+    if metric in ITERATIONS:
+        others = _prompt(others, mine)
+    best = min(others, key=lambda rival: _mean_log(others[rival], metric, mine))
+    logs = [_log(_cost(each, metric)) - _log(_cost(others[best][seed], metric)) for seed, each in mine.items()]
+    if own in row.failed or not all(may_be_best(each, "") for each in mine.values()):
+        logs = [math.inf]  # it failed or left jobs unfinished, which nothing makes good
     return _cell(row, metric, logs, best.label)
+
+
+def _prompt(others: Mapping[Contender, BySeed], seeds: Iterable[int]) -> dict[Contender, BySeed]:
+    """Return the policies whose jobs complete about as early: those that wait for idle links iterate faster."""
+    jct = {rival: _mean_log(values, "mean_jct_s", seeds) for rival, values in others.items()}
+    latest = min(jct.values()) + math.log(LATEST)
+    return {rival: others[rival] for rival, each in jct.items() if each <= latest}
+
+
+def _mean_log(values: BySeed, metric: str, seeds: Iterable[int]) -> float:
+    """Return the logarithm of the geometric mean over some seeds."""
+    logs = [_log(_cost(values[seed], metric)) for seed in seeds]
+    return math.fsum(logs) / len(logs) if logs else 0.0
 
 
 def _cell(row: Row, metric: str, logs: Sequence[float], best: str) -> Ratio:

@@ -72,7 +72,7 @@ def _entry(cell: Ratio | None, *, rivals: bool) -> str:
 
 def ratio_text(value: float) -> str:
     """Write a ratio in a few characters."""
-    return "unfinished" if math.isinf(value) else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+    return "failed" if math.isinf(value) else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def scores(rows: Sequence[Row], own: Contender) -> dict[str, Score]:

@@ -13,6 +13,7 @@ from cranny.scenario import Scenario
 RESTART_S = 60.0  # that a job loses when it is stopped or moved, unless it says otherwise
 JUDGED = ("machine_hours", "mean_jct_s", "p99_jct_s", "mean_slowdown")  # where placement can change them
 AT_ARRIVALS = ("mean_used_machines", "mean_fragmentation", "mean_cross_traffic_gb", "mean_profit_rate")
+ITERATIONS = ("mean_iteration_s", "p99_iteration_s")
 # Policies by what they are for; one that is left out of a world has its reason there.
 SHARING = ("has", "jps", "has-exact", "has-resets", "optimus-shares", "optimus-lb", "las", "gavel")
 LEASING = ("themis", "themis+cassini", "pollux", "pollux+cassini")

@@ -11,7 +11,7 @@ from benchmarks.regret.paper_worlds import (
     HasWorld,
     NetpackWorld,
 )
-from benchmarks.regret.world import AT_ARRIVALS, RESTART_S, RIGID_LEFT_OUT, World
+from benchmarks.regret.world import AT_ARRIVALS, ITERATIONS, RESTART_S, RIGID_LEFT_OUT, World
 from cranny.repro.cassini.paper import TRACES
 from cranny.repro.netpack.setups import setup
 
@@ -32,7 +32,6 @@ ROOMY: dict[str, dict[str, tuple[str, ...]]] = {
     "instant": {"judged": ("machine_hours",), "extra": AT_ARRIVALS},
     "isolated": {"extra": tuple(metric for metric in AT_ARRIVALS if metric != "mean_fragmentation")},
 }
-ITERATIONS = ("mean_iteration_s", "p99_iteration_s")
 
 
 def _log(key: str, mix: str, about: str, **form: Any) -> LogWorld:

@@ -76,7 +76,7 @@ def test_a_policy_that_leaves_jobs_may_not_be_the_best() -> None:
     assert judgement.judge(made._replace(measures=left), C)[0].best == "titan"
     own = judgement.judge(made._replace(measures=left), A)
     assert all(math.isinf(cell.value) for cell in own)  # and what it finished does not count
-    assert tables.ratio_text(own[0].value) == "unfinished"
+    assert tables.ratio_text(own[0].value) == "failed"
 
 
 def test_waiting_does_not_flatter_means_at_arrivals() -> None:
@@ -97,6 +97,16 @@ def test_more_fairness_is_better() -> None:
     }
     cells = {cell.metric: cell.value for cell in judgement.judge(judgement.Row(world, TUNED, values), A)}
     assert cells["fairness"] == pytest.approx(1.6)
+
+
+def test_waiting_does_not_buy_iterations() -> None:
+    world = WORLDS["cassini-dynamic"]
+    values = dict.fromkeys(world.metrics, 1.0)
+    waits = WHOLE | values | {"mean_jct_s": 1.2, "mean_iteration_s": 0.5}
+    found = judgement.Row(world, TUNED, {A: {0: waits}, B: {0: WHOLE | values}, C: {0: WHOLE | values}})
+    assert {cell.metric: cell.best for cell in judgement.judge(found, C)}["mean_iteration_s"] == "titan"
+    late = found._replace(measures={**found.measures, A: {0: waits | {"mean_jct_s": 1.1}}})
+    assert {cell.metric: cell.best for cell in judgement.judge(late, C)}["mean_iteration_s"] == "best-fit"
 
 
 def test_the_bound_of_cassini_is_no_rival() -> None:
@@ -183,6 +193,10 @@ def test_a_policy_that_fails_is_named_and_not_kept(tmp_path: Path) -> None:
     found = replay_all([cell], None, tmp_path)
     assert "no-such" in str(found[cell].reason)
     assert not (tmp_path / "cells").exists()
+    found |= {RegretCell(cell.world, A, 0): CellOutcome(measures(1.0))}
+    (made,) = judgement.rows(found)
+    assert all(math.isinf(each.value) for each in judgement.judge(made, cell.contender))  # not hidden
+    assert len(judgement.judge(made, cell.contender)) == 4
 
 
 def test_a_contender_may_have_another_order() -> None:
