@@ -40,6 +40,8 @@ def main(words: Sequence[str] | None = None) -> None:
     sheets = (
         [tables.ablation_table(rows, own, forms)] if asked.ablations else _sheets(rows, own, rivals=asked.rivals)
     )
+    if asked.bounds:
+        sheets.append(tables.bounds_table(rows, own, _traces(asked)))
     _print(sheets, markdown=asked.markdown)
     for name, reason in _failed(found).items():
         out.print(f"{name}: {reason}", soft_wrap=True)
@@ -66,13 +68,19 @@ def _replay(
 ) -> Found:
     """Replay what is asked for and not known; the judged policy anew."""
     cells = plan(worlds, chosen, 1 if asked.quick else asked.seeds, [TUNED] if asked.tuned else PARTS)
-    traces = None if asked.generated else asked.traces or default_traces()
+    traces = _traces(asked)
 
     def anew(cell: RegretCell) -> bool:
         return cell.contender.policy == own.policy and not asked.reuse
 
     with progress("replaying", len(cells)) as tick:
         return replay_all(cells, traces, asked.out, processes=asked.processes, anew=anew, progress=tick)
+
+
+def _traces(asked: argparse.Namespace) -> Path | None:
+    """Return the folder of real logs, if there is one and it is wanted."""
+    chosen: Path | None = asked.traces
+    return None if asked.generated else chosen or default_traces()
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -92,6 +100,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--reuse", action="store_true", help="take what is known of the judged policy, too")
     add("--ablations", action="store_true", help="switch off each term of the judged policy")
     add("--rivals", action="store_true", help="also say which policy is the best other of each cell")
+    add("--bounds", action="store_true", help="also say what no policy can be below")
     add("--markdown", action="store_true", help="tables for a page")
     add("--page", type=Path, help="page to fill in")
     add("--picture", action="store_true", help="write a heat map to --out")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from benchmarks.regret.world import PHASES_ONLY, SHARING, SHIFTING, Contender, World, reasons
+from benchmarks.regret.world import PHASES_ONLY, SHIFTING, Contender, World, reasons
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
 from cranny.policies._shared.heterogeneous.problem import Floats, equal_s, fairness
@@ -23,7 +23,6 @@ from cranny.run import Result
 from cranny.scenario import Scenario
 from cranny.sim.record import DONE
 
-CASSINI_LEFT_OUT = reasons(SHARING, "shares GPUs of several types; here is one, and 5 to 50 s a replay")
 HAS_LEFT_OUT = reasons(SHIFTING, PHASES_ONLY)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Budget
+from benchmarks.regret.bounds import least_ratios
 from benchmarks.regret.judgement import WORST, Ratio, Row, Score, against, budgets, judge, score
 from benchmarks.regret.measures import METRICS
 from benchmarks.regret.replays import PARTS
@@ -105,6 +106,19 @@ def verdicts(rows: Sequence[Row], own: Contender) -> list[tuple[Budget, str]]:
     return [(budget, "held" if budget.ok else "not held") for budget in found]
 
 
+def bounds_table(rows: Sequence[Row], own: Contender, traces: Path | None) -> TextTable:
+    """Show how far below the best other policy any policy could be at all."""
+    lines = []
+    for row in rows:
+        least = least_ratios(row, own, traces)
+        if least:
+            entries = [ratio_text(least[metric]) if metric in least else MISSING for metric in JUDGED]
+            lines.append([row.world.key, row.part, *entries])
+    note = "if no job waited, communicated or stopped and machines were always full; not to be had by all at once"
+    head = ("world", "seeds", *(METRICS[metric].label for metric in JUDGED))
+    return TextTable("What no policy can be below, over the best other policy", note, head, lines, words=2)
+
+
 def headlines_table(rows: Sequence[Row], own: Contender) -> TextTable:
     """Show the headline metric of each paper in its own worlds, over that of the paper's system."""
     lines = []
@@ -112,7 +126,7 @@ def headlines_table(rows: Sequence[Row], own: Contender) -> TextTable:
         rival, metric = HEADLINES.get(row.world.key.partition("-")[0], ("", ""))
         cell = against(row, own, Contender(rival), metric) if rival not in ("", own.policy) else None
         if cell is not None:
-            doubt = "ahead beyond doubt" if cell.ahead else "not ahead" if cell.value >= 1.0 else "in doubt"
+            doubt = "one seed" if cell.high is None else "ahead beyond doubt" if cell.ahead else "not ahead"
             entry = _entry(cell, rivals=False)
             lines.append([row.world.key, row.part, rival, METRICS[metric].label, entry, doubt])
     head = ("world", "seeds", "system", "its headline", own.label, "at 95 %")

@@ -5,7 +5,6 @@ from typing import Any
 
 from benchmarks.regret.log_world import LogWorld
 from benchmarks.regret.paper_worlds import (
-    CASSINI_LEFT_OUT,
     HAS_LEFT_OUT,
     CassiniWorld,
     HasWorld,
@@ -97,7 +96,6 @@ def _cassini(
         trace=next(each for each in TRACES if each.key == trace and each.fours == fours),
         restart_s=restart_s,
         extra=ITERATIONS,
-        left_out=CASSINI_LEFT_OUT,
     )
 
 
