@@ -29,9 +29,9 @@ def reasons(names: tuple[str, ...], reason: str) -> dict[str, str]:
 PHASES_ONLY = "shifts matter only where jobs communicate in phases"
 RIGID_LEFT_OUT = {  # where jobs keep their size, and do not communicate in phases
     **reasons(SHARING, "shares mixed GPUs among jobs that can be resized; here are none"),
-    **reasons(LEASING, "leases or a genetic search at every round: one to ten minutes a replay"),
+    **reasons(LEASING[:2], "an auction whenever a lease ends: 12 s a replay of ITP's jobs, others take 0.5"),
+    **reasons(LEASING[2:], "a genetic search every minute: minutes a replay"),
     **reasons(SHIFTING, PHASES_ONLY),
-    "titan-literal": "minutes a replay, and titan opens no more machines",
 }
 
 

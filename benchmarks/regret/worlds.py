@@ -112,8 +112,8 @@ def _has(key: str, about: str, *, left_out: dict[str, str], **form: Any) -> HasW
 
 _SLOW_SEARCH = {
     "has": "up to 5 million splits at every arrival",
-    "pollux": "a genetic search at every round: minutes a replay",
-    "pollux+cassini": "a genetic search at every round: minutes a replay",
+    "pollux": "a genetic search every minute: 30 s a replay",
+    "pollux+cassini": "a genetic search every minute: 30 s a replay",
 }
 WORLDS: dict[str, World] = {
     world.key: world
