@@ -33,7 +33,10 @@ def run() -> Measured:
         budgets += [Budget(metric, *each) for metric, each in found.items()]
     cluster = Cluster.fat_tree(racks=64, machines_per_rack=8, gpus_per_machine=8)
     for network, least in JOBS_PER_CPU_S.items():
-        trace = generate_trace("philly", jobs=JOBS[network], seed=0, load=LOAD, gpus=cluster.gpus)
+        load = LOAD if network == "steady" else None  # as in the benches `replay-steady` and `replay`
+        trace = generate_trace(
+            "philly", jobs=JOBS[network], seed=0, load=load, gpus=cluster.gpus if load else None
+        )
         jobs_per_cpu_s(cluster, trace.slice(count=WARM_UP), name, network)
         metric = f"jobs_per_cpu_s_{network}"
         metrics[metric] = jobs_per_cpu_s(cluster, trace, name, network)

@@ -51,9 +51,8 @@ def main(words: Sequence[str] | None = None) -> None:
     ]
     out.print(*verdicts, sep="\n", soft_wrap=True)
     if asked.page:
-        seeds = (
-            f"{own.label}, seeds of each part: {1 if asked.quick else asked.seeds}. " + "; ".join(verdicts) + ".\n"
-        )
+        command = f"`python -m benchmarks.regret --judge {own.label} --seeds {1 if asked.quick else asked.seeds}`"
+        seeds = f"{command}: " + "; ".join(verdicts) + ".\n"
         results = [seeds, *paragraphs(sheets)]
         fill(asked.page, {"worlds": paragraphs(tables.worlds_tables(worlds)), "results": results})
     if asked.picture:
