@@ -29,6 +29,7 @@ MAX_QUEUE = 2_000  # steps are not tried with a longer queue, which takes too lo
 MAX_TRIES = 8  # numbers of GPUs that are tried
 MAX_PRIORITY = 1_000
 _JOB = re.compile(r"\bjob '([^']+)'")  # as policies name jobs
+_TIME = re.compile(r"\bat (\d[\d,]*) s\b")  # as policies write times
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,16 @@ def minutes(seconds: float) -> str:
 def plain_job_ids(text: str) -> str:
     """Write job ids without quotes: job-2, not job 'job-2'."""
     return _JOB.sub(r"\1", text)
+
+
+def plain_times(text: str, now_s: float) -> str:
+    """Write times as durations from now: in 5 min, not at 1,700,000,300 s."""
+
+    def relative(found: re.Match[str]) -> str:
+        left_s = float(found[1].replace(",", "")) - now_s
+        return f"in {minutes(left_s)}" if left_s >= 0 else f"{minutes(-left_s)} ago"
+
+    return _TIME.sub(relative, text)
 
 
 class WaitContext:
@@ -146,9 +157,11 @@ def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s:
     """Return the dominant reason for waiting."""
     job, view = record.job, context.view
     kind, text = quick_reason(record, context, None, 0.0)
-    if kind in {"too-few-gpus", "recommended"}:
+    if kind == "recommended" or (kind == "too-few-gpus" and isinstance(policy, PlacerPolicy)):
         return kind, text
-    reason = plain_job_ids(policy.why_wait(job, view))
+    reason = plain_times(plain_job_ids(policy.why_wait(job, view)), view.now_s)
+    if kind == "too-few-gpus":  # which the policy may know more about, such as when it will start
+        return kind, reason if reason.startswith(text) else text
     if not isinstance(policy, PlacerPolicy):
         return "behind-others" if reason.startswith("behind ") else "scattered", reason
     placer = policy.placer

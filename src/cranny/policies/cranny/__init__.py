@@ -25,9 +25,10 @@ Nothing here depends on the network model of a simulation, and no weight is fitt
 """
 
 import math
+from copy import copy, deepcopy
 from typing import TYPE_CHECKING, cast
 
-from cranny.core.protocol import Policy, WaitsForGpus
+from cranny.core.protocol import Policy, lacks_gpus
 from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
@@ -41,13 +42,14 @@ from cranny.policies.cranny.durations import DurationEstimates
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
     from cranny.policies.cranny.placing import Priced
+    from cranny.policies.cranny.wait_explanation import WaitMemory
 
 PATIENCE = 100.0
 TRIED = 8
 MARGIN = 0.4
 
 
-class Cranny(WaitsForGpus):
+class Cranny:
     """Place jobs where they cost the fewest GPU-seconds in all; let short ones pass within a bound."""
 
     order = "backfill"
@@ -79,6 +81,7 @@ class Cranny(WaitsForGpus):
         self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
+        self._told: WaitMemory | None = None  # what waiting jobs were told by the policy that this is a copy of
 
     # -- the queue ---------------------------------------------------------------------------------------
 
@@ -167,6 +170,28 @@ class Cranny(WaitsForGpus):
         """Place one job now where it costs least."""
         found = self._follow(view).placing.best(job, view, self.length_s(job))
         return None if found is None else found.placement
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Say what a job was promised, which machine it waits for, or whose promise comes first."""
+        if self._shares is not None and _any_elastic(view):
+            return self._shares.why_wait(job, view)
+        short = lacks_gpus(job, view)
+        known = self._told if self._at is None else self._at.memory()
+        if known is None or known.cluster is not view.cluster:  # it has decided nothing yet: what would it decide
+            trial = deepcopy(self)
+            trial.plan(view)
+            known = deepcopy(trial)._told  # noqa: SLF001 - one of its own kind
+        return known.why(job.id, view.now_s, short) if known is not None else short or "can start now"
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Cranny":
+        """Copy the options, what was learned, and what waiting jobs were told; it follows the cluster anew."""
+        copied = copy(self)
+        # What is set is of its own kind.
+        copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
+        copied._shares = deepcopy(self._shares, memo)  # noqa: SLF001
+        copied._told = self._told if self._at is None else self._at.memory()  # noqa: SLF001
+        copied._at = None  # noqa: SLF001
+        return copied
 
     def _start(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
         """Return where a job starts now; None if it must or should wait, and then note until when."""

@@ -18,6 +18,7 @@ from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter, in_place_of, in_place_of_many
 from cranny.policies.cranny.promised_starts import PromisedStarts
 from cranny.policies.cranny.sizes import SizesSeen
+from cranny.policies.cranny.wait_explanation import WaitMemory
 
 if TYPE_CHECKING:
     from cranny.policies.cranny import Cranny
@@ -176,6 +177,16 @@ class Followed:
         self.head = None if self.head == job.id else self.head
         self.promises.make(job.id, job.gpus, float(ready_s), int(machine))
         return True
+
+    def memory(self) -> WaitMemory:
+        """Return what is known of waiting jobs, for explanations."""
+        return WaitMemory(
+            self.cluster,
+            tuple(self.promises.in_order()),
+            self.since_s.copy(),
+            self.due_s.copy(),
+            frozenset(self._left_s),
+        )
 
     def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
         """Return running jobs that should be stopped for a while so that a job can run in their place."""

@@ -40,12 +40,20 @@ class MachineSet(NamedTuple):
 
 
 @inside
-def machine_cost(at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float) -> float:
-    """Return what `gpus` GPUs of a machine cost for some time: longer use of the machine, and worse holes."""
+def _machine_terms(
+    at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float
+) -> tuple[float, float]:
+    """Return what longer use of a machine costs that gives `gpus` GPUs for some time, and what worse holes do."""
     free = at.free[machine]
     longer_s = now_s + seconds - max(now_s, at.until_s[machine])
-    holes = (at.waste[free - gpus] - at.waste[free]) * seconds
-    return float(at.price[machine] * max(0.0, longer_s) + holes)
+    return at.price[machine] * max(0.0, longer_s), (at.waste[free - gpus] - at.waste[free]) * seconds
+
+
+@inside
+def machine_cost(at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float) -> float:
+    """Return what `gpus` GPUs of a machine cost for some time: longer use of the machine, and worse holes."""
+    use, holes = _machine_terms(at, machine, gpus, now_s, seconds)
+    return float(use + holes)
 
 
 @inside
@@ -59,15 +67,28 @@ def _better(at: ClusterArrays, machine: int, cost: float, best: int, least: floa
 
 
 @compiled
-def cheapest_machine(at: ClusterArrays, gpus: int, now_s: float, seconds: float) -> int:
-    """Return the machine on which a job costs least; NONE if none has room for all of it."""
-    best, least = NONE, 0.0
+def cheapest_machines(
+    at: ClusterArrays, gpus: int, now_s: float, seconds: float
+) -> tuple[int, float, float, int, float, float]:
+    """Return the machine on which a job costs least and the next best; NONE if none has room for all of it.
+
+    Each with its two terms: what its longer use costs, and what worse holes do.
+    """
+    best, least, second, more = NONE, 0.0, NONE, 0.0
     for machine in range(len(at.free)):
         if at.free[machine] >= gpus:
             cost = machine_cost(at, machine, gpus, now_s, seconds)
             if _better(at, machine, cost, best, least):
+                second, more = best, least
                 best, least = machine, cost
-    return best
+            elif _better(at, machine, cost, second, more):
+                second, more = machine, cost
+    use, holes, second_use, second_holes = 0.0, 0.0, 0.0, 0.0
+    if best != NONE:
+        use, holes = _machine_terms(at, best, gpus, now_s, seconds)
+    if second != NONE:
+        second_use, second_holes = _machine_terms(at, second, gpus, now_s, seconds)
+    return best, use, holes, second, second_use, second_holes
 
 
 @inside
@@ -129,9 +150,20 @@ def _cost(at: ClusterArrays, into: MachineSet, used: int, now_s: float, seconds:
 
 
 @compiled
-def set_cost(at: ClusterArrays, chosen: MachineSet, used: int, now_s: float, seconds: float) -> float:
-    """Return what a set of machines costs for some time."""
-    return _cost(at, chosen, used, now_s, seconds)
+def set_terms(
+    at: ClusterArrays, chosen: MachineSet, used: int, now_s: float, seconds: float
+) -> tuple[float, float, float, float]:
+    """Return what a set of machines costs for some time, and of that: idle machines, longer use, and holes."""
+    opened, longer, worse = 0.0, 0.0, 0.0
+    for place in range(used):
+        machine = chosen.machines[place]
+        use, holes = _machine_terms(at, machine, chosen.gpus[place], now_s, seconds)
+        if at.until_s[machine] == -np.inf:
+            opened += use
+        else:
+            longer += use
+        worse += holes
+    return _cost(at, chosen, used, now_s, seconds), opened, longer, worse
 
 
 @compiled

@@ -1,6 +1,6 @@
 """The placement of one job: of several sets of machines, the one that costs the fewest GPU-seconds."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cranny.core.snapshot import Snapshot
@@ -9,11 +9,12 @@ from cranny.model.placement import Placement
 from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
 from cranny.policies.cranny.free_gpus import FreeGpus, Room
 from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
+from cranny.policies.cranny.price_explanation import Held, Price, PriceRationale
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
 
-Held = tuple[tuple[int, int], ...]  # machines, and the GPUs taken of each
+ON_ONE_MACHINE = Effect(1.0)
 
 
 class Priced(NamedTuple):
@@ -23,6 +24,7 @@ class Priced(NamedTuple):
     effect: Effect
     own_gpu_s: float  # by which the job's communication makes it longer
     machines_gpu_s: float  # by which its machines are in use longer, and their holes worse
+    price: Price  # the same by terms, for its explanation
 
     @property
     def total_gpu_s(self) -> float:
@@ -43,20 +45,32 @@ class Placing:
 
     def best(self, job: Job, view: Snapshot, seconds: float, kept: Collection[int] = ()) -> Priced | None:
         """Return the cheapest placement of a job that runs for so long on one machine; None if it does not fit."""
-        from cranny.policies.cranny.machine_kernel import NONE, cheapest_machine
-
         at = self._gpus.seen_by(job, view, kept)
-        now_s = view.now_s
         if job.gpus < len(at.waste):
-            machine = int(cheapest_machine(at, job.gpus, now_s, seconds))
-            if machine != NONE:
-                placement = view.placement(job, (machine,) * job.gpus)
-                return Priced(placement, Effect(1.0), 0.0, self._cost(at, ((machine, job.gpus),), now_s, seconds))
-        options = [
-            self._priced(job, held, at, view, seconds)
-            for held in dict.fromkeys(self._sets(job.gpus, at, now_s, seconds))
-        ]
-        return min(options, key=lambda option: option.total_gpu_s, default=None)
+            found = self._on_one_machine(job, at, view, seconds)
+            if found is not None:
+                return found
+        sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds))
+        options = [self._priced(job, held, at, view, seconds) for held in sets]
+        if not options:
+            return None
+        # Sorted as `min` would choose: of equal ones the first stays first.
+        best, *others = sorted(options, key=lambda option: option.total_gpu_s)
+        return best._replace(placement=_explained(best, others, job, view, seconds))
+
+    def _on_one_machine(self, job: Job, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced | None:
+        """Return the cheapest machine that has room for a job."""
+        from cranny.policies.cranny.machine_kernel import NONE, cheapest_machines
+
+        gpus = job.gpus
+        machine, use, holes, second, second_use, second_holes = cheapest_machines(at, gpus, view.now_s, seconds)
+        if machine == NONE:
+            return None
+        price = _price_on(machine, gpus, use, holes, view)
+        others = () if second == NONE else (_price_on(second, gpus, second_use, second_holes, view),)
+        why = PriceRationale(job, view.cluster, view.available(job), seconds, price, others)
+        placement = Placement.made((machine,) * gpus, (), None, why)
+        return Priced(placement, ON_ONE_MACHINE, 0.0, use + holes, price)
 
     def _sets(self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float) -> Iterator[Held]:
         """Yield sets of machines that hold a job."""
@@ -84,7 +98,9 @@ class Placing:
         running = view.as_running(job, placement)
         effect = alone(running) if self._links is None else self._links.effect(running, seconds)
         own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
-        return Priced(placement, effect, own_gpu_s, self._cost(at, held, view.now_s, seconds * effect.slowdown))
+        machines_gpu_s, opened, longer, holes = self._terms(at, held, view.now_s, seconds * effect.slowdown)
+        price = Price(held, own_gpu_s, effect.others_gpu_s, opened, longer, holes, effect.slowdown, effect.slowed)
+        return Priced(placement, effect, own_gpu_s, machines_gpu_s, price)
 
     def _ranks(self, job: Job, held: Held, view: Snapshot) -> tuple[int, ...]:
         """Return the machine of each rank: those that exchange most share one, or a rack."""
@@ -92,13 +108,29 @@ class Placing:
             return tuple([machine for machine, gpus in held for _ in range(gpus)])
         return mapped_in_racks(job, view.cluster, dict(held))
 
-    def _cost(self, at: "ClusterArrays", held: Held, now_s: float, seconds: float) -> float:
-        from cranny.policies.cranny.machine_kernel import set_cost
+    def _terms(
+        self, at: "ClusterArrays", held: Held, now_s: float, seconds: float
+    ) -> tuple[float, float, float, float]:
+        """Return what machines cost, and of that: idle ones, longer use, and holes."""
+        from cranny.policies.cranny.machine_kernel import set_terms
 
         trial = self.room.trial
         for place, (machine, gpus) in enumerate(held):
             trial.machines[place], trial.gpus[place] = machine, gpus
-        return float(set_cost(at, trial, len(held), now_s, seconds))
+        return set_terms(at, trial, len(held), now_s, seconds)
+
+
+def _price_on(machine: int, gpus: int, use: float, holes: float, view: Snapshot) -> Price:
+    """Return the price of one machine, of which nothing crosses the network."""
+    opened, longer = (use, 0.0) if view.is_idle(machine) else (0.0, use)
+    return Price(((machine, gpus),), opened=opened, longer=longer, holes=holes)
+
+
+def _explained(best: Priced, others: Sequence[Priced], job: Job, view: Snapshot, seconds: float) -> Placement:
+    """Return the placement of the best of several with the prices of all."""
+    prices = tuple([each.price for each in others])
+    why = PriceRationale(job, view.cluster, view.available(job), seconds, best.price, prices)
+    return Placement.made(best.placement.machines, (), None, why, best.placement.server)
 
 
 def _held(found: "MachineSet", used: int) -> Held:

@@ -1,0 +1,52 @@
+"""Says why a job waits: what it was promised, which machine it waits for, or whose promise comes first.
+
+Times are written `at 12,345 s`, as in a replay; the service writes them as durations from now.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cranny.model.cluster import Cluster
+from cranny.policies.cranny.promised_starts import PromisedStart
+
+
+class WaitMemory(NamedTuple):
+    """What is known of the waiting jobs of a cluster; a copy, which later decisions do not change."""
+
+    cluster: Cluster
+    promises: tuple[PromisedStart, ...]  # the earliest first
+    since_s: Mapping[str, float]  # since when a job could have started on several machines, by its id
+    due_s: Mapping[str, float]  # until when it waits for one; inf if it cannot start before something ends
+    stopped: frozenset[str]  # jobs that ran before, and were stopped for others
+
+    def why(self, job_id: str, now_s: float, short: str | None) -> str:
+        """Say in a few words why a job waits; `short` says that there are too few GPUs, if so."""
+        mine = next((each for each in self.promises if each.job_id == job_id), None)
+        before = next((each for each in self.promises if each.job_id != job_id), None)
+        if mine is not None:
+            return self._promised(mine, now_s, short)
+        if before is not None:
+            behind = f"behind job {before.job_id!r}, which {_promise(before, now_s)}"
+            return f"{short}; {behind}" if short else f"{behind}; it might delay that"
+        return short or "can start now"
+
+    def _promised(self, promise: PromisedStart, now_s: float, short: str | None) -> str:
+        """Say what a job was promised, and why."""
+        job_id = promise.job_id
+        if job_id in self.stopped:
+            return f"was stopped for another job, and {_promise(promise, now_s)}"
+        due_s = self.due_s.get(job_id, math.inf)
+        if promise.machine is not None and job_id in self.since_s and due_s < math.inf:
+            name = self.cluster.machines[promise.machine].name
+            saves = f"on one machine it takes {due_s - self.since_s[job_id]:,.0f} s less than on several"
+            return f"waits for {name}, which is expected to have room at {promise.start_s:,.0f} s: {saves}"
+        return f"{f'{short}; ' if short else ''}{_promise(promise, now_s)}"
+
+
+def _promise(promise: PromisedStart, now_s: float) -> str:
+    """Say what was promised; where jobs run longer than expected, that may have passed."""
+    at_s = f"at {promise.start_s:,.0f} s"
+    if promise.start_s < now_s:
+        return f"should have started {at_s}, but running jobs take longer than expected"
+    return f"is promised a start {at_s} at the latest"
