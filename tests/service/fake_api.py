@@ -228,9 +228,15 @@ class Fake:
             "reason": reason,
             "evidence": ["5 GPUs are free, on 3 machines.", "job-1 holds 8 GPUs and is expected to end in 4 min."],
             "next_step": "Ask for 4 GPUs: they would start now." if kind == "too-few-gpus" else "",
-            "facts": {},
+            "facts": {"price": self.price(job["machines"])} if len(job["machines"]) > 1 else {},
             "predicted_start_s": job["predicted_start_s"],
         }
+
+    def price(self, machines: list[str]) -> dict[str, Any]:
+        terms = {"own": 310.4, "others": 45.0, "opened": 120.0, "longer": 0.0, "holes": -5.4}
+        chosen = {"terms_gpu_s": terms, "why": {"own": "crosses 2 racks"}, "gpus_on": dict.fromkeys(machines, 1)}
+        after = {**chosen, "terms_gpu_s": {**terms, "opened": 240.0}, "more_gpu_s": 120.0, "decided_by": "opened"}
+        return {**chosen, "next_best": [after]}
 
     def traffic(self, job: dict[str, Any]) -> dict[str, Any]:
         ranks = job["placement"]["names"]

@@ -279,6 +279,17 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(opened: Open) -> None:
     page.get_by_role("button", name="Cancel the job").wait_for(state="detached")
 
 
+def test_a_placed_job_shows_its_price_beside_that_of_the_next_best_machines(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go(f"#/jobs/{running(visit.fake, 2)['id']}", ".price table")
+    shown = [row.split("\t") for row in page.locator(".price tbody tr").all_inner_texts()]
+    numbers = {cells[0].split("\n")[0]: cells[1:] for cells in shown}
+    assert numbers["Its own communication"] == ["310", "310"]
+    assert "Machines in use longer" not in numbers  # which costs nothing anywhere
+    assert numbers["Total"] == ["470", "590"]  # the sums of what is printed
+    visit.sees(".price", "crosses 2 racks")
+
+
 def test_a_viewer_is_offered_nothing_that_a_viewer_may_not_do(opened: Open) -> None:
     fake = Fake(8)
     fake.role = "viewer"

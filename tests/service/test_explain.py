@@ -1,5 +1,6 @@
 """Why a job waits: one reason, and a step that would help."""
 
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from cranny.service.explain import (
     explain_placement,
     explain_wait,
     plain_job_ids,
+    plain_times,
 )
 from cranny.service.metrics import largest_startable
 from cranny.service.predict import KINDS, expected_end_s, predict_starts
@@ -301,3 +303,22 @@ def test_advice_for_a_long_queue_is_quick_and_not_made_up(start: Start) -> None:
     told = why(running, "job-2")
     assert told.next_step.startswith("resume rack0-machine0")
     assert why(running, "job-1").kind == "too-few-gpus"
+
+
+def test_the_policy_cranny_says_what_its_placements_cost_and_what_waiting_jobs_were_promised(start: Start) -> None:
+    running = start(policy={"name": "cranny"})
+    first = running.submit(gpus=10, duration_s=600.0)
+    placed = explain_placement(running.service.scheduler.find(first))
+    assert any(line.startswith("price: ") for line in placed.evidence)
+    assert placed.facts["price"]["idle_machines_opened"] == 3
+    told = why(running, running.submit(gpus=8, duration_s=6000.0))
+    assert told.kind == "too-few-gpus"
+    assert re.match(r"needs 8 GPUs, 6 free; is promised a start in \d+ min at the latest", told.reason)
+
+
+def test_times_of_policies_are_told_as_durations() -> None:
+    assert (
+        plain_times("a start at 1,700,000,300 s at the latest", 1_700_000_000.0)
+        == "a start in 5 min at the latest"
+    )
+    assert plain_times("should have started at 900 s", 1000.0) == "should have started 2 min ago"

@@ -5,6 +5,7 @@ import { circlesCard } from "./circles.js";
 import { el, fill, rows, say } from "./dom.js";
 import { logsCard } from "./logs.js";
 import { action, card, facts, machineLink, status, table } from "./parts.js";
+import { evidence } from "./price.js";
 import * as store from "./store.js";
 import { trafficCard } from "./traffic.js";
 import { ago, clock, counted, duration, few, HELD, nowS, OVER, until } from "./words.js";
@@ -97,7 +98,7 @@ function why(said) {
   return card(
     title, "",
     el("p", { class: "finding" }, said.reason.replace(WHERE, "") || "No explanation yet."),
-    said.evidence?.length ? el("ul", { class: "evidence" }, said.evidence.map((line) => el("li", {}, line))) : null,
+    evidence(said),
     said.status === "waiting" && said.predicted_start_s ? el(
       "p", { class: "predicted" },
       `Predicted start: ${until(said.predicted_start_s)}, at ${clock(said.predicted_start_s, true)}.`,

@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { el, fill } from "./dom.js";
 import { mapCard } from "./map_card.js";
 import { jobLink, machineLink, refusal } from "./parts.js";
+import { evidence } from "./price.js";
 import { SpecForm } from "./spec.js";
 import * as store from "./store.js";
 import { clock, counted, until } from "./words.js";
@@ -28,7 +29,7 @@ function answer(plan, spec) {
       "p", {},
       `It would stop ${counted(plan.would_stop.length, "job")}: `, plan.would_stop.map((job) => [jobLink(job), " "]),
     ) : null,
-    said.evidence?.length ? el("ul", { class: "evidence" }, said.evidence.map((line) => el("li", {}, line))) : null,
+    evidence(said),
     said.next_step ? el("p", { class: "next" }, el("strong", {}, "What would help: "), said.next_step) : null,
     el(
       "details", {}, el("summary", {}, "The job file"),
