@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from cranny.cli import admin, repro, traces
+from cranny.cli.advise import advise
 from cranny.cli.bench import bench
 from cranny.cli.explain import explain
 from cranny.cli.interleave import interleave
@@ -18,7 +19,7 @@ from cranny.cli.typer_errors import Commands
 from cranny.cli.whatif import what_if
 from cranny.version import VERSION
 
-SIMULATION = (demo, simulate, compare, what_if, place, explain, network, interleave, policies)
+SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, network, interleave, policies)
 EXPERIMENTS = (sweep, conformance, bench)
 SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume)
 GROUPS = {"traces": traces.app, "repro": repro.app, "policy": admin.policy, "token": admin.token}
