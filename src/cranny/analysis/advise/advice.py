@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from cranny.analysis.advise.comparison import Comparison, Judge
+from cranny.analysis.advise.comparison import SAME, Comparison, Judge, Lead
 from cranny.analysis.advise.outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.workload import Workload, stretch
 from cranny.model.collective import DEFAULT_COLLECTIVE
@@ -31,6 +31,7 @@ class Advice:
     network: str
     collective: str
     whole_jobs: int  # of the log, of which `workload.jobs` were replayed
+    carried: int  # of those replayed that ran already when the stretch of the log began; they are not compared
     restart_s: float
     by: Sequence[str]  # the metrics that decide
     workload: Workload
@@ -48,12 +49,8 @@ class Advice:
 
     @property
     def rivals(self) -> list[Comparison]:
-        """Policies that ran every job and cannot be told from the best beyond doubt."""
-        return [
-            each
-            for each in self.comparisons
-            if self.outcomes[each.policy].finished and not (each.overall.low or 0.0) > 1.0
-        ]
+        """Policies that ran every job and are as good as the best, or cannot be told from it beyond doubt."""
+        return [each for each in self.comparisons if self.outcomes[each.policy].finished and _close(each.overall)]
 
     @property
     def clear(self) -> bool:
@@ -76,6 +73,7 @@ class Advice:
             "restart_s": self.restart_s,
             "by": list(self.by),
             "jobs_in_log": self.whole_jobs,
+            "jobs_running_before": self.carried,
             "parts": self.parts,
             "workload": self.workload.facts(),
             "policies": [{**self.outcomes[name].facts(), **self.values[name]} for name in self.ranking],
@@ -85,6 +83,11 @@ class Advice:
             "reasons": reasons(self),
             "costs": costs(self),
         }
+
+
+def _close(lead: Lead) -> bool:
+    """Say whether a policy is as good as the best, as far as one can tell."""
+    return lead.low is None or lead.low <= 1.0 or lead.ratio < 1.0 + SAME
 
 
 def candidates(workload: Workload) -> tuple[str, ...]:
@@ -113,8 +116,9 @@ def advise(
     whole = scenario.whole_trace
     if not len(whole):
         raise InputError(f"{whole.name}: has no jobs")
-    trace = stretch(whole, sample)
+    trace, carried = stretch(whole, sample)
     workload = Workload.of(trace, scenario.cluster)
+    compared = frozenset(trace.frame["job_id"][carried:])
     said = pl.col("restart_s").fill_null(restart_s) if "restart_s" in trace.frame.columns else pl.lit(restart_s)
     trace = replace(trace, frame=trace.frame.with_columns(restart_s=said))
     names = tuple(policies) or candidates(workload)
@@ -125,7 +129,7 @@ def advise(
     if not outcomes:
         raise InputError(f"{whole.name}: no policy could run it: {next(iter(failed.values()), 'no job was done')}")
     judged = tuple(METRICS) if by == ALL else (by,)
-    judge = Judge(list(outcomes.values()), judged, scenario.seed)
+    judge = Judge(list(outcomes.values()), judged, scenario.seed, compared)
     ranking = judge.ranking()
     return Advice(
         trace=whole.name,
@@ -133,6 +137,7 @@ def advise(
         network=str(scenario.network),
         collective=scenario.collective or DEFAULT_COLLECTIVE,
         whole_jobs=len(whole),
+        carried=carried,
         restart_s=restart_s,
         by=judged,
         workload=workload,

@@ -16,6 +16,8 @@ LEAST_JOBS = 25  # of a part
 LEAST_PARTS = 4  # for an interval
 SAMPLES = 400
 CONFIDENCE = 0.95
+TINY = 1e-12  # in place of zero, of which no ratio can be formed
+SAME = 0.01  # ratios closer to 1 are the same to a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,10 @@ class Comparison:
 class Judge:
     """Puts policies in order by some metrics: by the geometric mean of how many times the least each has."""
 
-    def __init__(self, outcomes: Sequence[PolicyOutcome], by: Sequence[str], seed: int) -> None:
-        common = frozenset(outcomes[0].job_ids).intersection(*(each.job_ids for each in outcomes))
+    def __init__(
+        self, outcomes: Sequence[PolicyOutcome], by: Sequence[str], seed: int, jobs: frozenset[str]
+    ) -> None:
+        common = jobs.intersection(*(each.job_ids for each in outcomes))
         self.jobs = len(common)
         if not common:
             raise InputError("no job ran under every policy, so there is nothing to compare")
@@ -86,9 +90,8 @@ class Judge:
         for metric in METRICS:
             ratio = _ratio(its[metric], mine[metric])
             if self.parts:
-                drawn[metric] = np.maximum(self._samples[policy][metric], 1e-12) / np.maximum(
-                    self._samples[best][metric], 1e-12
-                )
+                ours, theirs = (np.maximum(self._samples[name][metric], TINY) for name in (best, policy))
+                drawn[metric] = theirs / ours
                 leads[metric] = _lead(ratio, drawn[metric])
             else:
                 leads[metric] = Lead(ratio)
@@ -106,7 +109,7 @@ def _lead(ratio: float, drawn: Floats) -> Lead:
 
 
 def _ratio(value: float, other: float) -> float:
-    return value / other if other > 0 else 1.0 if value <= 0 else math.inf
+    return max(value, TINY) / max(other, TINY)
 
 
 def _mean(ratios: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cranny.analysis.advise.advice import Advice
-from cranny.analysis.advise.comparison import Comparison, Lead
+from cranny.analysis.advise.comparison import SAME, Comparison, Lead
 from cranny.analysis.advise.outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.workload import LONGEST
 from cranny.model.validate import counted, percent
@@ -12,7 +12,7 @@ from cranny.report.text_table import TextTable
 
 KNOW_DURATIONS = frozenset({"sjf", "srtf", "backfill"})  # queue orders
 FEW = 0.05  # a share of GPU-hours below which large jobs hardly matter
-SAME = 0.01  # ratios closer to 1 are the same to a person
+WORTH_A_WORD = 0.05  # a difference that may be chance is told from here on
 MATTERS = 0.02  # a difference between slowdowns that is worth a word
 WAIT_S = 60.0  # a mean wait below which hardly any job waits
 
@@ -20,7 +20,8 @@ WAIT_S = 60.0  # a mean wait below which hardly any job waits
 def workload_lines(advice: Advice) -> list[str]:
     """Say what the workload is like."""
     load = advice.workload
-    part = "" if load.jobs == advice.whole_jobs else f" of {advice.whole_jobs:,}, a stretch that asks for as much"
+    part = f" of {advice.whole_jobs:,}, a stretch with a load like the whole" if advice.carried else ""
+    part += f", of which {advice.carried:,} ran already when it began" if advice.carried else ""
     several = (
         f"{percent(load.several_machines_jobs, 1)} of the jobs and {percent(load.several_machines_gpu_hours)} of"
     )
@@ -83,7 +84,7 @@ def verdict(advice: Advice) -> list[str]:
             f"{best} comes first, but {counted(advice.workload.jobs, 'job')} are too few to say how sure that is."
         )
     else:
-        first = f"No clear winner: {best} comes first, but cannot be told from {_and(names)} on this log."
+        first = f"No clear winner: {best} comes first, but {_and(names)} cannot be told from it on this log."
     lines = [first, *(_against(best, each) for each in advice.comparisons[:2])]
     losses = [_loss(advice, name) for name in METRICS]
     lines += [line for line in losses if line]
@@ -112,7 +113,7 @@ def _loss(advice: Advice, metric: str) -> str:
     if least == advice.best:
         return ""
     lead = next(each.metrics[metric] for each in advice.comparisons if each.policy == least)
-    if lead.ratio > 1.0 - SAME:
+    if lead.ratio > 1.0 - (SAME if lead.certain else WORTH_A_WORD):
         return ""
     sure = "" if lead.certain or lead.low is None else ", which may be chance"
     return f"In {METRICS[metric].label} {least} is ahead of {advice.best}: it has {_times(lead)}{sure}."
@@ -126,21 +127,18 @@ def reasons(advice: Advice) -> list[str]:
 def _network(advice: Advice) -> Iterator[str]:
     load = advice.workload
     share = percent(load.several_machines_gpu_hours)
-    slow = _ends(advice, "mean_comm_slowdown")
-    spread = f"from {slow[0][0]:.2f} ({slow[0][1]}) to {slow[1][0]:.2f} ({slow[1][1]})"
+    (least, lean), (most, wide) = _ends(advice, "mean_comm_slowdown")
+    spread = f"communication makes jobs {least:.2f} ({lean}) to {most:.2f} ({wide}) times as long"
     over = f"on a {load.oversubscription:g}:1 network" if load.oversubscription > 1 else "on this network"
     if advice.network == "instant":
         yield "The network is instant: where a job runs does not change how long it takes. Try --network steady."
-    elif slow[1][0] - slow[0][0] > MATTERS:
-        yield (
-            f"{share} of the GPU-hours are jobs of over {load.machine_gpus} GPUs {over}, and smaller ones may be "
-            f"split: contention decides. Communication makes jobs longer by factors {spread}."
-        )
+    elif most - least <= MATTERS:
+        yield f"{share} of the GPU-hours need several machines {over}, and policies hardly differ: {spread}."
     elif load.several_machines_gpu_hours < FEW:
-        yield f"Only {share} of the GPU-hours need more than one machine: the network hardly matters."
+        yield f"Only {share} of the GPU-hours need several machines; other jobs are split as well: {spread}."
     else:
-        few = f"policies differ little in that: by factors {spread}"
-        yield f"{share} of the GPU-hours are jobs of several machines {over}, but {few}."
+        large = f"{share} of the GPU-hours are jobs of over {load.machine_gpus} GPUs {over}"
+        yield f"{large}: contention decides; {spread}."
 
 
 def _queue(advice: Advice) -> Iterator[str]:
@@ -191,7 +189,7 @@ def _restarts(advice: Advice) -> Iterator[str]:
         return
     yield (
         f"{advice.best} stops jobs {counted(restarts, 'time')} and goes on elsewhere {counted(moves, 'time')} "
-        f"among {counted(advice.workload.jobs, 'job')}; each restart costs {advice.restart_s:g} s here (--restart), "
+        f"among {counted(advice.workload.jobs, 'job')}; a restart costs {advice.restart_s:g} s here (--restart), "
         "and jobs must be able to go on from a checkpoint."
     )
 

@@ -1,13 +1,14 @@
 """A workload sized up: what of a log decides which policy suits it."""
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import polars as pl
 
 from cranny.model.cluster import Cluster
-from cranny.traces.inspect import DAY_S, HOUR_S, requested
+from cranny.traces.inspect import DAY_S, HOUR_S, StepFunction, requested
 from cranny.traces.trace import Trace
 
 LONGEST = 0.05  # of the jobs: what share of the GPU-hours they hold says how uneven lengths are
@@ -22,7 +23,7 @@ class Workload:
     jobs: int
     days: float
     gpu_hours: float
-    load: float  # GPUs asked for on average, over those of the cluster
+    load: float  # GPUs asked for on average up to the last submission, over those of the cluster
     peak_load: float
     machine_gpus: int  # of the largest machine
     several_machines_jobs: float  # share of jobs that need more than one machine
@@ -42,7 +43,8 @@ class Workload:
         gpus, duration_s = frame["gpus"].to_numpy().astype(np.float64), frame["duration_s"].to_numpy()
         gpu_s = gpus * duration_s
         total = float(gpu_s.sum()) or 1.0
-        span_s = max(1.0, float(frame["submit_s"][-1]) - float(frame["submit_s"][0]))
+        span_s = float(frame["submit_s"][-1]) - float(frame["submit_s"][0])
+        asked = requested(trace)
         largest = max(machine.gpus for machine in cluster.machines)
         large = gpus > largest
         longest = np.argsort(-duration_s, kind="stable")[: max(1, round(LONGEST * len(gpus)))]
@@ -50,8 +52,8 @@ class Workload:
             jobs=len(trace),
             days=span_s / DAY_S,
             gpu_hours=total / HOUR_S,
-            load=total / span_s / cluster.gpus,
-            peak_load=float(requested(trace).value.max()) / cluster.gpus,
+            load=asked.mean / cluster.gpus,
+            peak_load=float(asked.value.max()) / cluster.gpus,
             machine_gpus=largest,
             several_machines_jobs=float(large.mean()),
             several_machines_gpu_hours=float(gpu_s[large].sum()) / total,
@@ -89,25 +91,35 @@ def _oversubscription(cluster: Cluster) -> float:
 
 def fitting_shape(trace: Trace) -> tuple[int, int, int]:
     """Return racks, machines a rack and GPUs a machine of a cluster that a log would load to four fifths."""
-    frame = trace.frame
-    span_s = max(1.0, float(frame["submit_s"][-1]) - float(frame["submit_s"][0]))
-    asked = float((frame["gpus"] * frame["duration_s"]).sum()) / span_s
-    gpus = max(asked / MADE_UP_LOAD, float(frame["gpus"].max()))  # type: ignore[arg-type]
-    machines = max(1, -(-int(np.ceil(gpus)) // GPUS_PER_MACHINE))
-    racks = -(-machines // MACHINES_PER_RACK)
-    return racks, -(-machines // racks), GPUS_PER_MACHINE
+    gpus = max(requested(trace).mean / MADE_UP_LOAD, float(trace.frame["gpus"].to_numpy().max()))
+    machines = max(1, math.ceil(gpus / GPUS_PER_MACHINE))
+    racks = math.ceil(machines / MACHINES_PER_RACK)
+    return racks, math.ceil(machines / racks), GPUS_PER_MACHINE
 
 
-def stretch(trace: Trace, most: int) -> Trace:
-    """Return at most so many consecutive jobs: the stretch whose load is most like that of the whole trace."""
+def stretch(trace: Trace, most: int) -> tuple[Trace, int]:
+    """Return at most so many consecutive jobs: the stretch whose load is most like that of the whole trace.
+
+    Jobs that would still run when it begins come first, with what is left of them: on an empty cluster no policy
+    has anything to decide. Returns how many they are, too.
+    """
     count = len(trace)
     if not most or count <= most:
-        return trace
-    gpu_s = np.concatenate([[0.0], np.cumsum((trace.frame["gpus"] * trace.frame["duration_s"]).to_numpy())])
+        return trace, 0
     submit_s = trace.frame["submit_s"].to_numpy()
+    asked = requested(trace)
     starts = np.unique(np.append(np.arange(0, count - most, max(1, most // 2)), count - most))
-    spans_s = np.maximum(1.0, submit_s[starts + most - 1] - submit_s[starts])
-    loads = (gpu_s[starts + most] - gpu_s[starts]) / spans_s
-    whole = gpu_s[-1] / max(1.0, submit_s[-1] - submit_s[0])
-    first = int(starts[np.argmin(np.abs(np.log(np.maximum(loads, 1e-9) / max(whole, 1e-9))))])
-    return Trace(trace.name, trace.frame.slice(first, most), trace.notes, trace.skipped)
+    loads = np.array([_mean_between(asked, submit_s[start], submit_s[start + most - 1]) for start in starts])
+    first = int(starts[np.argmin(np.abs(loads - asked.mean))])
+    begins_s = float(submit_s[first])
+    end_s = pl.col("submit_s") + pl.col("duration_s")
+    before = trace.frame.slice(0, first).filter(end_s > begins_s)
+    left = before.with_columns(submit_s=pl.lit(begins_s), duration_s=end_s - begins_s)
+    return replace(trace, frame=pl.concat([left, trace.frame.slice(first, most)])), left.height
+
+
+def _mean_between(asked: StepFunction, start_s: float, end_s: float) -> float:
+    """Return the mean of a step function between two times; its value there if they are equal."""
+    if end_s <= start_s:
+        return float(asked.at(np.array([start_s]))[0])
+    return float(asked.means(np.array([start_s, end_s]))[0])
