@@ -40,6 +40,7 @@ def advise(
     from cranny.analysis.advise.advice import ALL, candidates
     from cranny.analysis.advise.advice import advise as run
     from cranny.analysis.advise.outcome import METRICS
+    from cranny.analysis.advise.sentences import facts_and_sentences
     from cranny.analysis.advise.workload import Workload
 
     names = options.split_policies(policies) if policies else []
@@ -53,7 +54,7 @@ def advise(
     with progress("replaying", len(names)) as tick:
         found = run(scenario, names, by=by, sample=sample, restart_s=restart_s, processes=processes, progress=tick)
     if as_json:
-        print_json(found.facts())
+        print_json(facts_and_sentences(found))
     else:
         _show(found)
 

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from cranny.analysis.advise.advice import Advice, advise, candidates
 from cranny.analysis.advise.comparison import Judge
 from cranny.analysis.advise.outcome import METRICS, PolicyOutcome
-from cranny.analysis.advise.sentences import costs, reasons, results_table, verdict, workload_lines
+from cranny.analysis.advise.sentences import (
+    costs,
+    facts_and_sentences,
+    reasons,
+    results_table,
+    verdict,
+    workload_lines,
+)
 from cranny.analysis.advise.workload import Workload, fitting_shape, stretch
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
@@ -178,10 +185,11 @@ def test_the_words_say_what_the_numbers_say(found: Advice) -> None:
 
 
 def test_facts_are_plain_and_name_a_policy_only_where_it_is_clear(found: Advice) -> None:
-    facts = json.loads(json.dumps(found.facts(), allow_nan=False))
+    facts = json.loads(json.dumps(facts_and_sentences(found), allow_nan=False))
     assert facts["recommended"] == (found.best if found.clear else None)
     assert [each["policy"] for each in facts["policies"]] == list(found.ranking)
     assert facts["parts"] == 10
+    assert facts["verdict"] == verdict(found)
     assert len(facts["compared_with_first"]) == 2
 
 

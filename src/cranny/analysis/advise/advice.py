@@ -59,8 +59,6 @@ class Advice:
 
     def facts(self) -> dict[str, Any]:
         """Return the advice as plain values, for JSON."""
-        from cranny.analysis.advise.sentences import costs, reasons, verdict
-
         return {
             "recommended": self.best if self.clear else None,
             "first": self.best,
@@ -79,9 +77,6 @@ class Advice:
             "policies": [{**self.outcomes[name].facts(), **self.values[name]} for name in self.ranking],
             "compared_with_first": [each.facts() for each in self.comparisons],
             "failed": dict(self.failed),
-            "verdict": verdict(self),
-            "reasons": reasons(self),
-            "costs": costs(self),
         }
 
 

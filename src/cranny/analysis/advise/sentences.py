@@ -1,6 +1,7 @@
 """Advice in plain sentences: the workload, the verdict, the reasons, the costs, and how sure it is."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from cranny.analysis.advise.advice import Advice
 from cranny.analysis.advise.comparison import SAME, Comparison, Lead
@@ -15,6 +16,12 @@ FEW = 0.05  # a share of GPU-hours below which large jobs hardly matter
 WORTH_A_WORD = 0.05  # a difference that may be chance is told from here on
 MATTERS = 0.02  # a difference between slowdowns that is worth a word
 WAIT_S = 60.0  # a mean wait below which hardly any job waits
+
+
+def facts_and_sentences(advice: Advice) -> dict[str, Any]:
+    """Return the advice as plain values with its sentences, for JSON."""
+    said = {"verdict": verdict(advice), "reasons": reasons(advice), "costs": costs(advice)}
+    return {**advice.facts(), **said}
 
 
 def workload_lines(advice: Advice) -> list[str]:
