@@ -39,7 +39,7 @@ def advise(
     """
     from cranny.analysis.advise.advice import ALL, candidates
     from cranny.analysis.advise.advice import advise as run
-    from cranny.analysis.advise.outcome import METRICS
+    from cranny.analysis.advise.policy_outcome import METRICS
     from cranny.analysis.advise.sentences import facts_and_sentences
     from cranny.analysis.advise.workload import Workload
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cranny.analysis.advise.advice import Advice, advise, candidates
 from cranny.analysis.advise.comparison import Judge
-from cranny.analysis.advise.outcome import METRICS, PolicyOutcome
+from cranny.analysis.advise.policy_outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.sentences import (
     costs,
     facts_and_sentences,

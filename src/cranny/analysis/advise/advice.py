@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from cranny.analysis.advise.comparison import SAME, Comparison, Judge, Lead
-from cranny.analysis.advise.outcome import METRICS, PolicyOutcome
+from cranny.analysis.advise.comparison import SAME, Comparison, Judge, PolicyRatio
+from cranny.analysis.advise.policy_outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.workload import Workload, stretch
 from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
@@ -49,7 +49,7 @@ class Advice:
 
     @property
     def rivals(self) -> list[Comparison]:
-        """Policies that ran every job and are as good as the best, or cannot be told from it beyond doubt."""
+        """Policies that ran every job and are as good as the best, or do not differ from it beyond doubt."""
         return [each for each in self.comparisons if self.outcomes[each.policy].finished and _close(each.overall)]
 
     @property
@@ -63,7 +63,7 @@ class Advice:
             "recommended": self.best if self.clear else None,
             "first": self.best,
             "clear": self.clear,
-            "not_told_apart": [each.policy for each in self.rivals],
+            "not_distinguished": [each.policy for each in self.rivals],
             "trace": self.trace,
             "cluster": self.cluster,
             "network": self.network,
@@ -80,7 +80,7 @@ class Advice:
         }
 
 
-def _close(lead: Lead) -> bool:
+def _close(lead: PolicyRatio) -> bool:
     """Say whether a policy is as good as the best, as far as one can tell."""
     return lead.low is None or lead.low <= 1.0 or lead.ratio < 1.0 + SAME
 

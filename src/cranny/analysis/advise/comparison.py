@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cranny.analysis.advise.outcome import METRICS, PolicyOutcome
+from cranny.analysis.advise.policy_outcome import METRICS, PolicyOutcome
 from cranny.model.arrays import Floats, Ints
 from cranny.model.errors import InputError
 
@@ -21,7 +21,7 @@ SAME = 0.01  # ratios closer to 1 are the same to a person
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class PolicyRatio:
     """How many times as much another policy has of a metric, with a 95 % interval where there are enough jobs."""
 
     ratio: float
@@ -39,8 +39,8 @@ class Comparison:
     """One policy against the recommended one: each metric, and all judged metrics alike in one."""
 
     policy: str
-    metrics: dict[str, Lead]
-    overall: Lead
+    metrics: dict[str, PolicyRatio]
+    overall: PolicyRatio
 
     def facts(self) -> dict[str, Any]:
         """Return the comparison as plain values."""
@@ -94,18 +94,18 @@ class Judge:
                 drawn[metric] = theirs / ours
                 leads[metric] = _lead(ratio, drawn[metric])
             else:
-                leads[metric] = Lead(ratio)
+                leads[metric] = PolicyRatio(ratio)
         overall = _mean([leads[metric].ratio for metric in self._by])
         if not self.parts:
-            return Comparison(policy, leads, Lead(overall))
+            return Comparison(policy, leads, PolicyRatio(overall))
         together = np.exp(np.mean([np.log(drawn[metric]) for metric in self._by], axis=0))
         return Comparison(policy, leads, _lead(overall, together))
 
 
-def _lead(ratio: float, drawn: Floats) -> Lead:
+def _lead(ratio: float, drawn: Floats) -> PolicyRatio:
     tail = (1.0 - CONFIDENCE) / 2.0
     low, high = np.quantile(drawn, [tail, 1.0 - tail])
-    return Lead(ratio, float(low), float(high))
+    return PolicyRatio(ratio, float(low), float(high))
 
 
 def _ratio(value: float, other: float) -> float:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from cranny.analysis.advise.advice import Advice
-from cranny.analysis.advise.comparison import SAME, Comparison, Lead
-from cranny.analysis.advise.outcome import METRICS, PolicyOutcome
+from cranny.analysis.advise.comparison import SAME, Comparison, PolicyRatio
+from cranny.analysis.advise.policy_outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.workload import LONGEST
 from cranny.model.validate import counted, percent
 from cranny.report.scales import duration_text
@@ -13,7 +13,7 @@ from cranny.report.text_table import TextTable
 
 KNOW_DURATIONS = frozenset({"sjf", "srtf", "backfill"})  # queue orders
 FEW = 0.05  # a share of GPU-hours below which large jobs hardly matter
-WORTH_A_WORD = 0.05  # a difference that may be chance is told from here on
+WORTH_A_WORD = 0.05  # a difference that may be chance is named from here on
 MATTERS = 0.02  # a difference between slowdowns that is worth a word
 WAIT_S = 60.0  # a mean wait below which hardly any job waits
 
@@ -91,7 +91,9 @@ def verdict(advice: Advice) -> list[str]:
             f"{best} comes first, but {counted(advice.workload.jobs, 'job')} are too few to say how sure that is."
         )
     else:
-        first = f"No clear winner: {best} comes first, but {_and(names)} cannot be told from it on this log."
+        first = (
+            f"No clear winner: {best} comes first, but {_and(names)} cannot be distinguished from it on this log."
+        )
     lines = [first, *(_against(best, each) for each in advice.comparisons[:2])]
     losses = [_loss(advice, name) for name in METRICS]
     lines += [line for line in losses if line]
@@ -237,7 +239,7 @@ def _ends(advice: Advice, name: str) -> tuple[tuple[float, str], tuple[float, st
     return found[0], found[-1]
 
 
-def _times(lead: Lead) -> str:
+def _times(lead: PolicyRatio) -> str:
     """Write a ratio with its interval."""
     if lead.ratio >= 2:
         text, bounds = f"{lead.ratio:.1f} times as much", "{:.1f} to {:.1f}"

@@ -81,7 +81,7 @@ class Cranny:
         self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
-        self._told: WaitMemory | None = None  # what waiting jobs were told by the policy that this is a copy of
+        self._memory: WaitMemory | None = None  # of waiting jobs, from the policy that this is a copy of
 
     # -- the queue ---------------------------------------------------------------------------------------
 
@@ -176,20 +176,20 @@ class Cranny:
         if self._shares is not None and _any_elastic(view):
             return self._shares.why_wait(job, view)
         short = lacks_gpus(job, view)
-        known = self._told if self._at is None else self._at.memory()
+        known = self._memory if self._at is None else self._at.memory()
         if known is None or known.cluster is not view.cluster:  # it has decided nothing yet: what would it decide
             trial = deepcopy(self)
             trial.plan(view)
-            known = deepcopy(trial)._told  # noqa: SLF001 - one of its own kind
+            known = deepcopy(trial)._memory  # noqa: SLF001 - one of its own kind
         return known.why(job.id, view.now_s, short) if known is not None else short or "can start now"
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Cranny":
-        """Copy the options, what was learned, and what waiting jobs were told; it follows the cluster anew."""
+        """Copy the options, what was learned, and what is known of waiting jobs; it follows the cluster anew."""
         copied = copy(self)
         # What is set is of its own kind.
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
         copied._shares = deepcopy(self._shares, memo)  # noqa: SLF001
-        copied._told = self._told if self._at is None else self._at.memory()  # noqa: SLF001
+        copied._memory = self._memory if self._at is None else self._at.memory()  # noqa: SLF001
         copied._at = None  # noqa: SLF001
         return copied
 

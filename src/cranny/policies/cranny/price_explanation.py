@@ -15,7 +15,7 @@ from cranny.model.validate import counted, percent
 Held = tuple[tuple[int, int], ...]  # machines, and the GPUs taken of each
 NAMED_MACHINES = 4
 SAME_GPU_S = 1e-6  # sums that differ by less are equal but for rounding
-# The terms of a price and what they are for, in the order in which they are told.
+# The terms of a price and what they are for, in the order in which they are listed.
 TERMS: Mapping[str, str] = {
     "own": "its own communication",
     "others": "slowing other jobs",

@@ -15,18 +15,18 @@ SHORT_S = 10.0  # shorter jobs count as if they took so long, as is usual for sl
 P99 = 0.99
 
 
-class Metric(NamedTuple):
+class JudgedMetric(NamedTuple):
     """A metric that policies are judged by; less is better."""
 
     label: str
     unit: str
 
 
-METRICS: Mapping[str, Metric] = {
-    "mean_jct_s": Metric("mean JCT", "s"),
-    "p99_jct_s": Metric("p99 JCT", "s"),
-    "machine_hours": Metric("machine-hours", "h"),
-    "mean_slowdown": Metric("slowdown", ""),
+METRICS: Mapping[str, JudgedMetric] = {
+    "mean_jct_s": JudgedMetric("mean JCT", "s"),
+    "p99_jct_s": JudgedMetric("p99 JCT", "s"),
+    "machine_hours": JudgedMetric("machine-hours", "h"),
+    "mean_slowdown": JudgedMetric("slowdown", ""),
 }
 KEPT = ("mean_comm_slowdown", "jobs_done", "jobs_skipped", "jobs_unfinished", "restarts", "moves")
 
