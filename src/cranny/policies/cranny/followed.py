@@ -62,7 +62,9 @@ class Followed:
             else:
                 self._ended(running)
         self._point = view.point
-        self.gpus.follow_machines(view)
+        if self.gpus.follow_machines(view):
+            self.promises.changed()
+            self.due_s.clear()
 
     def _differences(self, view: Snapshot) -> list[Change]:
         """Compare all running jobs with those known."""
@@ -131,7 +133,7 @@ class Followed:
             for promise in self.promises.in_order():
                 if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
-                elif promise.gpus <= self.gpus.total:
+                elif promise.gpus <= self.gpus.total or promise.start_s <= view.now_s:
                     yield waiting_by_id[promise.job_id]
         if len(self.since_s) > 2 * len(queue) + DEPTH:
             there = {each.job.id for each in queue}
@@ -163,10 +165,12 @@ class Followed:
         """Promise the first job that does not fit a start; one whose start has passed, a later one."""
         if self.head in (None, job.id) or job.id in self.promises:
             start_s = self.earliest_s(job, view)
-            if start_s < math.inf:
-                if self.head is None:
-                    self.head = job.id
-                self.promises.make(job.id, job.gpus, start_s)
+            if start_s == math.inf:  # too few machines are up
+                self.withdraw(job.id)
+                return
+            if self.head is None:
+                self.head = job.id
+            self.promises.make(job.id, job.gpus, start_s)
 
     def keep_machine(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep the machine for a job that first has room for it, if that is before a certain time."""

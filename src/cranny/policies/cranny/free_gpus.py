@@ -74,13 +74,15 @@ class FreeGpus:
                 self.free[machine] += change
                 self.rack_free[self.rack[machine]] += change
 
-    def follow_machines(self, view: Snapshot) -> None:
-        """Take over which machines take jobs."""
-        if view.up_machines != self._up:
+    def follow_machines(self, view: Snapshot) -> bool:
+        """Take over which machines take jobs; say whether these are others than before."""
+        changed = view.up_machines != self._up
+        if changed:
             self._up = view.up_machines
             self.free[:] = view.free
             self.total = int(self.free.sum())
             self.rack_free[:] = np.bincount(self.rack, weights=self.free, minlength=len(self.rack_free))
+        return changed
 
     def seen_by(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> "ClusterArrays":
         """Return the machines that a job may use, without those kept, in a view or a what-if of it."""

@@ -64,10 +64,11 @@ class Stopping(NamedTuple):
         """Return what a job loses if it is stopped; inf if it may not be.
 
         It must not end so much later that its GPUs come too late for a start that was promised. One that has just
-        started is not stopped: a decision that undoes itself would never end.
+        started, or is still restarting, is not stopped: a decision that undoes itself might never end.
         """
         job = each.running.submitted
-        if each.running.started_s >= self.now_s:
+        restarting_s = job.restart_s if each.running.attained_gpu_s else 0.0
+        if each.running.started_s + restarting_s >= self.now_s:
             return math.inf
         loss_s = waiter.length_s + job.restart_s
         first = bisect_left(self.promised_s, each.end_s)
