@@ -15,10 +15,11 @@ waiting jobs: as many are free afterwards.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cranny.core.constraints import Constraints
 from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Move
@@ -112,16 +113,48 @@ def actions(groups: Sequence[MoveGroup]) -> tuple[Move, ...]:
     return tuple([Move(move.job_id, move.placement) for group in groups for move in group.moves])
 
 
-def emptied(groups: Sequence[MoveGroup]) -> tuple[int, ...]:
-    """Return the machines that would be idle once all moves are made."""
+def facts(groups: Sequence[MoveGroup], cluster: Cluster, price_per_gpu_hour: float) -> dict[str, Any]:
+    """Return moves as plain values, with what they save in GPU-seconds and in money.
+
+    Money counts the time for which machines are in use less, and by the hour the machines that would be idle.
+    """
+    price = price_per_gpu_hour / SECONDS_PER_HOUR
     idle: set[int] = set()
+    shown = []
     for group in groups:
-        idle |= set(group.emptied)
-        idle -= {machine for move in group.moves for machine in move.placement.counts}
-    return tuple(sorted(idle))
+        idle = idle.union(group.emptied).difference(*(move.placement.counts for move in group.moves))
+        shown.append(
+            {
+                "purpose": group.purpose,
+                "starts": group.starts,
+                "moves": [
+                    {
+                        "job": move.job_id,
+                        "gpus": move.gpus,
+                        "from": _gpus_on(move.source, cluster),
+                        "to": _gpus_on(move.placement, cluster),
+                        "cost_gpu_s": move.restart_gpu_s,
+                    }
+                    for move in group.moves
+                ],
+                "gain": {**group.gain._asdict(), "total_gpu_s": group.gain.total_gpu_s},
+                "cost_gpu_s": group.cost_gpu_s,
+                "net_gpu_s": group.net_gpu_s,
+                "emptied": [cluster.machines[machine].name for machine in group.emptied],
+                "saved_money": group.gain.machines_gpu_s * price,
+            }
+        )
+    totals = ("cost_gpu_s", "net_gpu_s", "saved_money")
+    return {
+        "groups": shown,
+        "moves": sum(len(group.moves) for group in groups),
+        "emptied": [cluster.machines[machine].name for machine in sorted(idle)],
+        "gain_gpu_s": sum(group.gain.total_gpu_s for group in groups),
+        **{name: sum(each[name] for each in shown) for name in totals},
+        "saved_money_per_hour": sum(cluster.machines[machine].gpus for machine in idle) * price_per_gpu_hour,
+        "price_per_gpu_hour": price_per_gpu_hour,
+    }
 
 
-def saved_money(groups: Sequence[MoveGroup], price_per_gpu_hour: float) -> float:
-    """Return what the GPU-hours are worth by which machines are in use for less time."""
-    gpu_s = sum(group.gain.machines_gpu_s for group in groups)
-    return gpu_s / SECONDS_PER_HOUR * price_per_gpu_hour
+def _gpus_on(placement: Placement, cluster: Cluster) -> dict[str, int]:
+    return {cluster.machines[machine].name: gpus for machine, gpus in placement.counts.items()}
