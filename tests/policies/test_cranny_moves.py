@@ -1,6 +1,6 @@
 """Moves that pay: which are proposed, what they claim, and what they never do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -19,7 +19,8 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan
 from cranny.model.profile import ModelProfile
 from cranny.policies.cranny.durations import worked_s
-from cranny.policies.cranny.moves import MoveGroup, MoveRules, actions, facts, proposed_moves, restart_s
+from cranny.policies.cranny.move_search import proposed_moves
+from cranny.policies.cranny.moves import MoveGroup, MoveRules, actions, facts, restart_s
 
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
 LOUD = ModelProfile("loud", grad_bytes=1e9, iteration_ms=100.0)
@@ -35,7 +36,7 @@ ANY = MoveRules(lambda _: True, left_s)
 
 
 def state_of(
-    cluster: Cluster, jobs: dict[str, tuple[int, float, tuple[int, ...]]], model: ModelProfile = QUIET
+    cluster: Cluster, jobs: Mapping[str, tuple[int, float, tuple[int, ...]]], model: ModelProfile = QUIET
 ) -> ClusterState:
     """Return a state with jobs of so many GPUs and seconds on these machines, as many GPUs on each as fit."""
     state = ClusterState(cluster)

@@ -75,6 +75,8 @@ class JobSpec(Fields):
     deadline_s: Seconds | None = None
     time_limit_s: Seconds | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 0
+    movable: bool = False
+    restart_s: Seconds | None = None
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     queue: Name | None = None
     env: Variables = Field(default_factory=dict)
@@ -166,6 +168,7 @@ class JobSpec(Fields):
             gpu_type=self.constraints.gpu_type,
             least_gpus=self.least_gpus,
             most_gpus=self.most_gpus,
+            restart_s=self.restart_s or 0.0,
         )
 
     def constraints_on(self, cluster: Cluster) -> Constraints | None:
@@ -189,7 +192,7 @@ _WORDS = {
     "collective": "the name of a collective",
     "priority": f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}",
     "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
-    **dict.fromkeys(("shell", "torchrun"), "true or false"),
+    **dict.fromkeys(("shell", "torchrun", "movable"), "true or false"),
     "same_rack": "`required` or `preferred`",
     "exclude": "a list of machine names",
     **dict.fromkeys(("env", "secrets"), "a mapping of names to text"),

@@ -15,7 +15,6 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies.cranny.durations import worked_s
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.machine_kernel import NONE, first_ready
 from cranny.policies.cranny.moves import MoveGain, MoveGroup, MoveRules, ProposedMove, Purpose, restart_s
 from cranny.policies.cranny.outlook import ExpectedRun, Outlook, OutlookChange
 from cranny.policies.cranny.placing import Placing
@@ -27,7 +26,12 @@ ROOMS = 2  # machines on which room is tried to be made for one job
 SPREAD = 4  # machines of a job that leaves one of them; jobs on more are only brought together
 LINK_TRIALS = 64  # with other jobs on links, after which no new ones are begun
 
-Try = tuple[Purpose, int | str]  # what a group is for, and the machine or job that it is about
+Try = tuple[Purpose, int | str]  # what a group is tried for, and the machine or job that it is about
+
+
+def proposed_moves(view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
+    """Return the moves that pay now, in the order in which they can be made."""
+    return MoveSearch(view, rules).run()
 
 
 class MovesMade(NamedTuple):
@@ -139,9 +143,9 @@ class MoveSearch:
         elif about in self._fixed or (purpose == "gather" and not links):
             return None
         else:
-            found = self._making_room(str(about), purpose)
+            found = self._making_room(str(about))
             if purpose == "gather":
-                found = [*found, *self._elsewhere([str(about)], (), "gather")]
+                found = [*found, *self._elsewhere([str(about)], ())]
         return max(found, key=lambda each: each.group.net_gpu_s, default=None)
 
     # -- groups of moves ---------------------------------------------------------------------------------
@@ -150,14 +154,14 @@ class MoveSearch:
         """Return groups in which the jobs of a machine that end last go elsewhere: one, two, and so on."""
         jobs = self._outlook.on(machine)[: min(TOGETHER, self._moves_left)]
         going = list(takewhile(lambda job_id: self._may_leave(job_id, links=links), jobs))
-        return self._elsewhere(going, (machine,), "free")
+        return self._elsewhere(going, (machine,))
 
     def _may_leave(self, job_id: str, *, links: bool) -> bool:
         """Say whether a job may leave a machine, perhaps only if it uses no links."""
         run = self._outlook.runs[job_id]
         return self._may_move(job_id) and (not run.uses_links or (links and len(run.running.held) <= SPREAD))
 
-    def _elsewhere(self, job_ids: Sequence[str], kept: Collection[int], purpose: Purpose) -> list[Candidate]:
+    def _elsewhere(self, job_ids: Sequence[str], kept: Collection[int]) -> list[Candidate]:
         """Return the groups that pay in which the first of some jobs move, the first two, and so on."""
         # Before machines are looked for: what would be saved if they had links and machines to themselves?
         costs = accumulate(self._restart_gpu_s(job_id) for job_id in job_ids)
@@ -170,12 +174,12 @@ class MoveSearch:
                 last = number
         candidates = []
         for made in self._relocated(job_ids[:last], kept):
-            found = self._judged(made, purpose)
+            found = self._judged(made)
             if found is not None:
                 candidates.append(found)
         return candidates
 
-    def _making_room(self, job_id: str, purpose: Purpose) -> list[Candidate]:
+    def _making_room(self, job_id: str) -> list[Candidate]:
         """Return groups in which jobs leave a machine so that another has room on it."""
         run = self._outlook.runs[job_id]
         job, held = run.running.submitted, run.running.held
@@ -198,7 +202,7 @@ class MoveSearch:
             placement = view.placement(job, (machine,) * job.gpus)
             there = ExpectedRun(view.as_running(job, placement), run.left_s, 0.0 if waits else restart_s(job))
             made = MovesMade(view.after(placement, job), {**runs, job_id: there})
-            found = self._judged(made, purpose, job_id if waits else None)
+            found = self._judged(made, job_id if waits else None)
             if found is not None:
                 candidates.append(found)
         return candidates
@@ -262,8 +266,8 @@ class MoveSearch:
 
     # -- what they are worth -----------------------------------------------------------------------------
 
-    def _judged(self, made: MovesMade, purpose: Purpose, starts: str | None = None) -> Candidate | None:
-        """Return a group of moves if it pays."""
+    def _judged(self, made: MovesMade, starts: str | None = None) -> Candidate | None:
+        """Return a group of moves if it pays; what it saves most says what it is for."""
         outlook = self._outlook
         moved = [job_id for job_id in made.runs if job_id != starts]
         cost = sum(self._restart_gpu_s(job_id) for job_id in moved)
@@ -292,8 +296,12 @@ class MoveSearch:
             return None
         left = {machine for move in moves for machine in move.source.counts}
         emptied = tuple(sorted(machine for machine in left if made.view.is_idle(machine)))
-        if purpose == "free" and emptied:
-            purpose = "empty"
+        if starts is not None:
+            purpose: Purpose = "start"
+        elif gain.own_gpu_s + gain.others_gpu_s > gain.machines_gpu_s:
+            purpose = "gather"
+        else:
+            purpose = "empty" if emptied else "free"
         return Candidate(MoveGroup(purpose, moves, gain, emptied, starts), made, change)
 
     def _may_move(self, job_id: str) -> bool:
@@ -342,6 +350,8 @@ class MoveSearch:
 
     def _later(self, job: Job, left_s: float, allowed: Sequence[int]) -> Iterable[ExpectedRun]:
         """Yield how a waiting job would run on the machine that first has room for it."""
+        from cranny.policies.cranny.machine_kernel import NONE, first_ready  # compiles, so only where it is used
+
         view = self._view
         kept = [machine for machine in range(len(view.cluster.machines)) if machine not in set(allowed)]
         ready = first_ready(self._gpus.releases_for(job, view, kept), job.gpus, self._placing.room.slots)

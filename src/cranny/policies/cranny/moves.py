@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from cranny.core.constraints import Constraints
-from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -99,13 +98,6 @@ class MoveRules:
 def restart_s(job: Job) -> float:
     """Return what a job loses by a move."""
     return job.restart_s or RESTART_S
-
-
-def proposed_moves(view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
-    """Return the moves that pay now, in the order in which they can be made."""
-    from cranny.policies.cranny.move_search import MoveSearch  # compiles, so it is imported only where it is used
-
-    return MoveSearch(view, rules).run()
 
 
 def actions(groups: Sequence[MoveGroup]) -> tuple[Move, ...]:
