@@ -150,9 +150,12 @@ class RepeatedMoves:
         """Return what changes, as plain values."""
         names = ("machine_hours", "mean_jct_s", "p99_jct_s", "mean_wait_s", "mean_used_machines", "moves")
         purposes = [group.purpose for group in self.groups]
+        runs = {"without": self.without, "with": self.moved}
         return {
-            "without": {name: self.without.summary[name] for name in names},
-            "with": {name: self.moved.summary[name] for name in names},
+            **{which: {name: run.summary[name] for name in names} for which, run in runs.items()},
+            "machine_hours_until_last_arrival": {
+                which: float(run.timeline["machine_hours"][-1]) for which, run in runs.items()
+            },
             "saved_machine_hours": self.saved_machine_hours,
             "restart_gpu_hours": sum(group.cost_gpu_s for group in self.groups) / SECONDS_PER_HOUR,
             "groups": {purpose: purposes.count(purpose) for purpose in sorted(set(purposes))},

@@ -151,6 +151,8 @@ def _saved(about: str, found: Mapping[str, Any], scenario: "Scenario") -> Iterat
     part = f" ({saved / hours:.1%})" if hours else ""
     yield f"{about}: {hours:,.0f} machine-hours without moves, {after['machine_hours']:,.0f} with"
     yield f"saved: {saved:,.0f} machine-hours{part}, ${saved * gpus * price:,.0f} at ${price:,.2f} per GPU-hour"
+    until = found["machine_hours_until_last_arrival"]
+    yield f"until the last job came: {until['without']:,.0f} without, {until['with']:,.0f} with"
     groups = ", ".join(f"{count:,} to {purpose}" for purpose, count in found["groups"].items()) or "none"
     yield f"groups of moves: {groups}; restarts cost {found['restart_gpu_hours']:,.1f} GPU-hours"
     for name, what in (("mean_jct_s", "mean JCT"), ("p99_jct_s", "p99 JCT"), ("mean_wait_s", "mean wait")):
