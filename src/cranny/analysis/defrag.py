@@ -8,14 +8,13 @@ from typing import Any, Literal, cast
 from cranny.core.change_log import ChangePoint
 from cranny.core.protocol import Placer, PlacerPolicy, Policy, Timed
 from cranny.core.snapshot import Snapshot
-from cranny.model.job import Job
+from cranny.model.job import RESTART_S, Job
 from cranny.model.plan import Plan
 from cranny.model.validate import positive
 from cranny.policies.cranny.durations import DurationEstimates
-from cranny.policies.cranny.move_search import proposed_moves
+from cranny.policies.cranny.move_search import PeriodicMoves, proposed_moves
 from cranny.policies.cranny.moves import (
     MARGIN,
-    RESTART_S,
     SECONDS_PER_HOUR,
     MoveGroup,
     MoveRules,
@@ -81,8 +80,7 @@ class PolicyWithMoves:
     ) -> None:
         self._policy = policy
         self._rules = rules
-        self._every_s = math.inf if every_s is None else positive(every_s, "every_s")
-        self._due_s = self._every_s
+        self._moves = PeriodicMoves(math.inf if every_s is None else positive(every_s, "every_s"))
         self._learned = learned
         self._point: ChangePoint | None = None
         self.groups: list[MoveGroup] = []
@@ -98,16 +96,15 @@ class PolicyWithMoves:
             self._learned.learn_ended(view.changes_since(self._point) or (), view.now_s, waiting)
             self._point = view.point
         plan = self._policy.plan(view)
-        if plan.actions or view.now_s < self._due_s:
+        if plan.actions:
             return plan
-        self._due_s = self._every_s * (math.floor(view.now_s / self._every_s) + 1)
-        found = proposed_moves(view, self._rules)
+        found = self._moves.at(view, self._rules)
         self.groups += found
         return Plan(view.version, actions(found))
 
     def next_s(self, view: Snapshot) -> float:
         """Return when moves are due, or when the policy wants to be asked."""
-        due_s = self._due_s if self._due_s > view.now_s else view.now_s + self._every_s
+        due_s = self._moves.next_s(view.now_s)
         return min(due_s, self._policy.next_s(view)) if isinstance(self._policy, Timed) else due_s
 
 

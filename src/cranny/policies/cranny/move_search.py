@@ -34,6 +34,25 @@ def proposed_moves(view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
     return MoveSearch(view, rules).run()
 
 
+class PeriodicMoves:
+    """Moves that pay, every so often."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._due_s = every_s
+
+    def at(self, view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
+        """Return the moves that pay if they are due; none otherwise."""
+        if view.now_s < self._due_s:
+            return []
+        self._due_s = self._every_s * (math.floor(view.now_s / self._every_s) + 1)
+        return proposed_moves(view, rules)
+
+    def next_s(self, now_s: float) -> float:
+        """Return when they are due next."""
+        return self._due_s if self._due_s > now_s else now_s + self._every_s
+
+
 class MovesMade(NamedTuple):
     """A what-if: the view with some jobs elsewhere, and how these are expected to run there."""
 
@@ -131,7 +150,7 @@ class MoveSearch:
             yield "gather", job_id
         cluster = self._view.cluster
         machines = self._outlook.machines_in_use()
-        machines.sort(key=lambda machine: -cluster.machines[machine].gpus * until_s[machine])
+        machines.sort(key=lambda machine: -cluster.machines[machine].gpus * until_s.get(machine, 0.0))
         for machine in machines[:MACHINES]:
             yield "empty", machine
 

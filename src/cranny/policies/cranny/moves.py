@@ -19,12 +19,11 @@ from typing import Any, Literal, NamedTuple
 
 from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster
-from cranny.model.job import Job
+from cranny.model.job import RESTART_S, Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Move
 from cranny.model.validate import not_negative, whole
 
-RESTART_S = 60.0  # that a job loses which does not say how much
 MARGIN = 1.0  # of the restarts, by which the gain must exceed them
 MOST = 64  # moves of one plan
 SECONDS_PER_HOUR = 3600.0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.reference import move_costs
 from tests.reference.invariants import check
 
+import cranny
 from cranny.core.constraints import Constraints
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -173,6 +174,18 @@ def test_keeps_a_job_in_its_rack() -> None:
     assert set(where(proposed_moves(view, rules))) <= {"b"}  # b may come to rack 0, where a stays
 
 
+@pytest.mark.parametrize(("restart_s", "moves"), [(0.0, 0), (60.0, 1)])
+def test_the_policy_moves_jobs_that_state_their_restart(restart_s: float, moves: int) -> None:
+    jobs = [Job(f"short-{number}", 3, QUIET, duration_s=10.0, restart_s=restart_s) for number in range(2)]
+    long = [
+        Job(f"long-{number}", 1, QUIET, submit_s=1.0, duration_s=40_000.0 + number, restart_s=restart_s)
+        for number in range(2)
+    ]
+    options = {"move_every_s": 3_600.0, "wait": False}
+    found = cranny.simulate(row(2, 4), [*jobs, *long], "cranny", options=options).summary
+    assert found["moves"] == moves
+
+
 # -- what always holds -----------------------------------------------------------------------------------
 
 
@@ -190,7 +203,7 @@ def busy_states(draw: st.DrawFn) -> ClusterState:
             f"job-{number}",
             len(ranks),
             draw(st.sampled_from([QUIET, LOUD])),
-            duration_s=draw(st.sampled_from([30.0, 600.0, 5_000.0, 5_000.5, 80_000.0])),
+            duration_s=draw(st.sampled_from([0.0, 30.0, 600.0, 5_000.0, 5_000.5, 80_000.0])),
             restart_s=draw(st.sampled_from([0.0, 20.0, 900.0])),
         )
         state.place(job, Placement(tuple(ranks)))
