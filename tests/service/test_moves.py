@@ -10,8 +10,8 @@ from tests.service.conftest import Serve, Site
 from cranny.core.constraints import Constraints
 from cranny.model.placement import Placement
 from cranny.policies.cranny.moves import MoveGain, MoveGroup, ProposedMove
-from cranny.service.movable_jobs import movable_jobs
 from cranny.service.limits import ConflictError, NotFoundError
+from cranny.service.movable_jobs import movable_jobs
 
 Scattered = Callable[..., Site]
 

@@ -12,8 +12,8 @@ from pydantic import Field
 from cranny.model.yaml_file import Fields
 from cranny.policies.cranny.moves import MARGIN, MoveGroup, facts
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, answered
-from cranny.service.movable_jobs import movable_jobs
 from cranny.service.limits import BusyError
+from cranny.service.movable_jobs import movable_jobs
 from cranny.service.service import Service
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
