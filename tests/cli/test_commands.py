@@ -100,6 +100,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "place": ["--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--policy", "all"],
         "explain": [trace_file, "b", *SMALL],
         "network": [trace_file, *SMALL, "--policy", "random"],
+        "defrag": [trace_file, *SMALL, "--at", 0],
         "interleave": [Path(__file__).parents[2] / "docs" / "examples" / "interleave.yaml"],
         "policies": [],
         "traces generate": ["philly", tmp_path / "made.parquet", "--jobs", 20],

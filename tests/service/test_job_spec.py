@@ -52,6 +52,9 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"gpu": 4}, "gpu: is not a known field"),
         ({"profile": {"grad_bytes": 1}}, "profile.iteration_ms: is missing"),
         ({"max_retries": 101}, "max_retries: must be a whole number from 0 to 100"),
+        ({"movable": "yes"}, "movable: must be true or false, not 'yes'$"),
+        ({"movable": True, "restart_s": 0}, "restart_s: must be a positive number of seconds, not 0$"),
+        ({"restart_s": 30}, "restart_s is for a job that may move: it needs `movable: true`"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_field(change: dict[str, Any], problem: str) -> None:
@@ -85,6 +88,13 @@ def test_a_job_is_as_its_file_says() -> None:
     assert (job.gpus, job.profile.name, job.tp, job.tenant, job.gpu_type) == (4, "vgg16", 2, "vision", "H200")
     assert spec.argv == ("python", "train.py")
     assert parse({"command": "a | b", "shell": True, "gpus": 1}).argv == ("/bin/sh", "-c", "a | b")
+
+
+@pytest.mark.parametrize(
+    ("change", "restart_s"), [({}, 0.0), ({"movable": True}, 60.0), ({"movable": True, "restart_s": 5}, 5.0)]
+)
+def test_only_a_job_that_may_move_states_a_restart(change: dict[str, Any], restart_s: float) -> None:
+    assert parse({**GOOD, **change}).job("job-1", "ann", 0.0).restart_s == restart_s
 
 
 def test_torchrun_may_be_written_before_the_script_or_asked_for() -> None:

@@ -7,6 +7,7 @@ import typer
 from cranny.cli import admin, repro, traces
 from cranny.cli.advise import advise
 from cranny.cli.bench import bench
+from cranny.cli.defrag import defrag
 from cranny.cli.explain import explain
 from cranny.cli.interleave import interleave
 from cranny.cli.jobs import cancel, jobs, logs, plan, submit, watch
@@ -19,7 +20,7 @@ from cranny.cli.typer_errors import Commands
 from cranny.cli.whatif import what_if
 from cranny.version import VERSION
 
-SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, network, interleave, policies)
+SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, defrag, network, interleave, policies)
 EXPERIMENTS = (sweep, conformance, bench)
 SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume)
 GROUPS = {"traces": traces.app, "repro": repro.app, "policy": admin.policy, "token": admin.token}

@@ -11,6 +11,7 @@ from cranny.model.validate import MAX_GPUS, positive, seconds, whole
 
 __all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # code that makes jobs checks numbers in the same way
 
+RESTART_S = 60.0  # that a job loses when it goes on elsewhere, if it does but does not say how much
 # Stands for the profile of a job that only names its model.
 _BY_NAME = ModelProfile(name="", grad_bytes=1.0, iteration_ms=1.0)
 

@@ -11,7 +11,7 @@ from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
-from cranny.model.job import Job
+from cranny.model.job import RESTART_S, Job
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import MAX_GPUS
 from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked, dotted, shown
@@ -75,6 +75,8 @@ class JobSpec(Fields):
     deadline_s: Seconds | None = None
     time_limit_s: Seconds | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 0
+    movable: bool = False
+    restart_s: Seconds | None = None
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     queue: Name | None = None
     env: Variables = Field(default_factory=dict)
@@ -118,6 +120,8 @@ class JobSpec(Fields):
             raise ValueError("command is empty")
         if self.model is not None and self.profile is not None:
             raise ValueError("give `model` or `profile`, not both")
+        if self.restart_s is not None and not self.movable:
+            raise ValueError("restart_s is for a job that may move: it needs `movable: true`")
         return self
 
     @property
@@ -166,6 +170,7 @@ class JobSpec(Fields):
             gpu_type=self.constraints.gpu_type,
             least_gpus=self.least_gpus,
             most_gpus=self.most_gpus,
+            restart_s=(self.restart_s or RESTART_S) if self.movable else 0.0,
         )
 
     def constraints_on(self, cluster: Cluster) -> Constraints | None:
@@ -189,7 +194,7 @@ _WORDS = {
     "collective": "the name of a collective",
     "priority": f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}",
     "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
-    **dict.fromkeys(("shell", "torchrun"), "true or false"),
+    **dict.fromkeys(("shell", "torchrun", "movable"), "true or false"),
     "same_rack": "`required` or `preferred`",
     "exclude": "a list of machine names",
     **dict.fromkeys(("env", "secrets"), "a mapping of names to text"),

@@ -19,10 +19,11 @@ from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
-from cranny.model.errors import CrannyError, InputError, unknown
+from cranny.model.errors import CrannyError, InputError, PlacementError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
-from cranny.model.plan import Action, Aggregate, Move, Shift, Start, Stop
+from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import counted
+from cranny.policies.cranny.moves import MoveGroup, actions
 from cranny.service.engines import QueuedByPriority, build_policy, complete_setting, engine_with, replay
 from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import (
@@ -233,6 +234,25 @@ class Scheduler:
         if status == "waiting":
             self.log("retried", record.id, {}, now_s)
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
+
+    def move(self, groups: Sequence[MoveGroup], now_s: float) -> None:
+        """Make moves that were found a moment ago; all are refused if one is no longer possible."""
+        if self.mode != "run":
+            raise ConflictError("the jobs are run by another scheduler: move them there")
+        made = actions(groups)
+        for move in (move for group in groups for move in group.moves):
+            record = self.find(move.job_id)
+            attempt = record.attempt
+            there = attempt is not None and attempt.placement.machines == move.source.machines
+            if record.status != "running" or not record.spec.movable or not there:
+                raise ConflictError(f"{record.id} has changed meanwhile; no job was moved, retry")
+        try:
+            self.engine.state.commit(Plan(self.engine.state.version, made), now_s)
+        except PlacementError as error:
+            raise ConflictError(f"the cluster has changed meanwhile; no job was moved, retry: {error}") from None
+        for at, action in enumerate(made):
+            self._log_action(action, made[at + 1 :], now_s)
+        self.tick(now_s)
 
     def observe(self, job_id: str, body: dict[str, Any], now_s: float) -> JobRecord:
         """Log where another scheduler started a job, or that it ended; update the recommendations."""

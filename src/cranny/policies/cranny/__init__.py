@@ -16,7 +16,8 @@ them once the rent has come to their price.
 The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
 passed for ever, since the keys of later jobs grow. The first job that does not fit is promised a start: when
 enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is stopped for a
-short one only if in all less is lost than gained (`preemption`), and is promised when it goes on.
+short one only if in all less is lost than gained (`preemption`), and is promised when it goes on. With
+`move_every_s` jobs that state their restart also move every so often, if that pays (`moves`).
 
 As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`: its shares are
 exact, know of types of GPU, and count what a restart costs.
@@ -38,6 +39,8 @@ from cranny.model.validate import not_negative, yes_or_no
 from cranny.policies import policy
 from cranny.policies._shared.resize import elastic
 from cranny.policies.cranny.durations import DurationEstimates
+from cranny.policies.cranny.move_search import PeriodicMoves
+from cranny.policies.cranny.moves import MoveRules, actions
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
@@ -67,6 +70,7 @@ class Cranny:
         resize: bool = True,
         patience: float = PATIENCE,
         margin: float = MARGIN,
+        move_every_s: float = 0.0,
     ) -> None:
         self.contention = yes_or_no(contention, "cranny: contention")
         self.machines = yes_or_no(machines, "cranny: machines")
@@ -79,6 +83,8 @@ class Cranny:
         self.margin = not_negative(margin, "cranny: margin")
         self.resize = yes_or_no(resize, "cranny: resize")
         self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
+        every_s = not_negative(move_every_s, "cranny: move_every_s")
+        self._moves = PeriodicMoves(every_s) if every_s else None
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
         self._memory: WaitMemory | None = None  # of waiting jobs, from the policy that this is a copy of
@@ -133,7 +139,14 @@ class Cranny:
                 ahead += waiting.job.gpus
                 if plan is not None:
                     return plan
+        if self._moves is not None:  # only of jobs that state what a restart costs them
+            rules = MoveRules(lambda job: job.restart_s > 0, self._left_after)
+            return Plan(view.version, actions(self._moves.at(view, rules)))
         return Plan(view.version)
+
+    def _left_after(self, job: Job, ran_s: float) -> float:
+        """Return how long a job is expected to run on that has done so many seconds of its work."""
+        return self._estimated_s(job, ran_s) if job.duration_s is None else max(0.0, job.duration_s - ran_s)
 
     def _preempt(self, waiting: Waiting, view: Snapshot, at: "Followed", ahead: int) -> Plan | None:
         """Stop running jobs for a waiting one, if that pays."""
@@ -160,11 +173,10 @@ class Cranny:
         return Plan(view.version, (*stops, Start(job, placement, waiting.attained_gpu_s)))
 
     def next_s(self, view: Snapshot) -> float:
-        """Return when the first job that waits for a better place gives up."""
-        at = self._at
-        return (
-            min((due_s for due_s in at.due_s.values() if due_s > view.now_s), default=math.inf) if at else math.inf
-        )
+        """Return when the first job that waits for a better place gives up, or moves are due."""
+        waits = self._at.due_s.values() if self._at else ()
+        moves_s = self._moves.next_s(view.now_s) if self._moves else math.inf
+        return min([moves_s, *(due_s for due_s in waits if due_s > view.now_s)])
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job now where it costs least."""
