@@ -145,11 +145,10 @@ def told(job_id: str, *promises: PromisedStart, short: str | None = None, **know
 
 def test_a_waiting_job_says_what_it_was_promised() -> None:
     short = "needs 8 GPUs, 3 free"
-    own, kept = PromisedStart("a", 8, 12_345.0), PromisedStart("a", 4, 1_500.0, 2)
+    own, kept = PromisedStart("a", 8, 12_345.0), PromisedStart("a", 4, 1_500.0, (2,))
     assert told("a", own, short=short) == f"{short}; is promised a start at 12,345 s at the latest"
     assert told("a", kept, since_s={"a": 900.0}, due_s={"a": 1900.0}) == (
-        "waits for rack0-machine2, which is expected to have room at 1,500 s: "
-        "on one machine it takes 1,000 s less than on several"
+        "waits for rack0-machine2, with room expected at 1,500 s: on one machine it takes 1,000 s less"
     )
     assert told("a", kept, stopped=frozenset({"a"})) == (
         "was stopped for another job, and is promised a start at 1,500 s at the latest"

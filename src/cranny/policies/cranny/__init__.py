@@ -10,8 +10,8 @@ This policy adds them up. A job that runs for `seconds` on one machine costs on 
     holes     GPUs left over that jobs of the sizes seen lately could not use x seconds
 
 and goes where the sum is least; equal sums are decided by what leaves the largest later job most room. It waits
-for one machine if that is expected sooner than what it saves, and no longer than that: as one rents skis, and buys
-them once the rent has come to their price.
+for one machine, or one rack, if that is expected sooner than what it saves, and no longer than that: as one rents
+skis, and buys them once the rent has come to their price.
 
 The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
 passed for ever, since the keys of later jobs grow. The first job that does not fit is promised a start: when
@@ -215,10 +215,12 @@ class Cranny:
             found = at.placing.best(job, view, seconds, at.promises.kept_from(job.id, now_s + seconds))
             if found is None:
                 at.promise_start(job, view)
-            elif self.wait and found.effect.slowdown > 1.0 and job.gpus <= at.largest:
-                # It waits for one machine, but in all no longer than what that saves.
-                due_s = at.since_s.setdefault(job.id, now_s) + (found.effect.slowdown - 1.0) * seconds
-                if due_s > now_s and at.keep_machine(job, view, due_s):
+            elif self.wait and found.effect.slowdown > 1.0:
+                # It waits for one machine, or else one rack, but in all no longer than what that saves.
+                keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
+                better = at.placing.best_slowdown(job, view)
+                due_s = at.since_s.setdefault(job.id, now_s) + (found.effect.slowdown - better) * seconds
+                if due_s > now_s and keep(job, view, due_s):
                     at.refuse(job, due_s)
                     return None
         if found is not None and (

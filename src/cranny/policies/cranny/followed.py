@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cranny.core.accounting import Running
 from cranny.core.change_log import Change, ChangePoint
 from cranny.core.queue import DEPTH
@@ -13,10 +15,10 @@ from cranny.model.job import Job
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects, alone
-from cranny.policies.cranny.machine_kernel import NONE, first_ready
+from cranny.policies.cranny.machine_kernel import first_ready
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter, in_place_of, in_place_of_many
-from cranny.policies.cranny.promised_starts import PromisedStarts
+from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.policies.cranny.sizes import SizesSeen
 from cranny.policies.cranny.wait_explanation import WaitMemory
 
@@ -133,7 +135,7 @@ class Followed:
             for promise in self.promises.in_order():
                 if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
-                elif promise.gpus <= self.gpus.total or promise.start_s <= view.now_s:
+                elif promise.start_s <= view.now_s or self._has_room(promise):
                     yield waiting_by_id[promise.job_id]
         if len(self.since_s) > 2 * len(queue) + DEPTH:
             there = {each.job.id for each in queue}
@@ -145,6 +147,12 @@ class Followed:
                 continue  # it does not fit, and is not the first
             if due_s.get(job.id, -math.inf) <= now_s and job.id not in self.promises:
                 yield waiting
+
+    def _has_room(self, promise: PromisedStart) -> bool:
+        """Say whether a job might start before it was promised: where it waits for machines, on these."""
+        if not promise.machines:
+            return promise.gpus <= self.gpus.total
+        return promise.gpus <= int(self.gpus.free[list(promise.machines)].sum())
 
     def withdraw(self, job_id: str) -> None:
         """Forget what a job was promised, if anything."""
@@ -176,10 +184,26 @@ class Followed:
         """Keep the machine for a job that first has room for it, if that is before a certain time."""
         kept = self.promises.kept_from(job.id, math.inf)
         machine, ready_s = first_ready(self.gpus.releases_for(job, view, kept), job.gpus, self.placing.room.slots)
-        if machine == NONE or ready_s >= due_s:
-            return False
+        return view.now_s < ready_s < due_s and self._keep(job, (int(machine),), float(ready_s))
+
+    def keep_rack(self, job: Job, view: Snapshot, due_s: float) -> bool:
+        """Keep machines of the rack for a job that first has enough of them, if that is before a certain time."""
+        release_s = self.gpus.releases_for(job, view, self.promises.kept_from(job.id, math.inf))
+        until_s = np.where(self.gpus.there, release_s, -math.inf).max(axis=1)  # (machines,) when all of it is free
+        best: tuple[int, ...] = ()
+        ready_s = due_s
+        for machines in self.gpus.racks:
+            order = machines[np.argsort(until_s[machines], kind="stable")]
+            enough = int(np.searchsorted(np.cumsum(self.gpus.size[order]), job.gpus))
+            if enough < len(order) and until_s[order[enough]] < ready_s:
+                best, ready_s = tuple(order[: enough + 1].tolist()), float(until_s[order[enough]])
+        # If it is free now, the job goes elsewhere for other reasons.
+        return view.now_s < ready_s < due_s and self._keep(job, best, ready_s)
+
+    def _keep(self, job: Job, machines: tuple[int, ...], ready_s: float) -> bool:
+        """Keep machines for a job; one that was the first of the queue chose to wait longer."""
         self.head = None if self.head == job.id else self.head
-        self.promises.make(job.id, job.gpus, float(ready_s), int(machine))
+        self.promises.make(job.id, job.gpus, ready_s, machines)
         return True
 
     def memory(self) -> WaitMemory:
@@ -207,4 +231,4 @@ class Followed:
         """Note that a job is stopped, and promise it to go on at a certain time where it was."""
         job = each.running.submitted
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
-        self.promises.make(job.id, job.gpus, resumes_s, each.machine)
+        self.promises.make(job.id, job.gpus, resumes_s, () if each.machine is None else (each.machine,))

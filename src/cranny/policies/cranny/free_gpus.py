@@ -26,8 +26,8 @@ class FreeGpus:
         self.cluster = cluster
         sizes = [machine.gpus for machine in cluster.machines]
         self.size = np.array(sizes)
-        self._there = np.arange(max(sizes)) < self.size[:, None]  # (machines, GPUs) which GPUs exist
-        self.release_s = np.where(self._there, -math.inf, math.inf)  # (machines, GPUs) see `machine_kernel`
+        self.there = np.arange(max(sizes)) < self.size[:, None]  # (machines, GPUs) which GPUs exist
+        self.release_s = np.where(self.there, -math.inf, math.inf)  # (machines, GPUs) see `machine_kernel`
         self.free = self.size.copy()
         self.total = sum(sizes)  # free GPUs of all machines
         self.price = self.size.astype(np.float64)
@@ -35,6 +35,7 @@ class FreeGpus:
         self.rack = np.array(cluster.rack_of)
         self.by_rack = np.argsort(self.rack, kind="stable")
         self.rack_start = np.searchsorted(self.rack[self.by_rack], np.arange(len(cluster.rack_nodes) + 1))
+        self.racks = np.split(self.by_rack, self.rack_start[1:-1])  # the machines of each
         self.rack_free = np.bincount(self.rack, weights=self.size).astype(np.int64)
         self.waste = np.zeros(max(sizes) + 1)
         self._up = ALL

@@ -1,9 +1,13 @@
 """The placement of one job: of several sets of machines, the one that costs the fewest GPU-seconds."""
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from cranny.core.snapshot import Snapshot
+from cranny.core.traffic import communication, isolated
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
@@ -71,6 +75,20 @@ class Placing:
         why = PriceRationale(job, view.cluster, view.available(job), seconds, price, others)
         placement = Placement.made((machine,) * gpus, (), None, why)
         return Priced(placement, ON_ONE_MACHINE, 0.0, use + holes, price)
+
+    def best_slowdown(self, job: Job, view: Snapshot) -> float:
+        """Return how much longer than on one machine a job runs alone in one rack; inf if none is so large."""
+        if job.gpus < len(self._gpus.waste):
+            return 1.0
+        for machines in self._gpus.racks:
+            sizes = self._gpus.size[machines]
+            if sizes.sum() >= job.gpus:
+                ranks = np.repeat(machines, sizes)[: job.gpus]
+                held = tuple(zip(*[each.tolist() for each in np.unique(ranks, return_counts=True)], strict=True))
+                server = held[0][0] if job.collective == "ina" else None
+                cost = communication(view.cluster, job, self._ranks(job, held, view), server)
+                return isolated(job, cost)
+        return math.inf
 
     def _sets(self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float) -> Iterator[Held]:
         """Yield sets of machines that hold a job."""

@@ -13,12 +13,12 @@ from cranny.model.arrays import Floats
 
 
 class PromisedStart(NamedTuple):
-    """A waiting job starts by a certain time, on a certain machine if it waits for that."""
+    """A waiting job starts by a certain time, on some of certain machines if it waits for these."""
 
     job_id: str
     gpus: int
     start_s: float
-    machine: int | None = None
+    machines: tuple[int, ...] = ()
 
 
 class PromisedStarts:
@@ -44,9 +44,9 @@ class PromisedStarts:
         """Return all promises, the earliest first."""
         return sorted(self._promises.values(), key=lambda promise: promise.start_s)
 
-    def make(self, job_id: str, gpus: int, start_s: float, machine: int | None = None) -> None:
+    def make(self, job_id: str, gpus: int, start_s: float, machines: tuple[int, ...] = ()) -> None:
         """Promise a job to start, in place of what it was promised before."""
-        self._promises[job_id] = PromisedStart(job_id, gpus, start_s, machine)
+        self._promises[job_id] = PromisedStart(job_id, gpus, start_s, machines)
         self._extra.clear()
 
     def withdraw(self, job_id: str) -> bool:
@@ -57,9 +57,10 @@ class PromisedStarts:
     def kept_from(self, job_id: str, end_s: float) -> list[int]:
         """Return machines that are kept for other jobs than this, which ends then."""
         return [
-            promise.machine
+            machine
             for promise in self._promises.values()
-            if promise.machine is not None and promise.job_id != job_id and end_s > promise.start_s
+            if promise.job_id != job_id and end_s > promise.start_s
+            for machine in promise.machines
         ]
 
     def changed(self) -> None:

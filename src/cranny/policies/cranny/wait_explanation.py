@@ -37,10 +37,11 @@ class WaitMemory(NamedTuple):
         if job_id in self.stopped:
             return f"was stopped for another job, and {_promise(promise, now_s)}"
         due_s = self.due_s.get(job_id, math.inf)
-        if promise.machine is not None and job_id in self.since_s and due_s < math.inf:
-            name = self.cluster.machines[promise.machine].name
-            saves = f"on one machine it takes {due_s - self.since_s[job_id]:,.0f} s less than on several"
-            return f"waits for {name}, which is expected to have room at {promise.start_s:,.0f} s: {saves}"
+        if promise.machines and job_id in self.since_s and due_s < math.inf:
+            names = ", ".join([self.cluster.machines[machine].name for machine in promise.machines])
+            where = "on one machine" if len(promise.machines) == 1 else "in one rack"
+            saves = f"{where} it takes {due_s - self.since_s[job_id]:,.0f} s less"
+            return f"waits for {names}, with room expected at {promise.start_s:,.0f} s: {saves}"
         return f"{f'{short}; ' if short else ''}{_promise(promise, now_s)}"
 
 
