@@ -101,6 +101,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "explain": [trace_file, "b", *SMALL],
         "network": [trace_file, *SMALL, "--policy", "random"],
         "defrag": [trace_file, *SMALL, "--at", 0],
+        "advise": ["philly", "--jobs", 60, *SMALL, "--policies", "titan,best-fit", "--processes", 1],
         "interleave": [Path(__file__).parents[2] / "docs" / "examples" / "interleave.yaml"],
         "policies": [],
         "traces generate": ["philly", tmp_path / "made.parquet", "--jobs", 20],
