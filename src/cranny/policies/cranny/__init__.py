@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from cranny.policies.cranny.placing import Priced
     from cranny.policies.cranny.wait_explanation import WaitMemory
 
-PATIENCE = 100.0
-TRIED = 8
-MARGIN = 0.4
+PATIENCE = 100.0  # lengths of a job, times the root of its GPUs, for which later jobs may pass it
+TRIED = 8  # jobs at the front of the queue for which others may be stopped
+MARGIN = 0.4  # seconds that must be gained for each that is lost by stopping a job
 
 
 class Cranny:

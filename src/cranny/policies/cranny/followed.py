@@ -70,16 +70,13 @@ class Followed:
 
     def _differences(self, view: Snapshot) -> list[Change]:
         """Compare all running jobs with those known."""
-        now = view.all_running()
-        known = self._running
-        gone = [Change(old.running, -1) for job_id, old in known.items() if now.get(job_id) is not old.running]
+        now, known = view.all_running(), self._running
         same = {job_id for job_id, old in known.items() if now.get(job_id) is old.running}
+        gone = [Change(old.running, -1) for job_id, old in known.items() if job_id not in same]
         return gone + [Change(running, 1) for job_id, running in now.items() if job_id not in same]
 
     def _started(self, running: Running) -> None:
         job = running.job
-        if self._links is not None:
-            self._links.start(running)
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
         submitted, slowdown = running.submitted, alone(running).slowdown * running.stretch
         moved = self._moved if self._moved is not None and self._moved.running.job.id == job.id else None
@@ -91,7 +88,7 @@ class Followed:
         end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
         self.gpus.set(running, end_s)
         if self._links is not None:
-            self._links.expect(job.id, end_s)
+            self._links.start(running, end_s)
         self._running[job.id] = Expected(running, self._policy.length_s(submitted), end_s, left_s, slowdown)
         self._left_s.pop(job.id, None)
         self.since_s.pop(job.id, None)
@@ -171,7 +168,7 @@ class Followed:
 
     def promise_start(self, job: Job, view: Snapshot) -> None:
         """Promise the first job that does not fit a start; one whose start has passed, a later one."""
-        if self.head in (None, job.id) or job.id in self.promises:
+        if self.head is None or job.id in self.promises:
             start_s = self.earliest_s(job, view)
             if start_s == math.inf:  # too few machines are up
                 self.withdraw(job.id)

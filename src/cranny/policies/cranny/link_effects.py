@@ -28,20 +28,12 @@ class LinkEffects:
         self._links = SharedLinks(cluster)
         self._jobs = np.zeros((3, 0))  # by the jobs' numbers among the links: slowdown, GPUs, expected end
 
-    def start(self, running: Running) -> float:
-        """Add a job; return its slowdown."""
+    def start(self, running: Running, end_s: float) -> None:
+        """Add a job that is expected to end at a certain time."""
         self._note(self._links.start(running))
         number = self._links.number(running.job.id)
-        if number is None:
-            return 1.0
-        self._jobs[1, number] = running.job.gpus
-        return float(self._jobs[0, number])
-
-    def expect(self, job_id: str, end_s: float) -> None:
-        """Note when a job is expected to end."""
-        number = self._links.number(job_id)
         if number is not None:
-            self._jobs[2, number] = end_s
+            self._jobs[1:, number] = running.job.gpus, end_s
 
     def end(self, job_id: str) -> None:
         """Remove a job."""

@@ -85,9 +85,8 @@ class Placing:
             if sizes.sum() >= job.gpus:
                 ranks = np.repeat(machines, sizes)[: job.gpus]
                 held = tuple(zip(*[each.tolist() for each in np.unique(ranks, return_counts=True)], strict=True))
-                server = held[0][0] if job.collective == "ina" else None
-                cost = communication(view.cluster, job, self._ranks(job, held, view), server)
-                return isolated(job, cost)
+                mapped = self._ranks(job, held, view)
+                return isolated(job, communication(view.cluster, job, mapped, _server(job, mapped)))
         return math.inf
 
     def _sets(self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float) -> Iterator[Held]:
@@ -112,7 +111,7 @@ class Placing:
 
     def _priced(self, job: Job, held: Held, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced:
         ranks = self._ranks(job, held, view)
-        placement = view.placement(job, ranks, server=ranks[0] if job.collective == "ina" else None)
+        placement = view.placement(job, ranks, server=_server(job, ranks))
         running = view.as_running(job, placement)
         effect = alone(running) if self._links is None else self._links.effect(running, seconds)
         own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
@@ -136,6 +135,11 @@ class Placing:
         for place, (machine, gpus) in enumerate(held):
             trial.machines[place], trial.gpus[place] = machine, gpus
         return set_terms(at, trial, len(held), now_s, seconds)
+
+
+def _server(job: Job, ranks: tuple[int, ...]) -> int | None:
+    """Return the machine of a job's parameter server, if it has one: that of the first rank."""
+    return ranks[0] if job.collective == "ina" else None
 
 
 def _price_on(machine: int, gpus: int, use: float, holes: float, view: Snapshot) -> Price:

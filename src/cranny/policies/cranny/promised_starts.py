@@ -35,11 +35,6 @@ class PromisedStarts:
     def __len__(self) -> int:
         return len(self._promises)
 
-    @property
-    def last_s(self) -> float:
-        """The latest of the promised starts."""
-        return max((promise.start_s for promise in self._promises.values()), default=-math.inf)
-
     def in_order(self) -> list[PromisedStart]:
         """Return all promises, the earliest first."""
         return sorted(self._promises.values(), key=lambda promise: promise.start_s)
