@@ -345,11 +345,24 @@ def test_trouble_is_shown_as_the_service_words_it_and_goes_away(opened: Open) ->
     visit = opened(8)
     visit.expected = "503"
     page = visit.go()
+    visit.sees("#live", "live")
     visit.fake.broken = "The log cannot be written: the disk is full."
     visit.fake.happens("policy", name="titan")
     visit.sees("#trouble", "the disk is full")
     visit.fake.broken = ""
     page.wait_for_selector("#trouble .notice", state="detached")
+
+
+def test_a_page_opened_in_trouble_comes_live_when_it_is_over(opened: Open) -> None:
+    visit = opened(8)
+    visit.expected = "503"
+    missed = visit.fake.submit({"gpus": 1})
+    visit.fake.broken = "The log cannot be written: the disk is full."
+    page = visit.go(ready="#trouble .notice")
+    visit.fake.broken = ""
+    page.wait_for_selector("#trouble .notice", state="detached")
+    visit.sees("#live", "live")
+    visit.sees(".changes", f"{missed['id']} was placed")
 
 
 def test_without_access_a_page_says_how_to_get_it_and_takes_a_token(opened: Open) -> None:

@@ -118,16 +118,22 @@ const stream = new Stream({
   },
 });
 
-// What happened last, and from there on whatever happens.
+// What happened last, asked until it is known, and from there on whatever happens.
 async function begin() {
   try {
     const { events, seq } = await recent(RECENT);
     events.forEach(store.noteChange);
     stream.last = String(seq);
+    if (trouble.source === begin) fill(trouble);
   } catch (error) {
-    if (error.status !== 401) fill(trouble, el("div", { class: "notice bad" }, error.message));
+    if (error.status !== 401) {
+      fill(trouble, el("div", { class: "notice bad" }, error.message));
+      trouble.source = begin;
+      setTimeout(begin, store.RETRY_MS);
+      return;
+    }
   }
-  stream.run(); // says what is wrong, if something is
+  stream.run(); // says that access is denied, if it is
 }
 
 // Go where a name leads: a machine if it is one, otherwise a job.

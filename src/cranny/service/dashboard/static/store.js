@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { setClock } from "./words.js";
 
 const all = new Set();
-const RETRY_MS = 2000;
+export const RETRY_MS = 2000;
 let onTrouble = () => {};
 let onWell = () => {};
 
