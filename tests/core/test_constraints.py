@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.invariants import check
 
-from cranny.core.constraints import ConstrainedPlacer, Constraints, SameRack
+from cranny.core.constrained_placer import ConstrainedPlacer
+from cranny.core.constraints import Constraints, SameRack
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job

@@ -12,7 +12,8 @@ from tests.reference import netpack as book
 from tests.reference.invariants import check
 
 import cranny
-from cranny.core.constraints import ConstrainedPlacer, Constraints
+from cranny.core.constrained_placer import ConstrainedPlacer
+from cranny.core.constraints import Constraints
 from cranny.core.protocol import Placer
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState

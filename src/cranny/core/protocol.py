@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cranny.core.accounting import Running
+from cranny.core.constraints import Constraints
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import Communication
 from cranny.model.arrays import Floats, Ints
@@ -135,6 +136,38 @@ class Timed(Protocol):
 
     def next_s(self, view: Snapshot) -> float:
         """Return when to ask it if nothing happens before, after the time of the view; infinity if never."""
+
+
+def no_constraints(_job_id: str) -> Constraints | None:
+    """Let every job run anywhere."""
+    return None
+
+
+def any_job(_job_id: str) -> bool:
+    """Let every job be stopped."""
+    return True
+
+
+class JobRules(NamedTuple):
+    """What jobs allow, by their ids: where they may run, and whether they may be stopped for others."""
+
+    constraints_of: Callable[[str], Constraints | None] = no_constraints
+    may_stop: Callable[[str], bool] = any_job  # and so be moved or resized as well
+
+
+UNRESTRICTED = JobRules()
+
+
+@runtime_checkable
+class RuledPolicy(Placer, Policy, Protocol):
+    """A policy that plans for all jobs jointly, and keeps what each of them allows.
+
+    For a placer the queue order sees to constraints (`core.constrained_placer`). Other policies cannot have jobs
+    with constraints.
+    """
+
+    def with_rules(self, rules: JobRules) -> Policy:
+        """Return the same policy, which keeps these rules from its first decision on."""
 
 
 @runtime_checkable

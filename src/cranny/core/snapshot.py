@@ -237,11 +237,12 @@ class Snapshot:
         return Snapshot(accounting, self.version, self.now_s, self.waiting)
 
     def hiding(self, job_ids: Iterable[str]) -> "Snapshot":
-        """Return the view without some running jobs, while the GPUs that they hold stay in use."""
-        accounting = self._accounting.copy()
-        for job_id in job_ids:
+        """Return the view without some jobs, waiting or running; the GPUs that these hold stay in use."""
+        accounting, hidden = self._accounting.copy(), set(job_ids)
+        for job_id in hidden & accounting.running.keys():
             del accounting.running[job_id]
-        return Snapshot(accounting, self.version, self.now_s, self.waiting)
+        waiting = [each for each in self.waiting if each.job.id not in hidden]
+        return Snapshot(accounting, self.version, self.now_s, waiting)
 
     def only(self, machines: int) -> "Snapshot":
         """Return the view in which no machines but those of a set take jobs."""

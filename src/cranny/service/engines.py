@@ -11,9 +11,9 @@ from copy import copy
 from typing import Any, NamedTuple
 
 from cranny.core.accounting import attained_gpu_s
-from cranny.core.constraints import ConstrainedPlacer
+from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine, period
-from cranny.core.protocol import Policy, Timed
+from cranny.core.protocol import JobRules, Policy, RuledPolicy, Timed
 from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -56,16 +56,20 @@ class JointByPriority:
     """A policy that plans for all jobs jointly, with priorities before its own sort key."""
 
     def __init__(self, policy: Policy, records: JobRecords) -> None:
+        self.constrained: ConstrainedPlacer | None = None  # if it keeps constraints
         self._policy = policy
         self._records = records
+        if isinstance(policy, RuledPolicy):
+            self.constrained = ConstrainedPlacer(policy, records.constraints_of)
+            self._policy = policy.with_rules(JobRules(records.constraints_of, records.may_stop))
 
     def key(self, waiting: Waiting) -> Any:
         """Return the sort key of the queue."""
         return (-self._records.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
-        """Return the plan for now."""
-        return self._policy.plan(without_stopping(view, self._records))
+        """Return the plan for now; a policy that keeps rules does not stop cancelled jobs, and may see them."""
+        return self._policy.plan(view if self.constrained else without_stopping(view, self._records))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Return why a job must wait."""
@@ -74,6 +78,9 @@ class JointByPriority:
     def next_s(self, view: Snapshot) -> float:
         """Return when to ask it if nothing happens before."""
         return self._policy.next_s(view) if isinstance(self._policy, Timed) else math.inf
+
+
+ServicePolicy = QueuedByPriority | JointByPriority
 
 
 def without_stopping(view: Snapshot, records: JobRecords) -> Snapshot:
@@ -99,7 +106,7 @@ def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "order": order, "period_s": period_s, "options": options}
 
 
-def build_policy(setting: Mapping[str, Any], records: JobRecords) -> Policy:
+def build_policy(setting: Mapping[str, Any], records: JobRecords) -> ServicePolicy:
     """Return the policy that a setting describes."""
     _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
     if type(policy) is not QueuePolicy:
@@ -166,7 +173,7 @@ class Fork(NamedTuple):
         """Copy the current state."""
         return cls(engine.state.copy(), records.policy, list(engine.queue), records)
 
-    def policy(self, extra: JobRecord | None = None) -> Policy:
+    def policy(self, extra: JobRecord | None = None) -> ServicePolicy:
         """Return a new policy as configured; `extra` is a hypothetical job that is not in the records."""
         records = self.records
         if extra is not None:

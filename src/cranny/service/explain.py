@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from cranny.core.constraints import ConstrainedPlacer
+from cranny.core.constrained_placer import ConstrainedPlacer, lacks_room
 from cranny.core.protocol import PlacerPolicy, Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.errors import CrannyError
@@ -163,6 +163,8 @@ def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s:
     if kind == "too-few-gpus":  # which the policy may know more about, such as when it will start
         return kind, reason if reason.startswith(text) else text
     if not isinstance(policy, PlacerPolicy):
+        if lacks_room(job, view, record.constraints):
+            return "constraints", reason
         return "behind-others" if reason.startswith("behind ") else "scattered", reason
     placer = policy.placer
     if placer.place(job, view) is not None:

@@ -94,6 +94,11 @@ class JobRecords:
         record = self.jobs.get(job_id)
         return record.constraints if record is not None else None
 
+    def may_stop(self, job_id: str) -> bool:
+        """Say whether a policy may stop a running job for another one: it allows that, and is not cancelled."""
+        record = self.jobs.get(job_id)
+        return record is not None and record.spec.movable and job_id not in self.stopping
+
     def apply(self, row: EventRow) -> None:
         """Apply an event."""
         self.seq, self.last_s = row.seq, max(self.last_s, row.at_s)

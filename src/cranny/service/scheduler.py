@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from cranny.backends.protocol import NOT_STARTED, Ended
-from cranny.core.constraints import ConstrainedPlacer
+from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.state import ClusterState
@@ -24,7 +24,14 @@ from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import counted
 from cranny.policies.cranny.moves import MoveGroup, actions
-from cranny.service.engines import QueuedByPriority, build_policy, complete_setting, engine_with, replay
+from cranny.service.engines import (
+    JointByPriority,
+    QueuedByPriority,
+    build_policy,
+    complete_setting,
+    engine_with,
+    replay,
+)
 from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import (
     HELD,
@@ -130,17 +137,16 @@ class Scheduler:
         if too_large is not None:
             raise InputError(f"gpus: {too_large}")
         policy, name = self._checking_policy, self.records.policy.get("name")
-        if not isinstance(policy, QueuedByPriority):
-            if constraints is None:
-                return
+        if constraints is not None and policy.constrained is None:
             raise InputError(f"constraints: not supported by policy {name!r}, which plans for all jobs jointly")
-        alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
         reason = None
         try:
-            if constraints is None:
+            if isinstance(policy, QueuedByPriority) and constraints is None:
                 reason = self._feasibility.why_not(job, policy.placer)
-            elif alone.place(job, self._empty) is None:
-                reason = f"constraints: {never_fits(alone.why_wait(job, self._empty))}"
+            elif policy.constrained is not None and constraints is not None:
+                alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
+                if alone.place(job, self._empty) is None:
+                    reason = f"constraints: {never_fits(alone.why_wait(job, self._empty))}"
         except CrannyError as error:  # for example a collective that the policy does not support
             raise InputError(f"policy {name!r} cannot place this job: {error}") from None
         if reason is not None:
@@ -183,7 +189,8 @@ class Scheduler:
         """Switch to another policy from the next event on."""
         chosen = complete_setting(setting)
         engine = engine_with(self.engine, chosen, self.records)
-        for each in self.records.jobs.values() if not isinstance(engine.policy, QueuedByPriority) else ():
+        without = isinstance(engine.policy, JointByPriority) and engine.policy.constrained is None
+        for each in self.records.jobs.values() if without else ():
             if each.constraints and not each.over:
                 raise ConflictError(f"policy {chosen['name']!r} does not support constraints; {each.id} has some")
         self.engine = engine

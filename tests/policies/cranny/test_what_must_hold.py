@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.invariants import check
 
-from cranny.core.constraints import ConstrainedPlacer, Constraints, SameRack
+from cranny.core.constrained_placer import ConstrainedPlacer
+from cranny.core.constraints import Constraints, SameRack
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.collective import COLLECTIVES
@@ -193,7 +194,6 @@ def test_constraints_hold(
     check(state)
 
 
-@pytest.mark.xfail(reason="the service takes no constraints for policies that plan for all jobs jointly")
 def test_the_service_keeps_constraints_under_it() -> None:
     scheduler = Scheduler(CLUSTER, "run", Limits())
     scheduler.open(0.0)

@@ -29,9 +29,11 @@ import math
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, cast
 
-from cranny.core.protocol import Policy, lacks_gpus
+from cranny.core.constrained_placer import lacks_room
+from cranny.core.protocol import UNRESTRICTED, JobRules, Policy
 from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.cluster import mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
@@ -85,9 +87,16 @@ class Cranny:
         self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
         every_s = not_negative(move_every_s, "cranny: move_every_s")
         self._moves = PeriodicMoves(every_s) if every_s else None
+        self.rules = UNRESTRICTED
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
         self._memory: WaitMemory | None = None  # of waiting jobs, from the policy that this is a copy of
+
+    def with_rules(self, rules: JobRules) -> "Cranny":
+        """Return the same policy, which keeps the constraints of jobs and stops only those that allow it."""
+        ruled = deepcopy(self)
+        ruled.rules = rules
+        return ruled
 
     # -- the queue ---------------------------------------------------------------------------------------
 
@@ -127,22 +136,42 @@ class Cranny:
         """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
         at = self._follow(view, self._durations)
         if self._shares is not None and _any_elastic(view):
-            return self._shares.plan(view)
+            return self._divide(view, at, self._shares)
         for waiting in at.to_try(view):
             found = self._start(waiting, view, at)
             if found is not None:
                 return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
         if self.preempt:
             ahead = 0
-            for waiting in view.waiting[:TRIED]:
+            for waiting in at.in_reach(view.waiting, TRIED):
                 plan = self._preempt(waiting, view, at, ahead)
                 ahead += waiting.job.gpus
                 if plan is not None:
                     return plan
         if self._moves is not None:  # only of jobs that state what a restart costs them
-            rules = MoveRules(lambda job: job.restart_s > 0, self._left_after)
+            may_stop, constraints_of = self.rules.may_stop, self.rules.constraints_of
+            rules = MoveRules(lambda job: job.restart_s > 0 and may_stop(job.id), self._left_after, constraints_of)
             return Plan(view.version, actions(self._moves.at(view, rules)))
         return Plan(view.version)
+
+    def _divide(self, view: Snapshot, at: "Followed", shares: Policy) -> Plan:
+        """Divide GPUs among jobs without constraints, of which those that may not be stopped keep what they have.
+
+        A job with constraints has the GPUs that it asks for, and none of the others gets machines promised to it.
+        """
+        if self.rules is UNRESTRICTED:
+            return shares.plan(view)
+        constrained = {each.job.id for each in view.waiting if self.rules.constraints_of(each.job.id)}
+        for waiting in at.to_try(view):
+            found = self._start(waiting, view, at) if waiting.job.id in constrained else None
+            if found is not None:
+                return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
+        constrained |= {job_id for job_id in view.running if self.rules.constraints_of(job_id)}
+        kept = at.promises.kept_from("", math.inf)
+        divided = view.only(~mask_of(kept)) if kept else view
+        return shares.plan(
+            divided.hiding(constrained.union(each for each in view.running if not self.rules.may_stop(each)))
+        )
 
     def _left_after(self, job: Job, ran_s: float) -> float:
         """Return how long a job is expected to run on that has done so many seconds of its work."""
@@ -151,7 +180,9 @@ class Cranny:
     def _preempt(self, waiting: Waiting, view: Snapshot, at: "Followed", ahead: int) -> Plan | None:
         """Stop running jobs for a waiting one, if that pays."""
         job = waiting.job
-        if job.gpus <= at.gpus.total and job.gpus <= view.available(job).gpus:
+        wanted = self.rules.constraints_of(job.id)
+        free = job.gpus <= at.gpus.total and job.gpus <= view.available(job).gpus
+        if free and (wanted is None or lacks_room(job, view, wanted) is None):
             return None  # it waits for something else
         seconds = self.left_s(waiting)
         stopped = at.victims(job, seconds, view, self.margin, ahead)
@@ -163,7 +194,7 @@ class Cranny:
             trial = view
             for each in stopped:
                 trial = trial.without(each.running.job.id)
-            found = at.placing.best(job, trial, seconds)
+            found = at.placing.best(job, trial, seconds, constraints=wanted)
             if found is None:
                 return None
             placement = found.placement
@@ -180,14 +211,15 @@ class Cranny:
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job now where it costs least."""
-        found = self._follow(view).placing.best(job, view, self.length_s(job))
+        wanted = self.rules.constraints_of(job.id)
+        found = self._follow(view).placing.best(job, view, self.length_s(job), constraints=wanted)
         return None if found is None else found.placement
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say what a job was promised, which machine it waits for, or whose promise comes first."""
         if self._shares is not None and _any_elastic(view):
             return self._shares.why_wait(job, view)
-        short = lacks_gpus(job, view)
+        short = lacks_room(job, view, self.rules.constraints_of(job.id))
         known = self._memory if self._at is None else self._at.memory()
         if known is None or known.cluster is not view.cluster:  # it has decided nothing yet: what would it decide
             trial = deepcopy(self)
@@ -212,7 +244,8 @@ class Cranny:
         seconds = self.left_s(waiting)
         found = None
         if promised or at.promises.allow(job.gpus, now_s, now_s + seconds):
-            found = at.placing.best(job, view, seconds, at.promises.kept_from(job.id, now_s + seconds))
+            kept = at.promises.kept_from(job.id, now_s + seconds)
+            found = at.placing.best(job, view, seconds, kept, self.rules.constraints_of(job.id))
             if found is None:
                 at.promise_start(job, view)
             elif self.wait and found.effect.slowdown > 1.0:

@@ -1,17 +1,22 @@
 """What the policy knows of a cluster and its queue, kept up to date from view to view."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cranny.core.accounting import Running
 from cranny.core.change_log import Change, ChangePoint
+from cranny.core.constraints import Constraints
+from cranny.core.machine_set import members, within
 from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects, alone
@@ -36,6 +41,8 @@ class Followed:
         self.sizes = SizesSeen(self.largest)
         self.promises = PromisedStarts(self.gpus.release_s)
         self.head: str | None = None  # the first job of the queue that did not fit, which has a promise
+        self.constrained_head: str | None = None  # the first that its constraints let wait, which has one too
+        self._never: set[str] = set()  # jobs whose constraints cannot be met by the machines that are up
         self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
         self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
         self._policy = policy
@@ -67,6 +74,7 @@ class Followed:
         if self.gpus.follow_machines(view):
             self.promises.changed()
             self.due_s.clear()
+            self._never.clear()
 
     def _differences(self, view: Snapshot) -> list[Change]:
         """Compare all running jobs with those known."""
@@ -132,18 +140,33 @@ class Followed:
             for promise in self.promises.in_order():
                 if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
-                elif promise.start_s <= view.now_s or self._has_room(promise):
+                elif promise.start_s <= view.now_s or self._has_room(promise) or self._lost(promise, view):
                     yield waiting_by_id[promise.job_id]
         if len(self.since_s) > 2 * len(queue) + DEPTH:
             there = {each.job.id for each in queue}
             self.since_s = {job_id: since_s for job_id, since_s in self.since_s.items() if job_id in there}
         now_s, due_s = view.now_s, self.due_s
-        for waiting in queue[:DEPTH]:
+        for waiting in self.in_reach(queue, DEPTH):
             job = waiting.job
             if self.head is not None and job.gpus > self.gpus.total:
                 continue  # it does not fit, and is not the first
             if due_s.get(job.id, -math.inf) <= now_s and job.id not in self.promises:
                 yield waiting
+
+    def in_reach(self, queue: Sequence[Waiting], count: int) -> Sequence[Waiting]:
+        """Return the first jobs of the queue, without those that could not start if nothing ran."""
+        if not self._never:
+            return queue[:count]
+        return list(islice((each for each in queue if each.job.id not in self._never), count))
+
+    def _lost(self, promise: PromisedStart, view: Snapshot) -> bool:
+        """Say whether a job was promised machines within its constraints of which one no longer takes jobs."""
+        return self._required(promise.job_id) is not None and not all(map(view.is_up, promise.machines))
+
+    def _required(self, job_id: str) -> Constraints | None:
+        """Return the constraints of a job if they forbid it some placements."""
+        constraints = self._policy.rules.constraints_of(job_id)
+        return constraints if constraints is not None and constraints.required else None
 
     def _has_room(self, promise: PromisedStart) -> bool:
         """Say whether a job might start before it was promised: where it waits for machines, on these."""
@@ -155,7 +178,11 @@ class Followed:
         """Forget what a job was promised, if anything."""
         if self.promises.withdraw(job_id):
             self.due_s.clear()
-            self.head = None if self.head == job_id else self.head
+            self._no_longer_first(job_id)
+
+    def _no_longer_first(self, job_id: str) -> None:
+        self.head = None if self.head == job_id else self.head
+        self.constrained_head = None if self.constrained_head == job_id else self.constrained_head
 
     def refuse(self, job: Job, due_s: float = math.inf) -> None:
         """Note that a job need not be tried again before something ends, or before a time."""
@@ -163,12 +190,26 @@ class Followed:
 
     def earliest_s(self, job: Job, view: Snapshot, ahead: int = 0) -> float:
         """Return when enough GPUs are expected to be free for a job, and for `ahead` more that go before it."""
+        constraints = self._required(job.id)
+        if constraints is not None:
+            return self._first_start(job, view, constraints).start_s
         usable = self.gpus.releases_for(job, view)
         return self.promises.earliest_s(job.id, job.gpus + ahead, view.now_s, usable)
 
+    def _first_start(
+        self, job: Job, view: Snapshot, constraints: Constraints, kept: Sequence[int] = ()
+    ) -> FirstStart:
+        """Return when and where a job can start within its constraints, without the machines kept for others."""
+        usable = self.gpus.releases_for(job, view, [*kept, *members(constraints.excluded)])
+        found = first_start(job.gpus, constraints, usable, self.gpus.racks)
+        return found._replace(start_s=max(view.now_s, found.start_s))
+
     def promise_start(self, job: Job, view: Snapshot) -> None:
         """Promise the first job that does not fit a start; one whose start has passed, a later one."""
-        if self.head is None or job.id in self.promises:
+        constraints = self._required(job.id)
+        if constraints is not None:
+            self._promise_machines(job, view, constraints)
+        elif self.head is None or job.id in self.promises:
             start_s = self.earliest_s(job, view)
             if start_s == math.inf:  # too few machines are up
                 self.withdraw(job.id)
@@ -177,15 +218,29 @@ class Followed:
                 self.head = job.id
             self.promises.make(job.id, job.gpus, start_s)
 
+    def _promise_machines(self, job: Job, view: Snapshot, constraints: Constraints) -> None:
+        """Promise machines to the first job that its constraints let wait."""
+        if self.constrained_head is not None and job.id not in self.promises:
+            return
+        start_s, machines = self._first_start(job, view, constraints, self.promises.kept_from(job.id, math.inf))
+        if start_s == math.inf:
+            self.withdraw(job.id)
+            if self._first_start(job, view, constraints).start_s == math.inf:
+                self._never.add(job.id)
+            return
+        if self.constrained_head is None:
+            self.constrained_head = job.id
+        self.promises.make(job.id, job.gpus, start_s, machines)
+
     def keep_machine(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep the machine for a job that first has room for it, if that is before a certain time."""
-        kept = self.promises.kept_from(job.id, math.inf)
-        machine, ready_s = first_ready(self.gpus.releases_for(job, view, kept), job.gpus, self.placing.room.slots)
+        release_s = self._releases_within(job, view)
+        machine, ready_s = first_ready(release_s, job.gpus, self.placing.room.slots)
         return view.now_s < ready_s < due_s and self._keep(job, (int(machine),), float(ready_s))
 
     def keep_rack(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep machines of the rack for a job that first has enough of them, if that is before a certain time."""
-        release_s = self.gpus.releases_for(job, view, self.promises.kept_from(job.id, math.inf))
+        release_s = self._releases_within(job, view)
         until_s = np.where(self.gpus.there, release_s, -math.inf).max(axis=1)  # (machines,) when all of it is free
         best: tuple[int, ...] = ()
         ready_s = due_s
@@ -197,9 +252,17 @@ class Followed:
         # If it is free now, the job goes elsewhere for other reasons.
         return view.now_s < ready_s < due_s and self._keep(job, best, ready_s)
 
+    def _releases_within(self, job: Job, view: Snapshot) -> Floats:
+        """Return when GPUs are expected to be free that a job may use and that are not kept for others."""
+        kept = self.promises.kept_from(job.id, math.inf)
+        constraints = self._policy.rules.constraints_of(job.id)
+        if constraints is not None:
+            kept += members(constraints.excluded)
+        return self.gpus.releases_for(job, view, kept)
+
     def _keep(self, job: Job, machines: tuple[int, ...], ready_s: float) -> bool:
         """Keep machines for a job; one that was the first of the queue chose to wait longer."""
-        self.head = None if self.head == job.id else self.head
+        self._no_longer_first(job.id)
         self.promises.make(job.id, job.gpus, ready_s, machines)
         return True
 
@@ -217,15 +280,43 @@ class Followed:
         """Return running jobs that should be stopped for a while so that a job can run in their place."""
         waiter = Waiter(job.gpus, seconds, self.earliest_s(job, view, ahead))
         promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job.id]
-        rules = Stopping(view.now_s, promised_s, self._lost_s, margin)
+        rules = Stopping(view.now_s, promised_s, self._lost_s, margin, self._policy.rules.may_stop)
         running = self._running.values()
+        constraints = self._required(job.id)
+        if constraints is not None:
+            return self._victims_within(waiter, job, view, rules, constraints)
         if job.gpus > self.largest:
             return in_place_of_many(waiter, job.gpus - view.available(job).gpus, running, rules)
         found = in_place_of(waiter, running, self.gpus.free, view.eligible(job) & view.up_machines, rules)
         return [] if found is None else [found]
 
+    def _victims_within(
+        self, waiter: Waiter, job: Job, view: Snapshot, rules: Stopping, constraints: Constraints
+    ) -> list[Expected]:
+        """Return jobs to stop on machines that the constraints of a job allow, in one rack if it needs that."""
+        if waiter.start_s == math.inf:
+            return []  # it could not start if nothing ran
+        allowed = view.eligible(job) & view.up_machines & constraints.allowed(view.cluster)
+        running = self._running.values()
+        if job.gpus <= self.largest:
+            found = in_place_of(waiter, running, self.gpus.free, allowed, rules)
+            return [] if found is None else [found]
+        parts = [allowed]
+        if constraints.same_rack == "required":
+            parts = [within(allowed, *span) for span in view.cluster.rack_spans]
+        free = [view.available(job).only(part).gpus for part in parts]
+        for number in sorted(range(len(parts)), key=lambda number: -free[number]):
+            there = [
+                each for each in running if all(parts[number] >> machine & 1 for machine in each.running.held)
+            ]
+            chosen = in_place_of_many(waiter, job.gpus - free[number], there, rules)
+            if chosen:
+                return chosen
+        return []
+
     def stop(self, each: Expected, resumes_s: float) -> None:
         """Note that a job is stopped, and promise it to go on at a certain time where it was."""
         job = each.running.submitted
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
-        self.promises.make(job.id, job.gpus, resumes_s, () if each.machine is None else (each.machine,))
+        there = each.machine is not None or self._required(job.id) is not None
+        self.promises.make(job.id, job.gpus, resumes_s, tuple(each.running.held) if there else ())

@@ -7,8 +7,6 @@ from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from cranny.core.accounting import Running
-from cranny.core.constraints import ConstrainedPlacer
-from cranny.core.protocol import WaitsForGpus
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import SILENT, isolated
 from cranny.model.job import Job
@@ -66,20 +64,6 @@ class Candidate(NamedTuple):
     group: MoveGroup
     made: MovesMade
     change: OutlookChange
-
-
-class _CheapestPlacer(WaitsForGpus):
-    """Places a job that runs for some time where it costs least, on none of the machines `kept`."""
-
-    def __init__(self, placing: Placing, seconds: float, kept: Collection[int]) -> None:
-        self._placing = placing
-        self._seconds = seconds
-        self._kept = kept
-
-    def place(self, job: Job, view: Snapshot) -> Placement | None:
-        """Place a job as the policy does, with no other job on its links."""
-        found = self._placing.best(job, view, self._seconds, self._kept)
-        return None if found is None else found.placement
 
 
 class MoveSearch:
@@ -280,8 +264,8 @@ class MoveSearch:
 
     def _place(self, job: Job, view: Snapshot, seconds: float, kept: Collection[int] = ()) -> Placement | None:
         """Return where a job would cost least within its constraints; None if it does not fit."""
-        placer = _CheapestPlacer(self._placing, seconds, kept)
-        return ConstrainedPlacer(placer, self._rules.constraints_of).place(job, view)
+        found = self._placing.best(job, view, seconds, kept, self._rules.constraints_of(job.id))
+        return None if found is None else found.placement
 
     # -- what they are worth -----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from cranny.core.constraints import Constraints
+from cranny.core.protocol import no_constraints
 from cranny.model.cluster import Cluster
 from cranny.model.job import RESTART_S, Job
 from cranny.model.placement import Placement
@@ -75,17 +76,13 @@ class MoveGroup(NamedTuple):
         return self.gain.total_gpu_s - self.cost_gpu_s
 
 
-def _no_constraints(_job_id: str) -> Constraints | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class MoveRules:
     """Which jobs may move, where to, and how long they are expected to run."""
 
     movable: Callable[[Job], bool]
     left_s: Callable[[Job, float], float]  # on one machine, of a job that has done so many seconds of its work
-    constraints_of: Callable[[str], Constraints | None] = _no_constraints
+    constraints_of: Callable[[str], Constraints | None] = no_constraints
     margin: float = MARGIN
     most: int = MOST
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cranny.core.constraints import Constraints, SameRack
+from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import communication, isolated
 from cranny.model.job import Job
@@ -47,14 +49,27 @@ class Placing:
         cluster = gpus.cluster
         self.room = Room(len(cluster.machines), len(cluster.rack_nodes), int(gpus.size.max()))
 
-    def best(self, job: Job, view: Snapshot, seconds: float, kept: Collection[int] = ()) -> Priced | None:
-        """Return the cheapest placement of a job that runs for so long on one machine; None if it does not fit."""
+    def best(
+        self,
+        job: Job,
+        view: Snapshot,
+        seconds: float,
+        kept: Collection[int] = (),
+        constraints: Constraints | None = None,
+    ) -> Priced | None:
+        """Return the cheapest placement of a job that runs for so long on one machine; None if it does not fit.
+
+        Its constraints hold, and it is on none of the machines `kept` for others.
+        """
+        if constraints is not None and constraints.excluded:
+            kept = [*kept, *members(constraints.excluded)]
         at = self._gpus.seen_by(job, view, kept)
         if job.gpus < len(at.waste):
             found = self._on_one_machine(job, at, view, seconds)
             if found is not None:
                 return found
-        sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds))
+        same_rack = None if constraints is None else constraints.same_rack
+        sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds, same_rack))
         options = [self._priced(job, held, at, view, seconds) for held in sets]
         if not options:
             return None
@@ -89,17 +104,21 @@ class Placing:
                 return isolated(job, communication(view.cluster, job, mapped, _server(job, mapped)))
         return math.inf
 
-    def _sets(self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float) -> Iterator[Held]:
+    def _sets(
+        self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None
+    ) -> Iterator[Held]:
         """Yield sets of machines that hold a job."""
         from cranny.policies.cranny import machine_kernel as kernel
 
         room = self.room
-        if self._racks:
+        if self._racks or same_rack is not None:
             inside = 0
             for kind in (kernel.ANY, kernel.IN_USE):
                 inside = int(kernel.in_one_rack(at, kind, gpus, now_s, seconds, room.best, room.trial))
                 if inside:
                     yield _held(room.best, inside)
+            if same_rack == "required" or (same_rack == "preferred" and inside):
+                return
             if not inside:
                 used = int(kernel.over_racks(at, gpus, now_s, seconds, room.best, room.racks))
                 if used:

@@ -3,12 +3,12 @@
 The waiting job gains the time until it is expected to start otherwise; the other loses the time that it runs, and
 its own restart, and then goes on where it was. Both the sum of these seconds and the sum of slowdowns, which are
 seconds by the length of their job, must fall. In all a job loses at most as long as it runs by being stopped, so
-none is stopped for ever.
+none is stopped for ever. A job that does not allow it is not stopped at all.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cranny.core.accounting import Running
@@ -59,6 +59,7 @@ class Stopping(NamedTuple):
     promised_s: Sequence[float]  # starts promised to other jobs, in order
     lost_s: Mapping[str, float]  # what jobs have lost by being stopped, by their ids
     margin: float  # seconds that must be gained for each that is lost
+    may_stop: Callable[[str], bool]  # whether a job allows it, by its id
 
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
         """Return what a job loses if it is stopped; inf if it may not be.
@@ -68,7 +69,7 @@ class Stopping(NamedTuple):
         """
         job = each.running.submitted
         restarting_s = job.restart_s if each.running.attained_gpu_s else 0.0
-        if each.running.started_s + restarting_s >= self.now_s:
+        if each.running.started_s + restarting_s >= self.now_s or not self.may_stop(job.id):
             return math.inf
         loss_s = waiter.length_s + job.restart_s
         first = bisect_left(self.promised_s, each.end_s)

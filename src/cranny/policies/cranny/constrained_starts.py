@@ -1,0 +1,44 @@
+"""When and where a job can first start whose constraints do not let it run just anywhere.
+
+Such a job is promised machines, and not only a number of GPUs: others could take those that it may have for ever,
+however many are left elsewhere.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.core.constraints import Constraints
+from cranny.model.arrays import Floats, Ints
+
+
+class FirstStart(NamedTuple):
+    """When enough GPUs are expected to be free, and the machines that have them; inf if never."""
+
+    start_s: float
+    machines: tuple[int, ...] = ()
+
+
+NEVER = FirstStart(math.inf)
+
+
+def first_start(gpus: int, constraints: Constraints, release_s: Floats, racks: Sequence[Ints]) -> FirstStart:
+    """Return the first start of a job; `release_s` is (machines, GPUs), inf where it may not run."""
+    groups: Iterable[Ints] = (np.arange(len(release_s)),)
+    if constraints.same_rack == "required":
+        groups = racks
+    return min((_first_within(gpus, release_s, machines) for machines in groups), key=lambda each: each.start_s)
+
+
+def _first_within(gpus: int, release_s: Floats, machines: Ints) -> FirstStart:
+    """Return when so many GPUs of some machines are expected to be free; of equal ones the first are taken."""
+    times_s = release_s[machines].ravel()
+    if gpus > len(times_s):
+        return NEVER
+    first = np.argsort(times_s, kind="stable")[:gpus]
+    start_s = float(times_s[first[-1]])
+    if start_s == math.inf:
+        return NEVER
+    return FirstStart(start_s, tuple(np.unique(machines[first // release_s.shape[1]]).tolist()))

@@ -1,0 +1,244 @@
+"""What jobs allow, under a policy that plans for all of them jointly: constraints hold whatever happens, and only jobs
+that allow it are stopped for others.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.service.scheduler_driver import SchedulerDriver
+
+from cranny.model.cluster import Cluster
+from cranny.model.errors import CrannyError, InputError
+
+CLUSTER = Cluster.fat_tree(3, 2, 4, oversubscription=4)
+NAMES = [machine.name for machine in CLUSTER.machines]
+DAY_S = 86_400.0
+
+constraints = st.fixed_dictionaries(
+    {},
+    optional={
+        "exclude": st.lists(st.sampled_from(NAMES), max_size=4, unique=True),
+        "same_rack": st.sampled_from(["required", "preferred"]),
+    },
+)
+specs = st.fixed_dictionaries(
+    {"gpus": st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12])},
+    optional={
+        "constraints": constraints,
+        "duration_s": st.sampled_from([30, 600, 7_200, 40_000]),
+        "movable": st.booleans(),
+        "model": st.sampled_from(["resnet50", "vgg16", "gpt2"]),
+        "collective": st.sampled_from(["ring", "ina"]),
+        "priority": st.integers(-1, 1),
+    },
+)
+elastic = specs.map(lambda spec: {**spec, "least_gpus": 1, "most_gpus": spec["gpus"] + 2})
+happenings = st.one_of(
+    st.tuples(st.just("submit"), specs),
+    st.tuples(st.just("submit"), specs),
+    st.tuples(st.just("submit"), specs),
+    st.tuples(st.just("pass"), st.sampled_from([0, 20, 700, 9_000])),
+    st.tuples(st.just("end"), st.integers(0, 9)),
+    st.tuples(st.just("cancel"), st.integers(0, 9)),
+    st.tuples(st.just("drain"), st.integers(0, len(NAMES) - 1)),
+    st.tuples(st.just("resume"), st.integers(0, len(NAMES) - 1)),
+)
+policies = st.fixed_dictionaries(
+    {"name": st.just("cranny")}, optional={"options": st.just({"move_every_s": 900.0})}
+)
+
+
+def happen(driver: SchedulerDriver, what: str, value: Any) -> None:
+    if what == "submit":
+        try:
+            driver.submit(**value)
+        except InputError as error:
+            assert "constraints: does not fit the empty cluster" in str(error)  # noqa: PT017
+    elif what == "pass":
+        driver.run_until(driver.now_s + value)
+    elif what == "drain":
+        driver.drain(value)
+    elif what == "resume":
+        driver.resume(value)
+    elif driver.started_s:
+        job_id = list(driver.started_s)[value % len(driver.started_s)]
+        if what == "end":
+            driver.end(job_id)
+        elif driver.record(job_id).wanted:
+            driver.cancel(job_id)
+
+
+def see_all_end(driver: SchedulerDriver) -> None:
+    """Let all machines take jobs and see that no job waits for ever."""
+    for machine in range(len(NAMES)):
+        driver.resume(machine)
+    for _ in range(40):
+        driver.run_until(driver.now_s + DAY_S)
+        if all(record.over for record in driver.scheduler.records.jobs.values()):
+            return
+    raise AssertionError(driver.scheduler.engine.queue)
+
+
+@settings(max_examples=60)
+@given(st.lists(happenings, max_size=25), policies)
+def test_constraints_hold_only_jobs_that_allow_it_are_stopped_and_all_end(
+    course: list[tuple[str, Any]], policy: dict[str, Any]
+) -> None:
+    driver = SchedulerDriver(CLUSTER, policy)
+    for what, value in course:
+        happen(driver, what, value)
+    see_all_end(driver)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.one_of(happenings, st.tuples(st.just("submit"), elastic)), max_size=20))
+def test_so_they_do_beside_jobs_that_can_be_resized(course: list[tuple[str, Any]]) -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    for what, value in course:
+        happen(driver, what, value)
+    see_all_end(driver)
+
+
+def only_on(*machines: int) -> dict[str, Any]:
+    return {"exclude": [name for number, name in enumerate(NAMES) if number not in machines]}
+
+
+def test_a_job_for_one_machine_is_not_passed_for_ever_by_others_that_take_it() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    for _ in range(30):  # all machines have a job, and others wait for each of them
+        driver.submit(4, duration_s=100)
+    picky = driver.submit(4, duration_s=100, constraints=only_on(2))
+    for number in range(200):
+        driver.submit(4, duration_s=40 + number % 60)
+    promised_s = driver.scheduler.engine.policy.why_wait(driver.record(picky).job, driver.scheduler.engine.state.snapshot())
+    driver.run_until(2_000.0)
+    assert driver.first_start_s[picky] <= 1_000.0, promised_s
+
+
+def test_machines_are_promised_to_a_job_that_waits_for_them() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    long = [driver.submit(4, duration_s=500) for _ in NAMES]
+    there = next(iter(driver.machines(long[0])))
+    picky = driver.submit(4, duration_s=100, constraints=only_on(NAMES.index(there)))
+    assert driver.why(picky).endswith("is promised a start at 500 s at the latest")
+    late = driver.submit(4, duration_s=100)
+    driver.end(long[0])
+    assert picky in driver.started_s
+    assert late not in driver.started_s
+
+
+def test_a_short_job_may_use_promised_machines_before_and_a_long_one_may_not() -> None:
+    driver = SchedulerDriver(Cluster.fat_tree(1, 2, 4), {"name": "cranny", "options": {"preempt": False}})
+    names = [machine.name for machine in driver.scheduler.cluster.machines]
+    driver.submit(3, duration_s=1_000, constraints={"exclude": names[1:]})
+    driver.submit(3, duration_s=1_000, constraints={"exclude": names[:1]})
+    picky = driver.submit(4, duration_s=100, constraints={"exclude": names[1:]})
+    short = driver.submit(1, duration_s=50, constraints={"exclude": names[1:]})
+    long = driver.submit(1, duration_s=5_000)
+    assert driver.machines(short) == {names[0]}
+    assert driver.machines(long) == {names[1]}
+    driver.run_until(1_001.0)
+    assert driver.first_start_s[picky] == 1_000.0
+
+
+@pytest.mark.parametrize("count", [1, 150])
+def test_jobs_whose_machines_are_drained_keep_no_other_waiting(count: int) -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    driver.drain(0)
+    stuck = [driver.submit(2, duration_s=10, constraints=only_on(0)) for _ in range(count)]
+    assert "promised" not in driver.why(stuck[0])
+    assert driver.why(stuck[0]) == "needs 2 GPUs, 0 free on the machines that it does not exclude"
+    others = [driver.submit(4, duration_s=100) for _ in range(10)]
+    driver.run_until(250.0)
+    assert all(driver.record(job_id).over for job_id in others)
+    driver.resume(0)
+    driver.run_until(250.0 + 10.0 * count)
+    assert all(driver.record(job_id).over for job_id in stuck)
+
+
+def test_a_promise_is_withdrawn_when_its_machine_is_drained() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    for _ in NAMES:
+        driver.submit(4, duration_s=500)
+    picky = driver.submit(4, duration_s=100, constraints=only_on(3))
+    assert "promised a start" in driver.why(picky)
+    driver.drain(3)
+    assert "promised" not in driver.why(picky)
+    driver.run_until(600.0)
+    assert picky not in driver.first_start_s
+    driver.resume(3)
+    assert driver.machines(picky) == {NAMES[3]}
+
+
+def test_a_job_that_allows_it_is_stopped_when_that_pays_and_others_never_are() -> None:
+    for movable in (False, True):
+        driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+        long = [driver.submit(4, duration_s=50_000, movable=movable) for _ in NAMES]
+        driver.run_until(1_000.0)
+        short = driver.submit(4, duration_s=60)
+        assert (short in driver.started_s) is movable
+        assert len(driver.stops) == movable
+        driver.run_until(200_000.0)
+        assert all(driver.record(job_id).status == "done" for job_id in [*long, short])
+
+
+def test_only_those_of_the_running_jobs_are_stopped_that_allow_it() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    long = [driver.submit(4, duration_s=50_000, movable=number == 4) for number in range(len(NAMES))]
+    driver.run_until(1_000.0)
+    driver.submit(4, duration_s=60)
+    driver.submit(4, duration_s=60)
+    assert driver.stops == [long[4]]
+
+
+def test_jobs_are_stopped_only_where_the_constraints_of_the_other_allow_it() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    for _ in NAMES:
+        driver.submit(4, duration_s=50_000, movable=True)
+    driver.run_until(1_000.0)
+    short = driver.submit(4, duration_s=60, constraints=only_on(5))
+    assert driver.machines(short) == {NAMES[5]}
+    two = driver.submit(8, duration_s=60, constraints={**only_on(0, 2, 3), "same_rack": "required"})
+    assert driver.machines(two) == {NAMES[2], NAMES[3]}
+    driver.run_until(2_000.0)
+    assert driver.record(two).status == "done"
+
+
+def test_a_job_that_was_stopped_goes_on_within_its_constraints() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    bound = {"same_rack": "required", "exclude": NAMES[:2]}
+    long = [driver.submit(8, duration_s=50_000, movable=True, constraints=bound) for _ in range(2)]
+    driver.submit(8, duration_s=50_000, movable=False)
+    driver.run_until(1_000.0)
+    short = driver.submit(8, duration_s=60)
+    assert short in driver.started_s
+    assert len(driver.stops) == 1
+    driver.run_until(2_000.0)
+    assert set(driver.started_s) >= set(long)
+
+
+def test_a_cancelled_job_is_not_stopped_for_another() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    long = [driver.submit(4, duration_s=50_000, movable=True) for _ in NAMES]
+    driver.run_until(1_000.0)
+    for job_id in long:
+        driver.cancel(job_id)
+    driver.submit(4, duration_s=60)
+    assert not driver.stops
+
+
+@pytest.mark.parametrize("policy", ["themis", "pollux", "has", "titan+cassini"])
+def test_other_policies_that_plan_jointly_refuse_constraints(policy: str) -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": policy})
+    with pytest.raises(CrannyError, match=f"constraints: not supported by policy '{policy}'".replace("+", r"\+")):
+        driver.submit(2, constraints={"same_rack": "required"})
+
+
+def test_what_never_fits_is_refused_at_once() -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
+    with pytest.raises(InputError, match="constraints: does not fit the empty cluster: must have all its 9 GPUs"):
+        driver.submit(9, constraints={"same_rack": "required"})
+    with pytest.raises(InputError, match="constraints: does not fit the empty cluster: needs 5 GPUs, 4 free on"):
+        driver.submit(5, constraints=only_on(1))
