@@ -38,8 +38,18 @@ from cranny.policies._shared.resize import feasible_order
 
 MARGIN = 0.05  # measured, see docs/understand/has-jps.md
 
-# What a decision depends on: running jobs, waiting jobs, machines that are down, changes of estimates.
-ResetKey = tuple[frozenset[str], frozenset[str], frozenset[int], int]
+# What a decision depends on: running jobs, waiting jobs, machines that are down, GPUs of jobs that the view hides,
+# changes of estimates.
+ResetKey = tuple[frozenset[str], frozenset[str], frozenset[int], int, int]
+
+
+def _hidden_gpus(view: Snapshot) -> int:
+    """Count the GPUs that jobs hold which a view does not show; a view that is no what-if shows all jobs."""
+    if view.point is not None:
+        return 0
+    up = view.up_machines
+    held = sum([machine.gpus for number, machine in enumerate(view.cluster.machines) if up >> number & 1])
+    return held - int(view.free.sum()) - sum([each.gpus_on(up) for each in view.running.values()])
 
 
 def _sum(seconds: Floats) -> float:
@@ -108,13 +118,14 @@ class SharingPolicy(BySubmission, ABC):
         self.estimates.follow(view)
         running, waiting = frozenset(view.running), frozenset(each.job.id for each in view.waiting)
         down = frozenset(at for at in range(len(view.cluster.machines)) if not view.is_up(at))
-        if (running, waiting, down, self.estimates.changes) == self._settled:
+        hidden = _hidden_gpus(view)
+        if (running, waiting, down, hidden, self.estimates.changes) == self._settled:
             return Plan(view.version)
         actions = self._decide(view)
         stopped = {each.job_id for each in actions if isinstance(each, Stop)}
         started = {each.job.id for each in actions if isinstance(each, Start)}
         then = (running - stopped) | started
-        self._settled = (then, (running | waiting) - then, down, self.estimates.changes)
+        self._settled = (then, (running | waiting) - then, down, hidden, self.estimates.changes)
         return Plan(view.version, actions)
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
