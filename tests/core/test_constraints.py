@@ -1,12 +1,15 @@
-"""Wishes of jobs: machines that they must not have, and racks that they must not leave."""
+"""Constraints of jobs: machines that they must not have, racks that they must not leave, or be spread over."""
+
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.constraints import kept_by_some, violated
 from tests.reference.invariants import check
 
 from cranny.core.constrained_placer import ConstrainedPlacer
-from cranny.core.constraints import Constraints, SameRack
+from cranny.core.constraints import Constraints, SameRack, rack_shares
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job
@@ -86,6 +89,96 @@ def test_hidden_machines_are_down_in_the_view_only() -> None:
     assert [view.is_up(machine) for machine in range(4)] == [True, False, False, True]
     assert state.free.tolist() == [3, 4, 4, 4]
     assert view.running.keys() == {"held-0"}
+    check(state)
+
+
+def test_a_job_that_is_spread_takes_as_few_racks_as_it_may_evenly() -> None:
+    cluster = Cluster.fat_tree(racks=4, machines_per_rack=2, gpus_per_machine=4)
+    state = ClusterState(cluster)
+    placement = constrained(Constraints(spread=2), "best-fit").place(Job("a", 8), state.snapshot())
+    assert placement is not None
+    assert placement.counts == {0: 4, 2: 4}
+    three = constrained(Constraints(spread=3), "best-fit").place(Job("b", 4), state.snapshot())
+    assert three is not None
+    assert three.counts == {0: 2, 2: 1, 4: 1}
+    state.place(Job("a", 8), placement)
+    state.drain(7)
+    fullest = constrained(Constraints(spread=2), "best-fit").place(Job("c", 6), state.snapshot())
+    assert fullest is not None
+    assert fullest.counts == {1: 3, 3: 3}
+
+
+def test_a_job_that_cannot_be_spread_evenly_takes_more_racks() -> None:
+    cluster = Cluster.fat_tree(racks=3, machines_per_rack=1, gpus_per_machine=4)
+    state = ClusterState(cluster)
+    for machine in (1, 2):
+        state.place(Job(f"on-{machine}", 2), Placement((machine,) * 2))
+    placement = constrained(Constraints(spread=2), "best-fit").place(Job("a", 8), state.snapshot())
+    assert placement is not None
+    assert placement.counts == {0: 4, 1: 2, 2: 2}
+
+
+def test_a_job_waits_until_it_can_be_spread_and_says_so() -> None:
+    state = with_held(1, 0, 4, 3)
+    placer = constrained(Constraints(spread=2))
+    assert placer.place(Job("a", 4), state.snapshot()) is None
+    told = placer.why_wait(Job("a", 4), state.snapshot())
+    assert told == "must be spread over 2 racks with up to 2 GPUs in each; 3 of 4 free so"
+    state.place(Job("b", 1), Placement((3,)))
+    told = placer.why_wait(Job("a", 4), state.snapshot())
+    assert told == "must be spread over 2 racks with up to 2 GPUs in each; free GPUs are in 1 rack"
+
+
+@settings(max_examples=150)
+@given(
+    free=st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    gpus=st.integers(1, 12),
+    spread=st.integers(2, 5),
+    tightest=st.booleans(),
+)
+def test_shares_of_racks_exist_where_some_do(free: list[int], gpus: int, spread: int, *, tightest: bool) -> None:
+    wanted = Constraints(spread=spread)
+    shares = rack_shares(gpus, wanted, free, tightest=tightest)
+    most = -(-gpus // spread)
+    some = [
+        each
+        for each in product(*(range(min(most, here) + 1) for here in free))
+        if sum(each) == gpus and sum(map(bool, each)) >= spread
+    ]
+    assert (shares is not None) == bool(some)
+    assert (wanted.spread_over(gpus, free) == gpus) == bool(some)
+    if shares is not None:
+        assert tuple(shares) in some
+        even = [
+            each for each in some if sum(map(bool, each)) == spread and max(each) - min(filter(None, each)) <= 1
+        ]
+        assert not even or tuple(shares) in even
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(0, 4), min_size=4, max_size=4),
+    st.integers(2, 12),
+    st.sets(st.integers(0, 3), max_size=2),
+    st.sampled_from(
+        ["titan", "best-fit", "tiresias", "elasticflow", "gpu-balance", "random", "netpack", "cranny"]
+    ),
+)
+def test_a_spread_is_always_kept_and_found_where_there_is_one(
+    held: list[int], gpus: int, excluded: set[int], policy: str
+) -> None:
+    state = with_held(*held)
+    job = Job("a", gpus, STREAMS, "ina") if policy == "netpack" else Job(id="a", gpus=gpus)
+    placer = constrained(Constraints(mask_of(excluded), spread=2), policy)
+    placement = placer.place(job, state.snapshot())
+    named = {"exclude": [CLUSTER.machines[machine].name for machine in excluded], "spread": 2}
+    if placement is None:
+        assert placer.why_wait(job, state.snapshot())
+        waits = policy in {"titan", "netpack", "elasticflow"}  # for bandwidth, or a block of GPUs
+        assert waits or not kept_by_some(named, gpus, state.free.tolist(), CLUSTER)
+        return
+    assert not violated(named, placement, CLUSTER)
+    state.place(job, placement)
     check(state)
 
 

@@ -1,4 +1,4 @@
-"""Constraints of job files, checked literally: by the names of machines and racks, and by trying all placements."""
+"""Constraints of job files, checked literally: by the names of machines, and by trying all placements."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +19,11 @@ def violated(constraints: Mapping[str, Any], placement: Placement, cluster: Clus
         found.append("exclude")
     if constraints.get("same_rack") == "required" and len(racks) > 1:
         found.append("same_rack")
+    spread = constraints.get("spread", 1)
+    in_racks = Counter(cluster.rack_of[machine] for machine in placement.machines)
+    share = -(-len(placement.machines) // spread)
+    if len(in_racks) < spread or max(in_racks.values()) > share:
+        found.append("spread")
     return found
 
 

@@ -1,5 +1,6 @@
-"""Drives a scheduler through time without processes: jobs start at once and end when they have run for as long as
-they say, and the policy is asked when it wants to be.
+"""Drives a scheduler through time without processes.
+
+Jobs start at once and end when they have run for as long as they say; the policy is asked when it wants to be.
 """
 
 import math

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
 from tests.service.conftest import Serve, Start
 
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -140,6 +141,20 @@ def test_excluded_machines_do_not_count(start: Start) -> None:
     never = running.submit(gpus=4, constraints={"exclude": names[1:]})
     drain(running, 0)
     assert foreseen(running, waiting, after, never) == [400, 400, None]
+
+
+@pytest.mark.parametrize("constraint", [{"same_rack": "required"}, {"spread": 2}])
+def test_no_start_is_predicted_where_constraints_cannot_be_met(start: Start, constraint: dict[str, Any]) -> None:
+    running = start(policy={"name": "cranny"})
+    service = running.service
+    for machine in (1, 3) if "same_rack" in constraint else (0, 1):
+        service.call(partial(service.scheduler.drain, machine, "root")).result(60)
+    running.submit(gpus=8, duration_s=100)
+    never, other = (running.submit(gpus=6, duration_s=50, constraints=each) for each in (constraint, {}))
+    told = why(running, never)
+    assert told.predicted_start_s is None
+    assert "promised" not in told.reason
+    assert "promised" in why(running, other).reason
 
 
 def test_a_question_about_a_job_counts_with_its_constraints(serve: Serve) -> None:

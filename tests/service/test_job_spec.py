@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.service.job_spec import parse, read
@@ -40,6 +41,14 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"env": {"A": "x" * 40_000}}, "env.A: is longer than"),
         ({"cwd": "here"}, "cwd: must be an absolute path"),
         ({"constraints": {"same_rack": "yes"}}, "constraints.same_rack: must be `required` or `preferred`"),
+        (
+            {"constraints": {"spread": 1}},
+            "constraints.spread: must be a whole number of racks from 2 to 100000, not 1",
+        ),
+        (
+            {"constraints": {"spread": 2, "same_rack": "preferred"}},
+            "constraints.spread: a job cannot be spread over racks and have same_rack",
+        ),
         (
             {"constraints": {"exclude": ["a", ""]}},
             r"constraints.exclude\[1\]: must be the name of a machine, not ''$",
@@ -80,6 +89,16 @@ def test_a_machine_to_exclude_must_exist() -> None:
     spec = parse({**GOOD, "constraints": {"exclude": ["rack0-machine0", "rack0-machine9"]}})
     with pytest.raises(InputError, match=r"constraints.exclude\[1\]: unknown machine 'rack0-machine9'"):
         spec.constraints_on(Cluster.fat_tree(1, 2, 4))
+
+
+def test_a_job_is_spread_over_racks_that_there_are() -> None:
+    cluster = Cluster.fat_tree(3, 2, 4)
+    spread = {**GOOD, "gpus": 4, "constraints": {"spread": 3}}
+    assert parse(spread).constraints_on(cluster) == Constraints(spread=3)
+    with pytest.raises(InputError, match=r"constraints\.spread: 3 racks, but the job has 2 GPUs"):
+        parse({**spread, "gpus": 2}).constraints_on(cluster)
+    with pytest.raises(InputError, match=r"constraints\.spread: 3 racks, but the cluster has 2 racks"):
+        parse(spread).constraints_on(Cluster.fat_tree(2, 2, 4))
 
 
 def test_a_job_is_as_its_file_says() -> None:

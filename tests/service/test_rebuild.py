@@ -32,17 +32,16 @@ specs = st.fixed_dictionaries(
     },
     optional={
         "duration_s": st.integers(1, 50_000),
-        "constraints": st.fixed_dictionaries(
-            {},
-            optional={
-                "exclude": st.lists(st.sampled_from(MACHINES), max_size=2, unique=True),
-                "same_rack": st.sampled_from(["required", "preferred"]),
-            },
+        "movable": st.booleans(),
+        "constraints": st.builds(
+            lambda excluded, racks: {"exclude": excluded, **racks},
+            st.lists(st.sampled_from(MACHINES), max_size=2, unique=True),
+            st.sampled_from([{}, {"same_rack": "required"}, {"same_rack": "preferred"}, {"spread": 2}]),
         ),
     },
 )
 policies = st.fixed_dictionaries(
-    {"name": st.sampled_from(["titan", "best-fit", "tiresias", "elasticflow"])},
+    {"name": st.sampled_from(["titan", "best-fit", "tiresias", "elasticflow", "cranny"])},
     optional={"order": st.sampled_from(["fifo", "sjf", "las", "backfill"]), "period_s": st.sampled_from([0, 60])},
 )
 happenings = st.one_of(

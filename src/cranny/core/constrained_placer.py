@@ -3,15 +3,17 @@
 The placer does not know of constraints: it gets a view in which only the machines that they allow take jobs.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
-from cranny.core.constraints import Constraints
+from cranny.core.constraints import Constraints, rack_shares
 from cranny.core.machine_set import within
 from cranny.core.protocol import Placer, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.model.validate import counted
 
 
 class ConstrainedPlacer:
@@ -27,6 +29,8 @@ class ConstrainedPlacer:
         if wanted is None:
             return self.placer.place(job, view)
         view = allowed_by(wanted, view)
+        if wanted.spread > 1:
+            return self._place_spread(job, view, wanted)
         placement = self.placer.place(job, view)
         if wanted.same_rack is None or (placement is not None and _racks(placement, view.cluster) == 1):
             return placement
@@ -36,6 +40,19 @@ class ConstrainedPlacer:
             if inside is not None:
                 return inside
         return placement if wanted.same_rack == "preferred" else None
+
+    def _place_spread(self, job: Job, view: Snapshot, wanted: Constraints) -> Placement | None:
+        """Place a job over several racks: as the placer would anyway, or else on machines chosen for that."""
+        placement = self.placer.place(job, view)
+        if placement is not None and is_spread(placement, job.gpus, wanted, view.cluster):
+            return placement
+        racks = _racks_free(job, view)
+        for tightest in (True, False):
+            shares = rack_shares(job.gpus, wanted, [free for free, _, _ in racks], tightest=tightest)
+            placement = None if shares is None else self.placer.place(job, _only_shares(job, view, shares))
+            if placement is not None:
+                return placement
+        return None
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say why a job must wait, and whether that is because of its constraints."""
@@ -63,7 +80,44 @@ def lacks_room(job: Job, view: Snapshot, constraints: Constraints | None) -> str
         most = max((free for free, _, _ in _racks_free(job, allowed)), default=0)
         if most < job.gpus:
             return f"must have all its {job.gpus} GPUs in one rack; the emptiest has {most} free"
+    if constraints.spread > 1:
+        racks = [free for free, _, _ in _racks_free(job, allowed)]
+        room, most = constraints.spread_over(job.gpus, racks), constraints.most_in_rack(job.gpus)
+        if room < job.gpus:
+            each = f"over {constraints.spread} racks with up to {counted(most, 'GPU')} in each"
+            some = f"free GPUs are in {counted(sum(map(bool, racks)), 'rack')}"
+            found = f"{room} of {job.gpus} free so" if room else some
+            return f"must be spread {each}; {found}"
     return None
+
+
+def is_spread(placement: Placement, gpus: int, constraints: Constraints, cluster: Cluster) -> bool:
+    """Say whether the workers of a job are in as many racks as it wants, with no more than its share in any."""
+    in_racks = Counter(cluster.rack_of[machine] for machine in placement.machines)
+    return len(in_racks) >= constraints.spread and max(in_racks.values()) <= constraints.most_in_rack(gpus)
+
+
+def _only_shares(job: Job, view: Snapshot, shares: Sequence[int]) -> Snapshot:
+    """Return the view in which each rack has only so many free GPUs, on as few machines as possible.
+
+    The tightest machine that holds the rest is kept, else the one with the most free. A job that does nothing
+    holds the GPUs of the last one that are too many.
+    """
+    free = view.usable(job, view.free).tolist()
+    kept, spare = 0, dict[int, int]()
+    for span, share in zip(view.cluster.rack_spans, shares, strict=True):
+        rack = {machine: free[machine] for machine in range(*span) if free[machine]}
+        while share > 0:
+            enough = [machine for machine, gpus in rack.items() if gpus >= share]
+            machine = min(enough, key=rack.__getitem__) if enough else max(rack, key=rack.__getitem__)
+            kept |= 1 << machine
+            share -= rack.pop(machine)  # noqa: PLW2901 - what is missing
+            if share < 0:
+                spare[machine] = -share
+    shown = view.only(kept)
+    for machine, gpus in spare.items():
+        shown = shown.after(Placement((machine,) * gpus), Job(f"not for {job.id} on {machine}", gpus))
+    return shown
 
 
 def _racks(placement: Placement, cluster: Cluster) -> int:

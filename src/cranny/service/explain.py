@@ -300,6 +300,8 @@ class Suggestions:
         without: dict[str, JobRecord] = {}
         if constraints is not None and constraints.same_rack == "required":
             without["constraints.same_rack"] = replace(record, constraints=constraints._replace(same_rack=None))
+        if constraints is not None and constraints.spread > 1:
+            without["constraints.spread"] = replace(record, constraints=constraints._replace(spread=1))
         if constraints is not None and constraints.excluded:
             without["constraints.exclude"] = replace(record, constraints=constraints._replace(excluded=0))
         if record.job.gpu_type is not None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster, mask_of
@@ -13,7 +13,7 @@ from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import RESTART_S, Job
 from cranny.model.profile import ModelProfile, library
-from cranny.model.validate import MAX_GPUS
+from cranny.model.validate import MAX_GPUS, counted
 from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked, dotted, shown
 
 MAX_ARGUMENTS = 1_000
@@ -53,8 +53,16 @@ class ConstraintFields(Fields):
     """Constraints on where the job runs."""
 
     same_rack: Literal["required", "preferred"] | None = None
+    spread: Annotated[int, Field(ge=2, le=MAX_GPUS)] | None = None
     exclude: Annotated[list[Name], Field(max_length=MAX_EXCLUDED)] = Field(default_factory=list)
     gpu_type: Name | None = None
+
+    @field_validator("spread")
+    @classmethod
+    def _not_in_one_rack(cls, spread: int | None, info: ValidationInfo) -> int | None:
+        if spread is not None and info.data.get("same_rack") is not None:
+            raise ValueError("a job cannot be spread over racks and have same_rack: give one of them")
+        return spread
 
 
 class JobSpec(Fields):
@@ -176,13 +184,23 @@ class JobSpec(Fields):
     def constraints_on(self, cluster: Cluster) -> Constraints | None:
         """Return the constraints of the job on a cluster; None if it has none."""
         constraints = self.constraints
-        if not constraints.exclude and constraints.same_rack is None:
+        if not constraints.exclude and constraints.same_rack is None and constraints.spread is None:
             return None
+        self._check_spread(cluster)
         index = {machine.name: number for number, machine in enumerate(cluster.machines)}
         for number, name in enumerate(constraints.exclude):
             if name not in index:
                 raise InputError(f"constraints.exclude[{number}]: {unknown('machine', name, index)}")
-        return Constraints(mask_of(index[name] for name in constraints.exclude), constraints.same_rack)
+        excluded = mask_of(index[name] for name in constraints.exclude)
+        return Constraints(excluded, constraints.same_rack, constraints.spread or 1)
+
+    def _check_spread(self, cluster: Cluster) -> None:
+        """Refuse a job that is to be spread over more racks than it has GPUs, or the cluster has racks."""
+        racks, spread = len(cluster.rack_nodes), self.constraints.spread or 1
+        if spread > self.gpus:
+            raise InputError(f"constraints.spread: {spread} racks, but the job has {counted(self.gpus, 'GPU')}")
+        if spread > racks:
+            raise InputError(f"constraints.spread: {spread} racks, but the cluster has {counted(racks, 'rack')}")
 
 
 _WORDS = {
@@ -196,6 +214,7 @@ _WORDS = {
     "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
     **dict.fromkeys(("shell", "torchrun", "movable"), "true or false"),
     "same_rack": "`required` or `preferred`",
+    "spread": f"a whole number of racks from 2 to {MAX_GPUS}",
     "exclude": "a list of machine names",
     **dict.fromkeys(("env", "secrets"), "a mapping of names to text"),
     "cwd": "an absolute path",

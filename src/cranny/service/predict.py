@@ -7,10 +7,11 @@ from operator import or_
 
 from cranny.core.accounting import Running
 from cranny.core.constraints import Constraints
-from cranny.core.machine_set import FreeMachines, members
+from cranny.core.machine_set import FreeMachines, members, within
 from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import isolated
+from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.service.engines import Fork
 from cranny.service.job_records import JobRecord
@@ -153,10 +154,21 @@ def predict_starts(fork: Fork, view: Snapshot, extra: JobRecord | None = None) -
             end, _, back = heappop(ends)
             context.give(back)
             now_s, free = max(now_s, end), context.free(groups)
-        if free < least or math.isinf(now_s):
+        if free < least or math.isinf(now_s) or not _ever_fits(record, eligible.kinds[kind], view.cluster):
             break
         starts[job.id] = now_s
         limit_s = record.spec.time_limit_s if record is not None else None
         left_s = min(remaining_s(job, waiting.attained_gpu_s, 1.0), limit_s or math.inf)
         heappush(ends, (now_s + left_s, number, context.take(groups, least)))
     return starts
+
+
+def _ever_fits(record: JobRecord | None, machines: int, cluster: Cluster) -> bool:
+    """Say whether the constraints of a job on racks can be met by the machines that it may use, if nothing ran."""
+    if record is None or record.constraints is None or not record.constraints.required:
+        return True
+    in_racks = [
+        sum([cluster.machines[machine].gpus for machine in members(within(machines, *span))])
+        for span in cluster.rack_spans
+    ]
+    return record.constraints.met_by(record.job.least_gpus or record.job.gpus, in_racks)

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.reference.constraints import kept_by_some
 
@@ -17,12 +17,10 @@ MACHINES = len(CLUSTER.machines)
 RACKS = [np.arange(*span) for span in CLUSTER.rack_spans]
 
 times = st.sampled_from([-math.inf, 10.0, 20.0, 30.0, 40.0, math.inf])
-constraints = st.fixed_dictionaries(
-    {},
-    optional={
-        "exclude": st.lists(st.integers(0, MACHINES - 1), max_size=3, unique=True),
-        "same_rack": st.just("required"),
-    },
+constraints = st.builds(
+    lambda excluded, racks: {"exclude": excluded, **racks},
+    st.lists(st.integers(0, MACHINES - 1), max_size=3, unique=True),
+    st.sampled_from([{}, {"same_rack": "required"}, {"spread": 2}, {"spread": 3}]),
 )
 
 
@@ -31,10 +29,11 @@ constraints = st.fixed_dictionaries(
 def test_it_is_the_first_time_at_which_some_placement_keeps_them(
     release: list[float], gpus: int, told: dict[str, Any]
 ) -> None:
-    excluded = told.get("exclude", [])
+    excluded = told["exclude"]
     release_s = np.array(release).reshape(MACHINES, 2)
     release_s[excluded] = math.inf
-    wanted = Constraints(mask_of(excluded), told.get("same_rack"))
+    assume(gpus >= told.get("spread", 1))
+    wanted = Constraints(mask_of(excluded), told.get("same_rack"), told.get("spread", 1))
     start_s, machines = first_start(gpus, wanted, release_s, RACKS)
     named = {**told, "exclude": [CLUSTER.machines[machine].name for machine in excluded]}
 

@@ -245,10 +245,11 @@ class Cranny:
         found = None
         if promised or at.promises.allow(job.gpus, now_s, now_s + seconds):
             kept = at.promises.kept_from(job.id, now_s + seconds)
-            found = at.placing.best(job, view, seconds, kept, self.rules.constraints_of(job.id))
+            wanted = self.rules.constraints_of(job.id)
+            found = at.placing.best(job, view, seconds, kept, wanted)
             if found is None:
                 at.promise_start(job, view)
-            elif self.wait and found.effect.slowdown > 1.0:
+            elif self.wait and found.effect.slowdown > 1.0 and (wanted is None or wanted.spread == 1):
                 # It waits for one machine, or else one rack, but in all no longer than what that saves.
                 keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
                 better = at.placing.best_slowdown(job, view)

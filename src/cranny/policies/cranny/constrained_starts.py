@@ -26,6 +26,8 @@ NEVER = FirstStart(math.inf)
 
 def first_start(gpus: int, constraints: Constraints, release_s: Floats, racks: Sequence[Ints]) -> FirstStart:
     """Return the first start of a job; `release_s` is (machines, GPUs), inf where it may not run."""
+    if constraints.spread > 1:
+        return _first_spread(gpus, constraints, release_s, racks)
     groups: Iterable[Ints] = (np.arange(len(release_s)),)
     if constraints.same_rack == "required":
         groups = racks
@@ -42,3 +44,22 @@ def _first_within(gpus: int, release_s: Floats, machines: Ints) -> FirstStart:
     if start_s == math.inf:
         return NEVER
     return FirstStart(start_s, tuple(np.unique(machines[first // release_s.shape[1]]).tolist()))
+
+
+def _first_spread(gpus: int, constraints: Constraints, release_s: Floats, racks: Sequence[Ints]) -> FirstStart:
+    """Return when so many GPUs are expected to be free over enough racks, with no more than a share in any."""
+    most, width = constraints.most_in_rack(gpus), release_s.shape[1]
+    firsts: list[tuple[float, int]] = []  # when one GPU of a rack is free, and the machine that has it
+    others: list[tuple[float, int]] = []  # the further ones that the job may have
+    for machines in racks:
+        times_s = release_s[machines].ravel()
+        earliest = np.argsort(times_s, kind="stable")[:most]
+        found = [(float(times_s[at]), int(machines[at // width])) for at in earliest if times_s[at] < math.inf]
+        firsts += found[:1]
+        others += found[1:]
+    firsts.sort()
+    rest = sorted([*firsts[constraints.spread :], *others])
+    chosen = [*firsts[: constraints.spread], *rest[: gpus - constraints.spread]]
+    if len(firsts) < constraints.spread or len(chosen) < gpus:
+        return NEVER
+    return FirstStart(max(chosen)[0], tuple(sorted({machine for _, machine in chosen})))

@@ -294,8 +294,8 @@ class Followed:
         self, waiter: Waiter, job: Job, view: Snapshot, rules: Stopping, constraints: Constraints
     ) -> list[Expected]:
         """Return jobs to stop on machines that the constraints of a job allow, in one rack if it needs that."""
-        if waiter.start_s == math.inf:
-            return []  # it could not start if nothing ran
+        if waiter.start_s == math.inf or constraints.spread > 1:
+            return []  # it could not start if nothing ran, or needs GPUs of several racks at once
         allowed = view.eligible(job) & view.up_machines & constraints.allowed(view.cluster)
         running = self._running.values()
         if job.gpus <= self.largest:

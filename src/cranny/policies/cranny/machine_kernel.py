@@ -224,6 +224,19 @@ def over_racks(at: ClusterArrays, gpus: int, now_s: float, seconds: float, into:
 
 
 @compiled
+def of_racks(at: ClusterArrays, kind: int, shares: Ints, now_s: float, seconds: float, into: MachineSet) -> int:
+    """Take so many GPUs of each rack, which has them; those of a kind first. `shares` is (racks,)."""
+    used = 0
+    for rack in range(len(shares)):
+        if shares[rack] > 0:
+            first, past = at.rack_start[rack], at.rack_start[rack + 1]
+            used, missing = _fill(at, first, past, kind, shares[rack], now_s, seconds, into, used)
+            if missing:
+                used, missing = _fill(at, first, past, ANY, missing, now_s, seconds, into, used)
+    return used
+
+
+@compiled
 def anywhere(at: ClusterArrays, kind: int, gpus: int, now_s: float, seconds: float, into: MachineSet) -> int:
     """Take machines of all racks as of one, those of a kind first."""
     used, missing = _fill(at, 0, len(at.by_rack), kind, gpus, now_s, seconds, into, 0)

@@ -215,7 +215,7 @@ class MoveSearch:
         view, wanted = self._view, self._rules.constraints_of(job.id)
         allowed = view.eligible(job) & view.up_machines
         if wanted is not None:
-            allowed &= wanted.allowed(view.cluster)
+            allowed &= wanted.allowed(view.cluster) if wanted.spread == 1 else 0
         for machine, described in enumerate(view.cluster.machines):
             if described.gpus >= job.gpus and allowed >> machine & 1:
                 yield machine

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cranny.core.constraints import Constraints, SameRack
+from cranny.core.constraints import Constraints, SameRack, rack_shares
 from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import communication, isolated
@@ -64,12 +64,16 @@ class Placing:
         if constraints is not None and constraints.excluded:
             kept = [*kept, *members(constraints.excluded)]
         at = self._gpus.seen_by(job, view, kept)
-        if job.gpus < len(at.waste):
+        spread = constraints is not None and constraints.spread > 1
+        if job.gpus < len(at.waste) and not spread:
             found = self._on_one_machine(job, at, view, seconds)
             if found is not None:
                 return found
-        same_rack = None if constraints is None else constraints.same_rack
-        sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds, same_rack))
+        if constraints is not None and spread:
+            sets = dict.fromkeys(self._spread_sets(job.gpus, at, view.now_s, seconds, constraints))
+        else:
+            same_rack = None if constraints is None else constraints.same_rack
+            sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds, same_rack))
         options = [self._priced(job, held, at, view, seconds) for held in sets]
         if not options:
             return None
@@ -127,6 +131,21 @@ class Placing:
             used = int(kernel.anywhere(at, kind, gpus, now_s, seconds, room.best))
             if used:
                 yield _held(room.best, used)
+
+    def _spread_sets(
+        self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints
+    ) -> Iterator[Held]:
+        """Yield sets of machines that spread a job over racks, the fullest or the emptiest."""
+        from cranny.policies.cranny import machine_kernel as kernel
+
+        room, free = self.room, at.rack_free.tolist()
+        for tightest in (True, False):
+            shares = rack_shares(gpus, constraints, free, tightest=tightest)
+            if shares is None:
+                return
+            room.racks[:] = shares
+            for kind in (kernel.ANY, kernel.IN_USE):
+                yield _held(room.best, int(kernel.of_racks(at, kind, room.racks, now_s, seconds, room.best)))
 
     def _priced(self, job: Job, held: Held, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced:
         ranks = self._ranks(job, held, view)

@@ -53,7 +53,7 @@ export class SpecForm {
       tp: numberBox(1), pp: numberBox(1),
       priority: el("input", { type: "number", value: "0", step: "1" }), queue: textBox(),
       same_rack: el("select", {}, el("option", { value: "" }, "no constraint"), options(["preferred", "required"])),
-      exclude: textBox(),
+      spread: el("input", { type: "number", min: "2", step: "1" }), exclude: textBox(),
     };
     box.gpus.required = true;
     this.fields = [
@@ -68,6 +68,7 @@ export class SpecForm {
           field("tp", "Tensor-parallel", box.tp), field("pp", "Pipeline-parallel", box.pp),
           field("priority", "Priority", box.priority), field("queue", "Queue", box.queue),
           field("same_rack", "Same rack", box.same_rack),
+          field("spread", "Spread over racks", box.spread, "At least so many; empty for any."),
           field("exclude", "Not on machines", box.exclude, "Names, with spaces between."),
         ),
       ),
@@ -91,6 +92,7 @@ export class SpecForm {
     if (Number(text("minutes"))) made.duration_s = Number(text("minutes")) * 60;
     const constraints = {};
     if (text("same_rack")) constraints.same_rack = text("same_rack");
+    if (Number(text("spread"))) constraints.spread = Number(text("spread"));
     if (text("exclude")) constraints.exclude = text("exclude").split(/[\s,]+/);
     if (Object.keys(constraints).length) made.constraints = constraints;
     return made;
