@@ -37,6 +37,7 @@ class Fake:
         self.asked: list[tuple[str, str, Any]] = []
         self.last_event_ids: list[str | None] = []
         self.mode = "run"
+        self.movable = True
         self.broken = ""
         self.drop = 0
         self.stopping = False
@@ -238,6 +239,39 @@ class Fake:
         after = {**chosen, "terms_gpu_s": {**terms, "opened": 240.0}, "more_gpu_s": 120.0, "decided_by": "opened"}
         return {**chosen, "next_best": [after]}
 
+    def moves(self, price: float) -> dict[str, Any]:
+        running = [job for job in self.jobs.values() if job["status"] == "running"] if self.movable else []
+        groups = []
+        for number, job in enumerate(running[:3]):
+            target = {self.names[-1]: job["gpus"]}
+            move = {"job": job["id"], "gpus": job["gpus"], "from": dict.fromkeys(job["machines"], 1), "to": target}
+            moves = [{**move, "cost_gpu_s": 60.0 * job["gpus"]}]
+            if number == 1:
+                moves.append({**moves[0], "job": "job-9"})
+            groups.append(
+                {
+                    "purpose": ("empty", "gather", "start")[number],
+                    "starts": (None, None, "job-12")[number],
+                    "moves": moves,
+                    "gain": {"total_gpu_s": 7200.0 * (number + 1)},
+                    "cost_gpu_s": sum(each["cost_gpu_s"] for each in moves),
+                    "net_gpu_s": 7200.0,
+                    "emptied": [],
+                    "saved_money": price,
+                }
+            )
+        return {
+            "groups": groups,
+            "moves": sum(len(group["moves"]) for group in groups),
+            "emptied": self.names[:2] if groups else [],
+            "gain_gpu_s": sum(group["gain"]["total_gpu_s"] for group in groups),
+            "cost_gpu_s": sum(group["cost_gpu_s"] for group in groups),
+            "net_gpu_s": 7200.0,
+            "saved_money": 1234.5 * price,
+            "saved_money_per_hour": 2.0 * GPUS * price,
+            "price_per_gpu_hour": price,
+        }
+
     def traffic(self, job: dict[str, Any]) -> dict[str, Any]:
         ranks = job["placement"]["names"]
         pairs = [{"a": rank, "b": (rank + 1) % len(ranks), "bytes": 2e8} for rank in range(len(ranks))]
@@ -318,6 +352,10 @@ def _reads(app: FastAPI, fake: Fake) -> None:
             for number, rack in enumerate(dict.fromkeys(fake.racks))
         ]
         return {"links": [{**link, "use_gbps": 37.0 * (number % 10)} for number, link in enumerate(made)]}
+
+    @app.get(f"{API}/moves")
+    def moves(price_per_gpu_hour: float = 1.0) -> Any:
+        return fake.moves(price_per_gpu_hour)
 
     @app.get(f"{API}/nodes")
     def nodes(limit: int = 1000, after: int = -1) -> Any:
@@ -448,6 +486,17 @@ def _writes(app: FastAPI, fake: Fake) -> None:
         said = fake.explain({**trial, "reason": "" if starts else f"Only {len(free)} GPUs are free."})
         placement = {**fake.placement(free[: spec["gpus"]]), "gpus": []} if starts else None
         return {"starts": starts, "explanation": said, "would_stop": [], "placement": placement}
+
+    @app.post(f"{API}/moves")
+    async def make_moves(request: Request) -> Any:
+        body = await request.json()
+        fake.asked.append(("POST", "moves", body))
+        made = fake.moves(body["price_per_gpu_hour"])
+        fake.movable = False
+        for group in made["groups"]:
+            for move in group["moves"]:
+                fake.happens("moved", job=move["job"])
+        return made
 
     @app.post(f"{API}/jobs/{{job}}/cancel")
     def cancel(job: str) -> Any:

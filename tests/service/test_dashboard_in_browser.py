@@ -301,6 +301,45 @@ def test_a_viewer_is_offered_nothing_that_a_viewer_may_not_do(opened: Open) -> N
     assert not page.get_by_role("button", name="Submit this job").is_visible()
 
 
+def test_moves_that_pay_are_listed_with_gain_cost_and_money_and_made_by_an_admin(opened: Open) -> None:
+    visit = opened(8)
+    page = visit.go()
+    card = page.get_by_role("region", name="Moves", exact=True)
+    card.get_by_text("4 moves: gain 12 GPU-hours").wait_for()
+    told = card.inner_text()
+    first = running(visit.fake)
+    assert "2 machines would be idle, $16.00 an hour. Machines in use for less time save $1,234.50" in told
+    rows = card.locator("tbody tr")
+    assert rows.count() == 4
+    line = rows.first.inner_text()
+    assert first["id"] in line
+    assert all(part in line for part in (visit.fake.names[-1], "an idle machine", "2"))
+    assert "together with the one above" in rows.nth(2).inner_text()
+    assert "room for job-12" in rows.nth(3).inner_text()
+    card.get_by_label("Dollars per GPU-hour").fill("2.5")
+    card.get_by_label("Dollars per GPU-hour").press("Enter")
+    visit.sees("section[aria-label=Moves]", "$40.00 an hour")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    card.get_by_role("button", name="Make these moves").click()
+    assert not visit.fake.asked  # it was not confirmed
+    page.once("dialog", lambda dialog: dialog.accept())
+    card.get_by_role("button", name="Make these moves").click()
+    visit.sees("section[aria-label=Moves]", "4 jobs moved.")
+    assert visit.fake.asked == [("POST", "moves", {"price_per_gpu_hour": 2.5})]
+    visit.sees("section[aria-label=Moves]", "No moves pay now. Only jobs move whose job file says that they may")
+    assert card.get_by_role("button").count() == 0
+
+
+@pytest.mark.parametrize(("role", "mode"), [("user", "run"), ("viewer", "run"), ("admin", "recommend")])
+def test_moves_are_made_by_admins_of_a_service_that_runs_jobs_only(opened: Open, role: str, mode: str) -> None:
+    visit = opened(8)
+    visit.fake.role, visit.fake.mode = role, mode
+    page = visit.go()
+    visit.sees("section[aria-label=Moves]", "4 moves: gain 12 GPU-hours")
+    visit.sees("#who, .who", f"ann, {role}")
+    assert page.get_by_role("button", name="Make these moves").count() == 0
+
+
 def test_a_machine_can_be_drained_and_taken_back(opened: Open) -> None:
     visit = opened(8)
     page = visit.go(f"#/machines/{visit.fake.names[0]}", ".buttons button")

@@ -262,3 +262,14 @@ def test_a_job_that_is_spread_waits_for_racks_and_is_promised_them() -> None:
     driver.run_until(500.0)
     assert driver.first_start_s[waits] == 500.0
     assert len({name.split("-")[0] for name in driver.machines(waits)}) == 2
+
+
+@pytest.mark.parametrize("policy", ["has", "has-resets", "cranny"])
+def test_a_job_starts_when_a_cancelled_one_has_given_its_gpus_back(policy: str) -> None:
+    driver = SchedulerDriver(CLUSTER, {"name": policy})
+    first = driver.submit(24)
+    driver.cancel(first)
+    elastic_one = driver.submit(4, least_gpus=2)
+    assert elastic_one not in driver.started_s
+    driver.end(first)
+    assert elastic_one in driver.started_s

@@ -1,10 +1,11 @@
-// The first page: key numbers, the map, what waits and why, and how it has been going.
+// The first page: key numbers, the map, what waits and why, moves that pay, and how it has been going.
 
 import { ask } from "./api.js";
 import { Chart } from "./chart.js";
 import { el, fill, rows, say } from "./dom.js";
 import { JobTable, KIND_NAMES, showCounts, STATUSES } from "./job_table.js";
 import { mapCard } from "./map_card.js";
+import { movesCard } from "./moves_card.js";
 import { choice, jobLink, table } from "./parts.js";
 import * as store from "./store.js";
 import { change, clock, counted, duration, nowS, number, percent } from "./words.js";
@@ -202,7 +203,7 @@ export function overview(scope, main) {
     main, el("h1", { class: "unseen", tabindex: "-1" }, "Overview"), about, numbers(scope),
     el(
       "div", { class: "split" },
-      el("div", { class: "stack" }, cluster.node, jobsCard(scope, cluster.map), advice(scope)),
+      el("div", { class: "stack" }, cluster.node, jobsCard(scope, cluster.map), movesCard(scope), advice(scope)),
       el("div", { class: "stack" }, charts(scope), latest(scope)),
     ),
   );

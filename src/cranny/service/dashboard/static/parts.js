@@ -71,13 +71,16 @@ export function choice(label, options, chosen, choose) {
 }
 
 // A button that asks the service to do something, and shows in `place` what it says if it refuses.
-export function action(text, place, path, { className = "button", confirm = "", done = () => {} } = {}) {
+export function action(
+  text, place, path,
+  { className = "button", confirm = "", body = () => undefined, done = () => {} } = {},
+) {
   const button = el("button", { type: "button", class: className, on: { click: async () => {
     if (confirm && !window.confirm(confirm)) return;
     button.disabled = true;
     fill(place);
     try {
-      done(await ask(path, { method: "POST" }));
+      done(await ask(path, { method: "POST", body: body() }));
     } catch (error) {
       fill(place, refusal(error));
     } finally {
