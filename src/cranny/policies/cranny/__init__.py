@@ -68,6 +68,7 @@ class Cranny:
         wait: bool = True,
         preempt: bool = True,
         resize: bool = True,
+        shift: bool = True,
         patience: float = PATIENCE,
         margin: float = MARGIN,
         move_every_s: float = 0.0,
@@ -82,12 +83,18 @@ class Cranny:
         self.preempt = yes_or_no(preempt, "cranny: preempt")
         self.margin = not_negative(margin, "cranny: margin")
         self.resize = yes_or_no(resize, "cranny: resize")
+        self.shift = yes_or_no(shift, "cranny: shift")
+        self.in_phases = False  # whether links are known to be shared only while jobs communicate
         self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
         every_s = not_negative(move_every_s, "cranny: move_every_s")
         self._moves = PeriodicMoves(every_s) if every_s else None
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
         self._memory: WaitMemory | None = None  # of waiting jobs, from the policy that this is a copy of
+
+    def expect_phases(self) -> None:
+        """Shift jobs, and price links as they are shared with shifts."""
+        self.in_phases = True
 
     # -- the queue ---------------------------------------------------------------------------------------
 
@@ -124,8 +131,15 @@ class Cranny:
         return self._durations.remaining(job, ran_s).median_s
 
     def plan(self, view: Snapshot) -> Plan:
-        """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
+        """Start, stop and move jobs; once there is nothing more to do, shift those that share links."""
         at = self._follow(view, self._durations)
+        plan = self._placed(view, at)
+        if plan.actions or at.phased is None:
+            return plan
+        return Plan(view.version, tuple(at.phased.shifts()))
+
+    def _placed(self, view: Snapshot, at: "Followed") -> Plan:
+        """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
         if self._shares is not None and _any_elastic(view):
             return self._shares.plan(view)
         for waiting in at.to_try(view):

@@ -24,6 +24,7 @@ from cranny.policies.cranny.wait_explanation import WaitMemory
 
 if TYPE_CHECKING:
     from cranny.policies.cranny import Cranny
+    from cranny.policies.cranny.shifting import PhasedLinks
 
 
 class Followed:
@@ -39,8 +40,10 @@ class Followed:
         self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
         self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
         self._policy = policy
-        self._links = LinkEffects(cluster) if policy.contention else None
-        self.placing = Placing(self.gpus, self._links, rank_map=policy.rank_map, racks=policy.racks)
+        self.phased = _phased_links(cluster) if policy.shift and policy.in_phases else None
+        shared = (self.phased or LinkEffects(cluster)) if policy.contention else None
+        self._links = self.phased or shared  # which are followed
+        self.placing = Placing(self.gpus, shared, rank_map=policy.rank_map, racks=policy.racks, phased=self.phased)
         if not policy.machines:
             self.gpus.price[:] = 0.0
         self._point: ChangePoint | None = None
@@ -78,7 +81,9 @@ class Followed:
     def _started(self, running: Running) -> None:
         job = running.job
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
-        submitted, slowdown = running.submitted, alone(running).slowdown * running.stretch
+        phased = self.phased
+        longer = alone(running).slowdown if phased is None else phased.alone(running.job, running.placement)
+        submitted, slowdown = running.submitted, longer * running.stretch
         moved = self._moved if self._moved is not None and self._moved.running.job.id == job.id else None
         left_s = (
             self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
@@ -229,3 +234,9 @@ class Followed:
         job = each.running.submitted
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
         self.promises.make(job.id, job.gpus, resumes_s, () if each.machine is None else (each.machine,))
+
+
+def _phased_links(cluster: Cluster) -> "PhasedLinks":
+    from cranny.policies.cranny.shifting import PhasedLinks  # compiles, so it is imported only where it is used
+
+    return PhasedLinks(cluster)
