@@ -27,17 +27,17 @@ Nothing here depends on the network model of a simulation, and no weight is fitt
 
 import math
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from cranny.core.protocol import Policy, lacks_gpus
+from cranny.core.protocol import lacks_gpus
 from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import not_negative, yes_or_no
-from cranny.policies import policy
 from cranny.policies._shared.resize import elastic
+from cranny.policies.cranny.dividing import Division
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves
 from cranny.policies.cranny.moves import MoveRules, actions
@@ -85,7 +85,7 @@ class Cranny:
         self.resize = yes_or_no(resize, "cranny: resize")
         self.shift = yes_or_no(shift, "cranny: shift")
         self.in_phases = False  # whether links are known to be shared only while jobs communicate
-        self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
+        self._division: Division | None = None  # once a job comes that can be resized
         every_s = not_negative(move_every_s, "cranny: move_every_s")
         self._moves = PeriodicMoves(every_s) if every_s else None
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
@@ -101,8 +101,10 @@ class Cranny:
     def key(self, waiting: Waiting) -> float:
         """Order the queue: a job may be passed by those that come so much later."""
         job = waiting.job
-        if self.resize and self._shares is None and elastic(job):
-            self._shares = has_resets()
+        if self.resize and elastic(job) and not waiting.attained_gpu_s:
+            if self._division is None:
+                self._division = Division()
+            self._division.see(job, self.length_s(job))
         if self._at is not None:
             if waiting.attained_gpu_s:
                 self._at.requeued(waiting)
@@ -140,8 +142,8 @@ class Cranny:
 
     def _placed(self, view: Snapshot, at: "Followed") -> Plan:
         """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
-        if self._shares is not None and _any_elastic(view):
-            return self._shares.plan(view)
+        if self._division is not None and self._division.wanted(view):
+            return self._division.plan(view, at)
         for waiting in at.to_try(view):
             found = self._start(waiting, view, at)
             if found is not None:
@@ -199,8 +201,8 @@ class Cranny:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say what a job was promised, which machine it waits for, or whose promise comes first."""
-        if self._shares is not None and _any_elastic(view):
-            return self._shares.why_wait(job, view)
+        if self._division is not None and self._division.wanted(view):
+            return self._division.why_wait(job, view)
         short = lacks_gpus(job, view)
         known = self._memory if self._at is None else self._at.memory()
         if known is None or known.cluster is not view.cluster:  # it has decided nothing yet: what would it decide
@@ -214,7 +216,7 @@ class Cranny:
         copied = copy(self)
         # What is set is of its own kind.
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
-        copied._shares = deepcopy(self._shares, memo)  # noqa: SLF001
+        copied._division = deepcopy(self._division, memo)  # noqa: SLF001
         copied._memory = self._memory if self._at is None else self._at.memory()  # noqa: SLF001
         copied._at = None  # noqa: SLF001
         return copied
@@ -255,14 +257,3 @@ class Cranny:
             at = self._at = Followed(view.cluster, self)
         at.follow(view, durations)
         return at
-
-
-def has_resets() -> Policy:
-    """Return the policy that divides GPUs among jobs that can be resized."""
-    return cast("Policy", policy("has-resets"))
-
-
-def _any_elastic(view: Snapshot) -> bool:
-    """Say whether a job runs or waits that can be resized."""
-    waiting = any(elastic(each.job) for each in view.waiting)
-    return waiting or any(elastic(each.submitted) for each in view.running.values())

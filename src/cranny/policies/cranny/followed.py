@@ -1,17 +1,19 @@
 """What the policy knows of a cluster and its queue, kept up to date from view to view."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cranny.core.accounting import Running
+from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.change_log import Change, ChangePoint
 from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.plan import Start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects, alone
@@ -51,6 +53,7 @@ class Followed:
         self._left_s: dict[str, float] = {}  # what is left of the length of jobs that were stopped
         self._lost_s: dict[str, float] = {}  # what jobs have lost by being stopped
         self._moved: Expected | None = None  # the job that ended last
+        self._tried: list[str] = []  # jobs on the links that do not run there
         self._now_s = 0.0
 
     def follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> None:
@@ -121,6 +124,37 @@ class Followed:
     def left_s(self, job_id: str) -> float | None:
         """Return what is left of a job that was stopped; None if that is not known."""
         return self._left_s.get(job_id)
+
+    # -- jobs that are resized -----------------------------------------------------------------------------
+
+    def waiting_s(self, start: Start) -> float:
+        """Return how long a job still runs on one machine that is to start."""
+        return self._policy.left_s(Waiting(start.job, start.attained_gpu_s))
+
+    def remaining_s(self, running: Running) -> float:
+        """Return how long a running job still runs on one machine, with as many workers as it asks for."""
+        return self._running[running.job.id].left_after(attained_gpu_s(running, self._now_s))
+
+    @contextmanager
+    def trying_without(self, job_ids: Iterable[str]) -> Iterator[Placing]:
+        """Place jobs as if some that run did not; what is tried out meanwhile is undone."""
+        moved = [self._running[job_id] for job_id in job_ids]
+        if self._links is not None:
+            for each in moved:
+                self._links.end(each.running.job.id)
+        yield self.placing
+        if self._links is not None:
+            for job_id in self._tried:
+                self._links.end(job_id)
+            for each in moved:
+                self._links.start(each.running, each.end_s)
+        self._tried.clear()
+
+    def try_out(self, running: Running, end_s: float) -> None:
+        """Let links carry a job that would run."""
+        if self._links is not None:
+            self._links.start(running, end_s)
+        self._tried.append(running.job.id)
 
     # -- the queue ---------------------------------------------------------------------------------------
 
