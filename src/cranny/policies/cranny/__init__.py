@@ -19,10 +19,12 @@ enough GPUs are expected to be free. Others may start as long as they leave it t
 short one only if in all less is lost than gained (`preemption`), and is promised when it goes on. With
 `move_every_s` jobs that state their restart also move every so often, if that pays (`moves`).
 
-As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`: its shares are
-exact, know of types of GPU, and count what a restart costs.
+As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`, if their restarts
+are short (`dividing`): its shares are exact, know of types of GPU, and count what a restart costs.
 
-Nothing here depends on the network model of a simulation, and no weight is fitted to one trace.
+Where a network says that links are shared only while jobs communicate, those that contend are shifted, so that
+they take turns, and machines are priced by how well they do (`shifting`). Nothing else depends on the network of a
+simulation, and no weight is fitted to one trace.
 """
 
 import math
@@ -36,6 +38,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import not_negative, yes_or_no
+from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic
 from cranny.policies.cranny.dividing import Division
 from cranny.policies.cranny.durations import DurationEstimates
@@ -230,7 +233,11 @@ class Cranny:
         if promised or at.promises.allow(job.gpus, now_s, now_s + seconds):
             found = at.placing.best(job, view, seconds, at.promises.kept_from(job.id, now_s + seconds))
             if found is None:
+                found = self._with_fewer(waiting, view, at)
+            if found is None:
                 at.promise_start(job, view)
+            elif len(found.placement.machines) < job.gpus:
+                return found
             elif self.wait and found.effect.slowdown > 1.0:
                 # It waits for one machine, or else one rack, but in all no longer than what that saves.
                 keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
@@ -245,6 +252,24 @@ class Cranny:
             return found
         at.refuse(job)
         return None
+
+    def _with_fewer(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
+        """Return where a job starts with fewer workers than it asks for, if it ends sooner so than by waiting."""
+        job, now_s = waiting.job, view.now_s
+        workers = min(job.gpus - 1, view.available(job).gpus)
+        if not self.resize or job.least_gpus is None or workers < job.least_gpus or job.speeds is not None:
+            return None
+        seconds = self.left_s(waiting)
+        longer_s = seconds * job.gpus / workers
+        # An iteration communicates about as long with fewer workers, so that need not be compared.
+        if now_s + longer_s >= at.earliest_s(job, view) + seconds:
+            return None
+        kept = at.promises.kept_from(job.id, now_s + longer_s)
+        found = at.placing.best(as_trained(job, workers), view, longer_s, kept)
+        if found is None:
+            return None
+        end_s = now_s + longer_s * found.effect.slowdown
+        return found if job.id in at.promises or at.promises.allow(workers, now_s, end_s) else None
 
     def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":
         """Take over what changed since the last view."""

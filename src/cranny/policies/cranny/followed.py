@@ -179,7 +179,7 @@ class Followed:
         now_s, due_s = view.now_s, self.due_s
         for waiting in queue[:DEPTH]:
             job = waiting.job
-            if self.head is not None and job.gpus > self.gpus.total:
+            if self.head is not None and (job.least_gpus or job.gpus) > self.gpus.total:
                 continue  # it does not fit, and is not the first
             if due_s.get(job.id, -math.inf) <= now_s and job.id not in self.promises:
                 yield waiting
