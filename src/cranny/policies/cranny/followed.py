@@ -14,6 +14,7 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.plan import Start
+from cranny.policies._shared.candidates import as_trained
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects, alone
@@ -254,7 +255,11 @@ class Followed:
 
     def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
         """Return running jobs that should be stopped for a while so that a job can run in their place."""
-        waiter = Waiter(job.gpus, seconds, self.earliest_s(job, view, ahead))
+        start_s = self.earliest_s(job, view, ahead)
+        if job.least_gpus is not None and job.speeds is None:  # it may also start with fewer workers, but ends later
+            fewer_s = self.earliest_s(as_trained(job, job.least_gpus), view, ahead)
+            start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
+        waiter = Waiter(job.gpus, seconds, start_s)
         promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job.id]
         rules = Stopping(view.now_s, promised_s, self._lost_s, margin)
         running = self._running.values()
