@@ -187,7 +187,7 @@ class Cranny:
                 return None
             placement = found.placement
         for each in stopped:
-            at.stop(each, view.now_s + seconds)
+            at.stop(each, view.now_s + seconds * at.expected_slowdown(job))
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
         return Plan(view.version, (*stops, Start(job, placement, waiting.attained_gpu_s)))
 

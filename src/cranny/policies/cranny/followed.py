@@ -13,6 +13,7 @@ from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.model.plan import Start
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies.cranny.durations import DurationEstimates
@@ -253,13 +254,25 @@ class Followed:
             frozenset(self._left_s),
         )
 
+    def expected_slowdown(self, job: Job) -> float:
+        """Return how many times longer than on one machine a waiting job is expected to run.
+
+        Where links are not shared in phases that is not known before it is placed, and it counts as 1.
+        """
+        if self.phased is None or job.gpus <= self.largest:
+            return 1.0
+        ranks = np.repeat(self.gpus.by_rack, self.gpus.size[self.gpus.by_rack])[: job.gpus]
+        return self.phased.alone(job, Placement(tuple(ranks.tolist())))
+
     def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
         """Return running jobs that should be stopped for a while so that a job can run in their place."""
         start_s = self.earliest_s(job, view, ahead)
-        if job.least_gpus is not None and job.speeds is None:  # it may also start with fewer workers, but ends later
+        if (
+            job.least_gpus is not None and job.speeds is None
+        ):  # it may also start with fewer workers, but ends later
             fewer_s = self.earliest_s(as_trained(job, job.least_gpus), view, ahead)
             start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
-        waiter = Waiter(job.gpus, seconds, start_s)
+        waiter = Waiter(job.gpus, seconds, start_s, seconds * self.expected_slowdown(job))
         promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job.id]
         rules = Stopping(view.now_s, promised_s, self._lost_s, margin)
         running = self._running.values()
