@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 100.0  # lengths of a job, times the root of its GPUs, for which later jobs may pass it
 TRIED = 8  # jobs at the front of the queue for which others may be stopped
+FEWER = 2.0  # seconds that a job need not wait, for each that it runs longer with fewer workers
 MARGIN = 0.4  # seconds that must be gained for each that is lost by stopping a job
 
 
@@ -254,7 +255,7 @@ class Cranny:
         return None
 
     def _with_fewer(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
-        """Return where a job starts with fewer workers than it asks for, if it ends sooner so than by waiting."""
+        """Return where a job starts with fewer workers than it asks for, if it ends well before it would otherwise."""
         job, now_s = waiting.job, view.now_s
         workers = min(job.gpus - 1, view.available(job).gpus)
         if not self.resize or job.least_gpus is None or workers < job.least_gpus or job.speeds is not None:
@@ -262,7 +263,7 @@ class Cranny:
         seconds = self.left_s(waiting)
         longer_s = seconds * job.gpus / workers
         # An iteration communicates about as long with fewer workers, so that need not be compared.
-        if now_s + longer_s >= at.earliest_s(job, view) + seconds:
+        if now_s + FEWER * (longer_s - seconds) >= at.earliest_s(job, view):
             return None
         kept = at.promises.kept_from(job.id, now_s + longer_s)
         found = at.placing.best(as_trained(job, workers), view, longer_s, kept)
