@@ -255,7 +255,7 @@ class Cranny:
         return None
 
     def _with_fewer(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
-        """Return where a job starts with fewer workers than it asks for, if it ends well before it would otherwise."""
+        """Return where a job starts with fewer workers than it asks for, if it ends well before it would else."""
         job, now_s = waiting.job, view.now_s
         workers = min(job.gpus - 1, view.available(job).gpus)
         if not self.resize or job.least_gpus is None or workers < job.least_gpus or job.speeds is not None:

@@ -2,9 +2,11 @@
 
 `has-resets` says how many workers each job has. It counts what a restart costs, but not that jobs which come later
 make it divide again, nor the links between racks. So GPUs are divided only if restarts are short for the jobs that
-come: by dividing, jobs complete some 15 % sooner if restarts take no time, and each restarts about once. Otherwise
-jobs have the workers that they ask for. And where all GPUs are of one type, workers go where they cost least, as
-those of other jobs do.
+come; otherwise jobs have the workers that they ask for, or fewer from the start if they end well before they would
+else. And where all GPUs are of one type, workers go where they cost least, as those of other jobs do.
+
+Measured: where restarts take 0.09 of the length of jobs (HAS's four, 600 s each) jobs complete in 0.65 of the time
+that they take undivided; where they take 0.4 of it (CASSINI's dynamic trace, 60 s each), in 1.16 times as long.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, cast
