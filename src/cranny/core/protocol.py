@@ -205,6 +205,21 @@ class RecordingNetwork(Network, Protocol):
         """Return what was recorded, by the field of the replay's record that it belongs to."""
 
 
+@runtime_checkable
+class PhasedNetwork(Network, Protocol):
+    """A network whose links jobs share only while they communicate, so that shifts can keep them apart."""
+
+    in_phases: bool
+
+
+@runtime_checkable
+class Shifting(Policy, Protocol):
+    """A policy that shifts jobs if it knows that they share links only while they communicate."""
+
+    def expect_phases(self) -> None:
+        """Let it know that; it is called before the first decision."""
+
+
 def default_order(policy: object) -> str:
     """Return the queue order of a placer or policy if the caller names none."""
     return policy.order if isinstance(policy, Ordered) else FIFO

@@ -19,7 +19,16 @@ import numpy as np
 
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
-from cranny.core.protocol import Network, PlacerPolicy, Policy, RecordingNetwork, SharedSlowdowns, Slowdowns
+from cranny.core.protocol import (
+    Network,
+    PhasedNetwork,
+    PlacerPolicy,
+    Policy,
+    RecordingNetwork,
+    SharedSlowdowns,
+    Shifting,
+    Slowdowns,
+)
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
@@ -50,6 +59,8 @@ class Replay:
         checkpoint_s: float = 1800.0,
         period_s: float = 0.0,
     ) -> None:
+        if isinstance(network, PhasedNetwork) and isinstance(policy, Shifting):
+            policy.expect_phases()
         self.state = ClusterState(cluster)
         self.engine = Engine(self.state, policy, period_s)
         self.metrics = Metrics(self.state)

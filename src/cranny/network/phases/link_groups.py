@@ -130,6 +130,11 @@ class LinkJobs:
         order, key = self._reduced(group, links)
         return zip(order, self._runs.outcomes(key), strict=True)
 
+    def starts_s(self, job_id: str) -> dict[str, float]:
+        """Return when each job starts where the group of a job is simulated."""
+        order, (parts, _) = self._reduced(*self._group(job_id))
+        return {job_id: start_s for job_id, (_, start_s, _) in zip(order, parts, strict=True)}
+
     def _reduced(self, group: list[str], links: set[int]) -> tuple[list[str], _Group]:
         """Return the jobs of a group in an order that depends on nothing but what they are, and what that is."""
         number: dict[int, int] = {}

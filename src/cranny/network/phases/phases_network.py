@@ -26,6 +26,8 @@ from cranny.network.phases.outcome import JobOutcome
 class Phases:
     """A network whose links are shared by the jobs that communicate."""
 
+    in_phases = True
+
     def __init__(
         self,
         cluster: Cluster,

@@ -19,18 +19,20 @@ enough GPUs are expected to be free. Others may start as long as they leave it t
 short one only if in all less is lost than gained (`preemption`), and is promised when it goes on. With
 `move_every_s` jobs that state their restart also move every so often, if that pays (`moves`).
 
-As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`: its shares are
-exact, know of types of GPU, and count what a restart costs.
+As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`, if their restarts
+are short (`dividing`): its shares are exact, know of types of GPU, and count what a restart costs.
 
-Nothing here depends on the network model of a simulation, and no weight is fitted to one trace.
+Where a network says that links are shared only while jobs communicate, those that contend are shifted, so that
+they take turns, and machines are priced by how well they do (`shifting`). Nothing else depends on the network of a
+simulation, and no weight is fitted to one trace.
 """
 
 import math
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from cranny.core.constrained_placer import lacks_room
-from cranny.core.protocol import UNRESTRICTED, JobRules, Policy
+from cranny.core.protocol import UNRESTRICTED, JobRules
 from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import mask_of
@@ -38,8 +40,9 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import not_negative, yes_or_no
-from cranny.policies import policy
+from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic
+from cranny.policies.cranny.dividing import Division
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves
 from cranny.policies.cranny.moves import MoveRules, actions
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 100.0  # lengths of a job, times the root of its GPUs, for which later jobs may pass it
 TRIED = 8  # jobs at the front of the queue for which others may be stopped
+FEWER = 2.0  # seconds that a job need not wait, for each that it runs longer with fewer workers
 MARGIN = 0.4  # seconds that must be gained for each that is lost by stopping a job
 
 
@@ -70,6 +74,7 @@ class Cranny:
         wait: bool = True,
         preempt: bool = True,
         resize: bool = True,
+        shift: bool = True,
         patience: float = PATIENCE,
         margin: float = MARGIN,
         move_every_s: float = 0.0,
@@ -84,7 +89,9 @@ class Cranny:
         self.preempt = yes_or_no(preempt, "cranny: preempt")
         self.margin = not_negative(margin, "cranny: margin")
         self.resize = yes_or_no(resize, "cranny: resize")
-        self._shares: Policy | None = None  # divides GPUs, once a job comes that can be resized
+        self.shift = yes_or_no(shift, "cranny: shift")
+        self.in_phases = False  # whether links are known to be shared only while jobs communicate
+        self._division: Division | None = None  # once a job comes that can be resized
         every_s = not_negative(move_every_s, "cranny: move_every_s")
         self._moves = PeriodicMoves(every_s) if every_s else None
         self.rules = UNRESTRICTED
@@ -98,13 +105,19 @@ class Cranny:
         ruled.rules = rules
         return ruled
 
+    def expect_phases(self) -> None:
+        """Shift jobs, and price links as they are shared with shifts."""
+        self.in_phases = True
+
     # -- the queue ---------------------------------------------------------------------------------------
 
     def key(self, waiting: Waiting) -> float:
         """Order the queue: a job may be passed by those that come so much later."""
         job = waiting.job
-        if self.resize and self._shares is None and elastic(job):
-            self._shares = has_resets()
+        if self.resize and elastic(job) and not waiting.attained_gpu_s:
+            if self._division is None:
+                self._division = Division()
+            self._division.see(job, self.length_s(job))
         if self._at is not None:
             if waiting.attained_gpu_s:
                 self._at.requeued(waiting)
@@ -133,10 +146,17 @@ class Cranny:
         return self._durations.remaining(job, ran_s).median_s
 
     def plan(self, view: Snapshot) -> Plan:
-        """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
+        """Start, stop and move jobs; once there is nothing more to do, shift those that share links."""
         at = self._follow(view, self._durations)
-        if self._shares is not None and _any_elastic(view):
-            return self._divide(view, at, self._shares)
+        plan = self._placed(view, at)
+        if plan.actions or at.phased is None:
+            return plan
+        return Plan(view.version, tuple(at.phased.shifts()))
+
+    def _placed(self, view: Snapshot, at: "Followed") -> Plan:
+        """Start the first job of the queue that can, as long as the one before it that cannot is not delayed."""
+        if self._division is not None and self._division.wanted(view):
+            return self._divide(view, at, self._division)
         for waiting in at.to_try(view):
             found = self._start(waiting, view, at)
             if found is not None:
@@ -154,13 +174,13 @@ class Cranny:
             return Plan(view.version, actions(self._moves.at(view, rules)))
         return Plan(view.version)
 
-    def _divide(self, view: Snapshot, at: "Followed", shares: Policy) -> Plan:
+    def _divide(self, view: Snapshot, at: "Followed", division: Division) -> Plan:
         """Divide GPUs among jobs without constraints, of which those that may not be stopped keep what they have.
 
         A job with constraints has the GPUs that it asks for, and none of the others gets machines promised to it.
         """
         if self.rules is UNRESTRICTED:
-            return shares.plan(view)
+            return division.plan(view, at)
         constrained = {each.job.id for each in view.waiting if self.rules.constraints_of(each.job.id)}
         for waiting in at.to_try(view):
             found = self._start(waiting, view, at) if waiting.job.id in constrained else None
@@ -169,9 +189,8 @@ class Cranny:
         constrained |= {job_id for job_id in view.running if self.rules.constraints_of(job_id)}
         kept = at.promises.kept_from("", math.inf)
         divided = view.only(~mask_of(kept)) if kept else view
-        return shares.plan(
-            divided.hiding(constrained.union(each for each in view.running if not self.rules.may_stop(each)))
-        )
+        fixed = constrained.union(each for each in view.running if not self.rules.may_stop(each))
+        return division.plan(divided.hiding(fixed), at)
 
     def _left_after(self, job: Job, ran_s: float) -> float:
         """Return how long a job is expected to run on that has done so many seconds of its work."""
@@ -199,7 +218,7 @@ class Cranny:
                 return None
             placement = found.placement
         for each in stopped:
-            at.stop(each, view.now_s + seconds)
+            at.stop(each, view.now_s + seconds * at.expected_slowdown(job))
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
         return Plan(view.version, (*stops, Start(job, placement, waiting.attained_gpu_s)))
 
@@ -217,8 +236,8 @@ class Cranny:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say what a job was promised, which machine it waits for, or whose promise comes first."""
-        if self._shares is not None and _any_elastic(view):
-            return self._shares.why_wait(job, view)
+        if self._division is not None and self._division.wanted(view):
+            return self._division.why_wait(job, view)
         short = lacks_room(job, view, self.rules.constraints_of(job.id))
         known = self._memory if self._at is None else self._at.memory()
         if known is None or known.cluster is not view.cluster:  # it has decided nothing yet: what would it decide
@@ -232,7 +251,7 @@ class Cranny:
         copied = copy(self)
         # What is set is of its own kind.
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
-        copied._shares = deepcopy(self._shares, memo)  # noqa: SLF001
+        copied._division = deepcopy(self._division, memo)  # noqa: SLF001
         copied._memory = self._memory if self._at is None else self._at.memory()  # noqa: SLF001
         copied._at = None  # noqa: SLF001
         return copied
@@ -248,7 +267,11 @@ class Cranny:
             wanted = self.rules.constraints_of(job.id)
             found = at.placing.best(job, view, seconds, kept, wanted)
             if found is None:
+                found = self._with_fewer(waiting, view, at)
+            if found is None:
                 at.promise_start(job, view)
+            elif len(found.placement.machines) < job.gpus:
+                return found
             elif self.wait and found.effect.slowdown > 1.0 and (wanted is None or wanted.spread == 1):
                 # It waits for one machine, or else one rack, but in all no longer than what that saves.
                 keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
@@ -264,6 +287,24 @@ class Cranny:
         at.refuse(job)
         return None
 
+    def _with_fewer(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
+        """Return where a job starts with fewer workers than it asks for, if it ends well before it would else."""
+        job, now_s = waiting.job, view.now_s
+        workers = min(job.gpus - 1, view.available(job).gpus)
+        if not self.resize or job.least_gpus is None or workers < job.least_gpus or job.speeds is not None:
+            return None
+        seconds = self.left_s(waiting)
+        longer_s = seconds * job.gpus / workers
+        # An iteration communicates about as long with fewer workers, so that need not be compared.
+        if now_s + FEWER * (longer_s - seconds) >= at.earliest_s(job, view):
+            return None
+        kept = at.promises.kept_from(job.id, now_s + longer_s)
+        found = at.placing.best(as_trained(job, workers), view, longer_s, kept, self.rules.constraints_of(job.id))
+        if found is None:
+            return None
+        end_s = now_s + longer_s * found.effect.slowdown
+        return found if job.id in at.promises or at.promises.allow(workers, now_s, end_s) else None
+
     def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":
         """Take over what changed since the last view."""
         from cranny.policies.cranny.followed import Followed  # compiles, so it is imported only where it is used
@@ -275,14 +316,3 @@ class Cranny:
             at = self._at = Followed(view.cluster, self)
         at.follow(view, durations)
         return at
-
-
-def has_resets() -> Policy:
-    """Return the policy that divides GPUs among jobs that can be resized."""
-    return cast("Policy", policy("has-resets"))
-
-
-def _any_elastic(view: Snapshot) -> bool:
-    """Say whether a job runs or waits that can be resized."""
-    waiting = any(elastic(each.job) for each in view.waiting)
-    return waiting or any(elastic(each.submitted) for each in view.running.values())

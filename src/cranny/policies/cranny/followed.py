@@ -1,13 +1,14 @@
 """What the policy knows of a cluster and its queue, kept up to date from view to view."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cranny.core.accounting import Running
+from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.change_log import Change, ChangePoint
 from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members, within
@@ -16,6 +17,9 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Start
+from cranny.policies._shared.candidates import as_trained
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
@@ -29,6 +33,7 @@ from cranny.policies.cranny.wait_explanation import WaitMemory
 
 if TYPE_CHECKING:
     from cranny.policies.cranny import Cranny
+    from cranny.policies.cranny.shifting import PhasedLinks
 
 
 class Followed:
@@ -46,8 +51,10 @@ class Followed:
         self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
         self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
         self._policy = policy
-        self._links = LinkEffects(cluster) if policy.contention else None
-        self.placing = Placing(self.gpus, self._links, rank_map=policy.rank_map, racks=policy.racks)
+        self.phased = _phased_links(cluster) if policy.shift and policy.in_phases else None
+        shared = (self.phased or LinkEffects(cluster)) if policy.contention else None
+        self._links = self.phased or shared  # which are followed
+        self.placing = Placing(self.gpus, shared, rank_map=policy.rank_map, racks=policy.racks, phased=self.phased)
         if not policy.machines:
             self.gpus.price[:] = 0.0
         self._point: ChangePoint | None = None
@@ -55,6 +62,7 @@ class Followed:
         self._left_s: dict[str, float] = {}  # what is left of the length of jobs that were stopped
         self._lost_s: dict[str, float] = {}  # what jobs have lost by being stopped
         self._moved: Expected | None = None  # the job that ended last
+        self._tried: list[str] = []  # jobs on the links that do not run there
         self._now_s = 0.0
 
     def follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> None:
@@ -86,7 +94,9 @@ class Followed:
     def _started(self, running: Running) -> None:
         job = running.job
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
-        submitted, slowdown = running.submitted, alone(running).slowdown * running.stretch
+        phased = self.phased
+        longer = alone(running).slowdown if phased is None else phased.alone(running.job, running.placement)
+        submitted, slowdown = running.submitted, longer * running.stretch
         moved = self._moved if self._moved is not None and self._moved.running.job.id == job.id else None
         left_s = (
             self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
@@ -125,6 +135,37 @@ class Followed:
         """Return what is left of a job that was stopped; None if that is not known."""
         return self._left_s.get(job_id)
 
+    # -- jobs that are resized -----------------------------------------------------------------------------
+
+    def waiting_s(self, start: Start) -> float:
+        """Return how long a job still runs on one machine that is to start."""
+        return self._policy.left_s(Waiting(start.job, start.attained_gpu_s))
+
+    def remaining_s(self, running: Running) -> float:
+        """Return how long a running job still runs on one machine, with as many workers as it asks for."""
+        return self._running[running.job.id].left_after(attained_gpu_s(running, self._now_s))
+
+    @contextmanager
+    def trying_without(self, job_ids: Iterable[str]) -> Iterator[Placing]:
+        """Place jobs as if some that run did not; what is tried out meanwhile is undone."""
+        moved = [self._running[job_id] for job_id in job_ids]
+        if self._links is not None:
+            for each in moved:
+                self._links.end(each.running.job.id)
+        yield self.placing
+        if self._links is not None:
+            for job_id in self._tried:
+                self._links.end(job_id)
+            for each in moved:
+                self._links.start(each.running, each.end_s)
+        self._tried.clear()
+
+    def try_out(self, running: Running, end_s: float) -> None:
+        """Let links carry a job that would run."""
+        if self._links is not None:
+            self._links.start(running, end_s)
+        self._tried.append(running.job.id)
+
     # -- the queue ---------------------------------------------------------------------------------------
 
     def see(self, job: Job) -> None:
@@ -148,7 +189,7 @@ class Followed:
         now_s, due_s = view.now_s, self.due_s
         for waiting in self.in_reach(queue, DEPTH):
             job = waiting.job
-            if self.head is not None and job.gpus > self.gpus.total:
+            if self.head is not None and (job.least_gpus or job.gpus) > self.gpus.total:
                 continue  # it does not fit, and is not the first
             if due_s.get(job.id, -math.inf) <= now_s and job.id not in self.promises:
                 yield waiting
@@ -276,9 +317,25 @@ class Followed:
             frozenset(self._left_s),
         )
 
+    def expected_slowdown(self, job: Job) -> float:
+        """Return how many times longer than on one machine a waiting job is expected to run.
+
+        Where links are not shared in phases that is not known before it is placed, and it counts as 1.
+        """
+        if self.phased is None or job.gpus <= self.largest:
+            return 1.0
+        ranks = np.repeat(self.gpus.by_rack, self.gpus.size[self.gpus.by_rack])[: job.gpus]
+        return self.phased.alone(job, Placement(tuple(ranks.tolist())))
+
     def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
         """Return running jobs that should be stopped for a while so that a job can run in their place."""
-        waiter = Waiter(job.gpus, seconds, self.earliest_s(job, view, ahead))
+        start_s = self.earliest_s(job, view, ahead)
+        if (
+            job.least_gpus is not None and job.speeds is None
+        ):  # it may also start with fewer workers, but ends later
+            fewer_s = self.earliest_s(as_trained(job, job.least_gpus), view, ahead)
+            start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
+        waiter = Waiter(job.gpus, seconds, start_s, seconds * self.expected_slowdown(job))
         promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job.id]
         rules = Stopping(view.now_s, promised_s, self._lost_s, margin, self._policy.rules.may_stop)
         running = self._running.values()
@@ -320,3 +377,9 @@ class Followed:
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
         there = each.machine is not None or self._required(job.id) is not None
         self.promises.make(job.id, job.gpus, resumes_s, tuple(each.running.held) if there else ())
+
+
+def _phased_links(cluster: Cluster) -> "PhasedLinks":
+    from cranny.policies.cranny.shifting import PhasedLinks  # compiles, so it is imported only where it is used
+
+    return PhasedLinks(cluster)

@@ -1,6 +1,7 @@
 """The placement of one job: of several sets of machines, the one that costs the fewest GPU-seconds."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,8 @@ from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import communication, isolated
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.model.plan import Plan, Start
+from cranny.policies._shared.candidates import vary_plan
 from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
 from cranny.policies.cranny.free_gpus import FreeGpus, Room
 from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
@@ -19,8 +22,10 @@ from cranny.policies.cranny.price_explanation import Held, Price, PriceRationale
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
+    from cranny.policies.cranny.shifting import PhasedLinks
 
 ON_ONE_MACHINE = Effect(1.0)
+ALIKE = 10  # sets of machines at most that are tried where links are shared in phases: as many as CASSINI does
 
 
 class Priced(NamedTuple):
@@ -41,9 +46,18 @@ class Priced(NamedTuple):
 class Placing:
     """Prices the sets of machines that a job could have."""
 
-    def __init__(self, gpus: FreeGpus, links: LinkEffects | None, *, rank_map: bool, racks: bool) -> None:
+    def __init__(
+        self,
+        gpus: FreeGpus,
+        links: "LinkEffects | PhasedLinks | None",
+        *,
+        rank_map: bool,
+        racks: bool,
+        phased: "PhasedLinks | None" = None,
+    ) -> None:
         self._gpus = gpus
         self._links = links
+        self._phased = phased  # the links, if jobs share them only while they communicate
         self._rank_map = rank_map
         self._racks = racks
         cluster = gpus.cluster
@@ -77,6 +91,9 @@ class Placing:
         options = [self._priced(job, held, at, view, seconds) for held in sets]
         if not options:
             return None
+        if self._phased is not None and constraints is None:
+            alike = self._alike(job, min(options, key=lambda option: option.total_gpu_s), view, kept)
+            options += [self._priced(job, held, at, view, seconds) for held in alike if held not in sets]
         # Sorted as `min` would choose: of equal ones the first stays first.
         best, *others = sorted(options, key=lambda option: option.total_gpu_s)
         return best._replace(placement=_explained(best, others, job, view, seconds))
@@ -105,6 +122,8 @@ class Placing:
                 ranks = np.repeat(machines, sizes)[: job.gpus]
                 held = tuple(zip(*[each.tolist() for each in np.unique(ranks, return_counts=True)], strict=True))
                 mapped = self._ranks(job, held, view)
+                if self._phased is not None:
+                    return self._phased.alone(job, Placement(mapped, server=_server(job, mapped)))
                 return isolated(job, communication(view.cluster, job, mapped, _server(job, mapped)))
         return math.inf
 
@@ -146,6 +165,16 @@ class Placing:
             room.racks[:] = shares
             for kind in (kernel.ANY, kernel.IN_USE):
                 yield _held(room.best, int(kernel.of_racks(at, kind, room.racks, now_s, seconds, room.best)))
+
+    def _alike(self, job: Job, best: Priced, view: Snapshot, kept: Collection[int]) -> list[Held]:
+        """Return sets of machines like those of the best so far, if jobs would contend there."""
+        if not best.effect.slowed:
+            return []
+        plans = vary_plan(Plan(view.version, (Start(job, best.placement),)), view, ALIKE)
+        ranks = [
+            action.placement.machines for plan in plans for action in plan.actions if isinstance(action, Start)
+        ]
+        return [tuple(sorted(Counter(each).items())) for each in ranks if not set(each) & set(kept)]
 
     def _priced(self, job: Job, held: Held, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced:
         ranks = self._ranks(job, held, view)

@@ -45,11 +45,12 @@ class Expected(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """A waiting job, how long it runs, and when it is expected to start otherwise."""
+    """A waiting job: its length on one machine, when it would start otherwise, and how long it runs."""
 
     gpus: int
     length_s: float
     start_s: float
+    runs_s: float
 
 
 class Stopping(NamedTuple):
@@ -71,7 +72,7 @@ class Stopping(NamedTuple):
         restarting_s = job.restart_s if each.running.attained_gpu_s else 0.0
         if each.running.started_s + restarting_s >= self.now_s or not self.may_stop(job.id):
             return math.inf
-        loss_s = waiter.length_s + job.restart_s
+        loss_s = waiter.runs_s + job.restart_s
         first = bisect_left(self.promised_s, each.end_s)
         if first < len(self.promised_s) and self.promised_s[first] < each.end_s + loss_s:
             return math.inf
@@ -93,7 +94,7 @@ def in_place_of(
     It is the one that leaves the fewest GPUs idle, and of these the first to end. `free` is (machines,), of which
     the `eligible` ones, as a set, can run the waiting job.
     """
-    if not rules.pays(waiter, waiter.length_s, 0.0):
+    if not rules.pays(waiter, waiter.runs_s, 0.0):
         return None
     best, least = None, (0, 0.0)
     for each in running:
@@ -115,7 +116,7 @@ def in_place_of_many(waiter: Waiter, missing: int, running: Iterable[Expected], 
 
     The largest are stopped first, and of these the first to end.
     """
-    if not rules.pays(waiter, waiter.length_s, 0.0):
+    if not rules.pays(waiter, waiter.runs_s, 0.0):
         return []
     chosen: list[Expected] = []
     seconds = slowdowns = 0.0

@@ -1,0 +1,78 @@
+"""Jobs that can be resized under the policy `cranny`."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.job import Job
+from cranny.run import Result, simulate
+
+ONE = Cluster.fat_tree(1, 1, 8)
+
+
+def replayed(*came: Job, cluster: Cluster = ONE, network: str = "isolated") -> Result:
+    """Replay jobs."""
+    return simulate(cluster, list(came), "cranny", network)
+
+
+def jct_s(result: Result) -> dict[str, float]:
+    """Return completion times by job."""
+    return dict(result.jobs.select("job_id", "jct_s").iter_rows())
+
+
+def stream(restart_s: float, count: int = 12) -> list[Job]:
+    """Jobs that ask for three quarters of the GPUs each, and come faster than they end."""
+    return [
+        Job(f"job-{i}", 6, submit_s=50.0 * i, duration_s=100.0, least_gpus=2, restart_s=restart_s)
+        for i in range(count)
+    ]
+
+
+def test_gpus_are_divided_again_only_if_restarts_are_short() -> None:
+    assert replayed(*stream(1.0)).summary["moves"] > 0
+    assert replayed(*stream(60.0)).summary["moves"] == 0
+
+
+def test_a_job_starts_with_fewer_workers_if_it_ends_sooner_so() -> None:
+    first = Job("first", 6, duration_s=1000.0, restart_s=5000.0)  # too long to be stopped
+    short = Job("short", 4, submit_s=1.0, duration_s=10.0, least_gpus=2, restart_s=60.0)
+    found = jct_s(replayed(first, short))
+    assert found["short"] == pytest.approx(20.0)  # two workers do the work of four
+    assert found["first"] == pytest.approx(1000.0)
+
+
+@pytest.mark.parametrize(("least", "duration_s"), [(3, 10.0), (2, 5000.0)])
+def test_it_waits_where_two_workers_are_too_few_or_take_longer(least: int, duration_s: float) -> None:
+    first = Job("first", 6, duration_s=1000.0, restart_s=5000.0)  # too long to be stopped
+    other = Job("other", 4, submit_s=1.0, duration_s=duration_s, least_gpus=least, restart_s=5000.0)
+    assert jct_s(replayed(first, other))["other"] == pytest.approx(999.0 + duration_s)
+
+
+def test_fewer_workers_do_not_delay_a_start_that_was_promised() -> None:
+    first = Job("first", 6, duration_s=1000.0, restart_s=5000.0)  # too long to be stopped
+    large = Job("large", 8, submit_s=1.0, duration_s=10.0)  # promised for 1,000 s
+    keeps = Job("keeps", 4, submit_s=2.0, duration_s=600.0, least_gpus=2, restart_s=5000.0)  # 1,200 s with two
+    rows = {row["job_id"]: row for row in replayed(first, large, keeps).jobs.iter_rows(named=True)}
+    assert rows["large"]["submit_s"] + rows["large"]["wait_s"] == pytest.approx(1000.0)
+
+
+def test_workers_of_a_share_go_where_they_cost_least() -> None:
+    """Two jobs divide two racks: each has one to itself."""
+    cluster = Cluster.fat_tree(2, 4, 1, 10.0, oversubscription=4)
+    came = [Job(f"job-{i}", 8, "vgg16", "ring", duration_s=1000.0, least_gpus=4) for i in range(2)]
+    runs = replayed(*came, cluster=cluster, network="steady").runs.filter(pl.col("start_s") == 0.0)
+    racks: dict[str, set[int]] = {}
+    for job_id, machine in runs.select("job_id", "machine").iter_rows():
+        racks.setdefault(job_id, set()).add(cluster.rack_of[machine])
+    assert sorted(map(sorted, racks.values())) == [[0], [1]]
+
+
+@pytest.mark.parametrize("restart_s", [0.0, 60.0])
+def test_all_jobs_end_on_mixed_gpus(restart_s: float) -> None:
+    """Shares of types stay as they were found."""
+    machines = tuple(Machine(f"m{at}", 4, kind) for at, kind in enumerate(["A", "B", "A"]))
+    cluster = Cluster.of(Switch("core", machines, (10.0,) * 3))
+    came = [replace(job, speeds={"A": 1.0, "B": 2.0}) for job in stream(restart_s)]
+    assert replayed(*came, cluster=cluster).summary["jobs_done"] == len(came)
