@@ -52,7 +52,7 @@ def page_text(folder: Path) -> str:
     claim = Claim("a claim", agreed(readings), "words", "a range", stated, readings, "times", "25 % is near")
     choice = OpenChoice("ties", [Reading("lowest rack", {"mean JCT, h": Estimate(3.0, 0.5)}, "holds")])
     paper = Paper(name="page", paper="X, Y 2024", title="title", names={}, facts={}, claims={}, untested="")
-    found = Reproduction(paper, ["a fact"], [claim], [section], {}, left_open=[choice])
+    found = Reproduction(paper, ["a fact of `steady` < `phases`"], [claim], [section], {}, left_open=[choice])
     return found.write(folder).read_text(encoding="utf-8")
 
 
@@ -61,6 +61,10 @@ def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> Non
     assert re.search(r'<figure class="card"><div class="scroll"><img alt="fig" src="data:image/svg', text)
     dark = text.split("figure img")[-1]
     assert "invert(1)" in dark[:100]
+
+
+def test_what_is_between_backticks_is_code_on_the_page(tmp_path: Path) -> None:
+    assert "<li>a fact of <code>steady</code> &lt; <code>phases</code></li>" in page_text(tmp_path)
 
 
 def test_a_claim_is_a_picture_with_a_verdict_and_its_numbers_below(tmp_path: Path) -> None:

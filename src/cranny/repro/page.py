@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
@@ -93,7 +94,7 @@ class Reproduction:
             claims="".join(_claim(claim, folder / f"claim-{at:02}") for at, claim in enumerate(self.judged, 1)),
             left_open="".join(_card(text_table_html(sheet), kind="card prose") for sheet in self._left_open()),
             sections="".join(_section(number, each, folder) for number, each in enumerate(self.sections)),
-            facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts),
+            facts="".join(f"<li>{_prose(fact)}</li>" for fact in self.facts),
         )
         style = _file("claims.css")
         shell = html_page(self.of.title, self.finding, main, style=style, allowed="img-src data:")
@@ -130,16 +131,21 @@ def _claim(claim: Claim, stem: Path) -> str:
     rule = f"Judged by a rule that was made after results were seen: {claim.rule_made_after}"
     words = "".join(
         [
-            f'<p class="stated">The paper: {escape(claim.stated)}.</p>' if claim.stated else "",
-            f"<p>{escape(claim.text)}</p>" if claim.text else "",
+            f'<p class="stated">The paper: {_prose(claim.stated)}.</p>' if claim.stated else "",
+            f"<p>{_prose(claim.text)}</p>" if claim.text else "",
             f'<ul class="readings">{readings}</ul>' if readings else "",
-            f'<p class="rule">{escape(rule)}</p>' if claim.rule_made_after else "",
+            f'<p class="rule">{_prose(rule)}</p>' if claim.rule_made_after else "",
             f"<details><summary>Numbers</summary>{_numbers(claim)}</details>" if claim.readings else "",
         ]
     )
     verdict = claim.holds if several else claim.verdict
     head = f"{_tag(claim.holds, verdict)}<h3>{escape(claim.title)}</h3>"
     return _card(f'{head}<div class="claim">{picture}<div class="words">{words}</div></div>', "article")
+
+
+def _prose(text: str) -> str:
+    """Return sentences for the page, with what is between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _tag(holds: str, words: str) -> str:
