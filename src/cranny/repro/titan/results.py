@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from cranny.model.validate import counted
 from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
@@ -288,10 +289,14 @@ def _figure(number: int, made: Sequence[TraceTable]) -> Claim:
     ]
     readings += [_read(each, main.network) for each in main.readings]
     others = {
-        "traces": [table.verdict for table in first if table is not main],
-        "readings": [each.verdict for each in (*both[1:], *main.readings)],
+        "trace": [table.verdict for table in first if table is not main],
+        "reading": [*(each.verdict for each in both[1:]), *(each.verdict for each in main.readings)],
     }
-    where = [part(kind, held=_whole(found), all=len(found)) for kind, found in others.items() if found]
+    where = [
+        part(kind, held=_whole(found), all=counted(len(found), f"other {kind}"))
+        for kind, found in others.items()
+        if found
+    ]
     return TEXT.claim(
         "figure",
         readings,
@@ -371,7 +376,7 @@ def _testbed(table: PlacementTable) -> Claim:
         _stated(figure.values),
         verdict=sentence(verdict_text(table.verdict)),
         held=_whole(each.verdict for each in table.readings),
-        all=len(table.readings),
+        all=counted(len(table.readings), "other reading"),
         settings=len(table.all),
         best="highest" if higher else "least",
         won=len(won),
