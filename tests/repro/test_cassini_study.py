@@ -131,8 +131,8 @@ def test_a_replay_keeps_quantiles_marks_and_courses(scheme: str) -> None:
 def test_the_papers_own_gains_confirm_its_figure() -> None:
     found = study()
     claims = {claim.title: claim for claim in gain_claims(host_gains(found))}
-    assert claims["Fig. 13: dynamic trace, themis with CASSINI is faster"].holds == "holds"
-    assert claims["Fig. 12: Poisson trace, model parallel, themis with CASSINI is faster"].holds == "holds in part"
+    assert claims["Fig. 13: dynamic trace, Themis with CASSINI is faster"].holds == "holds"
+    assert claims["Fig. 12: Poisson trace, model parallel, Themis with CASSINI is faster"].holds == "holds in part"
     (mark,) = mark_claims(mark_reductions(found))
     assert mark.holds == "holds"
 
@@ -150,7 +150,7 @@ def test_a_gain_of_a_percent_is_none() -> None:
 
 def test_a_claim_says_how_many_of_its_parts_hold() -> None:
     claims = {claim.title: claim for claim in gain_claims(host_gains(study(1.5, 1.1)))}
-    claim = claims["Fig. 13: dynamic trace, themis with CASSINI is faster"]
+    claim = claims["Fig. 13: dynamic trace, Themis with CASSINI is faster"]
     assert claim.verdict == "holds in part: 3 of 4"  # both are gains, and the mean is near
     assert [reading.name for reading in claim.readings] == [
         "uplink for 2 servers",

@@ -104,7 +104,7 @@ def test_a_sheet_has_netpack_first_every_policy_and_the_mean_reduction() -> None
 def test_leading_everywhere_without_the_papers_sizes_holds_in_part_and_says_how_far() -> None:
     found = claim(study(twice, ("7",)), "Fig. 7")
     assert found.verdict == "holds in part: 31 of 33"  # 50 % is near the 45 % of the paper
-    assert "By machine, of 30 comparisons NetPack is ahead in 30" in found.text
+    assert "NetPack is ahead in 30 of 30 comparisons by machine, " in found.text
     assert found.paper == {"testbed, real: least": 13, "testbed, real: most": 45, "simulator: most": 78}
     assert {label: value.mean for label, value in found.readings[0].ours.items()} == dict.fromkeys(found.paper, 50)
 

@@ -1,6 +1,7 @@
 """Tables and words from made-up results: when the numbers change, the words change."""
 
 import json
+import re
 
 import pytest
 
@@ -13,7 +14,9 @@ from cranny.repro.titan.evaluation import reproduction
 from cranny.repro.titan.paper import ALL_POLICIES, TEXT
 from cranny.repro.titan.replays import Setup, TraceRun, plan, sources
 from cranny.repro.titan.results import claims, left_open, trace_sheet, trace_tables, verdict_sheet
+from cranny.repro.titan.testbed import run_testbeds
 
+SENTENCE = r"(?<!Fig)\.(?= [A-Z]|$)"
 LIKE_THE_PAPER: dict[str, dict[str, float]] = {
     "mean_used_machines": {"titan": 174, "consolidate-idle": 334, "fragments-first": 168, "tiresias": 207},
     "mean_fragmentation": {"titan": 0.117, "consolidate-idle": 0.381, "fragments-first": 0.1, "tiresias": 0.194},
@@ -72,13 +75,13 @@ def test_a_changed_number_changes_the_words() -> None:
 
 @pytest.mark.parametrize(
     ("machines", "words"),
-    [(172.0, "about the same"), (100.0, "best-fit needs no more"), (300.0, "Titan leads on every trace")],
+    [(172.0, "about as many machines as"), (100.0, "fewer machines than"), (300.0, "more machines than")],
 )
 def test_true_best_fit_is_reported_by_its_numbers(machines: float, words: str) -> None:
     found = study({("mean_used_machines", "best-fit"): machines})
     (claim,) = [one for one in beyond(trace_tables(found, [1])) if one.title.startswith("On packing")]
     assert claim.readings[0].ours["best fit"].mean == machines
-    assert words in claim.text
+    assert claim.text == f"Best fit needs {words} Titan on every trace."
 
 
 @pytest.mark.parametrize(("mapped", "explained"), [(1.0, True), (5.0, False)])
@@ -130,8 +133,23 @@ def test_a_claim_that_one_reading_upsets_depends_on_it() -> None:
     assert "holds in part: 5 of 6 under: nearest rank first (gloo), instant network" in claim.verdict
     gloo = next(choice for choice in left_open(made, []) if choice.question.startswith("Order of halving"))
     assert [each.holds for each in gloo.readings] == ["holds", "holds in part"]
-    assert "Nearest rank first (gloo): order holds in part (Elasticflow is not below Titan)" in claim.text
+    assert claim.text == (
+        "On Microsoft ITP: order and ratios hold."
+        " The paper's whole order holds on 3 of 3 other traces and under 4 of 5 other readings."
+    )
     assert gloo.readings[1].ours["Elasticflow"].mean == pytest.approx(9.0 / 1.65)
+
+
+def test_systems_and_the_baselines_of_their_names_are_compared_in_one_sentence() -> None:
+    found = study({("mean_used_machines", "elasticflow"): 167.0, ("mean_used_machines", "hived"): 84.0})
+    (claim,) = [one for one in beyond(trace_tables(found, [1])) if one.title.startswith("The baselines")]
+    assert "elasticflow uses 0.5x to 0.5x the machines of consolidate-idle and hived uses 0.5x to" in claim.text
+
+
+def test_no_text_has_more_than_two_sentences() -> None:
+    for found in (study(), study({("mean_cross_traffic_gb", "consolidate-idle"): 9.0}, under="gloo")):
+        shown = reproduction(found, run_testbeds(), range(1, 8)).claims
+        assert {len(re.findall(SENTENCE, claim.text)) for claim in shown} <= {1, 2}
 
 
 def test_mapped_baselines_are_a_reading_of_their_own() -> None:

@@ -52,7 +52,7 @@ def page_text(folder: Path) -> str:
     claim = Claim("a claim", agreed(readings), "words", "a range", stated, readings, "times", "25 % is near")
     choice = OpenChoice("ties", [Reading("lowest rack", {"mean JCT, h": Estimate(3.0, 0.5)}, "holds")])
     paper = Paper(name="page", paper="X, Y 2024", title="title", names={}, facts={}, claims={}, untested="")
-    found = Reproduction(paper, ["a fact"], [claim], [section], {}, left_open=[choice])
+    found = Reproduction(paper, ["a fact of `steady` < `phases`"], [claim], [section], {}, left_open=[choice])
     return found.write(folder).read_text(encoding="utf-8")
 
 
@@ -63,10 +63,17 @@ def test_a_picture_scrolls_within_its_card_and_turns_dark(tmp_path: Path) -> Non
     assert "invert(1)" in dark[:100]
 
 
+def test_what_is_between_backticks_is_code_on_the_page(tmp_path: Path) -> None:
+    assert "<li>a fact of <code>steady</code> &lt; <code>phases</code></li>" in page_text(tmp_path)
+
+
 def test_a_claim_is_a_picture_with_a_verdict_and_its_numbers_below(tmp_path: Path) -> None:
     text = page_text(tmp_path)
     assert '<img alt="claim-01"' in text
     for words in ("depends on the reading", "The paper: a range.", "after results were seen: 25 % is near"):
         assert words in text
     assert "<td>GB</td><td>1.20 to 1.90</td><td>1.50 ± 0.20</td>" in text
-    assert "<td>ties</td><td>lowest rack</td><td>mean JCT, h</td><td>3.00 ± 0.50</td><td>holds</td>" in text
+    assert "<h3>Left open: ties</h3>" in text
+    assert re.search("<th[^>]*>lowest rack</th>", text)
+    for row in ("<td>mean JCT, h</td><td>3.00 ± 0.50</td>", "<td>verdict</td><td>holds</td>"):
+        assert row in text

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
@@ -91,35 +92,25 @@ class Reproduction:
             frame.with_columns(lists.cast(pl.List(pl.String)).list.join(" ")).write_csv(folder / f"{stem}.csv")
         main = Template(_file("claims.html")).substitute(
             claims="".join(_claim(claim, folder / f"claim-{at:02}") for at, claim in enumerate(self.judged, 1)),
-            left_open="".join(_card(text_table_html(sheet), kind="card prose") for sheet in self._left_open()),
+            left_open=_choices(self._left_open()),
             sections="".join(_section(number, each, folder) for number, each in enumerate(self.sections)),
-            facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts),
+            facts="".join(f"<li>{_prose(fact)}</li>" for fact in self.facts),
         )
         style = _file("claims.css")
         shell = html_page(self.of.title, self.finding, main, style=style, allowed="img-src data:")
         return write_file(shell, folder / f"{self.of.name}.html")
 
     def _left_open(self) -> list[TextTable]:
-        """Return a table of what the paper leaves open and what depends on it, if that was run."""
-        rows = [
-            [
-                choice.question if (place, at) == (0, 0) else "",
-                reading.name if at == 0 else "",
-                measure,
-                spread(value),
-                MISSING if self.quick else reading.verdict,
-            ]
-            for choice in self.left_open
-            for place, reading in enumerate(choice.readings)
-            for at, (measure, value) in enumerate(reading.ours.items())
-        ]
-        head = ("left open", "reading", "measure", "value", "verdict")
-        note = "The first reading of each is ours."
-        return (
-            [TextTable("What the paper leaves open, and what depends on it", note, head, rows, words=3)]
-            if rows
-            else []
-        )
+        """Return a table for each thing that the paper leaves open: what comes out, a column a reading."""
+        tables = []
+        for choice in self.left_open:
+            labels = dict.fromkeys(label for each in choice.readings for label in each.ours)
+            rows = [[label, *(_ours(each, label) for each in choice.readings)] for label in labels]
+            if not self.quick and any(each.holds in TESTED for each in choice.readings):
+                rows.append(["verdict", *(each.verdict for each in choice.readings)])
+            head = ["", *(each.name for each in choice.readings)]
+            tables.append(TextTable(f"Left open: {choice.question}", "", head, rows))
+        return tables
 
 
 def _claim(claim: Claim, stem: Path) -> str:
@@ -130,16 +121,21 @@ def _claim(claim: Claim, stem: Path) -> str:
     rule = f"Judged by a rule that was made after results were seen: {claim.rule_made_after}"
     words = "".join(
         [
-            f'<p class="stated">The paper: {escape(claim.stated)}.</p>' if claim.stated else "",
-            f"<p>{escape(claim.text)}</p>" if claim.text else "",
+            f'<p class="stated">The paper: {_prose(claim.stated)}.</p>' if claim.stated else "",
+            f"<p>{_prose(claim.text)}</p>" if claim.text else "",
             f'<ul class="readings">{readings}</ul>' if readings else "",
-            f'<p class="rule">{escape(rule)}</p>' if claim.rule_made_after else "",
+            f'<p class="rule">{_prose(rule)}</p>' if claim.rule_made_after else "",
             f"<details><summary>Numbers</summary>{_numbers(claim)}</details>" if claim.readings else "",
         ]
     )
     verdict = claim.holds if several else claim.verdict
     head = f"{_tag(claim.holds, verdict)}<h3>{escape(claim.title)}</h3>"
     return _card(f'{head}<div class="claim">{picture}<div class="words">{words}</div></div>', "article")
+
+
+def _prose(text: str) -> str:
+    """Return sentences for the page, with what is between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _tag(holds: str, words: str) -> str:
@@ -152,15 +148,22 @@ def _numbers(claim: Claim) -> str:
     def stated(value: Stated | None) -> str:
         return " to ".join(map(plain, value)) if isinstance(value, tuple) else plain(value)
 
-    def ours(reading: Reading, label: str) -> str:
-        return spread(reading.ours[label]) if label in reading.ours else MISSING
-
     head = [claim.unit, "paper", *(each.name for each in claim.readings)]
     rows = [
-        [label, stated(claim.paper.get(label)), *(ours(each, label) for each in claim.readings)]
+        [label, stated(claim.paper.get(label)), *(_ours(each, label) for each in claim.readings)]
         for label in claim.labels
     ]
     return html_table(list(map(escape, head)), [list(map(escape, row)) for row in rows], kind="plain figures")
+
+
+def _ours(reading: Reading, label: str) -> str:
+    return spread(reading.ours[label]) if label in reading.ours else MISSING
+
+
+def _choices(tables: Sequence[TextTable]) -> str:
+    """Return what the paper leaves open as a section, if any of it was run."""
+    shown = _card("".join(map(text_table_html, tables)), kind="card prose choices")
+    return Template(_file("choices.html")).substitute(tables=shown) if tables else ""
 
 
 def _card(content: str, element: str = "div", kind: str = "card") -> str:

@@ -39,7 +39,9 @@ def _styles() -> dict[str, tuple[str, float, str]]:
 STYLES = _styles()
 WIDE = (9.2, 2.9)  # inches, of a panel that has a row to itself
 MOST_IN_ROW = 5  # names of a legend
+MOST_IN_PANEL = 9  # bars of a claim
 LETTERS = 13  # in an inch
+TICK_SIZE = 10.0  # points
 HANDLE = 0.55  # inches of a legend's patch and the space around a name
 FOR_LABELS = 0.8  # of a figure's width or height
 # The paper's bars, and those of readings in their order.
@@ -116,9 +118,9 @@ def draw_bars(
 
 def draw_readings(claim: Claim) -> Figure:
     """Draw the paper's values of a claim beside ours under each reading; a range of the paper is a block."""
-    figure, (axis,) = canvas(1, WIDE if len(claim.labels) > 4 or len(claim.readings) > 2 else PANEL)
     place = {label: at for at, label in enumerate(claim.labels)}
     series = [*(["paper"] if claim.paper else []), *(each.name for each in claim.readings)]
+    figure, (axis,) = canvas(1, WIDE if len(place) > 4 or len(place) * len(series) > MOST_IN_PANEL else PANEL)
     width = 0.8 / len(series)
 
     def left(label: str, name: str) -> float:
@@ -138,10 +140,11 @@ def draw_readings(claim: Claim) -> Figure:
     if min(numbers) > 0 and max(numbers) > FAR_APART * min(numbers):
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
-    inches = figure.get_figwidth() * FOR_LABELS / len(place)
-    axis.set_xticks(
-        range(len(place)), [fill(label, int(inches * LETTERS), break_long_words=False) for label in place]
-    )
+    letters = int(figure.get_figwidth() * FOR_LABELS / len(place) * LETTERS)
+    axis.set_xticks(range(len(place)), [fill(label, letters, break_long_words=False) for label in place])
+    longest = max(len(word) for label in place for word in label.split())
+    if longest > letters:  # smaller, or neighbours would touch
+        axis.tick_params("x", labelsize=TICK_SIZE * letters / longest)
     axis.set_ylabel(fill(claim.unit, int(figure.get_figheight() * FOR_LABELS * LETTERS)))
     axis.axhline(0.0, color="black", linewidth=0.6)
     return legend(figure, [axis])

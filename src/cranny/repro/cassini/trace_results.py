@@ -238,8 +238,8 @@ def gain_claims(gains: Sequence[HostGain]) -> Iterator[Claim]:
         stated = {MEAN: paper.mean, TAIL: paper.p99}
         readings = [Reading(topology(each.trace), each.values, *gained(each.values, stated)) for each in group]
         costs = ", ".join(f"{each.costs} ({topology(each.trace)})" for each in group)
-        known = paper.model_dump(include={"figure", "title", "host", "place", "mean", "p99"})
-        yield TEXT.claim("gain", readings, stated, costs=costs, **known)
+        known = paper.model_dump(include={"figure", "title", "place", "mean", "p99"})
+        yield TEXT.claim("gain", readings, stated, costs=costs, host=TEXT.names[paper.host], **known)
 
 
 def jct_claim(gains: Sequence[HostGain]) -> Iterator[Claim]:
@@ -253,7 +253,7 @@ def jct_claim(gains: Sequence[HostGain]) -> Iterator[Claim]:
             best = max(group, key=lambda each: each.jct.mean), max(group, key=lambda each: each.p99_jct.mean)
             values = {MEAN: best[0].jct, TAIL: best[1].p99_jct}
             readings.append(Reading(topology(group[0].trace), values, *gained(values, stated)))
-            most.append(f"{heading(best[0].trace, short=True)} with {best[0].host}")
+            most.append(f"{heading(best[0].trace, short=True)}, with {TEXT.names[best[0].host]}")
     if readings:
         yield TEXT.claim("jct", readings, where=" and ".join(most))
 

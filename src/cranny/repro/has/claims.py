@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cranny.report.confidence import Estimate, estimate
-from cranny.repro.claim import Claim, OpenChoice, Reading, all_or_some, judge
+from cranny.repro.claim import Claim, OpenChoice, Pair, Reading, all_or_some, judge
 from cranny.repro.experiment import scaled
 from cranny.repro.has.paper import ART, BELOW, JCT, JPS, LOSS, ORDERS, PAPER, PROVED, TEXT, ValueKey, in_order
 from cranny.repro.has.results import HasResults
@@ -127,23 +127,22 @@ def _speed(results: HasResults) -> Claim:
     """Judge the order of running times, setting by setting; schemes that take nearly as long make no order."""
     ours: Values = {}
     parts: list[bool] = []
-    swapped: list[dict[str, str]] = []
+    swapped: set[Pair] = set()
     for table in ("Table IV", "Table V"):
         for setting, row in results.of(table, ART).items():
             keys = {key.scheme: key for key in PAPER if (key.figure, key.setting) == (table, setting)}
             stated = {scheme: PAPER[key] for scheme, key in keys.items() if scheme in row}
             found = judge({scheme: row[scheme].mean for scheme in stated}, stated, base="")
-            pairs = [{"first": TEXT.names[first], "second": TEXT.names[second]} for first, second in found.swapped]
-            swapped += [pair for pair in pairs if pair not in swapped]
+            swapped |= {*found.swapped}
             parts += found.parts
             label = setting if table == "Table IV" else f"K={setting}"
             ours[label] = Estimate(100 * len(found.kept) / max(len(found.parts), 1), None)
-    claim = TEXT.claims["speed"]
-    text = claim.listed("pair", swapped) or claim.part("none")
+    optimus = sum(any(scheme.startswith("optimus") for scheme in pair) for pair in swapped)
     art = [1e3 * each for each in results.read("Table V", ART, "*", JPS[40])]
     readings = [Reading(OURS, ours, all_or_some(parts), parts)]
     bars = dict.fromkeys(ours, 100.0)
-    return TEXT.claim("speed", readings, bars, swapped=text, fastest=min(art), slowest=max(art))
+    art_ms = {"fastest": min(art), "slowest": max(art)}
+    return TEXT.claim("speed", readings, bars, swapped=len(swapped), optimus=optimus, **art_ms)
 
 
 def _exact(results: HasResults) -> Claim:

@@ -15,7 +15,7 @@ from cranny.repro.experiment import scaled
 from cranny.repro.netpack.paper import IN_ORDER, TEXT
 from cranny.repro.netpack.rates import JobRates
 from cranny.repro.netpack.results import PanelTable, PolicyPoint
-from cranny.repro.number_format import sentence, times
+from cranny.repro.number_format import times
 
 CLEAR = 0.01  # by which reductions must differ to count
 PERCENT = 100.0
@@ -68,13 +68,16 @@ def _rivals(tables: Tables, reading: str) -> list[PolicyPoint]:
 
 def _standings(tables: Tables) -> str:
     """Say how often NetPack is ahead, level and behind, with the baselines in each reading."""
-    text = []
-    for reading in _readings(tables):
-        count = Counter(entry.standing for entry in _rivals(tables, reading))
-        of = f"of {count.total()} comparisons NetPack is ahead in {count['ahead']}, level in {count['level']}"
-        text.append(f"{reading}, {of} and behind in {count['behind']}")
-    several = len(text) > 1
-    return f"{sentence('; '.join(text if several else [each.split(', ', 1)[1] for each in text]))}."
+    counts = {
+        reading: Counter(entry.standing for entry in _rivals(tables, reading)) for reading in _readings(tables)
+    }
+    text = [
+        f"ahead in {count['ahead']} of {count.total()} comparisons"
+        + (f" {reading}" if len(counts) > 1 else "")
+        + (f" and behind in {count['behind']}" if count["behind"] else "")
+        for reading, count in counts.items()
+    ]
+    return f"NetPack is {', '.join(text)}, and level in the others."
 
 
 def _readings(tables: Tables) -> list[str]:

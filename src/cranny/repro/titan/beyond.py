@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cranny.repro.claim import Claim, Reading
 from cranny.repro.experiment import scaled
+from cranny.repro.number_format import sentence
 from cranny.repro.titan.paper import READINGS, TEXT
 from cranny.repro.titan.replays import Setup
 from cranny.repro.titan.results import TraceTable
@@ -31,32 +32,33 @@ def _of_trace(table: TraceTable, names: Mapping[str, str]) -> Reading:
 
 def _against(made: Sequence[TraceTable], number: int) -> Iterator[Claim]:
     """Compare the machines that Titan uses with those of a policy of another kind, on every trace."""
-    rival, part, found, ahead = TEXT.rivals[number], TEXT.claims["rival"].part, [], []
+    rival, part = TEXT.rivals[number], TEXT.claims["rival"].part
     tables = _having(made, 2, rival.network, rival.policy)
+    traces: dict[str, list[str]] = {}
     for table in tables:
-        trace, ratio = table.trace.label, table.ratios[rival.policy].mean
+        ratio = table.ratios[rival.policy].mean
         word = "alike" if abs(ratio - 1) <= ALIKE else "lower" if ratio < 1 else "higher"
-        found.append(part("trace", trace=trace, verdict=part(word, rival=rival.policy)))
-        ahead += [trace] * (ratio <= 1 + ALIKE)
+        traces.setdefault(word, []).append(table.trace.label)
     if tables:
-        where = "every trace" if len(ahead) == len(tables) else ", ".join(ahead)
-        head = part("ahead" if ahead else "behind", rival=rival.policy, where=where)
+        found = [
+            part(word, where="every trace" if len(names) == len(tables) else " and ".join(names))
+            for word, names in traces.items()
+        ]
         readings = [_of_trace(table, {"titan": "Titan", rival.policy: rival.name}) for table in tables]
-        yield TEXT.claim("rival", readings, title=rival.title, text=f"{head} {'; '.join(found)}.")
+        yield TEXT.claim("rival", readings, title=rival.title, rival=sentence(rival.name), found="; ".join(found))
 
 
 def _baselines(made: Sequence[TraceTable]) -> Iterator[Claim]:
     """Compare the paper's baselines with the systems whose names they bear."""
     tables = _having(made, 2, "instant", *SYSTEMS, *SYSTEMS.values())
     names = {policy: TEXT.label(policy) for both in SYSTEMS.items() for policy in both}
-    rows = [
-        {"trace": table.trace.label, "system": system, "ratio": table.ratio(system, baseline)}
-        for table in tables
-        for baseline, system in SYSTEMS.items()
-    ]
-    if rows:
-        text = TEXT.claims["baselines"].listed("trace", rows)
-        yield TEXT.claim("baselines", [_of_trace(table, names) for table in tables], text=f"{text}.")
+    if tables:
+        rows = []
+        for baseline, system in SYSTEMS.items():
+            ratios = [table.ratio(system, baseline) for table in tables]
+            rows.append({"system": system, "baseline": baseline, "least": min(ratios), "most": max(ratios)})
+        found = TEXT.claims["baselines"].listed("system", rows, " and ")
+        yield TEXT.claim("baselines", [_of_trace(table, names) for table in tables], found=found)
 
 
 def _rank_map(made: Sequence[TraceTable]) -> Iterator[Claim]:

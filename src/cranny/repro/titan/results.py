@@ -1,9 +1,10 @@
 """Results of Titan's figures: the paper's value, ours, their ratios to Titan, verdicts, and sentences on them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from cranny.model.validate import counted
 from cranny.report.confidence import Estimate, estimate
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
@@ -287,16 +288,15 @@ def _figure(number: int, made: Sequence[TraceTable]) -> Claim:
         for table in both
     ]
     readings += [_read(each, main.network) for each in main.readings]
-    others = [
-        part(
-            "on",
-            trace=table.trace.label + ("" if table.trace.paper else part("extra")),
-            verdict=verdict_text(table.verdict),
-        )
-        for table in first
-        if table is not main
+    others = {
+        "trace": [table.verdict for table in first if table is not main],
+        "reading": [*(each.verdict for each in both[1:]), *(each.verdict for each in main.readings)],
+    }
+    where = [
+        part(kind, held=_whole(found), all=counted(len(found), f"other {kind}"))
+        for kind, found in others.items()
+        if found
     ]
-    others = [*_swapped_else(main), *others]
     return TEXT.claim(
         "figure",
         readings,
@@ -306,7 +306,7 @@ def _figure(number: int, made: Sequence[TraceTable]) -> Claim:
         source=part("numbers" if figure.values else "order", place=figure.place),
         trace=main.trace.label,
         verdict=verdict_text(main.verdict),
-        elsewhere=f"{sentence('; '.join(others))}." if others else "",
+        elsewhere=part("elsewhere", where=" and ".join(where)) if where else "",
         title=figure.title,
         to="times Titan's" if main.ratios else figure.unit,
     )
@@ -318,13 +318,9 @@ def _read(table: ReadingTable, network: str = "") -> Reading:
     return Reading(name, _by_name(table.ratios), _holds(table.verdict), table.verdict.parts)
 
 
-def _swapped_else(table: TraceTable | PlacementTable) -> list[str]:
-    """Say what becomes of the order under readings that swap other pairs."""
-    return [
-        TEXT.claims["figure"].part("on", trace=each.reading.name, verdict=verdict_text(each.verdict))
-        for each in table.readings
-        if each.verdict.swapped != table.verdict.swapped
-    ]
+def _whole(verdicts: Iterable[Verdict]) -> int:
+    """Count the verdicts by which the paper's order holds in all pairs."""
+    return sum(bool(verdict.kept) and not verdict.swapped for verdict in verdicts)
 
 
 def _holds(verdict: Verdict) -> Holds:
@@ -378,7 +374,9 @@ def _testbed(table: PlacementTable) -> Claim:
         "testbed",
         [ours, *map(_read, table.readings)],
         _stated(figure.values),
-        verdict=sentence("; ".join([verdict_text(table.verdict), *_swapped_else(table)])),
+        verdict=sentence(verdict_text(table.verdict)),
+        held=_whole(each.verdict for each in table.readings),
+        all=counted(len(table.readings), "other reading"),
         settings=len(table.all),
         best="highest" if higher else "least",
         won=len(won),
