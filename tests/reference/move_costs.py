@@ -8,7 +8,7 @@ from cranny.core.protocol import SharedSlowdowns
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
 from cranny.model.placement import Placement
-from cranny.network.steady.steady_network import SharedLinks
+from cranny.network.steady.shared_links import SharedLinks
 
 
 class Job(NamedTuple):

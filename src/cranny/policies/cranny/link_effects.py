@@ -8,7 +8,7 @@ from cranny.core.accounting import Running
 from cranny.core.protocol import SharedSlowdowns, Slowdowns
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
-from cranny.network.steady.steady_network import SharedLinks
+from cranny.network.steady.shared_links import SharedLinks
 
 NAMED = 3  # jobs that lose most by another one
 

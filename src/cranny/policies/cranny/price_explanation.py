@@ -87,7 +87,7 @@ class PriceRationale(NamedTuple):
                     "more_gpu_s": each.total - self.price.total,
                     "decided_by": _decisive(self.price, each),
                 }
-                for each in self.others
+                for each in self._other_sets()
             ],
         }
 
@@ -111,11 +111,19 @@ class PriceRationale(NamedTuple):
         yield f"price: {sum(shown.values()):,} GPU-s {expected}{free_of_charge}"
         for name, gpu_s in shown.items():
             yield f"{gpu_s:+,} GPU-s: {self._why(name, price)}"
-        for word, each in zip(("next best", "after that"), self.others, strict=False):
+        others = self._other_sets()
+        for word, each in zip(("next best", "after that"), others, strict=False):
             yield f"{word}: {self._compared(each)}"
-        if not self.others:
+        if not others:
             room = "no other machine has room for all of it" if len(price.held) == 1 else "no other set was found"
             yield f"next best: none, {room}"
+
+    def _other_sets(self) -> list[Price]:
+        """Return the prices of other sets of machines, cheapest first; one in another order is the same set."""
+        found = {frozenset(self.price.held): self.price}
+        for each in self.others:
+            found.setdefault(frozenset(each.held), each)
+        return list(found.values())[1:]
 
     def _why(self, name: str, price: Price) -> str:
         """Say what a term of a price is for."""
