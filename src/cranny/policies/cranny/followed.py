@@ -216,7 +216,7 @@ class Followed:
                 return
             if self.head is None:
                 self.head = job.id
-            self.promises.make(job.id, job.gpus, start_s)
+            self.promises.make(PromisedStart(job.id, job.gpus, start_s))
 
     def _promise_machines(self, job: Job, view: Snapshot, constraints: Constraints) -> None:
         """Promise machines to the first job that its constraints let wait."""
@@ -230,7 +230,7 @@ class Followed:
             return
         if self.constrained_head is None:
             self.constrained_head = job.id
-        self.promises.make(job.id, job.gpus, start_s, machines)
+        self.promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained=True))
 
     def keep_machine(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep the machine for a job that first has room for it, if that is before a certain time."""
@@ -263,7 +263,8 @@ class Followed:
     def _keep(self, job: Job, machines: tuple[int, ...], ready_s: float) -> bool:
         """Keep machines for a job; one that was the first of the queue chose to wait longer."""
         self._no_longer_first(job.id)
-        self.promises.make(job.id, job.gpus, ready_s, machines)
+        constrained = self._required(job.id) is not None
+        self.promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained))
         return True
 
     def memory(self) -> WaitMemory:
@@ -318,5 +319,6 @@ class Followed:
         """Note that a job is stopped, and promise it to go on at a certain time where it was."""
         job = each.running.submitted
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
-        there = each.machine is not None or self._required(job.id) is not None
-        self.promises.make(job.id, job.gpus, resumes_s, tuple(each.running.held) if there else ())
+        constrained = self._required(job.id) is not None
+        machines = tuple(each.running.held) if constrained or each.machine is not None else ()
+        self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
