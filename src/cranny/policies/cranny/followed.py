@@ -223,6 +223,13 @@ class Followed:
         if self.constrained_head is not None and job.id not in self.promises:
             return
         start_s, machines = self._first_start(job, view, constraints, self.promises.kept_from(job.id, math.inf))
+        end_s = start_s + self._policy.length_s(job)
+        if (
+            job.id not in self.promises
+            and start_s < math.inf
+            and not self.promises.allow(job.gpus, start_s, end_s)
+        ):
+            return  # it might delay what others were promised, and is promised a start after those
         if start_s == math.inf:
             self.withdraw(job.id)
             if self._first_start(job, view, constraints).start_s == math.inf:
