@@ -43,7 +43,7 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"constraints": {"same_rack": "yes"}}, "constraints.same_rack: must be `required` or `preferred`"),
         (
             {"constraints": {"spread": 1}},
-            "constraints.spread: must be a whole number of racks from 2 to 100000, not 1",
+            "constraints.spread: must be a whole number of racks from 2 up, not 1",
         ),
         (
             {"constraints": {"spread": 2, "same_rack": "preferred"}},

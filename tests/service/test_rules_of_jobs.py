@@ -135,6 +135,30 @@ def test_machines_are_promised_to_a_job_that_waits_for_them() -> None:
     assert late not in driver.started_s
 
 
+timed = specs.map(lambda spec: {"duration_s": 600, **spec, "movable": False})
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(timed, st.sampled_from([0, 0, 30, 500])), max_size=20))
+def test_a_job_with_constraints_starts_when_it_was_promised_at_the_latest(
+    course: list[tuple[dict[str, Any], int]],
+) -> None:
+    """Where it does not choose to wait for something better; jobs end no later than expected here."""
+    driver = SchedulerDriver(CLUSTER, {"name": "cranny", "options": {"wait": False}})
+    promised_s: dict[str, float] = {}
+    for spec, later_s in course:
+        happen(driver, "submit", spec)
+        driver.run_until(driver.now_s + later_s)
+        for waiting in driver.scheduler.engine.queue:
+            told = driver.why(waiting.job.id)
+            promise = re.search(r"is promised a start at ([\d,]+) s at the latest", told)
+            if promise and "behind" not in told:  # of another
+                promised_s.setdefault(waiting.job.id, float(promise[1].replace(",", "")) + 1.0)  # it is rounded
+    see_all_end(driver)
+    for job_id, at_s in promised_s.items():
+        assert driver.first_start_s[job_id] <= at_s
+
+
 def test_a_short_job_may_use_promised_machines_before_and_a_long_one_may_not() -> None:
     driver = SchedulerDriver(Cluster.fat_tree(1, 2, 4), {"name": "cranny", "options": {"preempt": False}})
     names = [machine.name for machine in driver.scheduler.cluster.machines]

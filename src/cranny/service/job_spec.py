@@ -214,7 +214,7 @@ _WORDS = {
     "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
     **dict.fromkeys(("shell", "torchrun", "movable"), "true or false"),
     "same_rack": "`required` or `preferred`",
-    "spread": f"a whole number of racks from 2 to {MAX_GPUS}",
+    "spread": "a whole number of racks from 2 up",
     "exclude": "a list of machine names",
     **dict.fromkeys(("env", "secrets"), "a mapping of names to text"),
     "cwd": "an absolute path",

@@ -11,7 +11,7 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 from cranny.model.plan import Plan, Start
 from cranny.policies.cranny import Cranny
-from cranny.policies.cranny.promised_starts import PromisedStarts
+from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.sim.replay import Replay
 
 
@@ -66,7 +66,17 @@ def test_a_start_is_promised_when_enough_gpus_are_free_beside_other_promises(
     release_s = np.arange(16.0).reshape(4, 4) * 5
     promises = PromisedStarts(release_s)
     for number, (count, start_s) in enumerate(before):
-        promises.make(f"job-{number}", count, start_s)
+        promises.make(PromisedStart(f"job-{number}", count, start_s))
     start_s = promises.earliest_s("new", gpus, 0.0, release_s)
     if start_s < math.inf:
         assert np.count_nonzero(release_s <= start_s) >= gpus + sum(count for count, _ in before)
+
+
+def test_gpus_on_machines_that_a_constrained_job_waits_for_are_not_counted_before_it_starts() -> None:
+    release_s = np.array([[-math.inf, -math.inf, 100.0], [-math.inf, -math.inf, 20.0], [5.0, 60.0, 80.0]])
+    promises = PromisedStarts(release_s)
+    promises.make(PromisedStart("bound", 3, 100.0, (0,), constrained=True))
+    assert promises.earliest_s("new", 3, 0.0, release_s) == 80.0  # beside the three of the other
+    promises.make(PromisedStart("new", 3, 20.0))
+    assert promises.allow(1, 0.0, 500.0)  # of the four that are free at 20 s and not on the machine of the first
+    assert not promises.allow(2, 0.0, 500.0)

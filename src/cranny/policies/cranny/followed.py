@@ -257,13 +257,20 @@ class Followed:
                 return
             if self.head is None:
                 self.head = job.id
-            self.promises.make(job.id, job.gpus, start_s)
+            self.promises.make(PromisedStart(job.id, job.gpus, start_s))
 
     def _promise_machines(self, job: Job, view: Snapshot, constraints: Constraints) -> None:
         """Promise machines to the first job that its constraints let wait."""
         if self.constrained_head is not None and job.id not in self.promises:
             return
         start_s, machines = self._first_start(job, view, constraints, self.promises.kept_from(job.id, math.inf))
+        end_s = start_s + self._policy.length_s(job)
+        if (
+            job.id not in self.promises
+            and start_s < math.inf
+            and not self.promises.allow(job.gpus, start_s, end_s)
+        ):
+            return  # it might delay what others were promised, and is promised a start after those
         if start_s == math.inf:
             self.withdraw(job.id)
             if self._first_start(job, view, constraints).start_s == math.inf:
@@ -271,7 +278,7 @@ class Followed:
             return
         if self.constrained_head is None:
             self.constrained_head = job.id
-        self.promises.make(job.id, job.gpus, start_s, machines)
+        self.promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained=True))
 
     def keep_machine(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep the machine for a job that first has room for it, if that is before a certain time."""
@@ -304,7 +311,8 @@ class Followed:
     def _keep(self, job: Job, machines: tuple[int, ...], ready_s: float) -> bool:
         """Keep machines for a job; one that was the first of the queue chose to wait longer."""
         self._no_longer_first(job.id)
-        self.promises.make(job.id, job.gpus, ready_s, machines)
+        constrained = self._required(job.id) is not None
+        self.promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained))
         return True
 
     def memory(self) -> WaitMemory:
@@ -375,8 +383,9 @@ class Followed:
         """Note that a job is stopped, and promise it to go on at a certain time where it was."""
         job = each.running.submitted
         self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
-        there = each.machine is not None or self._required(job.id) is not None
-        self.promises.make(job.id, job.gpus, resumes_s, tuple(each.running.held) if there else ())
+        constrained = self._required(job.id) is not None
+        machines = tuple(each.running.held) if constrained or each.machine is not None else ()
+        self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
 
 
 def _phased_links(cluster: Cluster) -> "PhasedLinks":

@@ -19,6 +19,7 @@ class PromisedStart(NamedTuple):
     gpus: int
     start_s: float
     machines: tuple[int, ...] = ()
+    constrained: bool = False  # it can start on no others
 
 
 class PromisedStarts:
@@ -39,9 +40,9 @@ class PromisedStarts:
         """Return all promises, the earliest first."""
         return sorted(self._promises.values(), key=lambda promise: promise.start_s)
 
-    def make(self, job_id: str, gpus: int, start_s: float, machines: tuple[int, ...] = ()) -> None:
+    def make(self, promise: PromisedStart) -> None:
         """Promise a job to start, in place of what it was promised before."""
-        self._promises[job_id] = PromisedStart(job_id, gpus, start_s, machines)
+        self._promises[promise.job_id] = promise
         self._extra.clear()
 
     def withdraw(self, job_id: str) -> bool:
@@ -67,9 +68,15 @@ class PromisedStarts:
 
         All that was promised counts, whenever it is: whether it will have ended by then is not known.
         """
-        need = gpus + sum(each.gpus for each in self._promises.values() if each.job_id != job_id)
+        others = [each for each in self._promises.values() if each.job_id != job_id]
+        need = gpus + sum(each.gpus for each in others)
         if need > usable.size:
             return math.inf
+        if any(each.constrained for each in others):
+            usable = usable.copy()
+            for each in others:
+                if each.constrained:  # what is free on its machines is of no use to others before it starts
+                    usable[list(each.machines)] = np.maximum(usable[list(each.machines)], each.start_s)
         return max(now_s, float(np.partition(usable, need - 1, axis=None)[need - 1]))
 
     def allow(self, gpus: int, now_s: float, end_s: float) -> bool:
@@ -83,6 +90,9 @@ class PromisedStarts:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""
         if promise.job_id not in self._extra:
             free = int(np.count_nonzero(self._release_s <= promise.start_s))
+            for other in self._promises.values():
+                if other.constrained and other.start_s > promise.start_s:
+                    free -= int(np.count_nonzero(self._release_s[list(other.machines)] <= promise.start_s))
             kept = sum(other.gpus for other in self._promises.values() if other.start_s <= promise.start_s)
             self._extra[promise.job_id] = free - kept
         return self._extra[promise.job_id]
