@@ -42,13 +42,13 @@ def two_jobs(*, shift: bool) -> Result:
     return simulate(PAIRS, came, "cranny", "phases", options={"shift": shift})
 
 
-def test_two_jobs_that_send_half_of_the_time_take_turns() -> None:
+def test_two_jobs_that_send_half_of_the_time_interleave() -> None:
     with_shifts, without = two_jobs(shift=True), two_jobs(shift=False)
     assert with_shifts.jobs["jct_s"].to_list() == pytest.approx([200.0, 200.0], rel=0.01)  # as if alone
     assert without.jobs["jct_s"].to_list() == pytest.approx([300.0, 300.0], rel=0.01)  # each has half of the link
 
 
-def test_a_job_joins_those_that_it_can_take_turns_with() -> None:
+def test_a_job_joins_those_that_it_can_interleave_with() -> None:
     """Of two switches with room, that of a job with the same iteration time is as good as one without jobs."""
     links = PhasedLinks(PAIRS)
     state = ClusterState(PAIRS)

@@ -23,8 +23,8 @@ As long as jobs run or wait that can be resized, GPUs are divided among all jobs
 are short (`dividing`): its shares are exact, know of types of GPU, and count what a restart costs.
 
 Where a network says that links are shared only while jobs communicate, those that contend are shifted, so that
-they take turns, and machines are priced by how well they do (`shifting`). Nothing else depends on the network of a
-simulation, and no weight is fitted to one trace.
+they send at other times, and machines are priced by how well they do (`shifting`). Nothing else depends on the
+network of a simulation, and no weight is fitted to one trace.
 """
 
 import math
@@ -42,7 +42,7 @@ from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import not_negative, yes_or_no
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic
-from cranny.policies.cranny.dividing import Division
+from cranny.policies.cranny.dividing import GpuDivision
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves
 from cranny.policies.cranny.moves import MoveRules, actions
@@ -91,7 +91,7 @@ class Cranny:
         self.resize = yes_or_no(resize, "cranny: resize")
         self.shift = yes_or_no(shift, "cranny: shift")
         self.in_phases = False  # whether links are known to be shared only while jobs communicate
-        self._division: Division | None = None  # once a job comes that can be resized
+        self._division: GpuDivision | None = None  # once a job comes that can be resized
         every_s = not_negative(move_every_s, "cranny: move_every_s")
         self._moves = PeriodicMoves(every_s) if every_s else None
         self.rules = UNRESTRICTED
@@ -116,7 +116,7 @@ class Cranny:
         job = waiting.job
         if self.resize and elastic(job) and not waiting.attained_gpu_s:
             if self._division is None:
-                self._division = Division()
+                self._division = GpuDivision()
             self._division.see(job, self.length_s(job))
         if self._at is not None:
             if waiting.attained_gpu_s:
@@ -174,7 +174,7 @@ class Cranny:
             return Plan(view.version, actions(self._moves.at(view, rules)))
         return Plan(view.version)
 
-    def _divide(self, view: Snapshot, at: "Followed", division: Division) -> Plan:
+    def _divide(self, view: Snapshot, at: "Followed", division: GpuDivision) -> Plan:
         """Divide GPUs among jobs without constraints, of which those that may not be stopped keep what they have.
 
         A job with constraints has the GPUs that it asks for, and none of the others gets machines promised to it.

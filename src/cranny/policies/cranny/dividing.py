@@ -34,7 +34,7 @@ class Share(NamedTuple):
     left_s: float
 
 
-class Division:
+class GpuDivision:
     """Divides GPUs among all jobs as long as some can be resized, if that pays."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Time: jobs that contend for links only while they communicate are shifted, so that they take turns there.
+"""Time: jobs that contend for links only while they communicate are shifted, so that they use them at other times.
 
 Which shifts those are, CASSINI says (NSDI 2024; `network.interleave`): those at which jobs ask each link for
 the least beyond what it has. Whether they help, the iterations say, played out phase by phase as the network
@@ -6,14 +6,14 @@ the least beyond what it has. Whether they help, the iterations say, played out 
 group has the best of
 
     as they run   no new shifts
-    in turn       CASSINI's shifts
+    interleaved   CASSINI's shifts
     as started    as if none of them had ever been shifted
 
 by the sum over its jobs of GPUs x the time of an iteration, in that of one alone. So where times do not vary, no
 group is slower than without shifts, neither than before the decision nor than if nothing had been shifted at all.
 
 A candidate for a placement is priced by the times of the group that it would join, with the shifts that it would
-get: jobs that can take turns may share a link at little cost.
+get: jobs that send at other times may share a link at little cost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ FASTER = 1e-6  # of the time: less is no reason for shifts
 LEAST_S = 1e-9  # of a shift: 0 stands for none where a job starts
 
 
-class PhasedJob(NamedTuple):
+class SharingJob(NamedTuple):
     """A job that uses links, as it is on them."""
 
     on_links: LinkJob
@@ -45,7 +45,7 @@ class PhasedJob(NamedTuple):
     end_s: float  # expected
 
 
-Group = Mapping[str, PhasedJob]
+Group = Mapping[str, SharingJob]
 
 
 class Timing(NamedTuple):
@@ -61,7 +61,7 @@ class PhasedLinks:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._runs = GroupRuns()
-        self._jobs: dict[str, PhasedJob] = {}
+        self._jobs: dict[str, SharingJob] = {}
         self._links = self._made({})
         self._timings: dict[frozenset[tuple[str, float, bool]], Timing] = {}  # of the groups that run now
         self._changed = False  # whether they may be others
@@ -177,7 +177,7 @@ class PhasedLinks:
             made.add(job_id, job)
         return made
 
-    def _phased(self, running: Running, end_s: float) -> PhasedJob | None:
+    def _phased(self, running: Running, end_s: float) -> SharingJob | None:
         """Return a running job as it is on links; None if it uses none."""
         job = running.job
         found = self._circles(job, running.placement)
@@ -186,7 +186,7 @@ class PhasedLinks:
         is_shifted = running.shift_s > 0
         since_s = running.shift_s if is_shifted else running.started_s
         on_links = LinkJob(found, since_s, is_shifted, job.profile.iteration_s)
-        return PhasedJob(on_links, job.gpus, running.started_s, end_s)
+        return SharingJob(on_links, job.gpus, running.started_s, end_s)
 
     def _circles(self, job: Job, placement: Placement) -> dict[int, Circle]:
         """Return the circles of a job on the links that it uses."""
