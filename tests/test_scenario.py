@@ -1,12 +1,14 @@
 """One frozen value for all that decides a simulation, and many of them at once."""
 
 from dataclasses import FrozenInstanceError, replace
+from inspect import signature
 from typing import get_type_hints
 
 import pytest
 
 import cranny
 from cranny.model.errors import InputError
+from cranny.policies import DEFAULT_POLICY
 from cranny.run import run, run_many
 from cranny.scenario import Scenario, ScenarioSettings
 
@@ -25,6 +27,12 @@ def test_the_keywords_of_simulate_are_the_settings_of_a_scenario() -> None:
     positional = {"cluster", "trace", "policy", "network", "seed"}
     fields = {name: kind for name, kind in get_type_hints(Scenario).items() if name not in positional}
     assert get_type_hints(ScenarioSettings) == fields
+
+
+def test_the_default_policy_is_the_same_wherever_one_can_be_named() -> None:
+    assert Scenario(CLUSTER, TRACE).policy == DEFAULT_POLICY
+    assert signature(cranny.simulate).parameters["policy"].default == DEFAULT_POLICY
+    assert signature(cranny.what_if).parameters["policies"].default[0] == DEFAULT_POLICY
 
 
 def test_a_scenario_is_frozen_and_checked_when_made() -> None:

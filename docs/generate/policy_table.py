@@ -2,12 +2,13 @@
 
 from docs.generate.markdown import code, table
 
-from cranny.policies import TABLE
+from cranny.policies import DEFAULT_POLICY, TABLE
 
-INTRODUCTION = """# Policies
+INTRODUCTION = f"""# Policies
 
 All policies of `cranny policies`, with the queue order that each has unless `--order` names another, and the paper
-that it comes from. [Rivals](../understand/rivals.md) says how those of other papers are read.
+that it comes from. `{DEFAULT_POLICY}` is the policy of commands and calls that name none.
+[Rivals](../understand/rivals.md) says how those of other papers are read.
 """
 
 

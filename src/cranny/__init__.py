@@ -3,7 +3,7 @@
     import cranny
     cluster = cranny.Cluster.fat_tree(racks=64, machines_per_rack=8, gpus_per_machine=8)
     trace = cranny.generate_trace("philly", jobs=5000, seed=0)
-    result = cranny.simulate(cluster, trace, policy="titan")
+    result = cranny.simulate(cluster, trace)
     print(result.summary)
 
 Only these names are the public interface. Each is loaded when it is first used, so that importing

@@ -10,6 +10,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.network.networks import NetworkModel
+from cranny.policies import DEFAULT_POLICY
 from cranny.process_pool import Pool, WorkerPool, run_calls
 from cranny.report.page import write_report
 from cranny.scenario import Scenario, ScenarioSettings, decision_period_s
@@ -37,7 +38,7 @@ class Result(sim_result.Result):
 def simulate(
     cluster: Cluster,
     trace: Trace | Iterable[Job],
-    policy: str | Placer | Policy = "titan",
+    policy: str | Placer | Policy = DEFAULT_POLICY,
     network: str | NetworkModel = "isolated",
     seed: int = 0,
     *,

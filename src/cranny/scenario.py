@@ -26,7 +26,7 @@ from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import not_negative
 from cranny.network.networks import NetworkModel
 from cranny.network.networks import network as network_model
-from cranny.policies import TABLE, options_of, policy_class
+from cranny.policies import DEFAULT_POLICY, TABLE, options_of, policy_class
 from cranny.policies import policy as make_policy
 from cranny.sim.replay import Replay
 from cranny.traces.trace import Trace
@@ -66,7 +66,7 @@ class Scenario:
 
     cluster: Cluster
     trace: Trace | Iterable[Job]
-    policy: str | Placer | Policy = "titan"
+    policy: str | Placer | Policy = DEFAULT_POLICY
     network: str | NetworkModel = "isolated"
     seed: int = 0
     order: str | None = None

@@ -83,10 +83,15 @@ def test_unknown_job(run: Run, trace_file: Path) -> None:
     [
         (["--set", "phase_budget_s"], "--set: must be NAME=VALUE, not 'phase_budget_s'"),
         (["--set", "=1"], "--set: must be NAME=VALUE"),
-        (["--set", "no_such_option=1"], "policy 'titan': "),
-        (["--set", "phase_budget_s=-1"], "phase_budget_s must be a positive number, not -1"),
-        (["--set", "phase_budget_s=NaN"], "phase_budget_s must be a positive number, not nan"),
-        (["--set", "phase_budget_s=soon"], "phase_budget_s must be a positive number"),
+        (["--set", "no_such_option=1"], "policy 'cranny': "),
+        (["--policy", "titan", "--set", "no_such_option=1"], "policy 'titan': "),
+        (["--set", "patience=-1"], "cranny: patience must be "),
+        (["--policy", "titan", "--set", "phase_budget_s=-1"], "phase_budget_s must be a positive number, not -1"),
+        (
+            ["--policy", "titan", "--set", "phase_budget_s=NaN"],
+            "phase_budget_s must be a positive number, not nan",
+        ),
+        (["--policy", "titan", "--set", "phase_budget_s=soon"], "phase_budget_s must be a positive number"),
         (
             ["--policy", "tiresias", "--set", "skew_limit=-1"],
             "tiresias: skew_limit must be a number, zero or more",

@@ -15,6 +15,7 @@ from tests.cli.conftest import Run
 from benchmarks import importing
 from cranny.cli.app import app
 from cranny.model.collective import COLLECTIVES
+from cranny.policies import DEFAULT_POLICY
 from cranny.version import VERSION
 
 
@@ -143,7 +144,7 @@ def test_without_json_it_prints_for_people(
 
 def test_simulate_reports_the_jobs_it_skipped(run: Run, trace_file: Path) -> None:
     shown = run("simulate", trace_file, *SMALL)
-    assert "titan: 1 job skipped, such as huge: needs 99 GPUs, the cluster has 8" in shown.out
+    assert "cranny: 1 job skipped, such as huge: needs 99 GPUs, the cluster has 8" in shown.out
 
 
 def test_simulate_prints_summary_and_settings_as_json(run: Run, trace_file: Path) -> None:
@@ -221,7 +222,7 @@ def test_place_shows_the_papers_example(run: Run) -> None:
     assert told["titan"]["machines"] == [1, 2, 1, 2]
     assert told["consolidate-idle"]["machines"] == [0, 0, 0, 0]
     assert told["fragments-first"]["machines"] == [1, 1, 1, 3]
-    shown = run(*words)
+    shown = run(*words, "--policy", "titan")
     assert ": 4 workers on 2 machines (rack0-machine1: ranks 0, 2; rack0-machine2: ranks 1, 3)" in shown.out
 
 
@@ -249,6 +250,19 @@ def test_policies_lists_them_all(run: Run) -> None:
 
     assert set(run("policies", "--json").json["policies"]) == set(TABLE)
     assert all(name in run("policies").out for name in TABLE)
+
+
+def test_commands_have_one_default_policy_and_comparisons_show_it_first() -> None:
+    known: Any = typer.main.get_command(app)
+    defaults = {
+        name: option.default.split(",")[0]
+        for name, command in known.commands.items()
+        for option in command.params
+        if option.name in {"policy", "policies"} and option.default  # others know theirs when they run
+    }
+    named = ("simulate", "place", "explain", "network", "defrag", "demo", "compare", "what-if")
+    assert defaults == dict.fromkeys(named, DEFAULT_POLICY)
+    assert DEFAULT_POLICY == "cranny"
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -79,7 +79,7 @@ def whole_first(free: Free, gpus: int, wanted: int) -> list[int] | None:
 
 
 RULES: dict[str, Rule] = {
-    "titan": busy_first,
+    "cranny": busy_first,
     "consolidate-idle": idle_first,
     "fragments-first": crumbs_first,
     "best-fit": whole_first,
@@ -239,7 +239,7 @@ def make_trace(jobs: int, capacity: int, load: float, seed: int) -> list[tuple[s
 
 
 def make_results(
-    policies: tuple[str, ...] = ("titan", "consolidate-idle", "fragments-first", "best-fit"),
+    policies: tuple[str, ...] = ("cranny", "consolidate-idle", "fragments-first", "best-fit"),
     *,
     jobs: int = 120,
     racks: int = 3,

@@ -49,7 +49,7 @@ def poisoned(result: FakeResult) -> FakeResult:
     )
     made = dataclasses.replace(result, jobs=jobs, runs=result.runs.with_columns(evil), cluster=cluster)
     return renamed(
-        made, policy=f"titan{EVIL}", trace=EVIL, command=EVIL, cluster=EVIL, version=EVIL, trace_notes=[EVIL]
+        made, policy=f"cranny{EVIL}", trace=EVIL, command=EVIL, cluster=EVIL, version=EVIL, trace_notes=[EVIL]
     )
 
 
@@ -79,7 +79,7 @@ def test_hostile_names_stay_text(results: Sequence[FakeResult]) -> None:
     assert "img" not in elements.tags
     assert not [name for name, _ in elements.attributes if name.startswith("on")]
     assert len(elements.scripts) == 3
-    assert json.loads(elements.scripts[0])["runs"][0]["label"].startswith("titan</script>")
+    assert json.loads(elements.scripts[0])["runs"][0]["label"].startswith("cranny</script>")
 
 
 def test_json_for_a_script_survives_the_round_trip() -> None:
@@ -91,14 +91,14 @@ def test_json_for_a_script_survives_the_round_trip() -> None:
 
 def test_the_settings_commands_notes_and_reasons_are_on_the_page(results: Sequence[FakeResult]) -> None:
     page = render([*results[:1], renamed(results[1], seed=7)])
-    assert "cranny simulate made-up.parquet --policy titan --network isolated --seed 0" in page
+    assert "cranny simulate made-up.parquet --policy cranny --network isolated --seed 0" in page
     assert "Models were drawn with the run&#x27;s seed." in page
     assert "wants 97 GPUs, the cluster has 96" in page
     assert "<code>too-large</code>" in page
     assert "<td>7</td>" in page
 
 
-def test_marks_the_best_and_emphasises_titan(results: Sequence[FakeResult]) -> None:
+def test_marks_the_best_and_emphasises_the_default_policy(results: Sequence[FakeResult]) -> None:
     page = render(results)
     assert page.count('class="best"') >= 8
     assert '<tr data-run="0" class="strong">' in page

@@ -235,7 +235,7 @@ def test_the_labels_of_charts_are_large_enough_to_read_in_every_window(
 
 def test_the_crosshair_goes_from_arrival_to_arrival(browser: "Browser", tmp_path: Path) -> None:
     # Few arrivals: between them nothing is known, so the crosshair must not stop there.
-    visit = Visit(browser, write_report(make_results(("titan", "best-fit"), jobs=5), tmp_path / "report.html"))
+    visit = Visit(browser, write_report(make_results(("cranny", "best-fit"), jobs=5), tmp_path / "report.html"))
     data = visit.page.evaluate("JSON.parse(document.getElementById('page-data').textContent)")
     known = [at for at, value in enumerate(data["time"]["used_machines"]["lines"][0]) if value is not None]
     chart = visit.page.locator("figure[data-chart=used_machines] svg.chart")
@@ -257,7 +257,7 @@ def test_the_crosshair_goes_from_arrival_to_arrival(browser: "Browser", tmp_path
 def test_a_log_stands_beside_the_policies(
     browser: "Browser", results: Sequence[FakeResult], tmp_path: Path, width: int
 ) -> None:
-    titan = dataclasses.replace(
+    cranny = dataclasses.replace(
         results[0], timeline=results[0].timeline.with_columns(free_gpus=5.0, idle_gpus=3.0)
     )
     was = dataclasses.replace(
@@ -266,15 +266,15 @@ def test_a_log_stands_beside_the_policies(
         timeline=results[1].timeline.select("time_s", free_gpus=7.0),
         runs=results[1].runs.clear(),
     )
-    sheet = TextTable("Waits", "A note.", ("", *("a long head",) * 12), [("titan", *("1.5 h",) * 12)])
+    sheet = TextTable("Waits", "A note.", ("", *("a long head",) * 12), [("cranny", *("1.5 h",) * 12)])
     grid = f'<div class="grid">{text_table_html(sheet)}</div>'
     lead = f'<section id="lead"><div class="card prose">{grid}</div></section>'
-    path = write_report([titan, was], tmp_path / "report.html", lead=Lead("Jobs wait less.", lead, ""))
+    path = write_report([cranny, was], tmp_path / "report.html", lead=Lead("Jobs wait less.", lead, ""))
     visit = Visit(browser, path, viewport={"width": width, "height": 900})
     assert visit.page.locator("#lead table").is_visible()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     # Where its jobs ran is not known, so it is not on the map.
-    assert visit.page.locator(".choices label").all_inner_texts() == ["titan"]
+    assert visit.page.locator(".choices label").all_inner_texts() == ["cranny"]
     chart = visit.page.locator("figure[data-chart=free_gpus] svg.chart")
     chart.scroll_into_view_if_needed()
     chart.hover(position={"x": 200, "y": 80})
@@ -301,7 +301,7 @@ def test_the_network_is_a_heat_map_that_answers(
     path = write_report([dataclasses.replace(results[0], load_always=load), results[1]], tmp_path / "report.html")
     visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert visit.page.locator("svg.heat").count() == 1  # the other run noted nothing
-    assert visit.page.locator("#network figcaption").inner_text() == "titan"
+    assert visit.page.locator("#network figcaption").inner_text() == "cranny"
     label = visit.page.locator("svg.heat").get_attribute("aria-label")
     assert label is not None
     assert label.startswith("Heat map of the network. 1 running job uses links")
@@ -316,7 +316,7 @@ def test_the_network_is_a_heat_map_that_answers(
 
 
 def test_narrow_racks_have_room_for_their_names(browser: "Browser", tmp_path: Path) -> None:
-    path = write_report(make_results(("titan",), jobs=60, racks=12, per_rack=8, gpus=1), tmp_path / "report.html")
+    path = write_report(make_results(("cranny",), jobs=60, racks=12, per_rack=8, gpus=1), tmp_path / "report.html")
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.add_init_script(
         "window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;"

@@ -132,7 +132,7 @@ def test_the_terminal_table_fits_80_characters_and_marks_the_best(results: Seque
     console.print(rich_table(results))
     lines = console.export_text().splitlines()
     assert "…" not in "".join(lines)
-    assert any(line.strip().startswith("titan") for line in lines)
+    assert any(line.strip().startswith("cranny") for line in lines)
     assert "* best of its column" in "".join(lines)
     assert sum(line.count("*") for line in lines) > 4
 
@@ -156,8 +156,8 @@ def test_runs_without_phases_have_no_column_of_iterations(results: Sequence[Fake
 
 def test_runs_of_one_policy_are_named_by_what_differs(results: Sequence[FakeResult]) -> None:
     runs = [results[0], renamed(results[0], network="steady"), results[1]]
-    assert labels(runs) == ("titan · isolated", "titan · steady", "consolidate-idle")
-    assert labels([results[0], results[0]]) == ("titan #1", "titan #2")
+    assert labels(runs) == ("cranny · isolated", "cranny · steady", "consolidate-idle")
+    assert labels([results[0], results[0]]) == ("cranny #1", "cranny #2")
 
 
 def test_an_empty_comparison_is_refused() -> None:

@@ -216,7 +216,7 @@ def test_one_policy_object_serves_several_runs_alike(name: str) -> None:
 def test_a_policy_runs_in_the_order_of_its_paper_unless_told_otherwise() -> None:
     assert simulate(ONE, [job("a", 1, 0, 1)], "tiresias").settings["order"] == "las"
     assert simulate(ONE, [job("a", 1, 0, 1)], "tiresias", order="sjf").settings["order"] == "sjf"
-    assert simulate(ONE, [job("a", 1, 0, 1)]).settings["order"] == "fifo"
+    assert simulate(ONE, [job("a", 1, 0, 1)], "titan").settings["order"] == "fifo"
 
 
 # -- machines fail --------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from cranny.cli import options
 from cranny.cli.console import err, out, print_json, progress
 from cranny.cli.options import argument, option
 from cranny.model.errors import InputError, unknown
-from cranny.model.validate import seconds, whole
+from cranny.model.job import RESTART_S
+from cranny.model.validate import whole
+from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from cranny.analysis.advise import Advice
@@ -26,7 +28,7 @@ def advise(
     policies: Annotated[str, option("--policies", POLICIES_HELP, short="-p", show_default=False)] = "",
     by: Annotated[str, option("--by", BY_HELP)] = "all",
     sample: Annotated[int, option("--sample", SAMPLE_HELP, whole, least=0)] = 2_000,
-    restart_s: Annotated[float, option("--restart", "Seconds that a stopped or moved job loses.", seconds)] = 60.0,
+    restart_s: options.RestartOption = RESTART_S,
     processes: options.ProcessesOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -49,7 +51,7 @@ def advise(
     if not shared.cluster:
         shared = replace(shared, cluster=_made_up(log, shared))
         err.print(f"no --cluster given; made up for this log: {shared.cluster}", style="dim")
-    scenario = shared.scenario(log, names or ["cranny"])
+    scenario = shared.scenario(log, names or [DEFAULT_POLICY])
     names = names or list(candidates(Workload.of(scenario.whole_trace, scenario.cluster)))
     with progress("replaying", len(names)) as tick:
         found = run(scenario, names, by=by, sample=sample, restart_s=restart_s, processes=processes, progress=tick)

@@ -9,6 +9,7 @@ from cranny.cli.console import out, print_table, progress, say
 from cranny.cli.options import argument, option
 from cranny.model.errors import InputError
 from cranny.model.validate import counted, not_negative, positive, seconds
+from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from cranny.scenario import Scenario
@@ -29,7 +30,7 @@ COLUMNS = ("for", "job", "GPUs", "from", "to", "gain", "cost")  # in GPU-hours
 @options.scenario_options()
 def defrag(
     trace: Annotated[str | None, argument("[TRACE]", TRACE_HELP, show_default=False)] = None,
-    policy: options.PolicyOption = "titan",
+    policy: options.PolicyOption = DEFAULT_POLICY,
     at: Annotated[float | None, option("--at", AT_HELP, seconds)] = None,
     every: Annotated[float | None, option("--every", EVERY_HELP, positive)] = None,
     movable: Annotated[Literal["stated", "all", "none"], option("--movable", MOVABLE_HELP)] = "stated",

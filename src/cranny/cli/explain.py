@@ -8,6 +8,7 @@ from cranny.cli.console import progress
 from cranny.cli.jobs import explanation_lines
 from cranny.cli.options import argument
 from cranny.model.errors import InputError
+from cranny.policies import DEFAULT_POLICY
 
 TRACE_HELP = "A trace file, or a preset to generate from: philly, itp, acme. Omitted: JOB is of a server."
 
@@ -18,7 +19,7 @@ def explain(
     trace: Annotated[str, argument("[TRACE]", TRACE_HELP)],
     shared: options.ScenarioOptions,
     job_id: Annotated[str | None, argument("JOB", "The id of a job.", show_default=False)] = None,
-    policy: options.PolicyOption = "titan",
+    policy: options.PolicyOption = DEFAULT_POLICY,
     *,
     remote: Remote,
 ) -> None:
@@ -27,7 +28,7 @@ def explain(
     With a trace, it is replayed up to the job. With a job alone, the server that runs it is asked; the options
     about clusters and policies then have no effect.
 
-    Example: cranny explain philly philly-000042 --policy titan --cluster 64x8x8
+    Example: cranny explain philly philly-000042 --policy cranny --cluster 64x8x8
 
     Example: cranny explain job-17
     """

@@ -9,6 +9,7 @@ from cranny.cli import options
 from cranny.cli.console import out, print_json, print_table, progress, say
 from cranny.cli.options import option
 from cranny.model.validate import counted, seconds
+from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ AT_HELP = "Second of the trace (default: when running jobs move most bytes betwe
 def network(
     trace: options.TraceArgument,
     shared: options.ScenarioOptions,
-    policy: options.PolicyOption = "titan",
+    policy: options.PolicyOption = DEFAULT_POLICY,
     at: Annotated[float | None, option("--at", AT_HELP, seconds)] = None,
     top: Annotated[int, option("--top", "Bottlenecks to list on the terminal.", min=0)] = 5,
     page: Annotated[Path | None, option("--out", "Write a self-contained HTML page to this file.")] = None,

@@ -18,14 +18,14 @@ from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import library
 from cranny.model.validate import not_negative, positive, seconds, whole
-from cranny.policies import TABLE, policy_class
+from cranny.policies import COMPARED, TABLE, policy_class
 
 if TYPE_CHECKING:
     from cranny.model.profile import ProfileLibrary
     from cranny.scenario import Scenario
     from cranny.traces.trace import Trace
 
-DEFAULT_POLICIES = "titan,best-fit,consolidate-idle,fragments-first,tiresias"
+DEFAULT_POLICIES = ",".join(COMPARED)
 DEFAULT_CLUSTER = "64x8x8"
 CLUSTER_FILES = frozenset({".yaml", ".yml", ".json"})
 MAX_SEED = 2**63 - 1
@@ -85,6 +85,10 @@ CollectiveOption = Annotated[
 ]
 PERIOD_HELP = "Seconds from one decision to the next (0: as the policy does, mostly at every event)."
 PeriodOption = Annotated[float, option("--period", PERIOD_HELP, not_negative)]
+RestartOption = Annotated[
+    float,
+    option("--restart", "Seconds that a stopped or moved job loses, unless the log says otherwise.", seconds),
+]
 PriceOption = Annotated[float, option("--price-per-gpu-hour", "What a GPU-hour is sold for.", not_negative)]
 ReportOption = Annotated[Path | None, option("--report", "Write a self-contained HTML page to this file.")]
 MapAtOption = Annotated[

@@ -9,7 +9,7 @@ from cranny.cli.options import option
 from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError
 from cranny.model.validate import whole
-from cranny.policies import TABLE
+from cranny.policies import DEFAULT_POLICY, TABLE
 
 if TYPE_CHECKING:
     from cranny.core.state import ClusterState
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def place(
     gpus: Annotated[int, option("--gpus", "Workers of the job, one GPU each.", whole, short="-g")],
-    policy: Annotated[str, option("--policy", "See `cranny policies`; or `all`.", short="-p")] = "titan",
+    policy: Annotated[str, option("--policy", "See `cranny policies`; or `all`.", short="-p")] = DEFAULT_POLICY,
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
@@ -101,9 +101,10 @@ def policies(as_json: options.JsonOption = False) -> None:
 
     if as_json:
         known = {name: {"about": e.about, "paper": e.paper, "order": e.order} for name, e in TABLE.items()}
-        print_json({"policies": known, "orders": ORDERS})
+        print_json({"policies": known, "orders": ORDERS, "default": DEFAULT_POLICY})
         return
     columns = ("policy", "what it does", "paper", "queue")
     print_table(columns, ((name, each.about, each.paper, each.order) for name, each in TABLE.items()))
     out.print()
     print_table(("queue order", "which job is next"), ORDERS.items())
+    say("", f"{DEFAULT_POLICY} is the policy of commands and calls that name none")

@@ -1,4 +1,4 @@
-"""`cranny simulate`, `cranny compare`, and `cranny demo`: five policies side by side, in one command."""
+"""`cranny simulate`, `cranny compare`, and `cranny demo`: policies side by side, in one command."""
 
 import time
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from cranny.cli import options
 from cranny.cli.console import err, out, print_json, progress, say
 from cranny.cli.options import option
 from cranny.model.validate import counted
+from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from cranny.run import Result
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def simulate(
     trace: options.TraceArgument,
     shared: options.ScenarioOptions,
-    policy: options.PolicyOption = "titan",
+    policy: options.PolicyOption = DEFAULT_POLICY,
     save: Annotated[Path | None, option("--save", "Save the result to this folder.")] = None,
     report: options.ReportOption = None,
     map_at: options.MapAtOption = None,
@@ -26,7 +27,7 @@ def simulate(
 ) -> None:
     """Replay a trace on a cluster under one policy.
 
-    Example: cranny simulate philly --policy titan --cluster 64x8x8 --report out.html
+    Example: cranny simulate philly --policy best-fit --cluster 64x8x8 --report out.html
     """
     from cranny.run import run
 
@@ -53,7 +54,7 @@ def compare(
 ) -> None:
     """Replay a trace under several policies and mark the best value of each column.
 
-    Example: cranny compare philly --policies titan,best-fit,hived --jobs 20000 --report out.html
+    Example: cranny compare philly --policies cranny,titan,hived --jobs 20000 --report out.html
     """
     from cranny.run import run_many
 
@@ -77,7 +78,7 @@ def demo(
     folder: Annotated[Path, option("--out", "Where the page and the picture go.")] = Path("out"),
     as_json: options.JsonOption = False,
 ) -> None:
-    """Compare Titan with its rivals on a generated Microsoft-like workload; write a page and a picture.
+    """Compare cranny with its rivals on a generated Microsoft-like workload; write a page and a picture.
 
     Example: cranny demo --jobs 20000
     """

@@ -8,13 +8,15 @@ from cranny.cli.console import out, print_json, progress, say
 from cranny.cli.options import argument, option
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
+from cranny.model.job import RESTART_S
 from cranny.model.topology_spec import MAX_MACHINES
 from cranny.model.validate import whole
+from cranny.policies import WHAT_IF
 
 if TYPE_CHECKING:
     from cranny.analysis.whatif.answer import WhatIfAnswer
 
-DEFAULT_POLICIES = "titan,best-fit,consolidate-idle"
+DEFAULT_POLICIES = ",".join(WHAT_IF)
 SEARCH_HELP = "Also search for machines that could be removed, and try more."
 COLLECTIVES_HELP = "Also replay with these collectives, with commas between."
 SEARCH_WITH_HELP = "Policy to search with, beside the best (default: the first)."
@@ -29,13 +31,14 @@ def what_if(
     search_policy: Annotated[str | None, option("--search-with", SEARCH_WITH_HELP)] = None,
     add: Annotated[int | None, option("--add", "Machines to add in the search (default: 5 % of them).")] = None,
     collectives: Annotated[str, option("--collectives", COLLECTIVES_HELP)] = "",
+    restart_s: options.RestartOption = RESTART_S,
     processes: options.ProcessesOption = None,
     report: options.ReportOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Replay a job log under other policies: waits, machines that could be off, money, and the largest job.
 
-    Example: cranny what-if sacct.txt --cluster my.yaml --policies titan,best-fit --price-per-gpu-hour 2.5
+    Example: cranny what-if sacct.txt --cluster my.yaml --policies cranny,best-fit --price-per-gpu-hour 2.5
     """
     from cranny.analysis.whatif.tables import write_page
     from cranny.analysis.whatif.what_if import answer
@@ -51,6 +54,7 @@ def what_if(
     if add is not None:
         whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
     given: Any = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
+    given["restart_s"] = restart_s
     given["collectives"] = [name.strip() for name in collectives.split(",") if name.strip()]
     for name in given["collectives"]:
         if name not in COLLECTIVES:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cranny.report.styles import STRONG_POLICY, labels, policy_of
+from cranny.policies import DEFAULT_POLICY
+from cranny.report.styles import labels, policy_of
 from cranny.report.table import (
     Metric,
     column,
@@ -50,8 +51,8 @@ def finding(results: Sequence[Result]) -> str:
     """Say in one sentence what these runs show.
 
     Where jobs share links, that is which policy completes them soonest and slows them least; else it is about
-    the machines of Titan, or of the run with the fewest; machine-hours where a policy decides in rounds. Runs that
-    skip jobs which others run do not count.
+    the machines of the default policy, or of the run with the fewest; machine-hours where a policy decides in
+    rounds. Runs that skip jobs which others run do not count.
     """
     barred = skipping(results)
     names = [name for run, name in enumerate(labels(results)) if run not in barred]
@@ -70,7 +71,7 @@ def finding(results: Sequence[Result]) -> str:
         return "There is nothing to compare: fewer than two runs placed a job."
     figures = [run for run, _ in runs]
     fewest = min(figures, key=lambda run: run.used)
-    subject = next((run for run, policy in runs if policy == STRONG_POLICY), fewest)
+    subject = next((run for run, policy in runs if policy == DEFAULT_POLICY), fewest)
     rivals = sorted((run for run in figures if run is not subject), key=lambda run: run.used)
     time = _time_clause(subject, rivals)
     return _sentence(f"{_machines_clause(subject, rivals, words)}{time}.")
@@ -117,7 +118,7 @@ def _unlike(results: Sequence[Result]) -> str:
 def _machines_clause(subject: RunFigures, rivals: Sequence[RunFigures], words: Phrasing) -> str:
     """Compare what the subject uses with the nearest and the furthest rival."""
     near, far = rivals[0], rivals[-1]
-    me, mine = _proper(subject.name), _machines(subject.used)
+    me, mine = subject.name, _machines(subject.used)
     one, what = words.one, f"{words.noun}{words.end}"
     if _same(subject.used, near.used) and _same(subject.used, far.used):
         others = "both policies" if len(rivals) == 1 else f"all {len(rivals) + 1} policies"
@@ -157,14 +158,12 @@ def _time_clause(subject: RunFigures, rivals: Sequence[RunFigures]) -> str:
         return ", at the same mean completion time" if same else f", at {share} {direction} mean completion time"
     # Where the sentence so far is about one run only, "its" is clear.
     alone = subject.used < rivals[0].used and not _same(subject.used, rivals[0].used)
-    owner = "its" if alone else f"{_proper(subject.name)}'s"
+    owner = "its" if alone else f"{subject.name}'s"
     if same:
         ties = [run.name for run in rivals if run.jct_s is not None and _same(subject.jct_s, run.jct_s)]
         if len(ties) == len(rivals):
             return "; mean completion times are about the same"
-        return (
-            f"; {_listed([_proper(subject.name), *ties])} have the shortest mean completion time, about the same"
-        )
+        return f"; {_listed([subject.name, *ties])} have the shortest mean completion time, about the same"
     return f"; {owner} mean completion time is {share} {direction} than that of {name}, the shortest of the others"
 
 
@@ -188,15 +187,14 @@ def _ranked(found: Sequence[tuple[float, str]], measure: Metric, words: tuple[st
     what, least, less = words
     ranks = sorted(found, key=lambda each: each[0])
     top = ranks[0][0]
-    first = [_proper(name) for value, name in ranks if _same(value, top)]
+    first = [name for value, name in ranks if _same(value, top)]
     if len(first) == len(ranks):
         every = "both policies" if len(ranks) == 2 else f"all {len(ranks)} policies"
         return f"{every} have about the same {what}, {_written(measure, top)}"
     others = ranks[len(first) :]
     named = others[:1] if _same(others[0][0], others[-1][0]) else [others[0], others[-1]]
     gaps = [
-        f"{_percent(1.0 - top / value)} {less} than {_proper(name)} ({_written(measure, value)})"
-        for value, name in named
+        f"{_percent(1.0 - top / value)} {less} than {name} ({_written(measure, value)})" for value, name in named
     ]
     if len(first) > 1:
         return f"{_listed(first)} have the {least} {what}, about {_written(measure, top)}: {' and '.join(gaps)}"
@@ -221,18 +219,18 @@ def _alone(result: Result, name: str) -> str:
     over_time = "time_" if in_rounds([result]) else ""
     used, jct_s = number(result, column(f"{over_time}mean_used_machines")), number(result, JCT)
     if used is None:
-        return f"{_proper(name)} placed no job."
+        return _sentence(f"{name} placed no job.")
     slowdown = number(result, SLOWDOWN)
     if share_links([result]) and jct_s is not None and slowdown is not None:
         text = (
-            f"{_proper(name)} completes a job in {with_unit(JCT, jct_s)} on average; jobs run "
+            f"{name} completes a job in {with_unit(JCT, jct_s)} on average; jobs run "
             f"{format_value(SLOWDOWN, slowdown)} times as long as on one machine"
         )
         iteration_s = number(result, ITERATION)
         if iteration_s is not None:
             text += f", and an iteration takes {with_unit(ITERATION, iteration_s)} on average"
         return _sentence(f"{text}.")
-    parts = [f"{_proper(name)} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
+    parts = [f"{name} keeps {_machines(used)} of {len(result.cluster.machines):,} machines on"]
     fragmentation = number(result, column(f"{over_time}mean_fragmentation"))
     if fragmentation is not None:
         parts.append(f"leaves {_percent(fragmentation)} of their GPUs idle")
@@ -266,8 +264,3 @@ def _machines(used: float) -> str:
 def _same(one: float, other: float) -> bool:
     """Say whether two values differ too little to be worth a word."""
     return abs(one - other) <= EQUAL * max(abs(one), abs(other))
-
-
-def _proper(name: str) -> str:
-    """Write Titan as its paper does; other names stay as the commands know them."""
-    return "Titan" + name.removeprefix(STRONG_POLICY) if name.startswith(STRONG_POLICY) else name

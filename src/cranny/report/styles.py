@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cranny.model.errors import InputError
+from cranny.policies import DEFAULT_POLICY
 from cranny.sim.result import Result
 
-STRONG_POLICY = "titan"
 # Settings that may distinguish two runs of one policy, in the order in which they are tried.
 DISTINGUISHING = ("network", "order", "cluster", "links", "trace", "seed", "price_per_gpu_hour")
 
@@ -47,11 +47,11 @@ class RunStyle:
 
 
 def run_styles(results: Sequence[Result]) -> tuple[RunStyle, ...]:
-    """Give each run its style: Titan in vermilion with a heavy line, the others in the order they come."""
+    """Give each run its style: the default policy in vermilion with a heavy line, others in their order."""
     drawn = []
     others = strong = 0
     for result, label in zip(results, labels(results), strict=True):
-        if policy_of(result) == STRONG_POLICY:
+        if policy_of(result) == DEFAULT_POLICY:
             drawn.append(RunStyle(label, VERMILION, DASHES[(strong + 2) % len(DASHES)], strong=True))
             strong += 1
         else:

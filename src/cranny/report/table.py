@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cranny.network.networks import NETWORKS
+from cranny.policies import DEFAULT_POLICY
 from cranny.report.scales import TIME_UNITS
 from cranny.report.shell import file_text
-from cranny.report.styles import STRONG_POLICY, labels, policy_of
+from cranny.report.styles import labels, policy_of
 from cranny.sim.result import Result
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def rich_table(results: Sequence[Result], *, brief: bool = True) -> "Table":
     table = Table(box=SIMPLE_HEAD, header_style="bold", padding=0, caption_justify="left")
     table.add_column("policy", no_wrap=True, vertical="bottom")
     cells = [
-        [Text(name, style="bold" if policy_of(result) == STRONG_POLICY else "")]
+        [Text(name, style="bold" if policy_of(result) == DEFAULT_POLICY else "")]
         for name, result in zip(names, results, strict=True)
     ]
     for column in shown_columns(results, brief=brief):

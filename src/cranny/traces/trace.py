@@ -13,6 +13,7 @@ from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
+from cranny.model.validate import seconds
 from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, checked, table_row, typed
 from cranny.traces.trace_jobs import Jobs
 
@@ -129,6 +130,12 @@ class Trace:
             wanted = ", ".join(f"{column} {value!r}" for column, value in values.items())
             raise InputError(f"{self.name}: no jobs with {wanted}")
         return replace(self, frame=frame)
+
+    def with_restarts(self, restart_s: float) -> "Trace":
+        """Return the jobs with so many seconds to lose when they are stopped or moved, where they do not say."""
+        seconds(restart_s, "restart_s")
+        said = pl.col("restart_s").fill_null(restart_s) if "restart_s" in self.frame.columns else pl.lit(restart_s)
+        return replace(self, frame=self.frame.with_columns(restart_s=said))
 
     def write(self, path: str | Path) -> None:
         """Write the trace as CSV or Parquet, as the ending of the name says."""

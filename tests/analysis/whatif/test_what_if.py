@@ -196,3 +196,24 @@ def test_facts_are_plain_json() -> None:
 def test_all_jobs_at_once_are_measured_to_the_last_end() -> None:
     answer = asked(log(submit_s=[0.0] * 4))
     assert answer.window == (0.0, 3600.0 + 3600.0 + 600.0)
+
+
+def test_waiting_to_go_on_counts_and_a_stop_costs_a_restart() -> None:
+    columns: dict[str, list[Any]] = {"job_id": ["long", "short"], "gpus": [8, 8], "submit_s": [0.0, 4_000.0]}
+    trace = Trace("log", pl.DataFrame(columns | {"duration_s": [10_000.0, 500.0]}).cast({"gpus": pl.Int32}))
+    answer = asked(trace, ("cranny", "best-fit"), search=True)
+    cranny_waits, best_fit_waits = (case.waits for case in answer.policies)
+    assert cranny_waits is not None
+    assert best_fit_waits is not None
+    assert cranny_waits.wait.mean_s == pytest.approx((500.0 + 0.0) / 2)  # the long job waits for the short one
+    assert cranny_waits.jct.mean_s == pytest.approx((10_000.0 + 500.0 + 60.0 + 500.0) / 2)
+    assert best_fit_waits.wait.mean_s == pytest.approx(6_000.0 / 2)
+    said = "Jobs are stopped and go on later, this often: cranny 1. Each time a job loses 60 s and waits again"
+    assert any(said in line for line in answer.assumptions)
+    assert [each.policy for each in answer.searches] == ["cranny"]
+    assert answer.searches[0].removal.limit_s == pytest.approx(250.0 + 60.0)
+    free = asked(trace, ("cranny",), restart_s=0.0).policies[0].waits
+    assert free is not None
+    assert free.jct.mean_s == pytest.approx((10_000.0 + 500.0 + 500.0) / 2)
+    with pytest.raises(InputError, match="restart_s"):
+        asked(trace, restart_s=-1.0)

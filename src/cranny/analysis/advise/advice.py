@@ -4,20 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import polars as pl
-
 from cranny.analysis.advise.comparison import SAME, Comparison, Judge, PolicyRatio
 from cranny.analysis.advise.policy_outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.workload import Workload, stretch
 from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
-from cranny.model.validate import seconds
+from cranny.model.job import RESTART_S
+from cranny.policies import DEFAULT_POLICY
 from cranny.run import run_many
 from cranny.scenario import Scenario
 
-CANDIDATES = ("cranny", "best-fit-mapped", "titan", "netpack", "netpack-lean", "tiresias")
+CANDIDATES = (DEFAULT_POLICY, "best-fit-mapped", "titan", "netpack", "netpack-lean", "tiresias")
 RESIZING = "has-resets"  # tried too where jobs are elastic or GPUs are mixed
-RESTART_S = 60.0
 SAMPLE = 2_000
 ALL = "all"
 
@@ -107,15 +105,13 @@ def advise(
     """
     if by != ALL and by not in METRICS:
         raise unknown("metric", by, (*METRICS, ALL))
-    seconds(restart_s, "restart_s")
     whole = scenario.whole_trace
     if not len(whole):
         raise InputError(f"{whole.name}: has no jobs")
     trace, carried = stretch(whole, sample)
     workload = Workload.of(trace, scenario.cluster)
     compared = frozenset(trace.frame["job_id"][carried:])
-    said = pl.col("restart_s").fill_null(restart_s) if "restart_s" in trace.frame.columns else pl.lit(restart_s)
-    trace = replace(trace, frame=trace.frame.with_columns(restart_s=said))
+    trace = trace.with_restarts(restart_s)
     names = tuple(policies) or candidates(workload)
     scenarios = replace(scenario, trace=trace, policy=names[0]).with_policies(names)
     found = run_many(scenarios, keep=PolicyOutcome.of, failed=_reason, processes=processes, progress=progress)

@@ -120,6 +120,13 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
     yield f"Queue orders: {', '.join(f'{policy} {order}' for policy, order in orders.items())}."
     if {"sjf", "srtf", "backfill"} & set(orders.values()):
         yield "sjf, srtf and backfill know how long each job will run."
+    stops = {str(result.settings["policy"]): int(result.summary["restarts"]) for result in results}
+    if any(stops.values()):
+        counts = ", ".join(f"{policy} {count:,}" for policy, count in stops.items() if count)
+        yield (
+            f"Jobs are stopped and go on later, this often: {counts}. Each time a job loses {_restart(trace)} and "
+            "waits again, which counts as waiting."
+        )
     yield (
         "The cluster is empty at the first submission: jobs that ran before are not in the log, so the first "
         "waits are too short. Priorities, quotas, reservations, failures and maintenance are not replayed."
@@ -129,3 +136,10 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
         f"if all come in one burst). A machine counts as off while it is idle for {duration_text(HOLD_S)} or "
         "longer; starting and stopping it takes no time."
     )
+
+
+def _restart(trace: Trace) -> str:
+    """Say what jobs lose when they are stopped."""
+    said_s = trace.frame["restart_s"].to_numpy()
+    least_s, most_s = float(said_s.min()), float(said_s.max())
+    return f"{least_s:g} s" if least_s == most_s else f"{least_s:g} to {most_s:g} s"

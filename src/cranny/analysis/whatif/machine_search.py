@@ -6,9 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-import polars as pl
-
-from cranny.analysis.whatif.waits import mean_by_size
+from cranny.analysis.whatif.waits import done_jobs, mean_by_size, time_stats
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 from cranny.report.sampling import numbers
@@ -34,9 +32,9 @@ class WaitOutcome:
     @classmethod
     def of(cls, result: Result) -> Self:
         """Keep of a result what the search needs."""
-        done = result.jobs.filter(pl.col("status") == "done")
+        done = done_jobs(result)
         peak = int(numbers(result.timeline, "used_machines").max(initial=0.0))
-        return cls(done.height, peak, result.summary["mean_wait_s"], mean_by_size(done))
+        return cls(done.height, peak, time_stats(done["wait_s"]).mean_s, mean_by_size(done))
 
 
 # Runs replays at the same time; outcomes are in the order of the replays.

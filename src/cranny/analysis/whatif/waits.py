@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from cranny.model.validate import MAX_GPUS
+from cranny.sim.record import DONE
+from cranny.sim.result import Result
 
 MINUTE_S = 60.0
 # Sizes of jobs that people speak of: from and to so many GPUs.
@@ -38,6 +40,22 @@ class Waits:
     over_10_min: int
     over_1_h: int
     mean_s_by_size: Mapping[str, float]  # only of sizes that occur
+
+
+def done_jobs(result: Result) -> pl.DataFrame:
+    """Return the jobs that are done; of one that was stopped, also the wait to go on is part of its `wait_s`."""
+    done = result.jobs.filter(pl.col("status") == DONE)
+    stopped = done.filter(pl.col("restarts") > 0).select("job_id")
+    if stopped.is_empty():
+        return done
+    stretches = result.runs.join(stopped, on="job_id", how="semi").select("job_id", "start_s", "end_s").unique()
+    ran = stretches.group_by("job_id").agg(ran_s=(pl.col("end_s") - pl.col("start_s")).sum())
+    not_running_s = (pl.col("jct_s") - pl.col("ran_s")).clip(lower_bound=0.0)
+    return (
+        done.join(ran, on="job_id", how="left", maintain_order="left")
+        .with_columns(wait_s=pl.coalesce(not_running_s, "wait_s"))
+        .drop("ran_s")
+    )
 
 
 def waits(jobs: pl.DataFrame) -> Waits:

@@ -14,11 +14,13 @@ from cranny.analysis.whatif.baseline import AS_LOGGED, LoggedJobs, baseline_resu
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
 from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
 from cranny.analysis.whatif.machine_search import search as search_machines
-from cranny.analysis.whatif.waits import waits
+from cranny.analysis.whatif.waits import done_jobs, waits
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
+from cranny.model.job import RESTART_S
 from cranny.model.topology_spec import MAX_MACHINES
 from cranny.model.validate import whole
+from cranny.policies import WHAT_IF
 from cranny.process_pool import WorkerPool
 from cranny.report.occupancy import map_span_s
 from cranny.report.sampling import numbers
@@ -28,7 +30,6 @@ from cranny.sim.result import Result
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
 
-DEFAULT_POLICIES = ("titan", "best-fit", "consolidate-idle")
 ADD_SHARE = 0.05  # of the machines, if the caller does not say how many more
 DECIMALS = 6  # of seconds and hours: what is smaller is rounding
 # Shows the progress of some work: given its name and number of parts, it yields what to call after each.
@@ -38,13 +39,14 @@ ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]
 def what_if(
     log: str | Path | Trace,
     cluster: Cluster,
-    policies: Sequence[str] = DEFAULT_POLICIES,
+    policies: Sequence[str] = WHAT_IF,
     *,
     network: str = "instant",
     seed: int = 0,
     search: bool = True,
     search_policy: str | None = None,
     add: int | None = None,
+    restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
     **settings: Unpack[ScenarioSettings],
@@ -53,14 +55,15 @@ def what_if(
 
     A log is read as `read_trace` does. With `search` it is also searched how many machines could be removed and
     what `add` more would change, for the policy with the shortest mean wait and for `search_policy`, the first one
-    if not given. With `collectives` it is replayed for each of them too, for jobs that name none.
+    if not given. A job that is stopped loses `restart_s` if it does not say. With `collectives` it is replayed for
+    each of them too, for jobs that name none.
     """
     if not policies:
         raise InputError("no policy was given")
     trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
     scenario = Scenario(cluster, trace, policies[0], network, seed, **settings)
     found: dict[str, Any] = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
-    return answer(scenario, policies, **found, collectives=collectives)
+    return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives)
 
 
 def answer(
@@ -70,18 +73,19 @@ def answer(
     search: bool = True,
     search_policy: str | None = None,
     add: int | None = None,
+    restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
     bar: ProgressBar = lambda _what, _total: nullcontext(lambda _done: None),
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
-    cluster, trace = scenario.cluster, scenario.whole_trace
+    cluster, trace = scenario.cluster, scenario.whole_trace.with_restarts(restart_s)
     named = search_policy if search_policy is not None else policies[0]
     if named not in policies:
         raise unknown("policy to search with", named, policies)
     more = max(1, round(ADD_SHARE * len(cluster.machines))) if add is None else add
     whole(more, "machines to add", most=MAX_MACHINES - len(cluster.machines))
-    scenarios = scenario.with_policies(policies)
+    scenarios = replace(scenario, trace=trace).with_policies(policies)
     with bar("replaying", len(policies)) as tick:
         results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
     logged = logged_jobs(trace)
@@ -124,7 +128,7 @@ def _with_collectives(
 
 def _compared(results: Sequence[Result], logged: LoggedJobs | None) -> dict[str, pl.DataFrame]:
     """Return for each case the jobs that ran in all of them: means over other jobs could not be compared."""
-    jobs = {str(each.settings["policy"]): each.jobs.filter(pl.col("status") == "done") for each in results}
+    jobs = {str(each.settings["policy"]): done_jobs(each) for each in results}
     if logged is not None:
         jobs[AS_LOGGED] = logged.jobs
     common = next(iter(jobs.values())).select("job_id")
@@ -149,8 +153,9 @@ def _searched(
     """Search with the best policy and the named one."""
     by_name = {str(each.settings["policy"]): each for each in results}
     scenario_of = {str(each.policy): each for each in scenarios}
-    first = best({name: each.summary for name, each in by_name.items()})
-    base = {name: WaitOutcome.of(by_name[name]) for name in dict.fromkeys([first, named])}
+    outcomes = {name: WaitOutcome.of(each) for name, each in by_name.items()}
+    first = best({n: {**each.summary, "mean_wait_s": outcomes[n].mean_wait_s} for n, each in by_name.items()})
+    base = {name: outcomes[name] for name in dict.fromkeys([first, named])}
     cluster = results[0].cluster
     machines = len(cluster.machines)
     # The processes stay until the search is over: it replays a few times at once, again and again.

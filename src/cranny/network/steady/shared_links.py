@@ -48,6 +48,11 @@ class SharedLinks:
         del self._ids[number]
         return self._slowdowns()
 
+    @property
+    def in_use(self) -> bool:
+        """Whether any job uses links."""
+        return bool(self._number)
+
     def number(self, job_id: str) -> int | None:
         """Return the number of a job among those that use links; None if it uses none."""
         return self._number.get(job_id)

@@ -49,6 +49,8 @@ class LinkEffects:
 
     def effect(self, running: Running, seconds: float) -> Effect:
         """Return what a job would do that starts now and runs for so long on one machine; nothing changes."""
+        if not self._links.in_use:  # nothing to share, and nothing to compile for a first job
+            return alone(running)
         changed = self._links.start(running)
         if not isinstance(changed, SharedSlowdowns):
             return Effect(1.0)
