@@ -10,14 +10,14 @@ This policy adds them up. A job that runs for `seconds` on one machine costs on 
     holes     GPUs left over that jobs of the sizes seen lately could not use x seconds
 
 and goes where the sum is least; equal sums are decided by what leaves the largest later job most room. It waits
-for one machine, or one rack, if that is expected sooner than what it saves, and no longer than that: as one rents
-skis, and buys them once the rent has come to their price.
+for one machine, or one rack, if that is expected sooner than what it saves, and no longer than that.
 
 The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
 passed for ever, since the keys of later jobs grow. The first job that does not fit is promised a start: when
 enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is stopped for a
-short one only if in all less is lost than gained (`preemption`), and is promised when it goes on. With
-`move_every_s` jobs that state their restart also move every so often, if that pays (`moves`).
+short one only if in all less is lost than gained (`preemption`), a large one for many small ones together
+(`making_way`), and is promised when it goes on. With `move_every_s` jobs that state their restart also move every
+so often, if that pays (`moves`).
 
 As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`, if their restarts
 are short (`dividing`): its shares are exact, know of types of GPU, and count what a restart costs.
@@ -33,13 +33,13 @@ from typing import TYPE_CHECKING
 
 from cranny.core.constrained_placer import lacks_room
 from cranny.core.protocol import UNRESTRICTED, JobRules
-from cranny.core.queue import remaining_s
+from cranny.core.queue import DEPTH, remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.cluster import mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
-from cranny.model.validate import not_negative, yes_or_no
+from cranny.model.validate import counted, not_negative, yes_or_no
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic
 from cranny.policies.cranny.dividing import GpuDivision
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 PATIENCE = 100.0  # lengths of a job, times the root of its GPUs, for which later jobs may pass it
 TRIED = 8  # jobs at the front of the queue for which others may be stopped
 FEWER = 2.0  # seconds that a job need not wait, for each that it runs longer with fewer workers
-MARGIN = 0.4  # seconds that must be gained for each that is lost by stopping a job
+MARGIN = 1.0  # seconds that must be gained for each that is lost by stopping a job
 
 
 class Cranny:
@@ -162,6 +162,9 @@ class Cranny:
             if found is not None:
                 return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
         if self.preempt:
+            plan = self._make_way(view, at)
+            if plan is not None:
+                return plan
             ahead = 0
             for waiting in at.in_reach(view.waiting, TRIED):
                 plan = self._preempt(waiting, view, at, ahead)
@@ -195,6 +198,23 @@ class Cranny:
     def _left_after(self, job: Job, ran_s: float) -> float:
         """Return how long a job is expected to run on that has done so many seconds of its work."""
         return self._estimated_s(job, ran_s) if job.duration_s is None else max(0.0, job.duration_s - ran_s)
+
+    def _make_way(self, view: Snapshot, at: "Followed") -> Plan | None:
+        """Stop a job on several machines for many that need one machine each, if that pays."""
+        queue = [
+            (each, self.left_s(each))
+            for each in at.in_reach(view.waiting, DEPTH)
+            if each.job.gpus <= at.largest
+            and (each.job.id == at.head or each.job.id not in at.promises)
+            and self.rules.constraints_of(each.job.id) is None
+        ]
+        queue = [each for each in queue if view.eligible(each[0].job) == view.eligible(queue[0][0].job)]
+        found = at.make_way(queue, view, self.margin) if queue else None
+        if found is None:
+            return None
+        at.stop(found.stopped, found.resumes_s)
+        stop = Stop(found.stopped.running.job.id, f"made way for {counted(len(found.starts), 'smaller job')}")
+        return Plan(view.version, (stop, *found.starts))
 
     def _preempt(self, waiting: Waiting, view: Snapshot, at: "Followed", ahead: int) -> Plan | None:
         """Stop running jobs for a waiting one, if that pays."""
@@ -275,8 +295,9 @@ class Cranny:
             elif self.wait and found.effect.slowdown > 1.0 and (wanted is None or wanted.spread == 1):
                 # It waits for one machine, or else one rack, but in all no longer than what that saves.
                 keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
-                better = at.placing.best_slowdown(job, view)
-                due_s = at.since_s.setdefault(job.id, now_s) + (found.effect.slowdown - better) * seconds
+                saved_s = (found.effect.slowdown - at.placing.best_slowdown(job, view)) * seconds
+                saved_s += found.effect.others_gpu_s / job.gpus
+                due_s = at.since_s.setdefault(job.id, now_s) + saved_s
                 if due_s > now_s and keep(job, view, due_s):
                     at.refuse(job, due_s)
                     return None

@@ -14,7 +14,7 @@ from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members, within
 from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
-from cranny.model.arrays import Floats
+from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -25,6 +25,7 @@ from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects, alone
 from cranny.policies.cranny.machine_kernel import first_ready
+from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter, in_place_of, in_place_of_many
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
@@ -287,16 +288,14 @@ class Followed:
         return view.now_s < ready_s < due_s and self._keep(job, (int(machine),), float(ready_s))
 
     def keep_rack(self, job: Job, view: Snapshot, due_s: float) -> bool:
-        """Keep machines of the rack for a job that first has enough of them, if that is before a certain time."""
-        release_s = self._releases_within(job, view)
-        until_s = np.where(self.gpus.there, release_s, -math.inf).max(axis=1)  # (machines,) when all of it is free
+        """Keep the fewest machines of a rack that hold a job, where they are free first, if soon enough."""
+        release_s = np.sort(np.where(self.gpus.there, self._releases_within(job, view), math.inf), axis=1)
         best: tuple[int, ...] = ()
         ready_s = due_s
         for machines in self.gpus.racks:
-            order = machines[np.argsort(until_s[machines], kind="stable")]
-            enough = int(np.searchsorted(np.cumsum(self.gpus.size[order]), job.gpus))
-            if enough < len(order) and until_s[order[enough]] < ready_s:
-                best, ready_s = tuple(order[: enough + 1].tolist()), float(until_s[order[enough]])
+            found, at_s = fewest_ready(machines, release_s[machines], self.gpus.size[machines], job.gpus)
+            if at_s < ready_s:
+                best, ready_s = found, at_s
         # If it is free now, the job goes elsewhere for other reasons.
         return view.now_s < ready_s < due_s and self._keep(job, best, ready_s)
 
@@ -344,8 +343,7 @@ class Followed:
             fewer_s = self.earliest_s(as_trained(job, job.least_gpus), view, ahead)
             start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
         waiter = Waiter(job.gpus, seconds, start_s, seconds * self.expected_slowdown(job))
-        promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job.id]
-        rules = Stopping(view.now_s, promised_s, self._lost_s, margin, self._policy.rules.may_stop)
+        rules = self._stopping(view, margin, job.id)
         running = self._running.values()
         constraints = self._required(job.id)
         if constraints is not None:
@@ -354,6 +352,28 @@ class Followed:
             return in_place_of_many(waiter, job.gpus - view.available(job).gpus, running, rules)
         found = in_place_of(waiter, running, self.gpus.free, view.eligible(job) & view.up_machines, rules)
         return [] if found is None else [found]
+
+    def _stopping(self, view: Snapshot, margin: float, job_id: str = "") -> Stopping:
+        """Return what decides which jobs may be stopped, for a job if one is named."""
+        promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job_id]
+        return Stopping(view.now_s, promised_s, self._lost_s, margin, self._policy.rules.may_stop)
+
+    def make_way(self, queue: Queue, view: Snapshot, margin: float) -> MadeWay | None:
+        """Return a job on several machines that makes way for waiting ones of one machine each, if that pays."""
+        first = queue[0][0].job
+        usable = view.eligible(first) & view.up_machines
+        large = [
+            each
+            for each in self._running.values()
+            if each.machine is None and all(usable >> machine & 1 for machine in each.running.held)
+        ]
+        if not large:
+            return None
+        release_s = np.sort(self.gpus.releases_for(first, view), axis=None)
+        release_s = release_s[: np.searchsorted(release_s, math.inf)]
+        head = next((each.job.id for each, _ in queue if each.job.id == self.head), "")
+        rules = self._stopping(view, margin, head)
+        return MakingWay(queue, head, release_s, self.promises, rules).find(large, self.placing, view)
 
     def _victims_within(
         self, waiter: Waiter, job: Job, view: Snapshot, rules: Stopping, constraints: Constraints
@@ -386,6 +406,27 @@ class Followed:
         constrained = self._required(job.id) is not None
         machines = tuple(each.running.held) if constrained or each.machine is not None else ()
         self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
+
+
+def fewest_ready(machines: Ints, release_s: Floats, size: Ints, gpus: int) -> tuple[tuple[int, ...], float]:
+    """Return the fewest machines of a rack that hold a job and are free first, and when; inf if they are too few.
+
+    All but the last give all their GPUs, and the last what is missing. `release_s` is (machines, GPUs), in order.
+    """
+    whole_s = release_s[np.arange(len(machines)), size - 1]
+    order = np.argsort(whole_s, kind="stable")
+    given = np.cumsum(size[order])
+    if given[-1] < gpus:
+        return (), math.inf
+    full = int(np.searchsorted(given, gpus, side="right"))
+    chosen, ready_s = order[:full].tolist(), whole_s[order[:full]].max(initial=-math.inf)
+    rest = gpus - int(size[chosen].sum())
+    if rest:
+        others = order[full:]
+        last = int(others[np.argmin(release_s[others, rest - 1])])
+        chosen.append(last)
+        ready_s = max(ready_s, release_s[last, rest - 1])
+    return tuple(machines[chosen].tolist()), float(ready_s)
 
 
 def _phased_links(cluster: Cluster) -> "PhasedLinks":

@@ -63,27 +63,37 @@ class Stopping(NamedTuple):
     may_stop: Callable[[str], bool]  # whether a job allows it, by its id
 
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
-        """Return what a job loses if it is stopped; inf if it may not be.
+        """Return what a job loses if it is stopped as long as another one runs; inf if it may not be."""
+        loss_s = waiter.runs_s + each.running.submitted.restart_s
+        return loss_s if each.end_s - self.now_s > loss_s and self.may_lose(each, loss_s) else math.inf
+
+    def may_lose(self, each: Expected, loss_s: float) -> bool:
+        """Say whether a job may be stopped and lose so many seconds.
 
         It must not end so much later that its GPUs come too late for a start that was promised. One that has just
         started, or is still restarting, is not stopped: a decision that undoes itself might never end.
         """
         job = each.running.submitted
         restarting_s = job.restart_s if each.running.attained_gpu_s else 0.0
-        if each.running.started_s + restarting_s >= self.now_s or not self.may_stop(job.id):
-            return math.inf
-        loss_s = waiter.runs_s + job.restart_s
-        first = bisect_left(self.promised_s, each.end_s)
-        if first < len(self.promised_s) and self.promised_s[first] < each.end_s + loss_s:
-            return math.inf
-        if each.end_s - self.now_s <= loss_s or self.lost_s.get(job.id, 0.0) + loss_s > each.length_s:
-            return math.inf
-        return loss_s
+        return (
+            each.running.started_s + restarting_s < self.now_s
+            and self.may_stop(job.id)
+            and self.next_promise_s(each.end_s) >= each.end_s + loss_s
+            and self.lost_s.get(job.id, 0.0) + loss_s <= each.length_s
+        )
 
-    def pays(self, waiter: Waiter, seconds: float, slowdowns: float) -> bool:
-        """Say whether a waiting job gains more than others lose."""
-        gain_s = waiter.start_s - self.now_s
-        return seconds * self.margin < gain_s and slowdowns < gain_s / max(waiter.length_s, SHORTEST_S)
+    def next_promise_s(self, end_s: float) -> float:
+        """Return the first start that was promised at a time or later; inf if there is none."""
+        first = bisect_left(self.promised_s, end_s)
+        return self.promised_s[first] if first < len(self.promised_s) else math.inf
+
+    def pays(self, waiters: Sequence[Waiter], seconds: float, slowdowns: float) -> bool:
+        """Say whether waiting jobs gain more in all than others lose."""
+        gains_s = [waiter.start_s - self.now_s for waiter in waiters]
+        gains = [
+            gain_s / max(waiter.length_s, SHORTEST_S) for gain_s, waiter in zip(gains_s, waiters, strict=True)
+        ]
+        return seconds * self.margin < math.fsum(gains_s) and slowdowns < math.fsum(gains)
 
 
 def in_place_of(
@@ -94,7 +104,7 @@ def in_place_of(
     It is the one that leaves the fewest GPUs idle, and of these the first to end. `free` is (machines,), of which
     the `eligible` ones, as a set, can run the waiting job.
     """
-    if not rules.pays(waiter, waiter.runs_s, 0.0):
+    if not rules.pays((waiter,), waiter.runs_s, 0.0):
         return None
     best, least = None, (0, 0.0)
     for each in running:
@@ -106,7 +116,7 @@ def in_place_of(
         if left < 0 or (best is not None and preference >= least):
             continue
         loss_s = rules.loss_s(each, waiter)
-        if rules.pays(waiter, loss_s, each.slowdowns(loss_s)):
+        if rules.pays((waiter,), loss_s, each.slowdowns(loss_s)):
             best, least = each, preference
     return best
 
@@ -116,7 +126,7 @@ def in_place_of_many(waiter: Waiter, missing: int, running: Iterable[Expected], 
 
     The largest are stopped first, and of these the first to end.
     """
-    if not rules.pays(waiter, waiter.runs_s, 0.0):
+    if not rules.pays((waiter,), waiter.runs_s, 0.0):
         return []
     chosen: list[Expected] = []
     seconds = slowdowns = 0.0
@@ -124,7 +134,7 @@ def in_place_of_many(waiter: Waiter, missing: int, running: Iterable[Expected], 
         if missing <= 0:
             break
         loss_s = rules.loss_s(each, waiter)
-        if rules.pays(waiter, seconds + loss_s, slowdowns + each.slowdowns(loss_s)):
+        if rules.pays((waiter,), seconds + loss_s, slowdowns + each.slowdowns(loss_s)):
             seconds += loss_s
             slowdowns += each.slowdowns(loss_s)
             missing -= each.running.job.gpus
