@@ -8,7 +8,7 @@ TESTERS := $(shell expr 1 + `getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2`)
 .PHONY: demo test fuzz coverage check docs bench release lock format clean
 .DEFAULT_GOAL := demo
 
-demo: .venv/run.done  ## compare Titan with its rivals and write out/demo.html
+demo: .venv/run.done  ## compare cranny with its rivals and write out/demo.html
 	$(BIN)/cranny demo
 
 test: check .venv/system.done  ## everything that CI runs
