@@ -240,7 +240,7 @@ def test_explain_tells_the_story_of_a_job(run: Run, trace_file: Path) -> None:
         "best-fit: job b was submitted at 10 s",
         "from 10 s it waited: needs 4 GPUs, 2 free",
     ]
-    told = run("explain", trace_file, "b", *SMALL, "--json").json
+    told = run("explain", trace_file, "b", *SMALL, "--policy", "best-fit", "--json").json
     assert told["waits"][0]["since_s"] == 10.0
     assert told["placement"]["gpus"] == 4
 
