@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -165,6 +166,15 @@ def test_the_search_tells_how_many_machines_could_go() -> None:
     told = " ".join(findings(answer))
     assert "With titan 1 machine could be removed: the mean wait would be 0 s instead of 0 s ($192 a day)." in told
     assert "With titan and 1 more machine no size of job would start clearly sooner." in told
+
+
+def test_many_jobs_are_searched_with_a_policy_whose_replay_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"search": True, "policies": ["cranny", "best-fit"]}
+    assert "cranny" in {search.policy for search in asked(log(gpus=[1, 1, 1, 1]), **settings).searches}
+    monkeypatch.setattr(sys.modules["cranny.analysis.whatif.what_if"], "SEARCHED_WITH_ALL", 1)
+    assert {search.policy for search in asked(log(gpus=[1, 1, 1, 1]), **settings).searches} == {"best-fit"}
+    named = asked(log(gpus=[1, 1, 1, 1]), search_policy="cranny", **settings).searches
+    assert {search.policy for search in named} == {"best-fit", "cranny"}
 
 
 def test_several_processes_find_the_same() -> None:

@@ -15,12 +15,13 @@ from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, 
 from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
 from cranny.analysis.whatif.machine_search import search as search_machines
 from cranny.analysis.whatif.waits import done_jobs, waits
+from cranny.core.protocol import FirstChoices
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import RESTART_S
 from cranny.model.topology_spec import MAX_MACHINES
 from cranny.model.validate import whole
-from cranny.policies import WHAT_IF
+from cranny.policies import WHAT_IF, policy
 from cranny.process_pool import WorkerPool
 from cranny.report.occupancy import map_span_s
 from cranny.report.sampling import numbers
@@ -31,6 +32,7 @@ from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
 
 ADD_SHARE = 0.05  # of the machines, if the caller does not say how many more
+SEARCHED_WITH_ALL = 20_000  # jobs; more are searched with policies whose replays are compiled, if one is asked for
 DECIMALS = 6  # of seconds and hours: what is smaller is rounding
 # Shows the progress of some work: given its name and number of parts, it yields what to call after each.
 ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -55,8 +57,8 @@ def what_if(
 
     A log is read as `read_trace` does. With `search` it is also searched how many machines could be removed and
     what `add` more would change, for the policy with the shortest mean wait and for `search_policy`, the first one
-    if not given. A job that is stopped loses `restart_s` if it does not say. With `collectives` it is replayed for
-    each of them too, for jobs that name none.
+    if not given; both of those with compiled replays if there are many jobs. A job that is stopped loses
+    `restart_s` if it does not say. With `collectives` it is replayed for each of them too, for jobs without one.
     """
     if not policies:
         raise InputError("no policy was given")
@@ -80,7 +82,8 @@ def answer(
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
     cluster, trace = scenario.cluster, scenario.whole_trace.with_restarts(restart_s)
-    named = search_policy if search_policy is not None else policies[0]
+    quick = policies if len(trace) <= SEARCHED_WITH_ALL else _compiled(policies) or policies
+    named = search_policy if search_policy is not None else quick[0]
     if named not in policies:
         raise unknown("policy to search with", named, policies)
     more = max(1, round(ADD_SHARE * len(cluster.machines))) if add is None else add
@@ -109,7 +112,7 @@ def answer(
         window=window,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         cases=(was, *cases),
-        searches=_searched(scenarios, results, named, more, processes, bar) if search else (),
+        searches=_searched(scenarios, results, quick, named, more, processes, bar) if search else (),
         warnings=warnings(cluster, trace, results, logged, window),
         assumptions=assumptions(trace, results, logged, jobs[cases[0].name].height),
         results=shown,
@@ -145,16 +148,17 @@ def _compared(results: Sequence[Result], logged: LoggedJobs | None) -> dict[str,
 def _searched(
     scenarios: Sequence[Scenario],
     results: Sequence[Result],
+    quick: Sequence[str],
     named: str,
     more: int,
     processes: int | None,
     bar: ProgressBar,
 ) -> Sequence[MachineSearch]:
-    """Search with the best policy and the named one."""
+    """Search with the best of the quick policies and the named one."""
     by_name = {str(each.settings["policy"]): each for each in results}
     scenario_of = {str(each.policy): each for each in scenarios}
     outcomes = {name: WaitOutcome.of(each) for name, each in by_name.items()}
-    first = best({n: {**each.summary, "mean_wait_s": outcomes[n].mean_wait_s} for n, each in by_name.items()})
+    first = best({n: {**by_name[n].summary, "mean_wait_s": outcomes[n].mean_wait_s} for n in quick})
     base = {name: outcomes[name] for name in dict.fromkeys([first, named])}
     cluster = results[0].cluster
     machines = len(cluster.machines)
@@ -166,6 +170,11 @@ def _searched(
             return run_many(tried, keep=WaitOutcome.of, impossible=WaitOutcome(), pool=pool)
 
         return search_machines(run, machines, more, base, tick)
+
+
+def _compiled(policies: Sequence[str]) -> list[str]:
+    """Return the policies whose replays are compiled."""
+    return [name for name in policies if isinstance(policy(name), FirstChoices)]
 
 
 def best(summaries: Mapping[str, Mapping[str, Any]]) -> str:
