@@ -153,13 +153,15 @@ class Followed:
         if self._links is not None:
             for each in moved:
                 self._links.end(each.running.job.id)
-        yield self.placing
-        if self._links is not None:
-            for job_id in self._tried:
-                self._links.end(job_id)
-            for each in moved:
-                self._links.start(each.running, each.end_s)
-        self._tried.clear()
+        try:
+            yield self.placing
+        finally:
+            if self._links is not None:
+                for job_id in self._tried:
+                    self._links.end(job_id)
+                for each in moved:
+                    self._links.start(each.running, each.end_s)
+            self._tried.clear()
 
     def try_out(self, running: Running, end_s: float) -> None:
         """Let links carry a job that would run."""
