@@ -1,6 +1,7 @@
 """A large job makes way for many small ones; and the fewest machines that are free first, against all sets."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -23,10 +24,10 @@ NOW_S = 1000.0
 INF = math.inf
 
 
-def come(small: int, policy: Cranny, duration_s: float = 600.0) -> tuple[Engine, list[Action]]:
+def come(small: int, policy: Cranny, duration_s: float = 600.0, large: Job = LARGE) -> tuple[Engine, list[Action]]:
     """Return what is done when so many small jobs come at once while a large one has all GPUs."""
     engine = Engine(ClusterState(CLUSTER), policy)
-    engine.handle(Submitted(LARGE), 0.0)
+    engine.handle(Submitted(large), 0.0)
     jobs = [Job(f"small-{number}", 1, submit_s=NOW_S, duration_s=duration_s) for number in range(small)]
     return engine, list(engine.handle_all([Submitted(job) for job in jobs], NOW_S))
 
@@ -52,6 +53,11 @@ def test_it_does_not_if_they_gain_less_than_it_loses() -> None:
 
 def test_it_does_not_lose_more_than_its_length_in_all() -> None:
     assert not stopped(come(16, Cranny(), duration_s=10_500.0)[1])
+
+
+def test_it_does_not_if_its_restart_is_long() -> None:
+    assert stopped(come(16, Cranny(), large=replace(LARGE, restart_s=1000.0))[1])
+    assert not stopped(come(16, Cranny(), large=replace(LARGE, restart_s=2000.0))[1])
 
 
 def test_it_does_not_if_it_may_not_be_stopped() -> None:

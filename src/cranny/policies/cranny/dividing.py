@@ -19,11 +19,10 @@ from cranny.model.plan import Move, Plan, Start
 from cranny.policies import policy
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic, feasible_order, without_jobs
+from cranny.policies.cranny.preemption import SHORT_RESTART
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
-
-WORTH = 0.15  # of the length of jobs, that their restarts may take
 
 
 class Share(NamedTuple):
@@ -48,7 +47,7 @@ class GpuDivision:
 
     def wanted(self, view: Snapshot) -> bool:
         """Say whether GPUs are divided now."""
-        if self._restart_s > WORTH * self._length_s:
+        if self._restart_s > SHORT_RESTART * self._length_s:
             return False
         waiting = any(elastic(each.job) for each in view.waiting)
         return waiting or any(elastic(each.submitted) for each in view.running.values())

@@ -29,6 +29,7 @@ class FreeGpus:
         self.there = np.arange(max(sizes)) < self.size[:, None]  # (machines, GPUs) which GPUs exist
         self.release_s = np.where(self.there, -math.inf, math.inf)  # (machines, GPUs) see `machine_kernel`
         self.free = self.size.copy()
+        self.on_links = np.zeros(len(sizes), np.int64)
         self.total = sum(sizes)  # free GPUs of all machines
         self.price = self.size.astype(np.float64)
         self.until_s = np.full(len(sizes), -math.inf)
@@ -56,6 +57,7 @@ class FreeGpus:
                 self.by_rack,
                 self.rack_start,
                 self.rack_free,
+                self.on_links,
                 self.waste,
             )
         return self._arrays
@@ -64,13 +66,16 @@ class FreeGpus:
         """Note that a running job is expected to end at a certain time, or with -inf that it has ended."""
         from cranny.policies.cranny.machine_kernel import expected_until
 
+        ended, uses_links = end_s == -math.inf, len(running.held) > 1
         for machine, gpus in running.held.items():
+            if uses_links:
+                self.on_links[machine] += -1 if ended else 1
             row = self.release_s[machine]
             for gpu in members(gpus):
                 row[gpu] = end_s
             self.until_s[machine] = expected_until(self.release_s, self.size, machine)
             if self._up >> machine & 1:
-                change = gpus.bit_count() if end_s == -math.inf else -gpus.bit_count()
+                change = gpus.bit_count() if ended else -gpus.bit_count()
                 self.total += change
                 self.free[machine] += change
                 self.rack_free[self.rack[machine]] += change

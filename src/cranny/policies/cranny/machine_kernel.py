@@ -15,7 +15,9 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 NONE = -1
-ANY, IN_USE = 0, 1  # machines that are taken first
+# Machines that are taken first: of equal ones the cheapest; in use; idle; with the fewest jobs that use its links.
+ANY, IN_USE, IDLE, QUIET = 0, 1, 2, 3
+KINDS = (ANY, IN_USE, IDLE, QUIET)
 
 
 class ClusterArrays(NamedTuple):
@@ -29,6 +31,7 @@ class ClusterArrays(NamedTuple):
     by_rack: Ints
     rack_start: Ints  # (racks + 1,) where the machines of a rack begin in `by_rack`
     rack_free: Ints  # (racks,)
+    on_links: Ints  # its jobs that are on other machines as well
     waste: Floats  # (largest size + 1,) GPUs of so many free ones that jobs like those seen leave idle
 
 
@@ -105,15 +108,16 @@ def _fill(
 ) -> tuple[int, int]:
     """Take machines of `by_rack[first:past]`: the cheapest that holds the rest, else the one with the most free.
 
-    Idle machines are passed over if only those IN_USE are to be taken. Returns how many machines there are then,
-    and the GPUs missing.
+    If only those IN_USE are to be taken, or only IDLE ones, the others are passed over. Returns how many machines
+    there are then, and the GPUs missing.
     """
     while gpus > 0:
         best, least, fits = NONE, 0.0, False
         for place in range(first, past):
             machine = at.by_rack[place]
             free = at.free[machine]
-            if free == 0 or (kind == IN_USE and free == at.size[machine]):
+            idle = free == at.size[machine]
+            if free == 0 or (kind == IN_USE and idle) or (kind == IDLE and not idle):
                 continue
             taken = False
             for other in range(used):
@@ -128,6 +132,8 @@ def _fill(
                 better = False
             elif not holds and free != at.free[best]:
                 better = free > at.free[best]
+            elif kind == QUIET and at.on_links[machine] != at.on_links[best]:
+                better = at.on_links[machine] < at.on_links[best]
             else:
                 better = _better(at, machine, cost, best, least)
             if better:

@@ -138,7 +138,7 @@ class Placing:
         room = self.room
         if self._racks or same_rack is not None:
             inside = 0
-            for kind in (kernel.ANY, kernel.IN_USE):
+            for kind in kernel.KINDS:
                 inside = int(kernel.in_one_rack(at, kind, gpus, now_s, seconds, room.best, room.trial))
                 if inside:
                     yield _held(room.best, inside)
@@ -148,7 +148,7 @@ class Placing:
                 used = int(kernel.over_racks(at, gpus, now_s, seconds, room.best, room.racks))
                 if used:
                     yield _held(room.best, used)
-        for kind in (kernel.ANY, kernel.IN_USE):
+        for kind in kernel.KINDS:
             used = int(kernel.anywhere(at, kind, gpus, now_s, seconds, room.best))
             if used:
                 yield _held(room.best, used)

@@ -3,7 +3,8 @@
 The waiting job gains the time until it is expected to start otherwise; the other loses the time that it runs, and
 its own restart, and then goes on where it was. Both the sum of these seconds and the sum of slowdowns, which are
 seconds by the length of their job, must fall. In all a job loses at most as long as it runs by being stopped, so
-none is stopped for ever. A job that does not allow it is not stopped at all.
+none is stopped for ever. A job that does not allow it is not stopped at all, nor one whose restart takes more than
+a small part of its length: what others gain is known less well than that.
 """
 
 import math
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from cranny.core.accounting import Running
 from cranny.model.arrays import Ints
 
+SHORT_RESTART = 0.15  # of the length of a job: with longer restarts it is not stopped, and GPUs are not divided
 SHORTEST_S = 1.0  # jobs count as at least so long when seconds are compared with their lengths
 
 
@@ -77,6 +79,7 @@ class Stopping(NamedTuple):
         restarting_s = job.restart_s if each.running.attained_gpu_s else 0.0
         return (
             each.running.started_s + restarting_s < self.now_s
+            and job.restart_s <= SHORT_RESTART * each.length_s
             and self.may_stop(job.id)
             and self.next_promise_s(each.end_s) >= each.end_s + loss_s
             and self.lost_s.get(job.id, 0.0) + loss_s <= each.length_s
