@@ -1,4 +1,4 @@
-"""Which machines a job gets beside others that use links: what sharing them costs decides, not only what is full."""
+"""Which machines a job gets beside others that use links: what sharing them costs decides, not only room."""
 
 import pytest
 
