@@ -121,7 +121,7 @@ def test_machines_are_listed_drained_and_resumed(site: Site, run: Run, job_file:
 
 
 def test_the_policy_is_shown_and_set(site: Site, run: Run) -> None:
-    assert run("policy", "show").out == "titan, queue order fifo, decides at every event\n"
+    assert run("policy", "show").out == "cranny, queue order backfill, decides at every event\n"
     told = run("policy", "set", "best-fit", "--order", "backfill", "--period", "5").out
     assert told == "best-fit, queue order backfill, decides every 5 s\n"
     assert run("policy", "set", "nothing").code == 2

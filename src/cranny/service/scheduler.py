@@ -23,6 +23,7 @@ from cranny.model.errors import CrannyError, InputError, PlacementError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import counted
+from cranny.policies import DEFAULT_POLICY
 from cranny.policies.cranny.moves import MoveGroup, actions
 from cranny.service.engines import (
     JointByPriority,
@@ -49,7 +50,7 @@ from cranny.service.recommend import Recommend, Recommendation, Recommender, obs
 from cranny.service.store import EventRow, EventStore
 
 Mode = Literal["run", "recommend"]
-DEFAULT_POLICY = {"name": "titan"}
+FIRST_SETTING = {"name": DEFAULT_POLICY}  # of a log in which no policy was set yet
 MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does not count as its failure
 
 
@@ -78,11 +79,11 @@ class Scheduler:
         self.rows: list[EventRow] = []
         self.instructions: deque[Instruction] = deque()
         self._empty = ClusterState(cluster).snapshot()
-        self._set_feasibility(complete_setting(DEFAULT_POLICY))
+        self._set_feasibility(complete_setting(FIRST_SETTING))
         self._recommender = Recommender()  # used in recommend-only mode
 
     def _new_engine(self) -> Engine:
-        return Engine(ClusterState(self.cluster), build_policy(complete_setting(DEFAULT_POLICY), self.records))
+        return Engine(ClusterState(self.cluster), build_policy(complete_setting(FIRST_SETTING), self.records))
 
     def restore(self, store: EventStore) -> None:
         """Rebuild everything from the event log."""
@@ -93,7 +94,7 @@ class Scheduler:
         for row in store.read():
             self.engine = replay(row, self.engine, self.records)
             self.history.note(self.records, self.engine.state)
-        self._set_feasibility(self.records.policy or complete_setting(DEFAULT_POLICY))
+        self._set_feasibility(self.records.policy or complete_setting(FIRST_SETTING))
 
     def _set_feasibility(self, setting: dict[str, Any]) -> None:
         """Build a second policy for feasibility checks: a query may change the memory of the one that decides."""
