@@ -127,8 +127,18 @@ class _ExpectedFree:
 def predict_starts(fork: Fork, view: Snapshot, extra: JobRecord | None = None) -> dict[str, float]:
     """Predict when waiting jobs start, in queue order and by eligible GPUs; unpredictable ones are skipped.
 
-    `extra` is a hypothetical job that is not in the records.
+    A policy that promises starts knows better; where it does, no job that waits is said to start now because GPUs are
+    free somewhere. `extra` is a hypothetical job that is not in the records.
     """
+    starts = _in_queue_order(fork, view, extra)
+    if fork.remembering is None:
+        return starts
+    promised = {job_id: max(view.now_s, at_s) for job_id, at_s in fork.remembering.promised_starts().items()}
+    return {job_id: at_s for job_id, at_s in starts.items() if at_s > view.now_s} | promised
+
+
+def _in_queue_order(fork: Fork, view: Snapshot, extra: JobRecord | None) -> dict[str, float]:
+    """Predict starts as if all jobs started in the order of the queue, wherever GPUs are free."""
     records, eligible = fork.records.jobs, EligibleMachines(view)
     queue: list[tuple[Waiting, JobRecord | None, int]] = []
     for waiting in fork.queue[:MAX_PREDICTED]:

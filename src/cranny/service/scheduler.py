@@ -31,6 +31,7 @@ from cranny.service.engines import (
     build_policy,
     complete_setting,
     engine_with,
+    follow,
     replay,
 )
 from cranny.service.executor import AttemptLaunched
@@ -95,6 +96,13 @@ class Scheduler:
             self.engine = replay(row, self.engine, self.records)
             self.history.note(self.records, self.engine.state)
         self._set_feasibility(self.records.policy or complete_setting(FIRST_SETTING))
+
+    @property
+    def must_promise_anew(self) -> bool:
+        """Whether the policy may have promised what the log does not say, and decides at every event."""
+        policy = self.engine.policy
+        remembers = isinstance(policy, JointByPriority) and policy.remembering is not None
+        return self.mode == "run" and remembers and not self.engine.period_s
 
     def _set_feasibility(self, setting: dict[str, Any]) -> None:
         """Build a second policy for feasibility checks: a query may change the memory of the one that decides."""
@@ -298,6 +306,8 @@ class Scheduler:
         try:
             if self.mode == "run":
                 actions = decide()
+                if self.engine.period_s:  # it was not asked, but must know what it would know from the log
+                    follow(self.engine, now_s)
             elif self.engine.period_s and not due:
                 self._recommender.forget()
             else:
@@ -308,7 +318,7 @@ class Scheduler:
         for at, action in enumerate(actions):
             self._log_action(action, actions[at + 1 :], now_s)
         for job_id, body in found:
-            self.log("recommended", job_id, body, now_s)
+            self.log("withdrawn" if body is None else "recommended", job_id, body or {}, now_s)
 
     def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id

@@ -103,8 +103,10 @@ class Service:
                 self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
                 now_s = self.now_s()
                 self.scheduler.open(now_s)
-                if self._policy is not None or not self.scheduler.records.policy:
+                switched = self._policy is not None or not self.scheduler.records.policy
+                if switched:
                     self.scheduler.switch(self._policy or FIRST_SETTING, "cranny serve", now_s)
+                if switched or self.scheduler.must_promise_anew:
                     self._calls.put(Call(self.scheduler.tick, Future()))  # handled after the warm-up
                 self._store(self.store.append)
         except CrannyError:
