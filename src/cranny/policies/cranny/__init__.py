@@ -164,7 +164,7 @@ class Cranny:
             found = self._start(waiting, view, at)
             if found is not None:
                 return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
-        if self.preempt:
+        if self.preempt and (self.rules is UNRESTRICTED or any(map(self.rules.may_stop, view.running))):
             plan = self._make_way(view, at)
             if plan is not None:
                 return plan
