@@ -37,8 +37,8 @@ class WaitMemory(NamedTuple):
         mine = next((each for each in self.promises if each.job_id == job_id), None)
         before = next((each for each in self.promises if each.job_id != job_id), None)
         if mine is not None:
-            told = self._promised(mine, now_s)
-            return f"{short}; {told}" if short else told
+            reason = self._promised(mine, now_s)
+            return f"{short}; {reason}" if short else reason
         if before is not None:
             behind = f"behind job {before.job_id!r}, which {self._promise(before, now_s)}"
             return f"{short}; {behind}" if short else f"{behind}; it might delay that"
