@@ -13,6 +13,7 @@ from tests.service.reports import reporting
 from cranny.backends.local import LocalBackend
 from cranny.model.cluster import Cluster
 from cranny.model.validate import counted
+from cranny.service.scheduler import FIRST_SETTING
 from cranny.service.service import Service
 from cranny.service.store import EventStore
 from cranny.service.warmup import start_warmup
@@ -46,7 +47,7 @@ def main(database: str, folder: Path, jobs: int, kills: int) -> None:
     """Kill the service until it was killed often enough, then let it finish."""
     # What a service loads when it starts is loaded once here, so that its lives are short.
     EventStore(database).close()
-    start_warmup({"name": "titan"}, CLUSTER).result()
+    start_warmup(FIRST_SETTING, CLUSTER).result()
     rng = random.Random(7)  # noqa: S311 - moments to kill, not secrets
     killed = 0
     while True:

@@ -51,7 +51,8 @@ def test_a_job_is_submitted_listed_explained_and_cancelled(site: Site, run: Run,
     assert "needs 12 GPUs, 4 free" in listed
     assert [job["id"] for job in run("jobs", "--status", "waiting", "--json").json["jobs"]] == ["job-2"]
     why = run("explain", "job-2").out
-    assert "needs 12 GPUs, 4 free; job-1 ends in about" in why
+    assert re.search(r"\nneeds 12 GPUs, 4 free; is promised a start in \d+ min at the latest\n", why)
+    assert "\n  job-1 ends in about" in why
     assert re.search(r"\npredicted start: in ~\d+m, at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\n", why)
     assert "what would help: request 4 GPUs or fewer" in why
     assert run("explain", "job-1", "--json").json["kind"] == "placed"
@@ -121,7 +122,7 @@ def test_machines_are_listed_drained_and_resumed(site: Site, run: Run, job_file:
 
 
 def test_the_policy_is_shown_and_set(site: Site, run: Run) -> None:
-    assert run("policy", "show").out == "titan, queue order fifo, decides at every event\n"
+    assert run("policy", "show").out == "cranny, queue order backfill, decides at every event\n"
     told = run("policy", "set", "best-fit", "--order", "backfill", "--period", "5").out
     assert told == "best-fit, queue order backfill, decides every 5 s\n"
     assert run("policy", "set", "nothing").code == 2

@@ -21,7 +21,7 @@ from cranny.service.explain import (
 from cranny.service.metrics import largest_startable
 from cranny.service.predict import KINDS, expected_end_s, predict_starts
 
-SCATTER = {"name": "consolidate-idle"}
+IN_ORDER = {"name": "titan"}  # first come, first served, one job at a time
 
 
 def why(running: Any, job_id: str) -> Explanation:
@@ -54,7 +54,8 @@ def test_a_constraint_that_binds(start: Start) -> None:
         running.submit(gpus=2, constraints={"exclude": others})
     told = why(running, running.submit(gpus=8, constraints={"same_rack": "required"}))
     assert told.kind == "constraints"
-    assert told.reason == "must have all its 8 GPUs in one rack; the emptiest has 6 free"
+    lacks = "must have all its 8 GPUs in one rack; the emptiest has 6 free"
+    assert re.fullmatch(f"{lacks}; is expected to start in .*, by estimates of how long .*", told.reason)
     assert told.next_step == "drop constraints.same_rack: it would start now"
 
 
@@ -78,7 +79,7 @@ def test_a_deadline_in_danger(start: Start) -> None:
 
 
 def test_starts_are_foreseen_in_the_order_of_the_queue(start: Start) -> None:
-    running = start(Cluster.fat_tree(1, 1, 4))
+    running = start(Cluster.fat_tree(1, 1, 4), policy=IN_ORDER)
     running.submit(gpus=4, duration_s=100)
     ids = [running.submit(gpus=4, duration_s=50), running.submit(gpus=2, duration_s=10), running.submit(gpus=2)]
     after = running.submit(gpus=4)
@@ -101,14 +102,14 @@ def foreseen(running: Any, *ids: str) -> list[int | None]:
 
 
 def test_only_gpus_of_a_type_that_a_job_can_use_count(start: Start) -> None:
-    running = start(TWO_TYPES)
+    running = start(TWO_TYPES, policy=IN_ORDER)
     old, new = {"gpu_type": "t4"}, {"gpu_type": "h200"}
     running.submit(gpus=8, duration_s=100, constraints=old)
     running.submit(gpus=8, duration_s=300, constraints=new)
     picky = running.submit(gpus=4, duration_s=50, constraints=new)
     assert foreseen(running, picky) == [300]  # not 100, when GPUs of the other type come back
     told = why(running, picky)
-    assert told.reason == "needs 4 GPUs, 0 free; job-2 ends in about 5 min and frees 8"
+    assert told.reason == "needs 4 h200 GPUs, 0 free; job-2 ends in about 5 min and frees 8"
     assert told.predicted_start_s is not None
     # In the order of the queue, and what one takes, the next one of its type must do without.
     other, same, any_type = (running.submit(gpus=8, duration_s=10, constraints=each) for each in (old, new, {}))
@@ -128,7 +129,7 @@ def test_advice_names_only_machines_whose_gpus_can_run_the_job(start: Start) -> 
 
 
 def test_excluded_machines_do_not_count(start: Start) -> None:
-    running = start()  # 4 machines of 4 GPUs
+    running = start(policy=IN_ORDER)  # 4 machines of 4 GPUs
     names = [machine.name for machine in running.service.scheduler.cluster.machines]
     for number, duration_s in enumerate((100, 200, 300)):
         running.submit(
@@ -218,8 +219,8 @@ def test_one_of_something_is_not_called_many(start: Start) -> None:
     running = start(Cluster.fat_tree(1, 1, 1))
     running.submit(gpus=1)
     told = why(running, running.submit(gpus=1))
-    assert told.reason == "needs 1 GPU, 0 free; the ends of the running jobs are unknown"
-    assert told.evidence[:2] == ["no other job waits", "no GPU is free"]
+    assert told.reason.startswith("needs 1 GPU, 0 free; is expected to start in ")
+    assert told.evidence == ["no other job waits", "no GPU is free", "the ends of the running jobs are unknown"]
     assert running.service.scheduler.cluster.describe() == "1 rack, 1 machine x 1 GPU, 1 GPU"
     placed = explain_placement(running.service.scheduler.find("job-1"))
     assert placed.reason.startswith("1 worker on 1 machine")  # not "job job-1: ..."
@@ -253,7 +254,7 @@ def test_gpus_of_drained_machines_do_not_come_back(start: Start) -> None:
 
 
 def test_machines_are_resumed_only_where_that_helps(start: Start) -> None:
-    running = start()  # 2 racks of 2 machines with 4 GPUs each
+    running = start(policy=IN_ORDER)  # 2 racks of 2 machines with 4 GPUs each
     drain(running, 2, 3)
     running.submit(gpus=8, duration_s=100)
     assert why(running, running.submit(gpus=6)).next_step == (
@@ -265,7 +266,7 @@ def test_machines_are_resumed_only_where_that_helps(start: Start) -> None:
 
 
 def test_fewer_gpus_are_advised_only_where_they_would_start(start: Start) -> None:
-    running = start(Cluster.fat_tree(1, 1, 8))
+    running = start(Cluster.fat_tree(1, 1, 8), policy=IN_ORDER)
     running.submit(gpus=6, duration_s=100)
     first, third = running.submit(gpus=8, duration_s=50), running.submit(gpus=4, duration_s=500)
     assert why(running, first).next_step == "request 2 GPUs or fewer: it would start now"
@@ -321,14 +322,96 @@ def test_advice_for_a_long_queue_is_quick_and_not_made_up(start: Start) -> None:
 
 
 def test_the_policy_cranny_says_what_its_placements_cost_and_what_waiting_jobs_were_promised(start: Start) -> None:
-    running = start(policy={"name": "cranny"})
+    running = start()
     first = running.submit(gpus=10, duration_s=600.0)
     placed = explain_placement(running.service.scheduler.find(first))
     assert any(line.startswith("price: ") for line in placed.evidence)
     assert placed.facts["price"]["idle_machines_opened"] == 3
     told = why(running, running.submit(gpus=8, duration_s=6000.0))
     assert told.kind == "too-few-gpus"
-    assert re.match(r"needs 8 GPUs, 6 free; is promised a start in \d+ min at the latest", told.reason)
+    assert re.fullmatch(r"needs 8 GPUs, 6 free; is promised a start in \d+ min at the latest", told.reason)
+    assert told.predicted_start_s == pytest.approx(end_of(running, first))
+
+
+def end_of(running: Any, job_id: str) -> float:
+    service = running.service
+    end_s = expected_end_s(
+        service.scheduler.find(job_id), service.scheduler.engine.state.snapshot(service.now_s())
+    )
+    assert end_s is not None
+    return end_s
+
+
+def test_a_start_that_hangs_on_unknown_durations_is_called_an_estimate(start: Start) -> None:
+    running = start()
+    first = running.submit(gpus=10)
+    assert "as estimated" in running.service.scheduler.find(first).attempts[0].why
+    told = why(running, running.submit(gpus=8, duration_s=60))
+    by = "by estimates of how long running jobs still take"
+    assert re.fullmatch(f"needs 8 GPUs, 6 free; is expected to start in .* min, {by}", told.reason)
+    assert told.predicted_start_s is None
+
+
+def test_a_job_that_runs_longer_than_it_said_makes_the_next_start_an_estimate(start: Start) -> None:
+    now = [1_000.0]
+    running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: now[0])
+    running.submit(gpus=4, duration_s=600)
+    waits = running.submit(gpus=4, duration_s=600)
+    assert why(running, waits).reason == "needs 4 GPUs, 0 free; is promised a start in 10 min at the latest"
+    now[0] = 1_900.0
+    late = "needs 4 GPUs, 0 free; should have started 5 min ago, but running jobs take longer than expected"
+    assert why(running, waits).reason == late
+    running.service.call(running.service.scheduler.tick).result(60)
+    assert "is expected to start in 5 min, by estimates" in why(running, waits).reason
+
+
+def test_a_higher_priority_is_not_advised_where_another_job_was_promised_a_start(start: Start) -> None:
+    running = start()
+    running.submit(gpus=12, duration_s=1_000)
+    first = running.submit(gpus=16, duration_s=100)
+    told = why(running, running.submit(gpus=2, duration_s=5_000))
+    assert told.kind == "behind-others"
+    assert re.fullmatch(f"behind {first}, which is promised a start in .*; it might delay that", told.reason)
+    assert told.next_step == f"wait until {first}, which is first in the queue, has started"
+    urgent = why(running, running.submit(gpus=2, duration_s=5_000, priority=5))  # it would have been wrong
+    assert urgent.next_step == "wait until the job that it might delay has started"
+    assert urgent.predicted_start_s is None  # and not now, although enough GPUs are free
+
+
+def test_a_job_that_waits_for_one_rack_says_which_and_what_that_saves(start: Start) -> None:
+    running = start(Cluster.fat_tree(2, 2, 4, oversubscription=16))
+    names = [machine.name for machine in running.service.scheduler.cluster.machines]
+    for number, duration_s in enumerate((90_000, 90_000, 900, 90_000)):
+        others = names[:number] + names[number + 1 :]
+        running.submit(gpus=2, duration_s=duration_s, constraints={"exclude": others})
+    told = why(running, running.submit(gpus=6, model="vgg16", duration_s=40_000))
+    where = "rack1-machine0, rack1-machine1, with room expected in 15 min"
+    assert re.fullmatch(rf"waits for {where}: in one rack it takes [\d.]+ h less", told.reason)
+    assert told.predicted_start_s == pytest.approx(end_of(running, "job-3"))
+
+
+def test_a_question_about_a_job_tells_what_it_would_be_promised(serve: Serve) -> None:
+    site = serve()
+    site.running.submit(gpus=12, duration_s=1_000)
+    with site.client() as client:
+        told = client.post("/api/v1/plan", json={"command": ["a"], "gpus": 8, "duration_s": 60}).json()
+    assert re.fullmatch(
+        r"needs 8 GPUs, 4 free; is promised a start in \d+ min at the latest", told["explanation"]["reason"]
+    )
+
+
+def test_who_is_stopped_and_who_runs_instead_are_told_so(start: Start) -> None:
+    now = [1_000.0]
+    running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: now[0])
+    long = running.submit(gpus=4, duration_s=50_000, movable=True)
+    now[0] = 2_000.0
+    short = running.submit(gpus=4, duration_s=60)
+    assert why(running, long).reason == (
+        "needs 4 GPUs, 0 free; was stopped for another job, and is promised a start in 60 s at the latest"
+    )
+    placed = explain_placement(running.service.scheduler.find(short))
+    assert placed.evidence[-1] == f"in place of {long}, which goes on when this one has ended"
+    assert not any("None" in line for line in placed.evidence)
 
 
 def test_times_of_policies_are_told_as_durations() -> None:
@@ -337,3 +420,8 @@ def test_times_of_policies_are_told_as_durations() -> None:
         == "a start in 5 min at the latest"
     )
     assert plain_times("should have started at 900 s", 1000.0) == "should have started 2 min ago"
+    waits = "waits for a, with room expected at 1,090 s: on one machine it takes 7,200 s less"
+    assert (
+        plain_times(waits, 1000.0)
+        == "waits for a, with room expected in 2 min: on one machine it takes 2.0 h less"
+    )

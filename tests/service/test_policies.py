@@ -1,18 +1,20 @@
 """Any policy serves: those that place one job at a time, and those that plan, resize, stop, move and shift."""
 
 import time
+from pathlib import Path
 
 import pytest
-from tests.service.conftest import Start, until
+from tests.service.conftest import CLUSTER, Start, until
 from tests.service.standing import standing
 
 from cranny.backends.fake import FakeProcesses, FakeRun
 from cranny.model.errors import InputError
+from cranny.policies import DEFAULT_POLICY
 from cranny.service.limits import ConflictError, Limits
 from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventStore
 
-KINDS = ["elasticflow", "hived", "gavel", "has", "pollux", "themis+cassini", "titan+cassini"]
+KINDS = ["cranny", "elasticflow", "hived", "gavel", "has", "pollux", "themis+cassini", "titan+cassini"]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -50,7 +52,7 @@ def test_a_policy_that_plans_for_all_takes_no_constraints(start: Start) -> None:
     constrained = running.submit(gpus=2, constraints={"same_rack": "required"})
     with pytest.raises(ConflictError, match=f"does not support constraints; {constrained} has some"):
         service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(60)
-    assert service.scheduler.records.policy["name"] == "titan"
+    assert service.scheduler.records.policy["name"] == "cranny"
     service.call(lambda now_s: service.scheduler.cancel(constrained, "root", now_s)).result(60)
     service.call(lambda now_s: service.scheduler.set_policy({"name": "pollux"}, "root", now_s)).result(60)
     with pytest.raises(
@@ -68,3 +70,30 @@ def test_constraints_are_kept_and_priority_goes_first(start: Start) -> None:
     running.submit(gpus=14)
     low, high = running.submit(gpus=1), running.submit(gpus=1, priority=1)
     assert [waiting.job.id for waiting in running.service.scheduler.engine.queue] == [high, low]
+
+
+def test_a_log_keeps_the_policy_that_it_was_last_used_with(start: Start) -> None:
+    first = start()
+    assert first.service.scheduler.records.policy["name"] == DEFAULT_POLICY
+    first.service.close()
+    start(policy={"name": "titan", "order": "sjf"}).service.close()
+    again = start()
+    assert (again.service.scheduler.records.policy["name"], again.service.scheduler.records.policy["order"]) == (
+        "titan",
+        "sjf",
+    )
+
+
+def test_a_log_in_which_no_policy_was_set_opens_with_the_first_one(start: Start, tmp_path: Path) -> None:
+    before = Scheduler(CLUSTER, "run", Limits())
+    before.open(0.0)
+    for _ in range(2):
+        before.submit("ann", {"command": ["true"], "gpus": 16}, None, 1.0)
+    assert "policy" not in {row.kind for row in before.rows}
+    store = EventStore(str(tmp_path / "log.db"))
+    store.acquire()
+    store.append(before.rows)
+    store.close()
+    running = start()
+    assert running.service.scheduler.records.policy["name"] == DEFAULT_POLICY
+    until(lambda: {running.status(job_id) for job_id in ("job-1", "job-2")} == {"running", "waiting"})

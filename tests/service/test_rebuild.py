@@ -94,13 +94,15 @@ def one_of(scheduler: Scheduler, number: int) -> JobRecord:
 
 
 @settings(max_examples=60)
-@given(st.lists(happenings, max_size=40), st.sampled_from(["run", "recommend"]))
-def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode) -> None:
+@given(
+    st.lists(happenings, max_size=40), st.sampled_from(["run", "recommend"]), st.sampled_from(["titan", "cranny"])
+)
+def test_the_log_gives_back_what_was(course: list[tuple[str, Any]], mode: Mode, first: str) -> None:
     with TemporaryDirectory() as folder:
         store = EventStore(str(Path(folder) / "log.db"))
         live = Scheduler(CLUSTER, mode, Limits())
         live.open(0.0)
-        live.set_policy({"name": "titan"}, "root", 0.0)
+        live.set_policy({"name": first}, "root", 0.0)
         for number, (what, value) in enumerate(course):
             try:
                 happen(live, what, value, 1_000.0 * number)
@@ -188,3 +190,35 @@ def test_a_question_changes_nothing_about_what_is_decided(name: str) -> None:
         return found
 
     assert placements(ask=True) == placements(ask=False)
+
+
+@pytest.mark.parametrize("period_s", [0.0, 60.0])
+@pytest.mark.parametrize("mode", ["run", "recommend"])
+def test_how_long_jobs_run_is_learned_again_from_the_log(tmp_path: Path, mode: Mode, period_s: float) -> None:
+    store = EventStore(str(tmp_path / "log.db"))
+    live = Scheduler(CLUSTER, mode, Limits())
+    live.open(0.0)
+    live.set_policy({"name": "cranny", "period_s": period_s}, "root", 0.0)
+    now_s = 0.0
+    for user, ran_s in [("ann", 20.0), ("bob", 40_000.0)] * 5:  # they do not say it
+        record, _ = live.submit(user, {"command": ["true"], "gpus": 1}, None, now_s)
+        live.tick(now_s)
+        if mode == "run":
+            live.attempt_launched(AttemptLaunched(record.id, 1), now_s)
+            live.attempt_ended(Ended(record.id, 1, 0, "finished"), now_s + ran_s)
+        else:
+            live.observe(record.id, {"machines": [0]}, now_s)
+            live.observe(record.id, {"ended": True}, now_s + ran_s)
+        now_s += ran_s
+    live.submit("eve", {"command": ["true"], "gpus": 16, "duration_s": 100}, None, now_s)
+    live.tick(now_s)
+    ids = [live.submit(user, {"command": ["true"], "gpus": 16}, None, now_s)[0].id for user in ("bob", "ann")]
+    assert [each.job.id for each in live.engine.queue if each.job.id in ids] == [ids[1], ids[0]]
+    store.append(live.rows)
+    again = Scheduler(CLUSTER, mode, Limits())
+    again.restore(store)
+    assert standing(again) == standing(live)
+    again.submit("ann", {"command": ["true"], "gpus": 16}, None, now_s + 1)
+    live.submit("ann", {"command": ["true"], "gpus": 16}, None, now_s + 1)
+    assert standing(again) == standing(live)
+    store.close()

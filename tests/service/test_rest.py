@@ -233,15 +233,18 @@ def test_a_stream_ends_when_its_token_is_revoked(site: Site, root: httpx.Client)
 def test_a_waiting_job_is_explained(site: Site, root: httpx.Client) -> None:
     submit(root, gpus=4, duration_s=720)  # on one machine, so that nothing slows it
     submit(root, gpus=13)
-    submit(root, gpus=1)
+    submit(root, gpus=4, duration_s=7200)
     first = root.get(f"{JOBS}/job-2/explain").json()
     assert first["kind"] == "too-few-gpus"
-    assert first["reason"] == "needs 13 GPUs, 12 free; job-1 ends in about 12 min and frees 4"
+    assert first["reason"] == "needs 13 GPUs, 12 free; is promised a start in 12 min at the latest"
+    assert "job-1 ends in about 12 min and frees 4" in first["evidence"]
     assert first["next_step"].startswith("request 12 GPUs or fewer")
     behind = root.get(f"{JOBS}/job-3/explain").json()
     assert behind["kind"] == "behind-others"
-    assert "behind job-2" in behind["reason"]
-    assert "priority above 0" in behind["next_step"]
+    assert (
+        behind["reason"] == "behind job-2, which is promised a start in 12 min at the latest; it might delay that"
+    )
+    assert behind["next_step"] == "wait until job-2, which is first in the queue, has started"
     placed = root.get(f"{JOBS}/job-1/explain").json()
     assert placed["kind"] == "placed"
     assert placed["facts"]["machines_used"] == 1
@@ -267,6 +270,7 @@ def test_a_plan_starts_nothing(site: Site, root: httpx.Client) -> None:
 
 
 def test_another_policy_decides_from_now_on(site: Site, root: httpx.Client) -> None:
+    root.put("/api/v1/policy", json={"name": "titan"})  # first come, first served
     submit(root, gpus=12)
     submit(root, gpus=6)
     submit(root, gpus=2, duration_s=10)

@@ -101,6 +101,7 @@ def logged(rows: list[EventRow]) -> list[Any]:
 
 DRAINS: list[tuple[float, Event]] = [(151.5, MachineDrained(2)), (402.5, MachineRepaired(2))]
 RESIZED = {"least_gpus": 1, "most_gpus": 12}
+ASKED: dict[str, Any] = {"order": None, "period_s": 0.0, "options": {}}
 
 
 def stream(**more: Any) -> list[Job]:
@@ -126,6 +127,7 @@ def stream(**more: Any) -> list[Job]:
 @pytest.mark.parametrize(
     ("policy", "more", "does"),
     [
+        ({"name": "cranny", "options": {"preempt": False}}, {}, "placed"),  # these jobs may not be stopped
         ({"name": "titan"}, {}, "placed"),
         ({"name": "titan", "period_s": 30}, {}, "placed"),
         ({"name": "best-fit", "order": "backfill"}, {}, "placed"),
@@ -140,7 +142,7 @@ def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
     start: Start, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], more: dict[str, Any], does: str
 ) -> None:
     jobs = stream(**more)
-    asked = {"order": policy.get("order"), "period_s": policy.get("period_s", 0.0)}
+    asked = {name: policy.get(name, default) for name, default in ASKED.items()}
     result = simulate(CLUSTER, jobs, policy["name"], machine_events=DRAINS, **asked)
     assert set(result.jobs["status"]) == {"done"}
     # Time stands still until the test turns the clock, and the backend is asked often.

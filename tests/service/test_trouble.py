@@ -432,6 +432,8 @@ print(sorted(name for name, _ in known() - before))
 @pytest.mark.parametrize(
     ("name", "link_gbps", "collective"),
     [
+        ("cranny", "100", "ring"),
+        ("cranny", "2", "halving-doubling"),
         ("has-exact", "100", "ring"),
         ("netpack", "100", "ring"),
         ("themis+cassini", "100", "ring"),

@@ -11,6 +11,7 @@ from cranny.cli import options
 from cranny.cli.console import print_json, say, warn
 from cranny.cli.options import option
 from cranny.model.errors import InputError
+from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from cranny.service.auth import Authenticator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8741  # unassigned, and not used by a well-known tool of the field (8265 is Ray's dashboard)
 
+POLICY_HELP = f"See `cranny policies` (default: the last one used, else {DEFAULT_POLICY})."
 DatabaseOption = Annotated[
     str | None, option("--database", "A SQLite file, or postgresql://... (default: log.db in the folder).")
 ]
@@ -39,7 +41,7 @@ def serve(
     ] = None,
     policy: Annotated[
         str | None,
-        option("--policy", "See `cranny policies` (default: the last one used, else titan).", short="-p"),
+        option("--policy", POLICY_HELP, short="-p"),
     ] = None,
     order: options.OrderOption = None,
     period: options.PeriodOption = 0.0,
@@ -60,7 +62,7 @@ def serve(
 ) -> None:
     """Accept jobs, let a policy place them, run them on this machine, and explain decisions.
 
-    Example: cranny serve --cluster 1x4x8 --policy titan
+    Example: cranny serve --cluster 1x4x8 --policy cranny
     """
     needs_service()
     from cranny.backends.local import LocalBackend

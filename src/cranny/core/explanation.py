@@ -59,10 +59,16 @@ class DefaultRationale(NamedTuple):
         where = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in facts["ranks_on"].items())
         onto = _count(len(set(placement.machines)), "machine")
         bound = f"no map onto {onto} can be below {_megabytes(facts['cross_machine_bytes_bound'])}"
+        fewest_idle = fewest_used = ""
+        if (
+            facts["machines_minimum"] is not None
+        ):  # it fits into what was free, without what other jobs give up for it
+            fewest_idle = f" (minimum {facts['idle_machines_minimum']})"
+            fewest_used = f" (minimum {facts['machines_minimum']} with at most {opened} idle opened)"
         lines = [
             f"job {self.job.id}: {_count(facts['gpus'], 'worker')} on {_count(used, 'machine')} ({where})",
-            f"idle machines opened: {opened} (minimum {facts['idle_machines_minimum']})",
-            f"machines used: {used} (minimum {facts['machines_minimum']} with at most {opened} idle opened)",
+            f"idle machines opened: {opened}{fewest_idle}",
+            f"machines used: {used}{fewest_used}",
             f"cross-machine traffic: {_megabytes(facts['cross_machine_bytes'])} an iteration ({bound})",
         ]
         if facts["spare_gpus"]:

@@ -171,6 +171,20 @@ class RuledPolicy(Placer, Policy, Protocol):
 
 
 @runtime_checkable
+class Remembering(Policy, Protocol):
+    """A policy that knows more than a view says, such as how long jobs ran and what was promised to others."""
+
+    def follow(self, view: Snapshot) -> None:
+        """Take over what has started and ended, and learn from it, without deciding: so it is read a log."""
+
+    def promised_starts(self) -> Mapping[str, float]:
+        """Return when waiting jobs start at the latest, by their ids, as far as that is known."""
+
+    def going_on(self, changed: str | None = None) -> Policy:
+        """Return a copy that goes on from what this one knows, but what it promised a job that is changed."""
+
+
+@runtime_checkable
 class Host(Placer, Policy, Protocol):
     """A policy that can name several plans which are equally good to it, so that another may choose among them."""
 

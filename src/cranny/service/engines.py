@@ -7,13 +7,13 @@ decisions.
 import math
 from collections import ChainMap
 from collections.abc import Mapping
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine, period
-from cranny.core.protocol import JobRules, Policy, RuledPolicy, Timed
+from cranny.core.protocol import JobRules, Policy, Remembering, RuledPolicy, Timed
 from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -29,6 +29,8 @@ from cranny.service.store import EventRow
 
 SEED = 0
 MAX_PERIOD_S = 86_400.0
+# Events of the log after which other jobs run than before, or another policy decides.
+CHANGES = frozenset({"placed", "moved", "shifted", "aggregated", "stopped", "ended", "observed", "policy"})
 
 
 class QueuedByPriority(QueuePolicy):
@@ -62,6 +64,7 @@ class JointByPriority:
         if isinstance(policy, RuledPolicy):
             self.constrained = ConstrainedPlacer(policy, records.constraints_of)
             self._policy = policy.with_rules(JobRules(records.constraints_of, records.may_stop))
+        self.remembering = self._policy if isinstance(self._policy, Remembering) else None
 
     def key(self, waiting: Waiting) -> Any:
         """Return the sort key of the queue."""
@@ -123,6 +126,13 @@ def engine_with(engine: Engine, setting: dict[str, Any], records: JobRecords) ->
 
 def replay(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
     """Apply an event of the log to engine and records, without consulting the policy; return the engine then."""
+    engine = _apply(row, engine, records)
+    if row.kind in CHANGES:
+        follow(engine, row.at_s)
+    return engine
+
+
+def _apply(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
     state, body, job_id = engine.state, row.body, str(row.job)
     if row.kind == "submitted":
         records.apply(row)
@@ -160,26 +170,42 @@ def replay(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
     return engine
 
 
+def follow(engine: Engine, now_s: float) -> None:
+    """Let a policy that remembers take over what has started and ended, without asking it."""
+    policy = engine.policy
+    if isinstance(policy, JointByPriority) and policy.remembering is not None:
+        policy.remembering.follow(engine.state.snapshot(now_s))
+
+
 class Fork(NamedTuple):
-    """A copy of cluster state, queue and policy setting; cheap to make, never changed afterwards."""
+    """A copy of cluster state, queue and policy; cheap to make, never changed afterwards."""
 
     state: ClusterState
     setting: dict[str, Any]  # the policy is built anew from it, since a query may change the memory of a policy
     queue: list[Waiting]
     records: JobRecords
+    remembering: Remembering | None  # a copy of the policy itself, if it knows more than the state says
 
     @classmethod
     def of(cls, engine: Engine, records: JobRecords) -> "Fork":
         """Copy the current state."""
-        return cls(engine.state.copy(), records.policy, list(engine.queue), records)
+        policy = engine.policy.remembering if isinstance(engine.policy, JointByPriority) else None
+        remembering = deepcopy(policy) if policy is not None else None
+        return cls(engine.state.copy(), records.policy, list(engine.queue), records, remembering)
+
+    def with_setting(self, change: Mapping[str, Any]) -> "Fork":
+        """Return the same under another setting of the policy, which then remembers nothing."""
+        return self._replace(setting={**self.setting, **change}, remembering=None) if change else self
 
     def policy(self, extra: JobRecord | None = None) -> ServicePolicy:
-        """Return a new policy as configured; `extra` is a hypothetical job that is not in the records."""
+        """Return a policy as the one that decides; `extra` is a job that is not in the records, or changed."""
         records = self.records
         if extra is not None:
             records = copy(records)
             records.jobs = ChainMap({extra.id: extra}, self.records.jobs)  # type: ignore[assignment]
-        return build_policy(self.setting, records)
+        if self.remembering is None:
+            return build_policy(self.setting, records)
+        return JointByPriority(self.remembering.going_on(extra.id if extra is not None else None), records)
 
     def engine(self, extra: JobRecord | None = None) -> Engine:
         """Return an engine that starts from this state."""

@@ -5,9 +5,8 @@ A next step is tried on a fork of the state before it is suggested.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Literal
 
 from cranny.core.constrained_placer import ConstrainedPlacer, lacks_room
@@ -18,7 +17,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
 from cranny.service.engines import Fork
-from cranny.service.job_records import JobRecord
+from cranny.service.job_records import JobRecord, JobRecords
 from cranny.service.predict import EligibleMachines, end_s, predict_starts
 
 Kind = Literal[
@@ -30,6 +29,8 @@ MAX_TRIES = 8  # numbers of GPUs that are tried
 MAX_PRIORITY = 1_000
 _JOB = re.compile(r"\bjob '([^']+)'")  # as policies name jobs
 _TIME = re.compile(r"\bat (\d[\d,]*) s\b")  # as policies write times
+_DURATION = re.compile(r"\b(\d[\d,]*) s\b")  # and durations
+CAN_START = "can start now"  # as policies say of a job that would start if they were asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +58,26 @@ def plain_job_ids(text: str) -> str:
 
 
 def plain_times(text: str, now_s: float) -> str:
-    """Write times as durations from now: in 5 min, not at 1,700,000,300 s."""
+    """Write times as durations from now (in 5 min, not at 1,700,000,300 s), and all durations in natural units."""
 
     def relative(found: re.Match[str]) -> str:
-        left_s = float(found[1].replace(",", "")) - now_s
+        left_s = _seconds(found) - now_s
         return f"in {minutes(left_s)}" if left_s >= 0 else f"{minutes(-left_s)} ago"
 
-    return _TIME.sub(relative, text)
+    return _DURATION.sub(lambda found: minutes(_seconds(found)), _TIME.sub(relative, text))
+
+
+def _seconds(found: re.Match[str]) -> float:
+    return float(found[1].replace(",", ""))
 
 
 class WaitContext:
-    """The view that reasons for waiting refer to; counts the free GPUs once for each kind of job.
+    """The view that reasons for waiting refer to; counts the free GPUs once for each kind of job."""
 
-    `recommended` are the recommendations of a service in recommend-only mode.
-    """
-
-    def __init__(self, view: Snapshot, recommended: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(self, view: Snapshot, records: JobRecords) -> None:
         self.view = view
-        self.recommended = recommended
+        self.recommended = records.recommended  # by a service in recommend-only mode
+        self.reserved = next(iter(records.reserved), None)  # a job that waits to be started as recommended
         self.eligible = EligibleMachines(view)
         self._known: dict[int, int] = {}
 
@@ -91,17 +94,18 @@ def quick_reason(record: JobRecord, context: WaitContext, first: str | None, per
     free = context.free(record)
     least = record.job.least_gpus or record.job.gpus
     if free < least:
-        return "too-few-gpus", f"needs {counted(least, 'GPU')}, {free} free"
+        kind = f"{record.job.gpu_type} GPU" if record.job.gpu_type else "GPU"
+        return "too-few-gpus", f"needs {counted(least, kind)}, {free} free"
     if record.id in context.recommended:
         machines = context.view.cluster.machines
         counts = Placement(**context.recommended[record.id]["placement"]).counts
         some = ", ".join(f"{gpus} on {machines[machine].name}" for machine, gpus in list(counts.items())[:3])
         more = f" and {len(counts) - 3} more machines" if len(counts) > 3 else ""
         return "recommended", f"has a recommended placement, and is not started yet: {some}{more}"
+    if context.reserved is not None:
+        return "behind-others", f"the free GPUs are recommended for others, such as {context.reserved}"
     if first is not None and first != record.id:
-        reserved = f"the free GPUs are recommended for {first} and others before it"
-        behind = f"behind {first}, which is first in the queue"
-        return "behind-others", reserved if first in context.recommended else behind
+        return "behind-others", f"behind {first}, which is first in the queue"
     if period_s:
         return "period", f"the policy decides every {minutes(period_s)}"
     if record.constraints is not None:
@@ -134,7 +138,7 @@ def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -
         return explain_placement(record)
     policy = fork.policy(record)
     view = fork.state.snapshot(now_s, fork.queue)
-    context = WaitContext(view, fork.records.recommended)
+    context = WaitContext(view, fork.records)
     kind, text = _dominant(record, policy, context, period_s)
     starts = predict_starts(fork, view, record)
     free = context.free(record)
@@ -145,7 +149,7 @@ def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -
     soon = _soonest(record, context, fork)
     if soon and kind not in {"period", "recommended"}:
         evidence.append(soon)
-        if kind == "too-few-gpus":
+        if kind == "too-few-gpus" and ";" not in text:  # the policy does not know when it starts
             text = f"{text}; {soon}"
     evidence += filter(None, (_late(record, starts.get(record.id), now_s), plain_job_ids(record.reason)))
     facts = {"gpus": record.job.gpus, "free_gpus": free, "place_in_queue": place, "jobs_in_queue": waiting}
@@ -163,21 +167,29 @@ def _dominant(record: JobRecord, policy: Policy, context: WaitContext, period_s:
     if kind == "too-few-gpus":  # which the policy may know more about, such as when it will start
         return kind, reason if reason.startswith(text) else text
     if not isinstance(policy, PlacerPolicy):
+        if reason == CAN_START:
+            return _would_start(record, context, period_s)
         if lacks_room(job, view, record.constraints):
             return "constraints", reason
         return "behind-others" if reason.startswith("behind ") else "scattered", reason
     placer = policy.placer
     if placer.place(job, view) is not None:
-        first = view.waiting[0].job.id if view.waiting else record.id
-        if first in context.recommended:
-            return quick_reason(record, context, first, 0.0)
-        if first != record.id:
-            return "behind-others", f"can start now, but is behind {first}, which is first in the queue"
-        return "period", f"starts when the policy decides next; it decides every {minutes(period_s)}"
+        return _would_start(record, context, period_s)
     inner = placer.placer if isinstance(placer, ConstrainedPlacer) else placer
     if record.constraints is not None and inner.place(job, view) is not None:
         return "constraints", reason
     return "scattered", reason
+
+
+def _would_start(record: JobRecord, context: WaitContext, period_s: float) -> tuple[Kind, str]:
+    """Return why a job waits that the policy would start now, were it asked about it alone."""
+    first = context.view.waiting[0].job.id if context.view.waiting else record.id
+    if context.reserved is not None:
+        return quick_reason(record, context, first, 0.0)
+    if first != record.id:
+        return "behind-others", f"{CAN_START}, but is behind {first}, which is first in the queue"
+    every = f"; it decides every {minutes(period_s)}" if period_s else ""
+    return "period", f"starts when the policy decides next{every}"
 
 
 def _free_line(view: Snapshot) -> str:
@@ -245,7 +257,9 @@ class Suggestions:
             wait = self._wait("wait for running jobs to end, or cancel one")
             return self._resume() or self._relax() or self._fewer() or wait
         if kind == "behind-others":
-            return ", or ".join(self._overtake()) or self._wait("wait")
+            return ", or ".join(self._overtake()) or self._wait(
+                "wait until the job that it might delay has started"
+            )
         if kind == "constraints":
             return self._relax() or self._wait("wait until machines that satisfy its constraints come free")
         return self._fewer() or self._wait("wait until whole machines come free")
@@ -347,7 +361,7 @@ class Suggestions:
             if job is not None:
                 tried = replace(tried, job=replace(tried.job, **job))
             queue = [each._replace(job=tried.job) if each.job.id == tried.id else each for each in fork.queue]
-            engine = fork._replace(setting={**fork.setting, **(policy or {})}, queue=queue).engine(tried)
+            engine = fork.with_setting(policy or {})._replace(queue=queue).engine(tried)
             for machine in repaired:
                 engine.state.repair(machine)
             actions = engine.tick(self._view.now_s)

@@ -81,6 +81,7 @@ class JobRecords:
         self.drained: set[int] = set()
         self.policy: dict[str, Any] = {}
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
+        self.reserved: dict[str, None] = {}  # waiting jobs with a recommended placement, in the order of these
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
         self.log_id = ""  # empty in logs older than log ids
@@ -179,6 +180,7 @@ class JobRecords:
 
     def _cancelled(self, row: EventRow, record: JobRecord) -> None:
         record.wanted, record.reason, record.ended_s = False, f"cancelled by {row.body['by']}", row.at_s
+        self.reserved.pop(record.id, None)
         self._set(record, "cancelled")
 
     def _shifted(self, row: EventRow, record: JobRecord) -> None:
@@ -198,6 +200,11 @@ class JobRecords:
 
     def _recommended(self, row: EventRow, record: JobRecord) -> None:
         self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}
+        self.reserved[record.id] = None
+
+    def _withdrawn(self, _row: EventRow, record: JobRecord) -> None:
+        """Forget a recommended placement that the policy would no longer make."""
+        del self.recommended[record.id], self.reserved[record.id]
 
     def _observed(self, row: EventRow, record: JobRecord) -> None:
         if row.body.get("ended"):
@@ -205,6 +212,7 @@ class JobRecords:
             self._set(record, "done")
             return
         record.observed, record.observed_s = Placement(**row.body["placement"]), row.at_s
+        self.reserved.pop(record.id, None)
         for name, value in row.body["saved"].items():
             self.saved[name] = self.saved.get(name, 0.0) + value
         self._set(record, "running")

@@ -70,7 +70,7 @@ class MetricsCollector(Collector):
             fragmentation, used, held = state.fragmentation, state.used_machines, state.held_gpus
             waiting = [records.jobs[each.job.id] for each in engine.queue]
             counts, drained, period_s = dict(records.counts), len(records.drained), engine.period_s
-        first, context = waiting[0].id if waiting else None, WaitContext(view, records.recommended)
+        first, context = waiting[0].id if waiting else None, WaitContext(view, records)
         reasons = Counter(quick_reason(record, context, first, period_s)[0] for record in waiting)
         pending = {kind: reasons[kind] for kind in WAITING}
         yield _labelled("cranny_pending_jobs", "Waiting jobs by reason.", "reason", pending)

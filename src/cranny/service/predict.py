@@ -127,8 +127,20 @@ class _ExpectedFree:
 def predict_starts(fork: Fork, view: Snapshot, extra: JobRecord | None = None) -> dict[str, float]:
     """Predict when waiting jobs start, in queue order and by eligible GPUs; unpredictable ones are skipped.
 
-    `extra` is a hypothetical job that is not in the records.
+    A policy that promises starts may know a later one than that GPUs are free now, and is right then; its promises
+    are the latest. `extra` is a hypothetical job that is not in the records.
     """
+    starts, reserved = _in_queue_order(fork, view, extra), fork.records.reserved
+    if fork.remembering is None:
+        return starts
+    starts = {job_id: at_s for job_id, at_s in starts.items() if at_s > view.now_s or job_id in reserved}
+    for job_id, at_s in fork.remembering.promised_starts().items():
+        starts[job_id] = max(view.now_s, min(at_s, starts.get(job_id, math.inf)))
+    return starts
+
+
+def _in_queue_order(fork: Fork, view: Snapshot, extra: JobRecord | None) -> dict[str, float]:
+    """Predict starts as if all jobs started in the order of the queue, wherever GPUs are free."""
     records, eligible = fork.records.jobs, EligibleMachines(view)
     queue: list[tuple[Waiting, JobRecord | None, int]] = []
     for waiting in fork.queue[:MAX_PREDICTED]:

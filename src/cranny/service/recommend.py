@@ -6,6 +6,7 @@ from typing import Any
 
 from cranny.core.engine import Engine
 from cranny.core.queue import QueuePolicy
+from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.core.traffic import traffic
 from cranny.model.errors import InputError
@@ -13,11 +14,11 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action, Start
 from cranny.model.validate import counted
-from cranny.service.engines import Fork
+from cranny.service.engines import Fork, JointByPriority
 from cranny.service.job_records import JobRecord, JobRecords, plain, reasons
 from cranny.service.limits import ConflictError
 
-Recommendation = tuple[str, dict[str, Any]]  # the job, and the body of its event
+Recommendation = tuple[str, dict[str, Any] | None]  # the job, and the body of its event; none if it is withdrawn
 Recommend = Callable[[Engine, JobRecords, float], Iterator[Recommendation]]
 
 
@@ -37,30 +38,32 @@ class Recommender:
         self._engine = None
 
     def replan(self, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
-        """Yield the new recommendations of the policy on the actual state."""
-        self._engine = Fork.of(engine, records).engine()
-        return self._new_starts(self._engine.tick(now_s), engine.state, records)
+        """Yield the new recommendations of the policy on the actual state, and withdraw those that it drops."""
+        self._engine = planned = Fork.of(engine, records).engine()
+        starts = list(self._new_starts(planned.tick(now_s), engine.state, records))
+        yield from ((job_id, None) for job_id in records.reserved.copy() if job_id not in planned.state)
+        yield from starts
 
     def submitted(self, job: Job, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
         """Yield the new recommendations after a job entered the queue."""
-        planned = self._one_by_one
-        behind = takewhile(lambda waiting: waiting.job is not job, reversed(engine.queue))
-        # It must not precede a job that already has a recommended placement.
-        if planned is None or any(waiting.job.id in planned.state for waiting in behind):
+        planned = self._kept
+        if planned is None or _passes(job, planned, engine.queue, records):
             return self.replan(engine, records, now_s)
         return self._new_starts(planned.submit(job, now_s), engine.state, records)
 
     def finished(self, job_id: str, engine: Engine, records: JobRecords, now_s: float) -> Iterator[Recommendation]:
         """Yield the new recommendations after a job ended."""
-        planned = self._one_by_one
+        planned = self._kept
         if planned is None or job_id not in planned.state:
             return self.replan(engine, records, now_s)
         return self._new_starts(planned.finish(job_id, now_s), engine.state, records)
 
     @property
-    def _one_by_one(self) -> Engine | None:
-        """The engine, if its policy places jobs one by one, so that the last does not affect those before it."""
+    def _kept(self) -> Engine | None:
+        """The engine, if its policy keeps what it planned: it places jobs one by one, or plans with a memory."""
         policy = self._engine.policy if self._engine is not None else None
+        if isinstance(policy, JointByPriority):
+            return self._engine if policy.remembering is not None else None
         return self._engine if isinstance(policy, QueuePolicy) and policy.order != "knapsack" else None
 
     def followed(self, record: JobRecord, now_s: float) -> bool:
@@ -90,6 +93,16 @@ class Recommender:
                 facts = {**action.placement.facts, **_cost(state, job, action.placement)}
                 text = reasons(action.placement, job.id)
                 yield action.job.id, {"placement": placement, "text": text, "facts": facts}
+
+
+def _passes(job: Job, planned: Engine, queue: Sequence[Waiting], records: JobRecords) -> bool:
+    """Say whether a job goes before one that already has a recommended placement."""
+    behind = takewhile(lambda waiting: waiting.job is not job, reversed(queue))
+    passed = [records.jobs[waiting.job.id] for waiting in behind if waiting.job.id in planned.state]
+    if isinstance(planned.policy, JointByPriority):  # what it has started stays, whatever the order of the queue
+        priority = records.jobs[job.id].spec.priority
+        return any(record.spec.priority < priority for record in passed)
+    return bool(passed)
 
 
 def observed_start(

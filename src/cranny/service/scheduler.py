@@ -23,6 +23,7 @@ from cranny.model.errors import CrannyError, InputError, PlacementError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import counted
+from cranny.policies import DEFAULT_POLICY
 from cranny.policies.cranny.moves import MoveGroup, actions
 from cranny.service.engines import (
     JointByPriority,
@@ -30,6 +31,7 @@ from cranny.service.engines import (
     build_policy,
     complete_setting,
     engine_with,
+    follow,
     replay,
 )
 from cranny.service.executor import AttemptLaunched
@@ -49,7 +51,7 @@ from cranny.service.recommend import Recommend, Recommendation, Recommender, obs
 from cranny.service.store import EventRow, EventStore
 
 Mode = Literal["run", "recommend"]
-DEFAULT_POLICY = {"name": "titan"}
+FIRST_SETTING = {"name": DEFAULT_POLICY}  # of a log in which no policy was set yet
 MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does not count as its failure
 
 
@@ -78,11 +80,11 @@ class Scheduler:
         self.rows: list[EventRow] = []
         self.instructions: deque[Instruction] = deque()
         self._empty = ClusterState(cluster).snapshot()
-        self._set_feasibility(complete_setting(DEFAULT_POLICY))
+        self._set_feasibility(complete_setting(FIRST_SETTING))
         self._recommender = Recommender()  # used in recommend-only mode
 
     def _new_engine(self) -> Engine:
-        return Engine(ClusterState(self.cluster), build_policy(complete_setting(DEFAULT_POLICY), self.records))
+        return Engine(ClusterState(self.cluster), build_policy(complete_setting(FIRST_SETTING), self.records))
 
     def restore(self, store: EventStore) -> None:
         """Rebuild everything from the event log."""
@@ -93,7 +95,14 @@ class Scheduler:
         for row in store.read():
             self.engine = replay(row, self.engine, self.records)
             self.history.note(self.records, self.engine.state)
-        self._set_feasibility(self.records.policy or complete_setting(DEFAULT_POLICY))
+        self._set_feasibility(self.records.policy or complete_setting(FIRST_SETTING))
+
+    @property
+    def must_promise_anew(self) -> bool:
+        """Whether the policy may have promised what the log does not say, and decides at every event."""
+        policy = self.engine.policy
+        remembers = isinstance(policy, JointByPriority) and policy.remembering is not None
+        return self.mode == "run" and remembers and not self.engine.period_s
 
     def _set_feasibility(self, setting: dict[str, Any]) -> None:
         """Build a second policy for feasibility checks: a query may change the memory of the one that decides."""
@@ -297,6 +306,8 @@ class Scheduler:
         try:
             if self.mode == "run":
                 actions = decide()
+                if self.engine.period_s:  # it was not asked, but must know what it would know from the log
+                    follow(self.engine, now_s)
             elif self.engine.period_s and not due:
                 self._recommender.forget()
             else:
@@ -307,7 +318,7 @@ class Scheduler:
         for at, action in enumerate(actions):
             self._log_action(action, actions[at + 1 :], now_s)
         for job_id, body in found:
-            self.log("recommended", job_id, body, now_s)
+            self.log("withdrawn" if body is None else "recommended", job_id, body or {}, now_s)
 
     def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id

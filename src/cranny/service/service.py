@@ -25,7 +25,7 @@ from cranny.service.engines import Fork
 from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
 from cranny.service.job_records import HELD, Attempt, JobRecord
 from cranny.service.limits import Limits
-from cranny.service.scheduler import DEFAULT_POLICY, Instruction, Mode, PolicyError, Scheduler
+from cranny.service.scheduler import FIRST_SETTING, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.store import Append, EventRow, EventStore
 from cranny.service.warmup import start_warmup
 from cranny.service.writer_lock import OtherWriterError, StoreError
@@ -103,8 +103,10 @@ class Service:
                 self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
                 now_s = self.now_s()
                 self.scheduler.open(now_s)
-                if self._policy is not None or not self.scheduler.records.policy:
-                    self.scheduler.switch(self._policy or DEFAULT_POLICY, "cranny serve", now_s)
+                switched = self._policy is not None or not self.scheduler.records.policy
+                if switched:
+                    self.scheduler.switch(self._policy or FIRST_SETTING, "cranny serve", now_s)
+                if switched or self.scheduler.must_promise_anew:
                     self._calls.put(Call(self.scheduler.tick, Future()))  # handled after the warm-up
                 self._store(self.store.append)
         except CrannyError:

@@ -18,14 +18,19 @@ from cranny.service.store import EventRow
 
 SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 SLOW = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=1.0)
-JOBS = 60  # trial jobs of either kind
+JOBS = 60  # trial jobs of each kind
 SEED = 2  # of a mix that exercises all compiled code of the policies
 MODELS = ("vgg16", "resnet50", "bert-large")
 # Whose ranks are split in one way if they are few, and in another if they are more.
 SPLIT: tuple[dict[str, Any], ...] = tuple(
     {"gpus": gpus, "collective": "halving-doubling", "model": "vgg16"} for gpus in (5, 11)
 )
-KINDS: tuple[dict[str, Any], ...] = ({}, {"least_gpus": 1, "most_gpus": 8})
+# Jobs that have a fixed size, that can be resized, and that may be stopped and do not say how long they run.
+KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"least_gpus": 1, "most_gpus": 8},
+    {"movable": True, "duration_s": None},
+)
 
 _log = logging.getLogger("cranny.service")
 _lock = threading.Lock()

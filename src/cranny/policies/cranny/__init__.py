@@ -97,7 +97,9 @@ class Cranny:
         self.rules = UNRESTRICTED
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
+        self._decided = False  # anything, since it follows the cluster
         self._memory: WaitMemory | None = None  # of waiting jobs, from the policy that this is a copy of
+        self._recalled: WaitMemory | None = None  # what it goes on from when it begins to follow the cluster
 
     def with_rules(self, rules: JobRules) -> "Cranny":
         """Return the same policy, which keeps the constraints of jobs and stops only those that allow it."""
@@ -148,6 +150,7 @@ class Cranny:
     def plan(self, view: Snapshot) -> Plan:
         """Start, stop and move jobs; once there is nothing more to do, shift those that share links."""
         at = self._follow(view, self._durations)
+        self._decided = self._decided or at is self._at
         plan = self._placed(view, at)
         if plan.actions or at.phased is None:
             return plan
@@ -161,7 +164,7 @@ class Cranny:
             found = self._start(waiting, view, at)
             if found is not None:
                 return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
-        if self.preempt:
+        if self.preempt and (self.rules is UNRESTRICTED or any(map(self.rules.may_stop, view.running))):
             plan = self._make_way(view, at)
             if plan is not None:
                 return plan
@@ -228,7 +231,8 @@ class Cranny:
         if not stopped:
             return None
         if stopped[0].machine is not None and job.gpus <= at.largest:
-            placement = view.placement(job, (stopped[0].machine,) * job.gpus)
+            note = f"in place of {stopped[0].running.job.id}, which goes on when this one has ended"
+            placement = view.placement(job, (stopped[0].machine,) * job.gpus, note=note)
         else:
             trial = view
             for each in stopped:
@@ -259,12 +263,35 @@ class Cranny:
         if self._division is not None and self._division.wanted(view):
             return self._division.why_wait(job, view)
         short = lacks_room(job, view, self.rules.constraints_of(job.id))
-        known = self._memory if self._at is None else self._at.memory()
+        known = self._known
         if known is None or known.cluster is not view.cluster:  # it has decided nothing yet: what would it decide
             trial = deepcopy(self)
             trial.plan(view)
-            known = deepcopy(trial)._memory  # noqa: SLF001 - one of its own kind
+            known = trial._known  # noqa: SLF001 - one of its own kind
         return known.why(job.id, view.now_s, short) if known is not None else short or "can start now"
+
+    @property
+    def _known(self) -> "WaitMemory | None":
+        """What is known of waiting jobs: once it has decided, by itself."""
+        return self._at.memory() if self._at is not None and self._decided else self._memory
+
+    def follow(self, view: Snapshot) -> None:
+        """Take over what has started and ended, and learn how long jobs run, without deciding."""
+        self._follow(view, self._durations)
+
+    def promised_starts(self) -> dict[str, float]:
+        """Return when waiting jobs start at the latest, without what is only estimated."""
+        known = self._known
+        promises = known.promises if known is not None else ()
+        return {each.job_id: each.start_s for each in promises if known and each.start_s < known.estimated_s}
+
+    def going_on(self, changed: str | None = None) -> "Cranny":
+        """Return a copy that keeps what was promised, but to a job that is changed."""
+        copied = deepcopy(self)
+        known = self._known
+        # What is set is of its own kind.
+        copied._recalled = known.without(changed) if known and changed else known  # noqa: SLF001
+        return copied
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Cranny":
         """Copy the options, what was learned, and what is known of waiting jobs; it follows the cluster anew."""
@@ -272,8 +299,9 @@ class Cranny:
         # What is set is of its own kind.
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
         copied._division = deepcopy(self._division, memo)  # noqa: SLF001
-        copied._memory = self._memory if self._at is None else self._at.memory()  # noqa: SLF001
-        copied._at = None  # noqa: SLF001
+        copied._moves = copy(self._moves)  # noqa: SLF001
+        copied._memory = self._known  # noqa: SLF001
+        copied._at, copied._decided = None, False  # noqa: SLF001
         return copied
 
     def _start(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
@@ -335,5 +363,8 @@ class Cranny:
             at = Followed(view.cluster, self)
         elif at is None or at.cluster is not view.cluster:
             at = self._at = Followed(view.cluster, self)
+            if self._recalled is not None and self._recalled.cluster is view.cluster:
+                at.recall(self._recalled)
+            self._recalled = None
         at.follow(view, durations)
         return at

@@ -318,13 +318,24 @@ class Followed:
 
     def memory(self) -> WaitMemory:
         """Return what is known of waiting jobs, for explanations."""
+        estimated_s = [each.end_s for each in self._running.values() if each.is_estimate(self._now_s)]
         return WaitMemory(
             self.cluster,
             tuple(self.promises.in_order()),
             self.since_s.copy(),
             self.due_s.copy(),
             frozenset(self._left_s),
+            self.head,
+            self.constrained_head,
+            min(estimated_s, default=math.inf),
         )
+
+    def recall(self, memory: WaitMemory) -> None:
+        """Go on from what was known of the waiting jobs of the same cluster."""
+        for promise in memory.promises:
+            self.promises.make(promise)
+        self.since_s.update(memory.since_s)
+        self.head, self.constrained_head = memory.head, memory.constrained_head
 
     def expected_slowdown(self, job: Job) -> float:
         """Return how many times longer than on one machine a waiting job is expected to run.

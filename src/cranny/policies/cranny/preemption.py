@@ -34,6 +34,10 @@ class Expected(NamedTuple):
         held = self.running.held
         return next(iter(held)) if len(held) == 1 else None
 
+    def is_estimate(self, now_s: float) -> bool:
+        """Say whether its end is only an estimate: it does not say how long it runs, or runs longer than that."""
+        return self.running.submitted.duration_s is None or self.end_s <= now_s
+
     def slowdowns(self, seconds: float) -> float:
         """Return by how much its slowdown grows if it takes so many seconds longer."""
         return seconds / max(self.length_s, SHORTEST_S)

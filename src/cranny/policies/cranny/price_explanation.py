@@ -106,7 +106,8 @@ class PriceRationale(NamedTuple):
         """Yield the price, its terms and the next best sets of machines."""
         price = self.price
         shown = {name: gpu_s for name, gpu_s in price.rounded.items() if gpu_s}
-        expected = f"if it takes {self.seconds:,.0f} s on one machine, as expected"
+        sure = "expected" if self.job.duration_s is not None else "estimated"  # from what other jobs took
+        expected = f"if it takes {self.seconds:,.0f} s on one machine, as {sure}"
         free_of_charge = "" if shown else ": it takes nothing from others, and no machine is in use longer"
         yield f"price: {sum(shown.values()):,} GPU-s {expected}{free_of_charge}"
         for name, gpu_s in shown.items():

@@ -13,6 +13,7 @@ from cranny.model.yaml_file import Fields
 from cranny.service import serialize
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered
 from cranny.service.auth import Caller
+from cranny.service.engines import Fork
 from cranny.service.explain import Explanation, WaitContext, explain_placement, explain_wait, quick_reason
 from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
 from cranny.service.job_spec import JobSpec
@@ -106,7 +107,7 @@ def _lines(service: Service, records: list[JobRecord]) -> list[Any]:
     scheduler = service.scheduler
     starts: dict[str, float] = {}
     view = scheduler.engine.state.snapshot(service.now_s())
-    context = WaitContext(view, scheduler.records.recommended)
+    context = WaitContext(view, scheduler.records)
     first = scheduler.engine.queue[0].job.id if scheduler.engine.queue else None
     if any(record.status == "waiting" for record in records):
         starts = predict_starts(service.fork(), view)
@@ -225,7 +226,7 @@ def _try_submit(spec: JobSpec, service: Service, caller: Caller) -> Any:
     would_stop = [action.job_id for action in actions if isinstance(action, Stop)]
     start = next((each for each in actions if isinstance(each, Start) and each.job.id == record.id), None)
     if start is None:
-        why = explain_wait(record, fork._replace(queue=list(tried.queue), state=tried.state), now_s, period_s)
+        why = explain_wait(record, Fork.of(tried, fork.records), now_s, period_s)
     else:
         lines = reasons(start.placement, record.id).splitlines()
         why = Explanation("placed", lines[0], lines[1:], "", now_s, start.placement.facts)

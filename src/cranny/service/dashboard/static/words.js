@@ -88,6 +88,7 @@ const KINDS = {
   "failed-machine": (event) => `machine ${event.name ?? event.machine} failed`,
   policy: (event) => `the policy is now ${event.name}`,
   recommended: (event) => `a placement for ${event.job} was recommended`,
+  withdrawn: (event) => `the placement recommended for ${event.job} no longer holds`,
   observed: (event) => `${event.job} was observed running`, opened: () => "the service was started",
 };
 
