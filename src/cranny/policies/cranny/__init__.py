@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from cranny.policies.cranny.placing import Priced
     from cranny.policies.cranny.wait_explanation import WaitMemory
 
-PATIENCE = 100.0  # lengths of a job, times the root of its GPUs, for which later jobs may pass it
+PATIENCE = 10.0  # lengths of a job, times the root of its GPUs, for which later jobs may pass it
 TRIED = 8  # jobs at the front of the queue for which others may be stopped
 FEWER = 2.0  # seconds that a job need not wait, for each that it runs longer with fewer workers
 MARGIN = 1.0  # seconds that must be gained for each that is lost by stopping a job
