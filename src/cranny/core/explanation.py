@@ -60,9 +60,7 @@ class DefaultRationale(NamedTuple):
         onto = _count(len(set(placement.machines)), "machine")
         bound = f"no map onto {onto} can be below {_megabytes(facts['cross_machine_bytes_bound'])}"
         fewest_idle = fewest_used = ""
-        if (
-            facts["machines_minimum"] is not None
-        ):  # it fits into what was free, without what other jobs give up for it
+        if facts["machines_minimum"] is not None:  # otherwise it needs what other jobs give up for it
             fewest_idle = f" (minimum {facts['idle_machines_minimum']})"
             fewest_used = f" (minimum {facts['machines_minimum']} with at most {opened} idle opened)"
         lines = [
