@@ -204,6 +204,8 @@ class Cranny:
 
     def _make_way(self, view: Snapshot, at: "Followed") -> Plan | None:
         """Stop a job on several machines for many that need one machine each, if that pays."""
+        if not at.gpus.on_links.any():  # no job runs on several machines
+            return None
         queue = [
             (each, self.left_s(each))
             for each in at.in_reach(view.waiting, DEPTH)
