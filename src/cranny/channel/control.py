@@ -37,7 +37,7 @@ class CheckpointRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """All that a job is told, as of now. What is None is left to the job."""
+    """All settings of a job as of now. What is None is left to the job."""
 
     number: int = 0  # higher with every change
     pace: Pace | None = None
