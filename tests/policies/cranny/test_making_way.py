@@ -51,7 +51,7 @@ def test_it_does_not_if_they_gain_less_than_it_loses() -> None:
     assert not stopped(come(1, Cranny(), duration_s=9500.0)[1])
 
 
-def test_it_does_not_lose_more_than_its_length_in_all() -> None:
+def test_it_does_not_lose_more_than_it_runs_in_all() -> None:
     assert not stopped(come(16, Cranny(), duration_s=10_500.0)[1])
 
 

@@ -202,7 +202,7 @@ def drawn(seed: int, *, elastic: bool) -> list[Job]:
 @pytest.mark.parametrize("elastic", [False, True])
 def test_only_running_jobs_are_shifted_and_all_jobs_end(*, elastic: bool) -> None:
     model, shifts = NETWORKS["phases"], 0
-    for seed in range(3):
+    for seed in range(6):
         _, chosen, _ = resolve_policy("cranny", None, None, 0, model.alone)
         replay = Watched(PAIRS, chosen, network=model.on(PAIRS))
         record = replay.run(drawn(seed, elastic=elastic))

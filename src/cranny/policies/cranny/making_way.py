@@ -94,9 +94,8 @@ class MakingWay:
         if missing > len(later_s):
             return None
         resumes_s = float(np.partition(later_s, missing - 1)[missing - 1])
-        loss_s = resumes_s - rules.now_s + each.running.submitted.restart_s
-        pays = rules.may_lose(each, loss_s) and rules.pays(waiters, loss_s, each.slowdowns(loss_s))
-        return resumes_s if pays else None
+        loss_s = rules.counted_s(each, resumes_s - rules.now_s + each.running.submitted.restart_s)
+        return resumes_s if rules.pays(waiters, loss_s, each.slowdowns(loss_s)) else None
 
     def _starts(self, each: Expected, places: Iterable[int], placing: Placing, view: Snapshot) -> dict[int, Start]:
         """Return the starts of waiting jobs once another one is stopped, by their places in the queue."""

@@ -2,9 +2,10 @@
 
 The waiting job gains the time until it is expected to start otherwise; the other loses the time that it runs, and
 its own restart, and then goes on where it was. Both the sum of these seconds and the sum of slowdowns, which are
-seconds by the length of their job, must fall. In all a job loses at most as long as it runs by being stopped, so
-none is stopped for ever. A job that does not allow it is not stopped at all, nor one whose restart takes more than
-a small part of its length: what others gain is known less well than that.
+seconds by the length of their job, must fall. A second that a job loses beyond its own length counts as often as
+it has lost that length, and in all it loses at most as long as it runs where it is placed: none is stopped for
+ever. A job that does not allow it is not stopped at all, nor one whose restart takes more than a small part of its
+length: what others gain is known less well than that.
 """
 
 import math
@@ -69,9 +70,16 @@ class Stopping(NamedTuple):
     may_stop: Callable[[str], bool]  # whether a job allows it, by its id
 
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
-        """Return what a job loses if it is stopped as long as another one runs; inf if it may not be."""
+        """Return what counts as lost if a job is stopped as long as another one runs; inf if it may not be."""
         loss_s = waiter.runs_s + each.running.submitted.restart_s
-        return loss_s if each.end_s - self.now_s > loss_s and self.may_lose(each, loss_s) else math.inf
+        return self.counted_s(each, loss_s) if each.end_s - self.now_s > loss_s else math.inf
+
+    def counted_s(self, each: Expected, loss_s: float) -> float:
+        """Return as how many seconds a loss counts, more for a job that has lost much; inf if it may not be."""
+        if not self.may_lose(each, loss_s):
+            return math.inf
+        lost_s = self.lost_s.get(each.running.submitted.id, 0.0) + loss_s
+        return loss_s * max(1.0, each.slowdowns(lost_s))
 
     def may_lose(self, each: Expected, loss_s: float) -> bool:
         """Say whether a job may be stopped and lose so many seconds.
@@ -86,7 +94,7 @@ class Stopping(NamedTuple):
             and job.restart_s <= SHORT_RESTART * each.length_s
             and self.may_stop(job.id)
             and self.next_promise_s(each.end_s) >= each.end_s + loss_s
-            and self.lost_s.get(job.id, 0.0) + loss_s <= each.length_s
+            and self.lost_s.get(job.id, 0.0) + loss_s <= each.length_s * each.slowdown
         )
 
     def next_promise_s(self, end_s: float) -> float:
