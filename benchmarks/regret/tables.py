@@ -165,21 +165,32 @@ def _without(row: Row, whole: Contender, other: Contender) -> float | None:
 
 
 def draw(rows: Sequence[Row], contenders: Sequence[Contender], path: Path) -> Path:
-    """Draw all cells of all policies as a heat map: blue is ahead of all others, red behind the best."""
-    cells = {
-        each: {(c.world, c.part, c.metric): c.value for row in rows for c in judge(row, each)}
-        for each in contenders
-    }
-    keys = list(dict.fromkeys(key for found in cells.values() for key in found))
-    values = np.array([[cells[each].get(key, math.nan) for each in contenders] for key in keys], dtype=float)
+    """Draw a heat map of all policies in all worlds: blue is ahead of all others, red behind the best.
+
+    A cell is the geometric mean over the metrics of its world; policies stand in the order of their means.
+    """
+    means = np.array([[_mean_log(judge(row, each)) for each in contenders] for row in rows])
     limit = math.log(FAR)
-    figure, (axis,) = canvas(1, (2.5 + 0.3 * len(contenders), 1.5 + 0.14 * len(keys)), across=1)
-    image = axis.imshow(
-        np.clip(np.log(values), -limit, limit), cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto"
-    )
-    axis.set_xticks(range(len(contenders)), [each.label for each in contenders], rotation=90, size=7)
-    labels = [f"{world}, {part}: {METRICS[metric].label}" for world, part, metric in keys]
-    axis.set_yticks(range(len(keys)), labels, size=5)
+    clipped = np.clip(means, -limit, limit)
+    order = np.argsort(np.nanmean(clipped, axis=0), kind="stable")
+    figure, (axis,) = canvas(1, (3.0 + 0.34 * len(contenders), 1.6 + 0.19 * len(rows)), across=1)
+    image = axis.imshow(clipped[:, order], cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    for at, log in np.ndenumerate(means[:, order]):
+        if not math.isnan(log):
+            dark = abs(log) > 0.6 * limit
+            axis.text(at[1], at[0], _short(math.exp(log)), ha="center", va="center", size=5, color="wk"[not dark])
+    axis.set_xticks(range(len(contenders)), [contenders[at].label for at in order], rotation=90, size=7)
+    axis.set_yticks(range(len(rows)), [f"{row.world.key}, {row.part}" for row in rows], size=6)
     bar = figure.colorbar(image, ax=axis, ticks=[-limit, 0.0, limit], shrink=0.3, anchor=(0.0, 1.0))
     bar.ax.set_yticklabels([f"{1 / FAR:g}", "1", f"{FAR:g} or more"])
     return save(figure, path)
+
+
+def _mean_log(cells: Sequence[Ratio]) -> float:
+    """Return the mean logarithm of some cells; NaN if there are none."""
+    return math.fsum(math.log(cell.value) for cell in cells) / len(cells) if cells else math.nan
+
+
+def _short(value: float) -> str:
+    """Return a ratio in three or four letters."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.0f}" if value < 999.5 else "999+"
