@@ -54,6 +54,10 @@ class ShareSampler:
     def __iter__(self) -> Iterator[list[int]]:
         step = self._next_step() if self._position is None else self._position
         self._position = None  # if the epoch is left before its end, the next one goes on from the steps done
+        return self._rest(step)  # from the iteration that is about to start now, not when the first one is drawn
+
+    def _rest(self, step: int) -> Iterator[list[int]]:
+        """Yield this rank's samples of a step, and of those that follow in its epoch."""
         epoch, first = divmod(step, self.iterations)
         order = self._order(epoch)
         for index in range(first, self.iterations):

@@ -41,11 +41,14 @@ def read(file: Path) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise InputError(f"{at(file)}: cannot be read: {error.strerror}") from None
-    with os.fdopen(number, "rb") as opened:
-        found = os.fstat(number)
-        if not stat.S_ISREG(found.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
             raise InputError(f"{at(file)}: not a plain file")
-        text = opened.read(MAX_BYTES + 1)
+        text = os.read(number, MAX_BYTES + 1)  # of a plain file it returns all that there is
+    except OSError as error:
+        raise InputError(f"{at(file)}: cannot be read: {error.strerror}") from None
+    finally:
+        os.close(number)
     if len(text) > MAX_BYTES:
         raise InputError(f"{at(file)}: larger than {MAX_BYTES} bytes")
     try:
