@@ -31,6 +31,7 @@ CASES: dict[str, Case] = {
     "has": Case("benchmarks.has:run", "has-exact and JPS on mixed clusters of 15 to 1,000 workers"),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
+    "agent": Case("benchmarks.agent:run", "CPU-seconds that the agent inside a job takes of an iteration"),
     "durations": Case("benchmarks.durations:run", "estimates of durations on seven real logs, with simple rivals"),
     "regret": Case("benchmarks.regret.run:run", "every policy in the papers' worlds, over the best of the others"),
     "cranny-speed": Case(

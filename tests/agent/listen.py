@@ -47,7 +47,7 @@ def iterations(rank: int) -> dict[str, object]:
     pacer.step()
     return {
         "pairs": [[weights(model) for model in twins] for twins in pairs],
-        "talks": [each.communication for each in pacer.past],
+        "talks": [each.communication and each.communication[:2] for each in pacer.past],
         "works_s": [each.work_s for each in pacer.past],
     }
 

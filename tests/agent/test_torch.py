@@ -10,11 +10,26 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
 from cranny.agent.pacing import Iteration, PacingSchedule
-from tests.agent import APART, ITERATIONS, PART_S, PARTS, PAUSE_S, PERIOD_S, TOGETHER, WORKERS
+from cranny.channel.report import Report
+from tests.agent import (
+    APART,
+    CONNECTED_BATCH,
+    CONNECTED_STEPS,
+    ITERATIONS,
+    PART_S,
+    PARTS,
+    PAUSE_S,
+    PERIOD_S,
+    SPEEDS,
+    TOGETHER,
+    TOKEN,
+    WORKERS,
+)
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra `torch`)")
 
@@ -180,3 +195,78 @@ def test_importing_cranny_does_not_load_pytorch() -> None:
         "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_ranks_divide_a_batch_by_their_speeds_and_save_together(tmp_path: Path) -> None:
+    for trial in range(3):  # other work on the machine may stop a rank for longer than an iteration takes
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        ranks = divide_and_save(folder)
+        try:
+            are_as_fast_as_both(ranks)
+        except AssertionError:
+            if trial == 2:
+                raise
+        else:
+            return
+
+
+def divide_and_save(tmp_path: Path) -> list[list[dict[str, Any]]]:
+    """Train with unequal shares and a checkpoint, and check all but times; return what each rank did."""
+    train(tmp_path, Path(__file__).with_name("connected.py"))
+    said = [json.loads((tmp_path / f"said{rank}.json").read_text(encoding="utf-8")) for rank in range(WORKERS)]
+    ranks = [each["done"] for each in said]
+    assert len(ranks[0]) == len(ranks[1]) == CONNECTED_STEPS
+    have_each_sample_once(ranks)
+    learn_as_one_process_would(ranks)
+    saved = said[0]["saved"]
+    assert len(saved) == 1
+    assert said[1]["saved"] == saved == [said[0]["agreed"]["from_step"]]
+    for rank in range(WORKERS):
+        report = Report.read(tmp_path / "channel", rank, TOKEN)
+        assert report is not None
+        assert report.saved is not None
+        assert (report.saved.step, report.saved.request) == (saved[0], 1)
+        assert report.resumed is not None
+        assert report.resumed.step == 0
+        assert sum(each.iterations for each in report.records) == CONNECTED_STEPS
+        assert sum(each.samples for each in report.records) == sum(each["own"] for each in ranks[rank])
+        assert report.records[-1].gradient_bytes == 4 * 8
+    return ranks
+
+
+def have_each_sample_once(ranks: list[list[dict[str, list[float]]]]) -> None:
+    """Check that every epoch, of five iterations, has each sample once over both ranks."""
+    for begin in range(0, CONNECTED_STEPS, 5):
+        seen = [each for rank in ranks for done in rank[begin : begin + 5] for each in done["samples"]]
+        assert sorted(seen) == list(range(5 * CONNECTED_BATCH))
+
+
+def learn_as_one_process_would(ranks: list[list[dict[str, list[float]]]]) -> None:
+    """Check that gradients of both ranks are those of the whole batch."""
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(1, 4)
+    for one, other in zip(*ranks, strict=True):
+        batch = torch.tensor(one["samples"] + other["samples"])[:, None] / (5 * CONNECTED_BATCH)
+        layer.zero_grad()
+        layer(batch).square().mean().backward()
+        assert layer.weight.grad is not None
+        assert one["gradient"] == pytest.approx(layer.weight.grad.flatten().tolist(), rel=1e-4)
+        assert one["gradient"] == pytest.approx(other["gradient"], rel=1e-6)
+
+
+def are_as_fast_as_both(ranks: list[list[dict[str, float]]]) -> None:
+    """Check that throughput is that of the slowest rank until samples are divided by speed, then that of both."""
+    owns = [done["own"] for done in ranks[0]]
+    equal, by_speed = CONNECTED_BATCH // 2, CONNECTED_BATCH // 3
+    switch = owns.index(by_speed)
+    assert 10 < switch < CONNECTED_STEPS - 10
+    assert owns == [equal] * switch + [by_speed] * (CONNECTED_STEPS - switch)
+    for part, divided in ((slice(2, switch), False), (slice(switch, None), True)):
+        speeds = [median(done["own"] / done["alone_s"] for done in each[part]) for each in ranks]
+        expected = sum(speeds) if divided else WORKERS * min(speeds)
+        measured = CONNECTED_BATCH / median(done["took_s"] for done in ranks[0][part])
+        assert measured == pytest.approx(expected, rel=0.05)
+    assert speeds[1] == pytest.approx(SPEEDS[1] / SPEEDS[0] * speeds[0], rel=0.05)

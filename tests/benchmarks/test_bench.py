@@ -17,6 +17,7 @@ from benchmarks.regret.worlds import WORLDS
 from benchmarks import (
     CASES,
     acme,
+    agent,
     cassini,
     cranny_optimum,
     cranny_speed,
@@ -52,6 +53,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(replay, "JOBS", 300)
     monkeypatch.setattr(replay, "REFERENCE_JOBS", 50)
     monkeypatch.setattr(replay, "RUNS", 1)
+    monkeypatch.setattr(agent, "ITERATIONS", 20)
     monkeypatch.setattr(steady, "RACKS", 4)
     monkeypatch.setattr(steady, "JOBS", 40)
     monkeypatch.setattr(steady, "UPDATES", 5)

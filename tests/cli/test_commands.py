@@ -62,6 +62,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "bench",
         "network",
         "interleave",
+        "profile",
     } | SERVING - {"policy", "token"}
     assert {" ".join(path) for path in COMMANDS} >= promised | {"traces generate", "traces inspect"}
 
@@ -91,6 +92,12 @@ def test_prints_its_version(run: Run) -> None:
 def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[object]]:
     """Return for each command the words of a small example, `--json` left out."""
     monkeypatch.setattr(importing, "RUNS", 1)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from cranny.agent.job import JobAgent\n"
+        "with JobAgent(gradient_bytes=4) as job:\n"
+        "    [job.step() for _ in range(9)]\n"
+    )
     small_sweep = tmp_path / "sweep.yaml"
     small_sweep.write_text("traces: [philly]\njobs: 20\nclusters: [1x2x4]\npolicies: [best-fit]\n")
     return {
@@ -118,6 +125,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "repro has": ["--quick", "--fits", "1", "--processes", "1", "--out", tmp_path / "repro"],
         "repro all": ["--papers", "has", "--quick", "--seeds", 1, "--processes", 1, "--out", tmp_path / "all"],
         "conformance": [],
+        "profile": ["--out", tmp_path / "profile.json", sys.executable, script],
         "bench": ["import"],
     }
 

@@ -25,7 +25,7 @@ import os
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -121,14 +121,32 @@ class StartedIteration(NamedTuple):
     judged: bool  # whether it followed another one on the schedule: the wait for a shift does not count
 
 
+class Communication(NamedTuple):
+    """When an iteration exchanged gradients, in seconds after its start."""
+
+    start_s: float
+    end_s: float
+    busy_s: float  # while anything was exchanged
+    alone_s: float  # after the last exchange has begun: all gradients are computed by then
+
+    @classmethod
+    def of(cls, intervals: Sequence[tuple[float, float]], start_s: float) -> Self:
+        """Return the communication of an iteration that started then, from the intervals of its exchanges."""
+        busy_s, until_s = 0.0, -math.inf
+        for begin_s, end_s in sorted(intervals):
+            busy_s += max(0.0, end_s - max(begin_s, until_s))
+            until_s = max(until_s, end_s)
+        first_s, last_s = min(intervals)[0], max(intervals)[0]
+        return cls(first_s - start_s, until_s - start_s, busy_s, until_s - last_s)
+
+
 class Iteration(NamedTuple):
     """What an agent remembers of an iteration."""
 
     waited_s: float  # before it started
     start_s: float  # by the clock of the schedule
     work_s: float  # from its start to its end
-    # Start and end of its communication after its own start, where known.
-    communication: tuple[float, float] | None
+    communication: Communication | None  # where known
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +197,7 @@ class Pacer:
             raise InputError(f"tolerance is a share of the period, less than 1, not {tolerance!r}")
         self._clock, self._timer, self._sleep = clock, timer, sleep
         self._past: deque[Iteration] = deque(maxlen=KEPT)
+        self.heard: deque[Communication] = deque(maxlen=KEPT)  # until it is taken from here
         self._waits: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # (waited, worked) with this schedule
         self._intervals: list[tuple[float, float]] = []  # of the iteration that runs, by the clock
         self._began: StartedIteration | None = None
@@ -209,13 +228,20 @@ class Pacer:
 
     def step(self) -> float:
         """Start an iteration: wait if it is due later; return the seconds waited."""
+        self.end()
+        return self.start()
+
+    def end(self) -> None:
+        """End the iteration that runs: what is done until the next one starts is no part of either."""
         self._suspended = max(0, self._suspended - 1)
         self._reload()
         self._synchronize()
-        timer_s = self._timer()
-        self._end(timer_s)
-        now_s = self._clock()
-        if self._paced and self._due is not None and self._kept.position(now_s) > self._due + self._tolerance:
+        self._end(self._timer())
+
+    def start(self) -> float:
+        """Start an iteration after the end of another one; return the seconds waited."""
+        now_s, timer_s = self._clock(), self._timer()
+        if self.paced and self._due is not None and self._kept.position(now_s) > self._due + self._tolerance:
             self._lengthen()  # a slot was missed
         judged = self._due is not None
         waited_s = self._wait_s(now_s)
@@ -235,30 +261,45 @@ class Pacer:
         """The last 1,000 iterations that have ended."""
         return tuple(self._past)
 
+    @property
+    def last(self) -> Iteration | None:
+        """The latest iteration that has ended."""
+        return self._past[-1] if self._past else None
+
+    @property
+    def paced(self) -> bool:
+        """Whether iterations wait for their slots: there is a schedule, and pacing is not suspended."""
+        return self.schedule.period_s > 0.0 and not self._suspended
+
+    @property
+    def kept_period_s(self) -> float:
+        """The period that is kept: longer than that of the schedule if the job's own iterations are."""
+        return self._kept.period_s
+
+    def recent_s(self) -> float | None:
+        """Return the median of the last iterations with waits."""
+        recent = [self._past[-each] for each in range(1, min(len(self._past), WINDOW) + 1)]
+        return median(each.waited_s + each.work_s for each in recent) if recent else None
+
     def report(self) -> PacingReport:
         """Return how the job keeps its schedule; `dataclasses.asdict` makes JSON of it."""
         past = self._past
-        intervals = [iteration.communication for iteration in past if iteration.communication is not None]
+        heard = [iteration.communication for iteration in past if iteration.communication is not None]
         minutes = (self._timer() - self._since_s) / 60.0 if self._since_s is not None else 0.0
         return PacingReport(
             iterations=self._iterations,
             iteration_s=fmean(each.waited_s + each.work_s for each in past) if past else None,
             work_s=median(each.work_s for each in past) if past else None,
-            comm_start_s=median(start for start, _ in intervals) if intervals else None,
-            comm_end_s=median(end for _, end in intervals) if intervals else None,
+            comm_start_s=median(each.start_s for each in heard) if heard else None,
+            comm_end_s=median(each.end_s for each in heard) if heard else None,
             drift_s=self._drift_s,
             waited_s=self._waited_s,
             adjustments=self._adjustments,
             adjustments_per_minute=self._adjustments / minutes if minutes > 0.0 else 0.0,
-            paced=self._paced,
+            paced=self.paced,
             schedule=self.schedule,
-            kept_period_s=self._kept.period_s,
+            kept_period_s=self.kept_period_s,
         )
-
-    @property
-    def _paced(self) -> bool:
-        """Whether iterations wait for their slots."""
-        return self.schedule.period_s > 0.0 and not self._suspended
 
     @property
     def _kept(self) -> PacingSchedule:
@@ -282,7 +323,7 @@ class Pacer:
         try:
             schedule = self._read_if_changed()
         except InputError as error:  # no reason to end a training run
-            warnings.warn(f"{error}; the job keeps its schedule", stacklevel=3)
+            warnings.warn(f"{error}; the job keeps its schedule", stacklevel=4)
             return
         if schedule is not None and schedule != self.schedule:
             self._adopt(schedule)
@@ -309,15 +350,15 @@ class Pacer:
     def _end(self, timer_s: float) -> None:
         """Note the end of an iteration, and suspend pacing if iterations wait too much."""
         intervals, self._intervals = self._intervals, []
-        if self._began is None:
-            self._since_s = timer_s
+        began, self._began = self._began, None
+        if began is None:
+            self._since_s = timer_s if self._since_s is None else self._since_s
             return
-        began, work_s, communication = self._began, timer_s - self._began.timer_s, None
-        if intervals:
-            starts, ends = zip(*intervals, strict=True)
-            communication = (min(starts) - began.start_s, max(ends) - began.start_s)
-        self._past.append(Iteration(began.waited_s, began.start_s, work_s, communication))
+        work_s = timer_s - began.timer_s
+        self._past.append(Iteration(began.waited_s, began.start_s, work_s, communication=None))
         self._iterations += 1
+        if intervals:
+            self._hear(self._iterations, Communication.of(intervals, began.start_s))
         if began.judged:
             self._waits.append((began.waited_s, work_s))
             waits, works = map(sum, zip(*self._waits, strict=True))
@@ -325,13 +366,20 @@ class Pacer:
             if waits > self._patience * trial_s:
                 self._suspend(f"waits take {waits / trial_s:.0%} of the time or more")
 
+    def _hear(self, number: int, communication: Communication) -> None:
+        """Note the communication of an iteration, by its number; it may be known some iterations later."""
+        self.heard.append(communication)
+        place = len(self._past) - 1 - (self._iterations - number)
+        if place >= 0:
+            self._past[place] = self._past[place]._replace(communication=communication)
+
     def _suspend(self, reason: str) -> None:
         """Let iterations start as they come for a while, and say why."""
         period_s = self._kept.period_s
         self._adopt(self.schedule)
         self._suspended = SUSPEND_FOR
         text = f"pacing is suspended for {SUSPEND_FOR} iterations: with a period of {period_s:g} s {reason}"
-        warnings.warn(text, PacingWarning, stacklevel=4)
+        warnings.warn(text, PacingWarning, stacklevel=5)
 
     def _lengthen(self) -> None:
         """Learn a longer period if the job's own iterations take longer than the one it is to keep."""
@@ -349,7 +397,7 @@ class Pacer:
 
     def _wait_s(self, now_s: float) -> float:
         """Return how long the iteration that could start now is to wait, and count it if that is an adjustment."""
-        if not self._paced:
+        if not self.paced:
             return 0.0
         schedule = self._kept
         position = schedule.position(now_s)

@@ -1,45 +1,76 @@
-"""Pacing of PyTorch training loops, and measurement of their communication.
+"""The agent of a PyTorch training: one line before its loop, and one in it.
 
-    pacer = cranny.agent.torch.TorchPacer.from_env()
-    for batch in loader:
-        pacer.step()
+    job = cranny.agent.torch.connect(model, save=save, batch=256)
+    for step in range(job.first_step or 0, steps):
+        job.step()
         ...
 
-The agent is that of `cranny.agent.pacing`. Here it waits for the GPU before it looks at the clock, since Python
-runs ahead of the GPU: an iteration that Python starts on time would run when the GPU is done with those before. It
-also measures when gradients are exchanged, which is how the paper's agents detect communication.
+It is the agent of `cranny.agent.job`. Here it also measures when gradients are exchanged, by a communication hook
+of `DistributedDataParallel`, which is how the agents of CASSINI (NSDI'24) detect communication.
+
+Python runs ahead of a GPU: an iteration that Python starts on time would run when the GPU is done with those
+before. So with a schedule the agent waits for the GPU before it looks at the clock. Without one it does not: times
+on the GPU are marked by events, of some iterations only, and read when these are over. Python may then be `LEAD`
+iterations ahead of the GPU and no more, so that ranks do not get far from each other (`cranny.agent.agreement`).
 """
 
+import atexit
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from cranny.agent import pacing
-from cranny.agent.pacing import Iteration, PacingReport, PacingSchedule
+from cranny.agent.job import JobAgent, Save
+from cranny.agent.pacing import Communication, Iteration, PacingReport, PacingSchedule
 
-__all__ = ["Iteration", "PacingReport", "PacingSchedule", "TorchPacer"]
+__all__ = ["Iteration", "PacingReport", "PacingSchedule", "TorchAgent", "TorchPacer", "connect"]
+
+LEAD = 2  # iterations by which Python may be ahead of a GPU
+EVERY = 8  # iterations of which one is measured on a GPU: events cost some microseconds each
+FIRST = 3  # iterations that are all measured
 
 Mark = float | torch.cuda.Event  # a moment: by the clock, or on a GPU
 CommHook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 
 
+class _Marks(NamedTuple):
+    """An iteration on a GPU whose times are not known yet."""
+
+    number: int
+    zero: torch.cuda.Event  # its start
+    buckets: list[tuple[torch.cuda.Event, torch.cuda.Event]]
+
+    def over(self) -> bool:
+        """Return whether all of its exchanges are over."""
+        return all(end.query() for _, end in self.buckets)  # type: ignore[no-untyped-call]
+
+    def communication(self) -> Communication:
+        """Return when it communicated."""
+        times = [[self.zero.elapsed_time(mark) / 1e3 for mark in pair] for pair in self.buckets]
+        return Communication.of([(start_s, end_s) for start_s, end_s in times], 0.0)
+
+
 class TorchPacer(pacing.Pacer):
     """Keeps a PyTorch training loop to its schedule: call `step` as every iteration starts, in every worker."""
 
-    # Start and end of the exchange of each bucket of gradients.
-    _bucket_times: list[tuple[Mark, Mark]] | None = None
-    _zero: tuple[float, torch.cuda.Event] | None = None  # the start of the iteration, by the clock and on the GPU
+    _listening = False
+    _timed = False  # whether the exchanges of the iteration that runs are measured
+    _zero: torch.cuda.Event | None = None  # its start on the GPU
 
-    def step(self) -> float:
-        """Start an iteration: wait if it is due later; return the seconds waited."""
-        waited_s = super().step()
-        if self._bucket_times is not None and _on_gpu():
-            self._zero = (self._clock(), _event())
+    def start(self) -> float:
+        """Start an iteration after the end of another one; return the seconds waited."""
+        waited_s = super().start()
+        if self._listening:
+            on_gpu = _on_gpu()
+            self._timed = not on_gpu or self._iterations < FIRST or self._iterations % EVERY == 0
+            self._zero = _event() if on_gpu and self._timed else None
         return waited_s
 
     def listen(self, model: DistributedDataParallel, hook: CommHook | None = None, state: object = None) -> None:
@@ -50,16 +81,19 @@ class TorchPacer(pacing.Pacer):
         exchange: CommHook = hook or allreduce_hook
         if hook is None:  # without a group it would ask all workers, also those that do not train this model
             state = state or model.process_group
-        if self._bucket_times is None:
-            self._bucket_times = []
-        bucket_times = self._bucket_times
+        if not self._listening:
+            self._buckets: list[tuple[Mark, Mark]] = []
+            self._unread: deque[_Marks] = deque(maxlen=EVERY)
+            self._listening = True
 
         def timed(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
-            on_gpu = bucket.buffer().is_cuda
+            if not self._timed:
+                return exchange(state, bucket)
+            buckets, on_gpu = self._buckets, bucket.buffer().is_cuda
             start = self._mark(on_gpu=on_gpu)
 
             def done(future: Future[torch.Tensor]) -> torch.Tensor:
-                bucket_times.append((start, self._mark(on_gpu=on_gpu)))
+                buckets.append((start, self._mark(on_gpu=on_gpu)))
                 return future.value()
 
             return exchange(state, bucket).then(done)
@@ -68,25 +102,93 @@ class TorchPacer(pacing.Pacer):
 
     def _synchronize(self) -> None:
         """Wait for the GPU if the start of an iteration matters; otherwise let Python run ahead of it."""
-        if self._bucket_times is None and not self._paced:
-            return
-        if _on_gpu():
+        if self.paced and _on_gpu():
             torch.cuda.synchronize()
-        for start, end in self._bucket_times or ():
-            self.communicated(self._moment_s(start), self._moment_s(end))
-        if self._bucket_times:
-            self._bucket_times.clear()
+        if not self._listening:
+            return
+        buckets, self._buckets = self._buckets, []
+        on_gpu = []
+        for start, end in buckets:
+            if isinstance(start, float) and isinstance(end, float):
+                self.communicated(start, end)
+            elif isinstance(start, torch.cuda.Event) and isinstance(end, torch.cuda.Event):
+                on_gpu.append((start, end))
+        if on_gpu and self._zero is not None:
+            self._unread.append(_Marks(self._iterations + 1, self._zero, on_gpu))
+
+    def _end(self, timer_s: float) -> None:
+        """Note the end of an iteration, and the communication of those that are over on the GPU by now."""
+        super()._end(timer_s)
+        while self._listening and self._unread and self._unread[0].over():
+            marks = self._unread.popleft()
+            self._hear(marks.number, marks.communication())
 
     def _mark(self, *, on_gpu: bool) -> Mark:
         """Mark this moment; on a GPU, the moment at which all work queued so far is done."""
         return _event() if on_gpu else self._clock()
 
-    def _moment_s(self, mark: Mark) -> float:
-        """Return when a mark was reached, by the clock."""
-        if isinstance(mark, float):
-            return mark
-        now_s, zero = self._zero or (self._clock(), mark)  # before the first step there is nothing to measure from
-        return now_s + float(zero.elapsed_time(mark)) / 1e3
+
+class TorchAgent(JobAgent):
+    """The agent of a rank that trains with PyTorch; made by `connect`."""
+
+    _started: deque[torch.cuda.Event] | None = None  # the last iterations, where they start on the GPU
+
+    def step(self) -> float:
+        """Start an iteration; return the seconds that it waited for its slot."""
+        if self.lead and _on_gpu() and not self.pacer.paced:
+            self._keep_lead()
+        return super().step()
+
+    def _keep_lead(self) -> None:
+        """Wait for the GPU if it is further behind Python than other ranks may count on."""
+        if self._started is None:
+            self._started = deque()
+        if len(self._started) == self.lead:
+            self._started.popleft().synchronize()
+        self._started.append(_event(blocking=True))
+
+
+def connect(
+    model: torch.nn.Module,
+    *,
+    save: Save | None = None,
+    batch: int | None = None,
+    first_step: int | None = None,
+    seed: int = 0,
+    hook: CommHook | None = None,
+    state: object = None,
+) -> TorchAgent:
+    """Return the agent of this rank: call its `step` at the start of every iteration.
+
+    A model of `DistributedDataParallel` is listened to, with `hook` and `state` as the communication hook that it
+    is to have, if any. The other arguments are those of `JobAgent`. Call it on all ranks, once there is a process
+    group.
+    """
+    pacer = TorchPacer.from_env()
+    there = dist.is_available() and dist.is_initialized()
+    agent = TorchAgent(
+        save=save,
+        batch=batch,
+        first_step=first_step,
+        seed=seed,
+        rank=dist.get_rank() if there else None,
+        ranks=dist.get_world_size() if there else None,
+        gradient_bytes=float(sum(each.numel() * each.element_size() for each in _trained(model))) or None,
+        lead=LEAD if any(each.is_cuda for each in _trained(model)) else 0,
+        pacer=pacer,
+    )
+    if isinstance(model, DistributedDataParallel):
+        try:
+            pacer.listen(model, hook, state)
+        except RuntimeError as error:  # it has a hook already
+            agent.warn(f"communication is not measured: {error}")
+    atexit.register(agent.close)
+    return agent
+
+
+def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return the parameters whose gradients are exchanged."""
+    return [each for each in model.parameters() if each.requires_grad]
 
 
 def _on_gpu() -> bool:
@@ -94,8 +196,8 @@ def _on_gpu() -> bool:
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
-def _event() -> torch.cuda.Event:
+def _event(*, blocking: bool = False) -> torch.cuda.Event:
     """Record an event after all work queued so far in this stream."""
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event = torch.cuda.Event(enable_timing=True, blocking=blocking)  # type: ignore[no-untyped-call]
     event.record()
     return event

@@ -5,6 +5,7 @@ that to `agreed.json`, which all ranks read: so they switch in the same iteratio
 """
 
 from dataclasses import asdict, dataclass
+from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +17,7 @@ from cranny.model.validate import MAX_GPUS, not_negative, one_of, positive, whol
 CONTROL = "control.json"
 AGREED = "agreed.json"
 REASONS = ("moved", "resized", "stopped")  # what happens to a job after it has saved
+ROUNDING = 1e-9  # by which shares may miss 1 together
 MAX_NUMBER = 2**53  # that JSON readers of all languages keep exactly
 
 
@@ -84,10 +86,13 @@ class Agreed(NamedTuple):
     def read(cls, folder: Path) -> "Agreed | None":
         """Read what rank 0 wrote last; None if it wrote nothing yet."""
         found = files.read(folder / AGREED)
-        if found is None:
-            return None
-        from_step = whole(found.get("from_step"), "from_step", least=0, most=MAX_NUMBER)
-        return cls(from_step, Control.of(_object(found.get("control"), "control")))
+        return None if found is None else cls.of(found)
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> "Agreed":
+        """Check the values of a file."""
+        from_step = whole(value.get("from_step"), "from_step", least=0, most=MAX_NUMBER)
+        return cls(from_step, Control.of(_object(value.get("control"), "control")))
 
 
 def asdict_plain(control: Control) -> dict[str, Any]:
@@ -109,12 +114,20 @@ def samples(batch: int, shares: tuple[float, ...] | None, ranks: int) -> tuple[i
     least = 1 if batch >= ranks else 0
     exact = [share * batch for share in shares]
     given = [max(least, int(each)) for each in exact]
+    left = batch - sum(given)
+    step = 1 if left > 0 else -1
     # What is missing goes to the ranks furthest below their shares, what is too much comes from those above.
-    while (left := batch - sum(given)) != 0:
-        step = 1 if left > 0 else -1
-        able = [rank for rank in range(ranks) if step > 0 or given[rank] > least]
-        rank = max(able, key=lambda rank: (step * (exact[rank] - given[rank]), -rank))
+    next_first = [
+        (step * (given[rank] - exact[rank]), rank) for rank in range(ranks) if step > 0 or given[rank] > least
+    ]
+    heapify(next_first)
+    for _ in range(abs(left)):
+        order, rank = next_first[0]
         given[rank] += step
+        if given[rank] > least or step > 0:
+            heapreplace(next_first, (order + 1.0, rank))
+        else:
+            heappop(next_first)
     return tuple(given)
 
 
@@ -135,10 +148,15 @@ def _shares(value: object) -> tuple[float, ...] | None:
         return None
     if not isinstance(value, list | tuple) or not 0 < len(value) <= MAX_GPUS:
         raise InputError("shares must be a list of numbers, one of each rank")
-    found = tuple(not_negative(each, "shares") for each in value)
-    if sum(found) <= 0.0:
+    found = [not_negative(each, "shares") for each in value]
+    largest = max(found)
+    if largest <= 0.0:
         raise InputError("shares must not all be 0")
-    return tuple(each / sum(found) for each in found)
+    if abs(sum(found) - 1.0) < ROUNDING:  # as they are: all ranks must compute the same from what rank 0 wrote
+        return tuple(found)
+    scaled = [each / largest for each in found]  # no sum of these is infinite
+    total = sum(scaled)
+    return tuple(each / total for each in scaled)
 
 
 def _aggregate(value: object) -> Aggregation | None:

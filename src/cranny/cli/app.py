@@ -13,6 +13,7 @@ from cranny.cli.interleave import interleave
 from cranny.cli.jobs import cancel, jobs, logs, plan, submit, watch
 from cranny.cli.network import conformance, network
 from cranny.cli.place import place, policies
+from cranny.cli.profile import profile
 from cranny.cli.serve import serve
 from cranny.cli.simulate import compare, demo, simulate
 from cranny.cli.sweep import sweep
@@ -21,7 +22,7 @@ from cranny.cli.whatif import what_if
 from cranny.version import VERSION
 
 SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, defrag, network, interleave, policies)
-EXPERIMENTS = (sweep, conformance, bench)
+EXPERIMENTS = (sweep, conformance, profile, bench)
 SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume)
 GROUPS = {"traces": traces.app, "repro": repro.app, "policy": admin.policy, "token": admin.token}
 

@@ -136,7 +136,11 @@ class ProfileLibrary(Mapping[str, ModelProfile]):
             raise InputError(f"{at(path)}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise InputError(f"{at(path)}: not a text file in UTF-8") from None
-        return ProfileLibrary({**self._profiles, **_read(text, str(path))})
+        return self.with_text(text, str(path))
+
+    def with_text(self, text: str, file: str) -> "ProfileLibrary":
+        """Return this library plus the models of such a file's text; `file` names it in errors."""
+        return ProfileLibrary({**self._profiles, **_read(text, file)})
 
 
 def _read(text: str, file: str) -> dict[str, tuple[ModelProfile, ...]]:
