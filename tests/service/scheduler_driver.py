@@ -118,4 +118,4 @@ class SchedulerDriver:
             spec = self.record(job_id).spec
             told = spec.constraints.model_dump(exclude_defaults=True)
             assert not violated(told, running.placement, scheduler.cluster), (job_id, told, running.placement)
-        assert all(self.record(job_id).spec.movable for job_id in self.stops)
+        assert all(self.record(job_id).spec.may_stop for job_id in self.stops)
