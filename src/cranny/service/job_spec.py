@@ -140,11 +140,12 @@ class JobSpec(Fields):
             raise ValueError("command is empty")
         if self.model is not None and self.profile is not None:
             raise ValueError("give `model` or `profile`, not both")
-        if self.never_stopped and (self.movable or self.restart_s is not None):
-            other = "movable" if self.movable else "restart_s"
-            raise ValueError(
-                f"{other} is for a job that can go on after it was stopped, not for `checkpoint: none`"
-            )
+        going_on = {"movable": self.movable, "restart_s": self.restart_s, "most_gpus": self.most_gpus}
+        for name, given in going_on.items() if self.never_stopped else ():
+            if given:
+                raise ValueError(
+                    f"{name} is for a job that can go on after it was stopped, not for `checkpoint: none`"
+                )
         return self
 
     @property
