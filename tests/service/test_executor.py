@@ -12,7 +12,7 @@ from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.protocol import NOT_STARTED, BackendError, Ended, Launch, Rank
 from cranny.channel.control import CheckpointRequest, Control, Pace
 from cranny.channel.report import Report, Saved
-from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport, Stopping
+from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport, AttemptStop
 from cranny.service.reports import ReportReader
 
 
@@ -177,13 +177,13 @@ def report(folder: Path, job_id: str = "a", rank: int = 0, request: int | None =
 
 def test_what_a_job_is_told_is_in_its_channel_once_it_runs(talking: Scene, tmp_path: Path) -> None:
     first = Control(3, pace=Pace(0.1, 0.05, 0.0))
-    talking.executor.tell("a", 1, first)
+    talking.executor.set_control("a", 1, first)
     folder = begin(talking, replace(launch("a"), log_dir=tmp_path))
     until(lambda: Control.read(folder) == first)
-    talking.executor.tell("a", 1, Control(5, aggregate=False))
+    talking.executor.set_control("a", 1, Control(5, aggregate=False))
     until(lambda: Control.read(folder) == Control(5, aggregate=False))
-    talking.executor.tell("a", 1, first)  # repeated after a failure, and known by now
-    talking.executor.tell("b", 1, first)
+    talking.executor.set_control("a", 1, first)  # repeated after a failure, and known by now
+    talking.executor.set_control("b", 1, first)
     begin(talking, replace(launch("b", gpu=1), log_dir=tmp_path / "b"))
     until(lambda: Control.read(tmp_path / "b" / "channel") == first)
     assert Control.read(folder) == Control(5, aggregate=False)
@@ -195,7 +195,7 @@ def test_a_job_that_saves_is_stopped_when_all_its_ranks_have(talking: Scene, tmp
     report(folder)
     report(folder, rank=1)
     until(lambda: len(talking.read.states("a", 1)) == 2)
-    talking.executor.leave(Stopping("a", 1, ASKED))
+    talking.executor.leave(AttemptStop("a", 1, ASKED))
     until(lambda: Control.read(folder) == ASKED)
     report(folder, request=1)
     talking.executor.launch(launch("next"))
@@ -211,9 +211,9 @@ def test_a_job_that_does_not_save_is_stopped_when_its_time_is_over(
 ) -> None:
     folder = begin(talking, replace(launch("a"), log_dir=tmp_path))
     report(folder)
-    talking.executor.leave(Stopping("a", 1, ASKED, SIGUSR1))
+    talking.executor.leave(AttemptStop("a", 1, ASKED, SIGUSR1))
     until(lambda: talking.backend.signals == [("a", SIGUSR1)])
-    talking.executor.leave(Stopping("a", 1, ASKED, SIGUSR1))  # repeated
+    talking.executor.leave(AttemptStop("a", 1, ASKED, SIGUSR1))  # repeated
     clock.now_s = 59.0
     begin(talking, replace(launch("other", gpu=2), log_dir=tmp_path / "other"))
     assert len(talking.reports) == 2
@@ -226,11 +226,11 @@ def test_a_job_that_would_not_hear_or_is_cancelled_meanwhile_is_stopped_at_once(
     talking: Scene, tmp_path: Path
 ) -> None:
     begin(talking, replace(launch("silent"), log_dir=tmp_path / "silent"))
-    talking.executor.leave(Stopping("silent", 1, ASKED))
+    talking.executor.leave(AttemptStop("silent", 1, ASKED))
     until(lambda: Ended("silent", 1, -SIGTERM, "cancelled") in talking.reports)
     folder = begin(talking, replace(launch("a"), log_dir=tmp_path / "a"))
     report(folder)
-    talking.executor.leave(Stopping("a", 1, ASKED))
+    talking.executor.leave(AttemptStop("a", 1, ASKED))
     until(lambda: Control.read(folder) == ASKED)
     talking.executor.stop("a", 1)
     until(lambda: Ended("a", 1, -SIGTERM, "cancelled") in talking.reports)
@@ -238,7 +238,7 @@ def test_a_job_that_would_not_hear_or_is_cancelled_meanwhile_is_stopped_at_once(
 
 def test_a_job_that_saves_when_it_is_ended_has_its_own_grace(talking: Scene, tmp_path: Path, clock: Clock) -> None:
     begin(talking, replace(launch("stubborn"), log_dir=tmp_path))
-    talking.executor.leave(Stopping("stubborn", 1, ASKED, SIGTERM))
+    talking.executor.leave(AttemptStop("stubborn", 1, ASKED, SIGTERM))
     begin(talking, replace(launch("other", gpu=2), log_dir=tmp_path / "other"))
     clock.now_s = 50.0  # longer than the grace of the backend
     begin(talking, replace(launch("third", gpu=3), log_dir=tmp_path / "third"))
@@ -258,8 +258,8 @@ def test_another_executor_lets_a_job_save_that_was_saving(
     second = Scene(processes, clock, channels=True)
     second.read.start()
     again = replace(launch("a", attempt=2, gpu=1), log_dir=tmp_path / "2")
-    second.executor.tell("a", 2, Control(10))
-    second.executor.adopt([again], [what], [Stopping("a", 1, ASKED)])
+    second.executor.set_control("a", 2, Control(10))
+    second.executor.adopt([again], [what], [AttemptStop("a", 1, ASKED)])
     until(lambda: Control.read(folder) == ASKED)
     assert second.reports == []
     report(folder, request=1)

@@ -1,4 +1,4 @@
-"""What running attempts are told through their channels: it follows from the event log alone.
+"""What running attempts find in their channels: it follows from the event log alone.
 
 After a restart of the service the same records give the same controls, and their numbers only grow.
 """
@@ -25,7 +25,7 @@ def control_of(record: JobRecord, attempt: Attempt, cluster: Cluster, epoch_s: f
     pace = attempt.pace
     leaves = attempt.leaves
     return Control(
-        number=attempt.told,
+        number=attempt.control_seq,
         pace=None if pace is None else Pace(pace.period_s, pace.shift_s, epoch_s),
         shares=shares(record, attempt, cluster),
         aggregate=attempt.placement.aggregate if record.job.collective == "ina" else None,
@@ -46,7 +46,7 @@ def shares(record: JobRecord, attempt: Attempt, cluster: Cluster) -> tuple[float
 
 
 def signal_of(record: JobRecord) -> signal.Signals | None:
-    """Return the signal by which a job is told to save; None if it names none."""
+    """Return the signal by which a job is asked to save; None if it names none."""
     checkpoint = record.spec.checkpoint
     named = checkpoint.signal if isinstance(checkpoint, CheckpointFields) else None
     return None if named is None else signal.Signals[named]

@@ -1,7 +1,7 @@
 """The executor: one thread that drives the backend, launching and stopping attempts, and reports what happened.
 
 A launch is deferred until the processes that held its GPUs before have exited. An attempt that can save is asked
-to, and stopped once it has, or when its time to do so is over. What attempts are told goes into their channels.
+to, and stopped once it has, or when its time to do so is over. Controls of attempts go into their channels.
 """
 
 import errno
@@ -34,13 +34,13 @@ class AttemptLaunched(NamedTuple):
     attempt: int
 
 
-class Stopping(NamedTuple):
+class AttemptStop(NamedTuple):
     """An attempt that leaves its GPUs: at once, or once it has saved what it was asked to."""
 
     job_id: str
     attempt: int
     control: Control | None = None  # with the request to save
-    signal: Signals | None = None  # by which it is told as well
+    signal: Signals | None = None  # by which it is asked as well
 
     @property
     def by_s(self) -> float:
@@ -71,9 +71,9 @@ class Executor:
         self._backend = backend
         self._reports = ReportReader(now_s) if reports is None else reports
         self._now_s = now_s
-        self._controls: dict[str, tuple[int, Control]] = {}  # what the latest attempt of a job is told
+        self._controls: dict[str, tuple[int, Control]] = {}  # of the latest attempt of each job
         self._unwritten: set[str] = set()  # jobs whose controls are not in their channels yet
-        self._saving: dict[str, Stopping] = {}  # attempts that were asked to save
+        self._saving: dict[str, AttemptStop] = {}  # attempts that were asked to save
         self._report = report
         self._died = died  # called if an error ends the thread
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
@@ -99,18 +99,18 @@ class Executor:
 
     def stop(self, job_id: str, attempt: int) -> None:
         """Stop an attempt at once."""
-        self._inbox.put(lambda: self._stop(Stopping(job_id, attempt)))
+        self._inbox.put(lambda: self._stop(AttemptStop(job_id, attempt)))
 
-    def leave(self, what: Stopping) -> None:
+    def leave(self, what: AttemptStop) -> None:
         """Stop an attempt, once it has saved if it is asked to."""
         self._inbox.put(lambda: self._stop(what))
 
-    def tell(self, job_id: str, attempt: int, control: Control) -> None:
-        """Put what an attempt is told into its channel."""
-        self._inbox.put(lambda: self._tell(job_id, attempt, control))
+    def set_control(self, job_id: str, attempt: int, control: Control) -> None:
+        """Put the control of an attempt into its channel."""
+        self._inbox.put(lambda: self._set_control(job_id, attempt, control))
 
     def adopt(
-        self, launches: Sequence[Launch], leaving: Sequence[Launch], stopping: Sequence[Stopping] = ()
+        self, launches: Sequence[Launch], leaving: Sequence[Launch], stopping: Sequence[AttemptStop] = ()
     ) -> None:
         """Take over the attempts of an earlier service, and stop those that it was stopping.
 
@@ -237,7 +237,7 @@ class Executor:
         if self._controls.get(what.job_id, (0, None))[0] == what.attempt:
             self._unwritten.add(what.job_id)
 
-    def _tell(self, job_id: str, attempt: int, control: Control) -> list[ExecutorReport]:
+    def _set_control(self, job_id: str, attempt: int, control: Control) -> list[ExecutorReport]:
         before = self._controls.get(job_id)
         if before is None or (before[0], before[1].number) < (attempt, control.number):
             self._controls[job_id] = attempt, control
@@ -266,10 +266,10 @@ class Executor:
             if error.errno in TRANSIENT:
                 return False
             # The folder is the job's own: it may have removed it, or put something else in the place of the file.
-            self._reports.complain(job_id, f"what it is told cannot be written: {error.strerror}")
+            self._reports.complain(job_id, f"its control cannot be written: {error.strerror}")
         return True
 
-    def _stop(self, what: Stopping) -> list[ExecutorReport]:
+    def _stop(self, what: AttemptStop) -> list[ExecutorReport]:
         job_id, attempt = what.job_id, what.attempt
         for launch in self._deferred:
             if (launch.job_id, launch.attempt) == (job_id, attempt):
@@ -284,7 +284,7 @@ class Executor:
             self._ask_to_save(what, what.control)
         return []
 
-    def _ask_to_save(self, what: Stopping, control: Control) -> None:
+    def _ask_to_save(self, what: AttemptStop, control: Control) -> None:
         """Ask an attempt to save before it is stopped; one that could not hear that is stopped at once."""
         job_id, left_s = what.job_id, what.by_s - self._now_s()
         if what.signal == SIGTERM:  # by which it is stopped anyway: it has longer until SIGKILL
@@ -315,7 +315,7 @@ class Executor:
                     del self._saving[job_id]
 
     def _adopt_all(
-        self, launches: Sequence[Launch], leaving: Sequence[Launch], stopping: Sequence[Stopping]
+        self, launches: Sequence[Launch], leaving: Sequence[Launch], stopping: Sequence[AttemptStop]
     ) -> list[ExecutorReport]:
         self._latest |= {what.job_id: what.attempt for what in launches}
         reports: list[ExecutorReport] = [each for each in self._adopt(leaving) if isinstance(each, Ended)]
@@ -323,7 +323,7 @@ class Executor:
         for what in leaving:
             key = what.job_id, what.attempt
             if what.job_id in self._live and self._live[what.job_id].attempt == what.attempt:
-                self._stop(how.get(key, Stopping(*key)))
+                self._stop(how.get(key, AttemptStop(*key)))
         # A job whose previous attempt is still stopping cannot have launched the next one.
         ending = [what for what in launches if what.job_id in self._live]
         reports += self._adopt([what for what in launches if what.job_id not in self._live])

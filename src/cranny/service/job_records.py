@@ -52,7 +52,7 @@ class Attempt:
     shifted: bool = False  # by the policy
     pace: KeptPace | None = None
     leaves: Leaving | None = None
-    told: int = 0  # the event that changed last what it is told
+    control_seq: int = 0  # the event that changed its control last
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class JobRecords:
     def _placed(self, row: EventRow, record: JobRecord) -> None:
         body, gpus = row.body, tuple(row.body["gpus"])
         where = Placement(**body["placement"])
-        attempt = Attempt(body["attempt"], row.at_s, where, body["why"], body["facts"], gpus, told=row.seq)
+        attempt = Attempt(body["attempt"], row.at_s, where, body["why"], body["facts"], gpus, control_seq=row.seq)
         record.attempts.append(attempt)
         record.reason = ""
         self._set(record, "starting")
@@ -222,12 +222,12 @@ class JobRecords:
     def _paced(self, row: EventRow, record: JobRecord) -> None:
         attempt, period_s = record.attempts[-1], row.body["period_s"]
         attempt.pace = None if period_s is None else KeptPace(period_s, row.body["shift_s"])
-        attempt.told = row.seq
+        attempt.control_seq = row.seq
 
     def _aggregated(self, row: EventRow, record: JobRecord) -> None:
         attempt, body = record.attempts[-1], row.body
         attempt.placement, attempt.why, attempt.facts = Placement(**body["placement"]), body["why"], body["facts"]
-        attempt.told = row.seq
+        attempt.control_seq = row.seq
 
     def _leave(self, row: EventRow, record: JobRecord, outcome: str, reason: str) -> None:
         self._close(row, record, outcome)
@@ -235,7 +235,7 @@ class JobRecords:
         if attempt.gpus:  # it may have been launched
             record.leaving.append(attempt)
         if isinstance(checkpoint, CheckpointFields):
-            attempt.leaves, attempt.told = Leaving(reason, row.at_s + checkpoint.grace_s), row.seq
+            attempt.leaves, attempt.control_seq = Leaving(reason, row.at_s + checkpoint.grace_s), row.seq
 
     def _close(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome

@@ -57,9 +57,9 @@ MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does
 
 
 class Instruction(NamedTuple):
-    """What the executor is to do: launch or stop an attempt, let it save and leave, or tell it something else."""
+    """What the executor is to do: launch or stop an attempt, let it save and leave, or change its control."""
 
-    do: Literal["launch", "stop", "leave", "tell"]
+    do: Literal["launch", "stop", "leave", "control"]
     record: JobRecord
     attempt: Attempt
 
@@ -337,7 +337,7 @@ class Scheduler:
             if pace != attempt.pace:
                 body = {"period_s": None} if pace is None else pace._asdict()
                 self.log("paced", job_id, body, now_s)
-                self.instructions.append(Instruction("tell", record, attempt))
+                self.instructions.append(Instruction("control", record, attempt))
 
     def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id
@@ -349,7 +349,7 @@ class Scheduler:
             where = {**plain(action.placement), "gpus": plain(record.attempts[-1].placement)["gpus"]}
             why, facts = reasons(action.placement, job_id), action.placement.facts
             self.log("aggregated", job_id, {"placement": where, "why": why, "facts": facts}, now_s)
-            self.instructions.append(Instruction("tell", record, record.attempts[-1]))
+            self.instructions.append(Instruction("control", record, record.attempts[-1]))
             return
         if isinstance(action, Stop | Move):
             self.instructions.append(Instruction("leave", record, record.attempts[-1]))

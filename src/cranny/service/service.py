@@ -24,7 +24,7 @@ from cranny.model.errors import CrannyError
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.controls import control_of, signal_of
 from cranny.service.engines import Fork
-from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport, Stopping
+from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport, AttemptStop
 from cranny.service.job_records import HELD, Attempt, JobRecord
 from cranny.service.limits import Limits
 from cranny.service.reports import ReportReader
@@ -350,7 +350,7 @@ class Service:
             elif do == "leave":
                 self._executor.leave(self._stopping(record, attempt))
             else:
-                self._executor.tell(record.id, attempt.number, self.control_of(record, attempt))
+                self._executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
             if do == "launch":
                 self._executor.launch(self.launch_of(record, attempt))
 
@@ -397,28 +397,28 @@ class Service:
         )
 
     def control_of(self, record: JobRecord, attempt: Attempt) -> Control:
-        """Return what an attempt is told."""
+        """Return the settings of an attempt."""
         epoch_s = self.scheduler.records.epoch_s or 0.0
         return control_of(record, attempt, self.scheduler.cluster, epoch_s)
 
-    def _stopping(self, record: JobRecord, attempt: Attempt) -> Stopping:
+    def _stopping(self, record: JobRecord, attempt: Attempt) -> AttemptStop:
         """Return how an attempt leaves its GPUs."""
         if attempt.leaves is None:
-            return Stopping(record.id, attempt.number)
-        return Stopping(record.id, attempt.number, self.control_of(record, attempt), signal_of(record))
+            return AttemptStop(record.id, attempt.number)
+        return AttemptStop(record.id, attempt.number, self.control_of(record, attempt), signal_of(record))
 
     def _adopt(self, executor: Executor) -> None:
         """Take over the processes of an earlier service, and stop those that it was stopping."""
         current: list[Launch] = []
         leaving: list[Launch] = []
-        stopping: list[Stopping] = []
+        stopping: list[AttemptStop] = []
         for record in self.scheduler.records.jobs.values():
             leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
             stopping += [self._stopping(record, attempt) for attempt in record.leaving]
             if record.status in HELD:
                 attempt = record.attempts[-1]
                 current.append(self.launch_of(record, attempt))
-                executor.tell(record.id, attempt.number, self.control_of(record, attempt))
+                executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
         executor.adopt(current, leaving, stopping)
         for record in self.scheduler.records.jobs.values():
             if record.status == "stopping":
