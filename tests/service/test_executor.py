@@ -12,7 +12,7 @@ from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.protocol import NOT_STARTED, BackendError, Ended, Launch, Rank
 from cranny.channel.control import CheckpointRequest, Control, Pace
 from cranny.channel.report import Report, Saved
-from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport, AttemptStop
+from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
 from cranny.service.reports import ReportReader
 
 

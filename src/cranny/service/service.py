@@ -24,7 +24,7 @@ from cranny.model.errors import CrannyError
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.controls import control_of, signal_of
 from cranny.service.engines import Fork
-from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport, AttemptStop
+from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
 from cranny.service.job_records import HELD, Attempt, JobRecord
 from cranny.service.limits import Limits
 from cranny.service.reports import ReportReader
