@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL, SIGTERM, SIGUSR1
 
 import pytest
 
 from cranny.backends.protocol import Backend, BackendError, Ended, Launch, Rank
+from cranny.channel.control import Control
 from cranny.model.cluster import Cluster
 
 CLUSTER = Cluster.single_rack(machines=4, gpus_per_machine=8)
@@ -202,6 +203,34 @@ class Contract:
             harness.launch(f"job-{slot}", 0.1, slot % 3, slots=((slot // 8, slot % 8),))
         ended = {end.job_id: (end.exit_code, end.reason) for end in harness.ends(16)}
         assert ended == {f"job-{slot}": (slot % 3, "failed" if slot % 3 else "finished") for slot in range(16)}
+
+    def test_a_running_job_has_a_channel_also_after_a_restart(self, harness: Harness) -> None:
+        assert harness.backend.channel("a") is None
+        what = harness.begun(harness.launch("a", LONG_S))
+        found = harness.backend.channel("a")
+        assert found is not None
+        assert found.folder.is_dir()
+        other = harness.begun(harness.launch("b", LONG_S, slots=((1, 0),)))
+        assert harness.backend.channel("b") not in (None, found)
+        Control(3).write(found.folder)
+        harness.restart()
+        assert harness.backend.channel("a") is None
+        assert not harness.backend.adopt([what, other])
+        assert harness.backend.channel("a") == found
+        assert Control.read(found.folder) == Control(3)
+        for job_id in ("a", "b"):
+            harness.backend.stop(job_id)
+        harness.ends(2)
+        assert harness.backend.channel("a") is None
+
+    def test_a_signal_ends_no_process_that_does_not_expect_it(self, harness: Harness) -> None:
+        harness.backend.signal("never launched", SIGUSR1)
+        harness.begun(harness.launch("a", LONG_S))
+        harness.backend.signal("a", SIGUSR1)
+        harness.sleep(0.3)
+        assert not harness.backend.poll()
+        harness.backend.stop("a")
+        assert harness.ends() == [Ended("a", 1, -SIGTERM, "cancelled")]
 
     def test_a_restart_finds_what_runs_and_what_has_ended(self, harness: Harness) -> None:
         runs = harness.begun(harness.launch("runs", LONG_S, slots=((0, 0),)))

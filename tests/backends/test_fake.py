@@ -14,7 +14,7 @@ class FakeHarness(Harness):
         super().__init__(folder)
 
     def make(self) -> Backend:
-        return FakeBackend(CLUSTER, lambda: self.now, self.course, self.processes)
+        return FakeBackend(CLUSTER, lambda: self.now, self.course, self.processes, channels=True)
 
     @staticmethod
     def course(what: Launch) -> FakeRun:

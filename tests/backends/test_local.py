@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
-from signal import SIGKILL, SIGPIPE, SIGTERM
+from signal import SIGKILL, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2
 
 import pytest
 from tests.backends.contract import CLUSTER, LONG_S, Contract
@@ -171,12 +171,46 @@ def test_only_the_owner_can_read_and_no_secret_stays(harness: LocalHarness, tmp_
     what = sh(harness, 'echo "$$" > ready; sleep 600', cwd=tmp_path, KEY="very-secret")
     assert "very-secret" not in repr(what)
     appears(tmp_path / "ready")
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in what.log_dir.iterdir())
+    for path in what.log_dir.iterdir():
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
     assert what.log_dir.stat().st_mode & 0o777 == what.log_dir.parent.stat().st_mode & 0o777 == 0o700
-    assert not any("very-secret" in path.read_text() for path in what.log_dir.iterdir())
+    assert not any("very-secret" in path.read_text() for path in what.log_dir.iterdir() if path.is_file())
     harness.backend.stop("a")
     harness.ends()
     assert sorted(path.name for path in what.log_dir.iterdir()) == ["attempt-1.result", "rank-0.log"]
+
+
+def test_a_rank_finds_its_channel_and_the_machines_of_all_ranks(harness: LocalHarness) -> None:
+    slots = (Rank(0, 2, 5), Rank(1, 0, 3), Rank(2, 2, 1))
+    what = Launch("a", 1, ("env",), slots, {"CRANNY_CHANNEL": "x"}, None, harness.folder / "a", None)
+    harness.backend.launch(what)
+    channel = harness.backend.channel("a")
+    assert channel is not None
+    harness.ends()
+    found = variables_of(what, 1)
+    assert (found["CRANNY_CHANNEL"], found["CRANNY_CHANNEL_TOKEN"]) == (str(channel.folder), channel.token)
+    assert found["CRANNY_MACHINES"] == "2,0,2"
+    given = dict.fromkeys(slots, ""), 1, "token", Path("logs")
+    try:
+        agents = commands(replace(what, torchrun=True), {"PATH": os.environ["PATH"]}, *given)
+    except BackendError:
+        pytest.skip("PyTorch is not installed")
+    assert agents[0].env["CRANNY_MACHINES"] == "2,2,0"  # as torchrun numbers ranks
+
+
+def test_a_signal_reaches_the_processes_that_expect_it(harness: LocalHarness, tmp_path: Path) -> None:
+    loop = "while :; do sleep 0.02; done"
+    inner = f"trap 'echo saved >> saved' USR1; echo up > up-$RANK; {loop}"
+    sh(harness, f'/bin/sh -c "{inner}"; echo never > over', ranks=2, cwd=tmp_path)
+    for rank in range(2):
+        appears(tmp_path / f"up-{rank}")
+    harness.backend.signal("a", SIGUSR2)
+    harness.backend.signal("a", SIGUSR1)
+    while appears(tmp_path / "saved").count("saved") < 2:
+        time.sleep(0.01)
+    assert not harness.backend.poll()
+    harness.backend.stop("a")
+    assert harness.ends() == [Ended("a", 1, -SIGTERM, "cancelled")]
 
 
 def test_the_first_rank_that_fails_stops_the_others(harness: LocalHarness) -> None:

@@ -118,4 +118,6 @@ class SchedulerDriver:
             spec = self.record(job_id).spec
             told = spec.constraints.model_dump(exclude_defaults=True)
             assert not violated(told, running.placement, scheduler.cluster), (job_id, told, running.placement)
-        assert all(self.record(job_id).spec.movable for job_id in self.stops)
+        stopped = [self.record(job_id).spec for job_id in self.stops]
+        assert not any(spec.never_stopped for spec in stopped)
+        assert all(spec.may_stop for spec in stopped) or scheduler.records.policy["name"] != "cranny"

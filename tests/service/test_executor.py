@@ -1,14 +1,19 @@
-"""The executor launches nothing onto GPUs that others have not left yet."""
+"""The executor launches nothing onto GPUs that others have not left yet, and lets attempts save before that."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from signal import SIGTERM, SIGUSR1
 
 import pytest
 from tests.service.conftest import CLUSTER, until
 
 from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.protocol import NOT_STARTED, BackendError, Ended, Launch, Rank
-from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
+from cranny.channel.control import CheckpointRequest, Control, Pace
+from cranny.channel.report import Report, Saved
+from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
+from cranny.service.reports import ReportReader
 
 
 class Clock:
@@ -27,11 +32,16 @@ def launch(job_id: str, attempt: int = 1, gpu: int = 0) -> Launch:
 class Scene:
     """An executor, a fake backend, and what was reported."""
 
-    def __init__(self, processes: FakeProcesses, clock: Clock) -> None:
+    def __init__(self, processes: FakeProcesses, clock: Clock, *, channels: bool = False) -> None:
         self.reports: list[ExecutorReport] = []
-        self.backend = FakeBackend(CLUSTER, clock, self.course, processes)
-        self.executor = Executor(self.backend, self.take)
+        self.backend = FakeBackend(CLUSTER, clock, self.course, processes, channels=channels)
+        self.read = ReportReader(clock)
+        self.executor = Executor(self.backend, self.take, reports=self.read, now_s=clock)
         self.executor.start()
+
+    def close(self) -> None:
+        self.executor.close()
+        self.read.close()
 
     def course(self, what: Launch) -> FakeRun:
         if what.job_id == "impossible":
@@ -138,3 +148,121 @@ def test_the_processes_of_an_attempt_are_found_although_later_ones_were_called_o
     until(lambda: AttemptLaunched("stubborn", 3) in second.reports)
     assert [report.attempt for report in second.reports] == [2, 1, 3]
     second.executor.close()
+
+
+ASKED = Control(9, checkpoint=CheckpointRequest(1, 60.0, "moved"))
+
+
+@pytest.fixture
+def talking(processes: FakeProcesses, clock: Clock) -> Iterator[Scene]:
+    """Return a scene whose jobs have channels."""
+    made = Scene(processes, clock, channels=True)
+    made.read.start()
+    yield made
+    made.close()
+
+
+def begin(scene: Scene, what: Launch) -> Path:
+    """Launch a job; return the folder of its channel."""
+    scene.executor.launch(what)
+    until(lambda: AttemptLaunched(what.job_id, what.attempt) in scene.reports)
+    return what.log_dir / "channel"
+
+
+def report(folder: Path, job_id: str = "a", rank: int = 0, request: int | None = None) -> None:
+    """Report as a rank does."""
+    saved = None if request is None else Saved(5, 0.0, 0.0, request)
+    Report(rank, saved=saved).write(folder, f"token of {job_id}, 1")
+
+
+def test_what_a_job_is_told_is_in_its_channel_once_it_runs(talking: Scene, tmp_path: Path) -> None:
+    first = Control(3, pace=Pace(0.1, 0.05, 0.0))
+    talking.executor.set_control("a", 1, first)
+    folder = begin(talking, replace(launch("a"), log_dir=tmp_path))
+    until(lambda: Control.read(folder) == first)
+    talking.executor.set_control("a", 1, Control(5, aggregate=False))
+    until(lambda: Control.read(folder) == Control(5, aggregate=False))
+    talking.executor.set_control("a", 1, first)  # repeated after a failure, and known by now
+    talking.executor.set_control("b", 1, first)
+    begin(talking, replace(launch("b", gpu=1), log_dir=tmp_path / "b"))
+    until(lambda: Control.read(tmp_path / "b" / "channel") == first)
+    assert Control.read(folder) == Control(5, aggregate=False)
+
+
+def test_a_job_that_saves_is_stopped_when_all_its_ranks_have(talking: Scene, tmp_path: Path) -> None:
+    two = replace(launch("a"), ranks=(Rank(0, 0, 0), Rank(1, 1, 0)), log_dir=tmp_path)
+    folder = begin(talking, two)
+    report(folder)
+    report(folder, rank=1)
+    until(lambda: len(talking.read.states("a", 1)) == 2)
+    talking.executor.leave(AttemptStop("a", 1, ASKED))
+    until(lambda: Control.read(folder) == ASKED)
+    report(folder, request=1)
+    talking.executor.launch(launch("next"))
+    until(lambda: talking.read.states("a", 1)[0].saved is not None)
+    assert len(talking.reports) == 1
+    report(folder, rank=1, request=1)
+    until(lambda: AttemptLaunched("next", 1) in talking.reports)
+    assert Ended("a", 1, -SIGTERM, "cancelled") in talking.reports
+
+
+def test_a_job_that_does_not_save_is_stopped_when_its_time_is_over(
+    talking: Scene, tmp_path: Path, clock: Clock
+) -> None:
+    folder = begin(talking, replace(launch("a"), log_dir=tmp_path))
+    report(folder)
+    talking.executor.leave(AttemptStop("a", 1, ASKED, SIGUSR1))
+    until(lambda: talking.backend.signals == [("a", SIGUSR1)])
+    talking.executor.leave(AttemptStop("a", 1, ASKED, SIGUSR1))  # repeated
+    clock.now_s = 59.0
+    begin(talking, replace(launch("other", gpu=2), log_dir=tmp_path / "other"))
+    assert len(talking.reports) == 2
+    clock.now_s = 61.0
+    until(lambda: len(talking.reports) == 3)
+    assert talking.backend.signals == [("a", SIGUSR1)]
+
+
+def test_a_job_that_would_not_hear_or_is_cancelled_meanwhile_is_stopped_at_once(
+    talking: Scene, tmp_path: Path
+) -> None:
+    begin(talking, replace(launch("silent"), log_dir=tmp_path / "silent"))
+    talking.executor.leave(AttemptStop("silent", 1, ASKED))
+    until(lambda: Ended("silent", 1, -SIGTERM, "cancelled") in talking.reports)
+    folder = begin(talking, replace(launch("a"), log_dir=tmp_path / "a"))
+    report(folder)
+    talking.executor.leave(AttemptStop("a", 1, ASKED))
+    until(lambda: Control.read(folder) == ASKED)
+    talking.executor.stop("a", 1)
+    until(lambda: Ended("a", 1, -SIGTERM, "cancelled") in talking.reports)
+
+
+def test_a_job_that_saves_when_it_is_ended_has_its_own_grace(talking: Scene, tmp_path: Path, clock: Clock) -> None:
+    begin(talking, replace(launch("stubborn"), log_dir=tmp_path))
+    talking.executor.leave(AttemptStop("stubborn", 1, ASKED, SIGTERM))
+    begin(talking, replace(launch("other", gpu=2), log_dir=tmp_path / "other"))
+    clock.now_s = 50.0  # longer than the grace of the backend
+    begin(talking, replace(launch("third", gpu=3), log_dir=tmp_path / "third"))
+    assert len(talking.reports) == 3
+    clock.now_s = 61.0
+    until(lambda: len(talking.reports) == 4)
+
+
+def test_another_executor_lets_a_job_save_that_was_saving(
+    processes: FakeProcesses, clock: Clock, tmp_path: Path
+) -> None:
+    first = Scene(processes, clock, channels=True)
+    what = replace(launch("a"), log_dir=tmp_path)
+    folder = begin(first, what)
+    report(folder)
+    first.close()
+    second = Scene(processes, clock, channels=True)
+    second.read.start()
+    again = replace(launch("a", attempt=2, gpu=1), log_dir=tmp_path / "2")
+    second.executor.set_control("a", 2, Control(10))
+    second.executor.adopt([again], [what], [AttemptStop("a", 1, ASKED)])
+    until(lambda: Control.read(folder) == ASKED)
+    assert second.reports == []
+    report(folder, request=1)
+    until(lambda: AttemptLaunched("a", 2) in second.reports)
+    until(lambda: Control.read(tmp_path / "2" / "channel") == Control(10))
+    second.close()

@@ -63,7 +63,22 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"max_retries": 101}, "max_retries: must be a whole number from 0 to 100"),
         ({"movable": "yes"}, "movable: must be true or false, not 'yes'$"),
         ({"movable": True, "restart_s": 0}, "restart_s: must be a positive number of seconds, not 0$"),
-        ({"restart_s": 30}, "restart_s is for a job that may move: it needs `movable: true`"),
+        ({"checkpoint": "none", "restart_s": 30}, "restart_s is for a job that can go on after it was stopped"),
+        ({"checkpoint": "none", "movable": True}, "movable is for a job that can go on after it was stopped"),
+        (
+            {"checkpoint": "never"},
+            "checkpoint: must be `none`, or a mapping with signal and grace_s, not 'never'$",
+        ),
+        (
+            {"checkpoint": {"signal": "SIGKILL"}},
+            "checkpoint.signal: must be SIGTERM, SIGUSR1 or SIGUSR2, not 'SIG",
+        ),
+        ({"checkpoint": {"grace": 5}}, "checkpoint.grace: is not a known field$"),
+        ({"checkpoint": {"grace_s": 0}}, "checkpoint.grace_s: must be a positive number of seconds, not 0$"),
+        ({"speeds": {}}, "speeds: must be a mapping of GPU types to numbers, not a mapping of fields$"),
+        ({"speeds": {"T4": 0}}, "speeds.T4: must be a positive number, not 0$"),
+        ({"speeds": {"T4": "1"}}, "speeds.T4: must be a positive number, not '1'$"),
+        ({"speeds": {f"T{number}": 1.0 for number in range(101)}}, "speeds: is longer than 100 entries$"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_field(change: dict[str, Any], problem: str) -> None:
@@ -110,10 +125,34 @@ def test_a_job_is_as_its_file_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "restart_s"), [({}, 0.0), ({"movable": True}, 60.0), ({"movable": True, "restart_s": 5}, 5.0)]
+    ("change", "wanted"),
+    [
+        ({}, (False, 0.0)),
+        ({"restart_s": 5}, (False, 5.0)),
+        ({"movable": True}, (True, 60.0)),
+        ({"movable": True, "restart_s": 5}, (True, 5.0)),
+        ({"checkpoint": {}}, (True, 60.0)),
+        ({"checkpoint": {"signal": "SIGUSR1", "grace_s": 5}, "restart_s": 7}, (True, 7.0)),
+        ({"checkpoint": "none"}, (False, 0.0)),
+        ({"checkpoint": None}, (False, 0.0)),
+    ],
 )
-def test_only_a_job_that_may_move_states_a_restart(change: dict[str, Any], restart_s: float) -> None:
-    assert parse({**GOOD, **change}).job("job-1", "ann", 0.0).restart_s == restart_s
+def test_a_job_says_whether_it_may_be_stopped_and_what_that_costs(
+    change: dict[str, Any], wanted: tuple[bool, float]
+) -> None:
+    spec = parse({**GOOD, **change})
+    assert (spec.may_stop, spec.job("job-1", "ann", 0.0).restart_s) == wanted
+
+
+def test_a_job_file_says_what_is_wrong_with_its_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [a]\ngpus: 1\ncheckpoint: none\n")
+    assert read(file)["checkpoint"] == "none"
+    file.write_text("command: [a]\ngpus: 1\ncheckpoint:\n  grac_s: 5\n")
+    with pytest.raises(
+        InputError, match=r"job.yaml:3: checkpoint: unknown field 'grac_s'; did you mean 'grace_s'"
+    ):
+        read(file)
 
 
 def test_torchrun_may_be_written_before_the_script_or_asked_for() -> None:

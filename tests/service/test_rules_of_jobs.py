@@ -297,3 +297,32 @@ def test_a_job_starts_when_a_cancelled_one_has_given_its_gpus_back(policy: str) 
     assert elastic_one not in driver.started_s
     driver.end(first)
     assert elastic_one in driver.started_s
+
+
+STOPPING = [
+    {"name": "has-exact"},
+    {"name": "has"},
+    {"name": "tiresias"},
+    {"name": "themis"},
+    {"name": "themis+cassini"},
+    {"name": "pollux"},
+    {"name": "gavel"},
+    {"name": "best-fit", "order": "las"},
+    {"name": "best-fit", "order": "srtf"},
+    {"name": "cranny"},
+]
+
+
+@pytest.mark.parametrize("policy", STOPPING, ids=lambda policy: "-".join(policy.values()))
+def test_no_policy_stops_moves_or_resizes_a_job_without_checkpoints(policy: dict[str, Any]) -> None:
+    driver = SchedulerDriver(Cluster.fat_tree(1, 2, 4), policy)  # which checks every stop
+    resizes = {"least_gpus": 1, "most_gpus": 8}
+    fixed = driver.submit(2, duration_s=50_000, checkpoint="none", least_gpus=1)
+    driver.run_until(1_000.0)  # some decide in rounds
+    before = driver.scheduler.engine.state.find(fixed).placement
+    for number in range(6):
+        driver.run_until(driver.now_s + 4_000.0)
+        driver.submit(2 + 2 * (number % 2), duration_s=600, checkpoint={}, **resizes)
+    assert len(driver.record(fixed).attempts) == 1
+    assert driver.scheduler.engine.state.find(fixed).placement == before
+    assert len(driver.first_start_s) > 1

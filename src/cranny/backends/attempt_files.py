@@ -22,6 +22,7 @@ class AttemptFiles(NamedTuple):
     reserve: Path
     result: Path
     stop: Path  # the grace period, once the job was cancelled
+    signal: Path  # the signal that its processes are to get
     errors: Path  # standard error of the supervisor itself
 
     @classmethod

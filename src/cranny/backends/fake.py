@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM
 
-from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason, Slots
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
 from cranny.model.cluster import Cluster
 
 
@@ -40,7 +40,7 @@ class FakeBackend:
     """Pretends to run jobs.
 
     `course` returns the course of an attempt, or raises `BackendError`. To test a restart, pass the processes of
-    one fake to another.
+    one fake to another. With `channels`, folders for channels are made in the log folders.
     """
 
     def __init__(
@@ -49,10 +49,14 @@ class FakeBackend:
         clock: Callable[[], float],
         course: Callable[[Launch], FakeRun] = lambda _: FakeRun(),
         processes: FakeProcesses | None = None,
+        *,
+        channels: bool = False,
     ) -> None:
         self.processes = FakeProcesses() if processes is None else processes
         self.launches: list[Launch] = []  # all that this backend has started
+        self.signals: list[tuple[str, int]] = []  # jobs and the signals that they got
         self._cluster, self._clock, self._course = cluster, clock, course
+        self._channels = channels
         self._slots = Slots(cluster)
         self._running: dict[str, Launch] = {}  # by job
 
@@ -76,6 +80,8 @@ class FakeBackend:
         process = _Process(course, self._clock() + course.run_s, course.exit_code, reason)
         if what.time_limit_s is not None and what.time_limit_s < course.run_s:
             _end(process, "timed out", self._clock() + what.time_limit_s, GRACE_S)
+        if self._channels:
+            (what.log_dir / "channel").mkdir(parents=True, exist_ok=True)
         self.processes.by_attempt[_key(what)] = process
         self._running[what.job_id] = what
         self.launches.append(what)
@@ -86,6 +92,18 @@ class FakeBackend:
             process = self.processes.by_attempt[_key(self._running[job_id])]
             if self._clock() < process.ends_at:
                 _end(process, "cancelled", self._clock(), GRACE_S if grace_s is None else grace_s)
+
+    def signal(self, job_id: str, number: int) -> None:
+        """Note a signal."""
+        if job_id in self._running:
+            self.signals.append((job_id, number))
+
+    def channel(self, job_id: str) -> JobChannel | None:
+        """Return the channel to a running job, if there are channels."""
+        what = self._running.get(job_id)
+        if what is None or not self._channels:
+            return None
+        return JobChannel(what.log_dir / "channel", f"token of {what.job_id}, {what.attempt}")
 
     def lose(self, job_id: str) -> None:
         """Lose a running job without a trace, as if its machine had failed."""

@@ -20,8 +20,8 @@ from cranny.backends import attempt_files as io
 from cranny.backends import local_machine
 from cranny.backends.attempt_files import AttemptFiles
 from cranny.backends.process import Process, carrying
-from cranny.backends.protocol import GRACE_S, BackendError, Ended, Launch, Reason, Slots
-from cranny.backends.ranks import LAUNCH, commands
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
+from cranny.backends.ranks import CHANNEL, LAUNCH, commands
 from cranny.model.cluster import Cluster
 
 SOURCE = str(Path(__file__).parents[2])
@@ -90,6 +90,21 @@ class LocalBackend:
             return
         _ask_to_end(running.files, self._grace_s if grace_s is None else grace_s, running.supervisor.send)
 
+    def signal(self, job_id: str, number: int) -> None:
+        """Let the supervisor of a job signal its processes."""
+        running = self._running.get(job_id)
+        if running is not None:
+            io.write(running.files.signal, number)
+            running.supervisor.send(signal.SIGUSR1)
+
+    def channel(self, job_id: str) -> JobChannel | None:
+        """Return the channel to a running job."""
+        running = self._running.get(job_id)
+        if running is None:
+            return None
+        folder = running.what.log_dir.absolute() / CHANNEL
+        return JobChannel(folder, running.token) if folder.is_dir() and not folder.is_symlink() else None
+
     def poll(self) -> Sequence[Ended]:
         """Return the attempts whose supervisors have ended."""
         found: list[Ended] = []
@@ -141,7 +156,7 @@ class LocalBackend:
         files = AttemptFiles.of(log_dir, what.attempt)
         base = local_machine.base_environment()
         _check_command(what, {**base, **what.env}["PATH"])
-        _private_folder(log_dir)
+        _private_folder(log_dir / CHANNEL)
         if any(os.path.lexists(path) for path in (files.launch, files.pid, files.result)):
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before in {log_dir}")
         token = secrets.token_hex(16)
@@ -187,7 +202,13 @@ class LocalBackend:
                         os.kill(pid, signal.SIGKILL)
                 return None
             ended = Ended(what.job_id, what.attempt, None, "lost")
-        for path in (files.launch, files.pid, files.stop, files.reserve):  # the result may be read again
+        for path in (
+            files.launch,
+            files.pid,
+            files.stop,
+            files.signal,
+            files.reserve,
+        ):  # the result may be read again
             io.remove(path)
         if self._running.pop(what.job_id, None) is not None:
             self._slots.release(what)
@@ -220,7 +241,7 @@ def _spawn(log_dir: Path, attempt: int, files: AttemptFiles, base: dict[str, str
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, str(files.errors), flags, 0o600),
     ]
-    blocked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    blocked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
     env = {**base, "PYTHONPATH": SOURCE}
     return os.posix_spawn(sys.executable, argv, env, file_actions=actions, setsid=True, setsigmask=blocked)
 

@@ -81,6 +81,16 @@ def descendants(root: int) -> dict[int, int]:
     return below
 
 
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal; Linux only."""
+    try:
+        text = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except GONE:
+        return False
+    masks = [line.split()[1] for line in text.splitlines() if line.startswith("SigCgt:")]
+    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
+
+
 def carrying(variable: str, value: str) -> list[int]:
     """Return the processes that were started with a variable in their environment; Linux only."""
     wanted = f"{variable}={value}".encode()

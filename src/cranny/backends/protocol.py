@@ -1,6 +1,7 @@
 """The protocol of backends, the values that they exchange with the service, and the GPU slots of launches."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,14 @@ class Launch:
     torchrun: bool = False  # start through torchrun, with one agent a machine
     server: int | None = None  # the machine of the parameter server, if any
     aggregate: Aggregation = True  # the switches that aggregate on the way to it
+    launched_s: float | None = None  # when an earlier service launched it; None if it is new
+
+
+class JobChannel(NamedTuple):
+    """Where the service and a running attempt exchange the files of `cranny.channel`."""
+
+    folder: Path
+    token: str  # that its reports must name
 
 
 class Ended(NamedTuple):
@@ -83,6 +92,17 @@ class Backend(Protocol):
         The default of `grace_s` is the backend's own, as for jobs that reach their time limit. The attempt is
         reported as cancelled, unless it had ended before. A job that does not run is ignored.
         """
+        ...
+
+    def signal(self, job_id: str, number: int) -> None:
+        """Send a signal to those processes of a job that have a handler for it; return at once.
+
+        A job that does not run is ignored. If no handler is installed yet, nothing is sent.
+        """
+        ...
+
+    def channel(self, job_id: str) -> JobChannel | None:
+        """Return the channel to a running job; None if it does not run, or was launched without one."""
         ...
 
     def poll(self) -> Sequence[Ended]:
@@ -126,6 +146,17 @@ class Slots:
         """Release the slots of an attempt."""
         for rank in what.ranks:
             self._holder.pop((rank.machine, rank.gpu), None)
+
+
+def numbered(machines: Sequence[int], *, torchrun: bool) -> tuple[int, ...]:
+    """Return the machine of every rank, as ranks are numbered inside the job, from those of its placement.
+
+    torchrun numbers ranks machine by machine, whatever their order in the placement.
+    """
+    if not torchrun:
+        return tuple(machines)
+    counts = Counter(machines)  # in the order of their first ranks
+    return tuple(counts.elements())
 
 
 def check(what: Launch, cluster: Cluster) -> None:

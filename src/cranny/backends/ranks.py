@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cranny.backends import torchrun_rank
-from cranny.backends.protocol import BackendError, Launch, Rank
+from cranny.backends.protocol import BackendError, Launch, Rank, numbered
 
 ADDRESS = "127.0.0.1"
+CHANNEL = "channel"  # the folder of the channel in the log folder
 LAUNCH = "CRANNY_LAUNCH"  # the variable that identifies processes of an attempt, wherever they moved
 
 
@@ -33,6 +34,7 @@ def commands(
     for rank in what.ranks:
         machines.setdefault(rank.machine, []).append(rank)
     made: list[tuple[int, RankCommand]] = []
+    every = ",".join(map(str, numbered([rank.machine for rank in what.ranks], torchrun=what.torchrun)))
     for node, (machine, ranks) in enumerate(machines.items()):
         shared = {
             **base,
@@ -46,6 +48,9 @@ def commands(
             "CRANNY_JOB_ID": what.job_id,
             "CRANNY_ATTEMPT": str(what.attempt),
             "CRANNY_MACHINE": str(machine),
+            "CRANNY_MACHINES": every,
+            "CRANNY_CHANNEL": str(log_dir / CHANNEL),
+            "CRANNY_CHANNEL_TOKEN": token,
             **_parameter_server(what),
         }
         if what.torchrun:

@@ -26,10 +26,11 @@ from types import FrameType
 from typing import Any
 
 from cranny.backends.attempt_files import RESERVED, AttemptFiles, keep_result, read, remove, write
-from cranny.backends.process import Process, descendants
+from cranny.backends.process import Process, catches, descendants
 
 TICK_S = 0.1  # between two polls of processes that are to end
 CANCEL = (signal.SIGTERM, signal.SIGINT)
+FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)  # that the service may send to ranks
 CANNOT_START = 127  # exit code, as in shells
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -40,6 +41,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.cancelled = False
+        self.forward = False
         self._read, wake = os.pipe()
         for end in (self._read, wake):
             os.set_blocking(end, False)
@@ -48,11 +50,20 @@ class Signals:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in CANCEL:
             signal.signal(number, self._cancel)
+        signal.signal(signal.SIGUSR1, self._forward)
         # The service starts the supervisor with signals blocked, so that none arrives before the handlers.
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
     def _cancel(self, _number: int, _frame: FrameType | None) -> None:
         self.cancelled = True
+
+    def _forward(self, _number: int, _frame: FrameType | None) -> None:
+        self.forward = True
+
+    def take_forward(self) -> bool:
+        """Return whether a request to signal the ranks has arrived since the last call."""
+        forward, self.forward = self.forward, False
+        return forward
 
     def take_cancel(self) -> bool:
         """Return whether a request to end has arrived since the last call."""
@@ -91,6 +102,8 @@ class SupervisedAttempt:
             now = time.monotonic()
             if not self._reason and not self._ranks:
                 self._end("finished")
+            if self._signals.take_forward():
+                self._forward(read(self._files.signal))
             if self._signals.take_cancel():
                 self._end(self._why(), read(self._files.stop))
             if not self._reason and now >= limit_at:
@@ -106,7 +119,7 @@ class SupervisedAttempt:
 
     def _start(self) -> None:
         # Blocked: a signal to a forked child must wait until it has become a rank.
-        signal.pthread_sigmask(signal.SIG_BLOCK, CANCEL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*CANCEL, signal.SIGUSR1))
         try:
             for rank in self._what["ranks"]:
                 pid = os.fork()
@@ -118,7 +131,7 @@ class SupervisedAttempt:
             log_error(f"cannot start a process: {error.strerror}")
             self._end("failed")
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, CANCEL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (*CANCEL, signal.SIGUSR1))
 
     def _become(self, rank: dict[str, Any]) -> None:
         """Turn this process, a forked child of the supervisor, into a rank."""
@@ -138,7 +151,13 @@ class SupervisedAttempt:
                 trying = f"enter {cwd}"
                 os.chdir(cwd)
                 trying = f"start {command}"
-            for number in (*CANCEL, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):  # we changed them
+            for number in (
+                *CANCEL,
+                signal.SIGHUP,
+                signal.SIGUSR1,
+                signal.SIGPIPE,
+                signal.SIGXFSZ,
+            ):  # we changed them
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             os.execvpe(command, rank["argv"], rank["env"])  # noqa: S606 - what the job asked for
@@ -170,6 +189,13 @@ class SupervisedAttempt:
             self._signal_all(signal.SIGTERM)
         grace_s = self._what["grace_s"] if grace_s is None else grace_s
         self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
+
+    def _forward(self, number: object) -> None:
+        """Signal the processes that have a handler for it; the others would die of it."""
+        if isinstance(number, int) and number in FORWARDED:
+            for pid in descendants(os.getpid()):
+                if catches(pid, number):
+                    _send(os.kill, pid, number)
 
     def _signal_all(self, number: int) -> None:
         """Signal every process of the attempt, whole groups at once so that none escapes by forking."""

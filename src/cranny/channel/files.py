@@ -17,8 +17,10 @@ MAX_BYTES = 65_536  # of any file; a larger one is not read
 def write(file: Path, value: dict[str, Any]) -> None:
     """Replace a file as a whole, readable by its owner only: readers see the old value or the new one."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    # A new file: the one that another process may have put in its place could be a pipe, which would block.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
+        draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, flags, 0o600), "w", encoding="ascii") as out:
             # Not `json.dump`, which takes four times as long: jobs write these files while they train.
             out.write(json.dumps({"version": VERSION, **value}, separators=(",", ":"), allow_nan=False))

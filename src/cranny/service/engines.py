@@ -6,14 +6,14 @@ decisions.
 
 import math
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine, period
-from cranny.core.protocol import JobRules, Policy, Remembering, RuledPolicy, Timed
+from cranny.core.protocol import Host, JobRules, Policy, Remembering, RuledPolicy, Timed
 from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -23,12 +23,14 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Aggregate, Plan, Shift, Start
 from cranny.policies import TABLE
+from cranny.policies.cassini import Cassini
 from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
 from cranny.service.job_records import JobRecord, JobRecords
 from cranny.service.store import EventRow
 
 SEED = 0
 MAX_PERIOD_S = 86_400.0
+STOPPING = frozenset({"las", "srtf"})  # queue orders that stop running jobs
 # Events of the log after which other jobs run than before, or another policy decides.
 CHANGES = frozenset({"placed", "moved", "shifted", "aggregated", "stopped", "ended", "observed", "policy"})
 
@@ -47,7 +49,8 @@ class QueuedByPriority(QueuePolicy):
 
     def plan(self, view: Snapshot) -> Plan:
         """Return the plan for now."""
-        return super().plan(without_stopping(view, self._records))
+        hidden = without_fixed if self.order in STOPPING else without_stopping
+        return super().plan(hidden(view, self._records))
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
         """Place the first job of the queue."""
@@ -71,8 +74,12 @@ class JointByPriority:
         return (-self._records.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
-        """Return the plan for now; a policy that keeps rules does not stop cancelled jobs, and may see them."""
-        return self._policy.plan(view if self.constrained else without_stopping(view, self._records))
+        """Return the plan for now; a policy that keeps rules stops no job that must not be, and may see all."""
+        if self.constrained:
+            return self._policy.plan(view)
+        # CASSINI stops no job itself, and shifts those that its host must not see.
+        hidden = without_stopping if isinstance(self._policy, Cassini) else without_fixed
+        return self._policy.plan(hidden(view, self._records))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Return why a job must wait."""
@@ -81,6 +88,37 @@ class JointByPriority:
     def next_s(self, view: Snapshot) -> float:
         """Return when to ask it if nothing happens before."""
         return self._policy.next_s(view) if isinstance(self._policy, Timed) else math.inf
+
+
+class FixedHost:
+    """A host of CASSINI that does not see the jobs which it must not stop, move or resize."""
+
+    def __init__(self, host: Host, records: JobRecords) -> None:
+        self._host, self._records = host, records
+
+    def key(self, waiting: Waiting) -> Any:
+        """Order the queue as the host does."""
+        return self._host.key(waiting)
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Return the host's plan."""
+        return self._host.plan(without_fixed(view, self._records))
+
+    def candidates(self, view: Snapshot, count: int) -> Sequence[Plan]:
+        """Return the host's plans."""
+        return self._host.candidates(without_fixed(view, self._records), count)
+
+    def place(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place one job as the host does."""
+        return self._host.place(job, view)
+
+    def why_wait(self, job: Job, view: Snapshot) -> str:
+        """Return the host's reason."""
+        return self._host.why_wait(job, view)
+
+    def next_s(self, view: Snapshot) -> float:
+        """Be asked when the host wants to be."""
+        return self._host.next_s(view) if isinstance(self._host, Timed) else math.inf
 
 
 ServicePolicy = QueuedByPriority | JointByPriority
@@ -93,6 +131,12 @@ def without_stopping(view: Snapshot, records: JobRecords) -> Snapshot:
     """
     going = [job_id for job_id in records.stopping if job_id in view.running] if records.stopping else []
     return view.hiding(going) if going else view
+
+
+def without_fixed(view: Snapshot, records: JobRecords) -> Snapshot:
+    """Return a view that also hides the jobs that no policy may stop, move or resize, for one without rules."""
+    hidden = [job_id for job_id in records.stopping | records.fixed if job_id in view.running]
+    return view.hiding(hidden) if hidden else view
 
 
 def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +156,8 @@ def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
 def build_policy(setting: Mapping[str, Any], records: JobRecords) -> ServicePolicy:
     """Return the policy that a setting describes."""
     _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
+    if isinstance(policy, Cassini):
+        policy.host = FixedHost(policy.host, records)
     if type(policy) is not QueuePolicy:
         return JointByPriority(policy, records)
     return QueuedByPriority(ConstrainedPlacer(policy.placer, records.constraints_of), order, records)

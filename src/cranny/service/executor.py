@@ -1,6 +1,7 @@
 """The executor: one thread that drives the backend, launching and stopping attempts, and reports what happened.
 
-A launch is deferred until the processes that held its GPUs before have exited.
+A launch is deferred until the processes that held its GPUs before have exited. An attempt that can save is asked
+to, and stopped once it has, or when its time to do so is over. Controls of attempts go into their channels.
 """
 
 import errno
@@ -9,10 +10,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
+from signal import SIGTERM, Signals
 from typing import NamedTuple
 
-from cranny.backends.protocol import NOT_STARTED, Backend, BackendError, Ended, Launch
+from cranny.backends.protocol import NOT_STARTED, Backend, BackendError, Ended, Launch, numbered
+from cranny.channel.control import Control
+from cranny.channel.report import report_file
 from cranny.model.errors import CrannyError
+from cranny.service.clock import wall_clock
+from cranny.service.reports import ReportReader, WatchedAttempt
 
 POLL_S = 0.05
 # A shortage of resources, not the job's fault.
@@ -26,6 +32,21 @@ class AttemptLaunched(NamedTuple):
 
     job_id: str
     attempt: int
+
+
+class AttemptStop(NamedTuple):
+    """An attempt that leaves its GPUs: at once, or once it has saved what it was asked to."""
+
+    job_id: str
+    attempt: int
+    control: Control | None = None  # with the request to save
+    signal: Signals | None = None  # by which it is asked as well
+
+    @property
+    def by_s(self) -> float:
+        """When it is stopped at the latest."""
+        asked = None if self.control is None else self.control.checkpoint
+        return 0.0 if asked is None else asked.by_s
 
 
 ExecutorReport = AttemptLaunched | Ended  # its processes have exited, or were never started
@@ -43,8 +64,16 @@ class Executor:
         backend: Backend,
         report: Callable[[Sequence[ExecutorReport]], None],
         died: Callable[[Exception], None] = lambda _: None,
+        *,
+        reports: ReportReader | None = None,
+        now_s: Callable[[], float] = wall_clock,
     ) -> None:
         self._backend = backend
+        self._reports = ReportReader(now_s) if reports is None else reports
+        self._now_s = now_s
+        self._controls: dict[str, tuple[int, Control]] = {}  # of the latest attempt of each job
+        self._unwritten: set[str] = set()  # jobs whose controls are not in their channels yet
+        self._saving: dict[str, AttemptStop] = {}  # attempts that were asked to save
         self._report = report
         self._died = died  # called if an error ends the thread
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
@@ -69,12 +98,25 @@ class Executor:
         self._inbox.put(lambda: self._defer(what))
 
     def stop(self, job_id: str, attempt: int) -> None:
-        """Stop an attempt."""
-        self._inbox.put(lambda: self._stop(job_id, attempt))
+        """Stop an attempt at once."""
+        self._inbox.put(lambda: self._stop(AttemptStop(job_id, attempt)))
 
-    def adopt(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> None:
-        """Take over the attempts of an earlier service, and stop those that it was stopping."""
-        self._inbox.put(lambda: self._adopt_all(launches, leaving))
+    def leave(self, what: AttemptStop) -> None:
+        """Stop an attempt, once it has saved if it is asked to."""
+        self._inbox.put(lambda: self._stop(what))
+
+    def set_control(self, job_id: str, attempt: int, control: Control) -> None:
+        """Put the control of an attempt into its channel."""
+        self._inbox.put(lambda: self._set_control(job_id, attempt, control))
+
+    def adopt(
+        self, launches: Sequence[Launch], leaving: Sequence[Launch], stopping: Sequence[AttemptStop] = ()
+    ) -> None:
+        """Take over the attempts of an earlier service, and stop those that it was stopping.
+
+        `stopping` says of some that leave how they do; the others are stopped at once.
+        """
+        self._inbox.put(lambda: self._adopt_all(launches, leaving, stopping))
 
     def close(self) -> None:
         """End the thread; jobs keep running."""
@@ -89,6 +131,8 @@ class Executor:
                 reports = [*self._execute(), *self._poll()]
                 if working:
                     reports += self._launch_deferred()
+                    self._write_controls()
+                    self._stop_saved()
                 if reports:
                     self._report(reports)
             self._backend.close()
@@ -129,6 +173,11 @@ class Executor:
         self._log_recovery()
         for each in ended:
             self._live.pop(each.job_id, None)
+            self._saving.pop(each.job_id, None)
+            if self._controls.get(each.job_id, (0, None))[0] == each.attempt:
+                del self._controls[each.job_id]
+                self._unwritten.discard(each.job_id)
+            self._reports.forget(each.job_id, each.attempt)
         return list(ended)
 
     def _log_shortage(self, error: OSError) -> None:
@@ -165,7 +214,7 @@ class Executor:
                 reports.append(Ended(what.job_id, what.attempt, None, "failed", text))
                 continue
             self._log_recovery()
-            self._live[what.job_id] = what
+            self._follow(what, self._now_s())
             held |= slots
             reports.append(AttemptLaunched(what.job_id, what.attempt))
         return reports
@@ -176,21 +225,105 @@ class Executor:
             self._deferred.append(what)
         return []
 
-    def _stop(self, job_id: str, attempt: int) -> list[ExecutorReport]:
-        for what in self._deferred:
-            if (what.job_id, what.attempt) == (job_id, attempt):
-                self._deferred.remove(what)
-                return [Ended(job_id, attempt, None, "cancelled")]
-        if job_id in self._live and self._live[job_id].attempt == attempt:
-            self._backend.stop(job_id)
+    def _follow(self, what: Launch, launched_s: float) -> None:
+        """Follow an attempt that runs, and its reports."""
+        self._live[what.job_id] = what
+        channel = self._backend.channel(what.job_id)
+        if channel is not None:
+            machines = numbered([rank.machine for rank in what.ranks], torchrun=what.torchrun)
+            of = self._backend.nodes().machines
+            types = tuple(of[each].gpu_type for each in machines)
+            self._reports.watch(WatchedAttempt(what.job_id, what.attempt, channel, types, launched_s))
+        if self._controls.get(what.job_id, (0, None))[0] == what.attempt:
+            self._unwritten.add(what.job_id)
+
+    def _set_control(self, job_id: str, attempt: int, control: Control) -> list[ExecutorReport]:
+        before = self._controls.get(job_id)
+        if before is None or (before[0], before[1].number) < (attempt, control.number):
+            self._controls[job_id] = attempt, control
+            self._unwritten.add(job_id)
         return []
 
-    def _adopt_all(self, launches: Sequence[Launch], leaving: Sequence[Launch]) -> list[ExecutorReport]:
+    def _write_controls(self) -> None:
+        """Write what is new for live attempts; that of a launch that is deferred is written when it runs."""
+        for job_id in list(self._unwritten):
+            attempt, control = self._controls[job_id]
+            if job_id not in self._live or self._live[job_id].attempt != attempt:
+                if self._latest.get(job_id, 0) > attempt:
+                    self._unwritten.discard(job_id)
+                continue
+            if self._write(job_id, control):
+                self._unwritten.discard(job_id)
+
+    def _write(self, job_id: str, control: Control) -> bool:
+        """Write a control into the channel of a job; return False if that is to be tried again."""
+        channel = self._backend.channel(job_id)
+        if channel is None:
+            return True
+        try:
+            control.write(channel.folder)
+        except OSError as error:
+            if error.errno in TRANSIENT:
+                return False
+            # The folder is the job's own: it may have removed it, or put something else in the place of the file.
+            self._reports.complain(job_id, f"its control cannot be written: {error.strerror}")
+        return True
+
+    def _stop(self, what: AttemptStop) -> list[ExecutorReport]:
+        job_id, attempt = what.job_id, what.attempt
+        for launch in self._deferred:
+            if (launch.job_id, launch.attempt) == (job_id, attempt):
+                self._deferred.remove(launch)
+                return [Ended(job_id, attempt, None, "cancelled")]
+        if job_id not in self._live or self._live[job_id].attempt != attempt:
+            return []
+        if what.control is None:
+            self._saving.pop(job_id, None)
+            self._backend.stop(job_id)
+        elif job_id not in self._saving:
+            self._ask_to_save(what, what.control)
+        return []
+
+    def _ask_to_save(self, what: AttemptStop, control: Control) -> None:
+        """Ask an attempt to save before it is stopped; one that could not hear that is stopped at once."""
+        job_id, left_s = what.job_id, what.by_s - self._now_s()
+        if what.signal == SIGTERM:  # by which it is stopped anyway: it has longer until SIGKILL
+            self._backend.stop(job_id, max(0.0, left_s))
+            return
+        channel = self._backend.channel(job_id)
+        hears = channel is not None and report_file(channel.folder, 0).exists()
+        if left_s <= 0 or (what.signal is None and not hears):
+            self._backend.stop(job_id)
+            return
+        self._write(job_id, control)
+        if what.signal is not None:
+            self._backend.signal(job_id, what.signal)
+        self._saving[job_id] = what
+
+    def _stop_saved(self) -> None:
+        """Stop attempts that have saved, or whose time to save is over."""
+        now_s = self._now_s() if self._saving else 0.0
+        for job_id, what in list(self._saving.items()):
+            asked = None if what.control is None else what.control.checkpoint
+            done = asked is not None and self._reports.answered(job_id, what.attempt, asked.number)
+            if done or now_s >= what.by_s:
+                try:
+                    self._backend.stop(job_id)
+                except OSError as error:
+                    self._log_shortage(error)
+                else:
+                    del self._saving[job_id]
+
+    def _adopt_all(
+        self, launches: Sequence[Launch], leaving: Sequence[Launch], stopping: Sequence[AttemptStop]
+    ) -> list[ExecutorReport]:
         self._latest |= {what.job_id: what.attempt for what in launches}
         reports: list[ExecutorReport] = [each for each in self._adopt(leaving) if isinstance(each, Ended)]
+        how = {(each.job_id, each.attempt): each for each in stopping}
         for what in leaving:
-            if what.job_id in self._live:
-                self._backend.stop(what.job_id)
+            key = what.job_id, what.attempt
+            if what.job_id in self._live and self._live[what.job_id].attempt == what.attempt:
+                self._stop(how.get(key, AttemptStop(*key)))
         # A job whose previous attempt is still stopping cannot have launched the next one.
         ending = [what for what in launches if what.job_id in self._live]
         reports += self._adopt([what for what in launches if what.job_id not in self._live])
@@ -204,7 +337,8 @@ class Executor:
             return [Ended(each.job_id, each.attempt, None, "lost", str(error)) for each in launches]
         over = {(each.job_id, each.attempt) for each in ended}
         running = [each for each in launches if (each.job_id, each.attempt) not in over]
-        self._live |= {each.job_id: each for each in running}
+        for what in running:
+            self._follow(what, what.launched_s or self._now_s())
         # Every rank creates its log when it starts.
         unborn = {(each.job_id, each.attempt) for each in launches if not any(each.log_dir.glob("*.log"))}
         reports: list[ExecutorReport] = []

@@ -10,7 +10,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.service.job_spec import JobSpec
+from cranny.service.job_spec import CheckpointFields, JobSpec
 from cranny.service.store import EventRow
 
 Status = Literal["waiting", "starting", "running", "stopping", "done", "failed", "cancelled"]
@@ -19,6 +19,20 @@ OVER: frozenset[Status] = frozenset({"done", "failed", "cancelled"})
 HELD: frozenset[Status] = frozenset({"starting", "running", "stopping"})  # while its GPUs are held
 EVERY_S = 1.0  # at most one point of utilization in this time
 MAX_POINTS = 20_000  # of utilization, in memory
+
+
+class KeptPace(NamedTuple):
+    """The period that iterations of an attempt keep, and by how much they are shifted."""
+
+    period_s: float
+    shift_s: float
+
+
+class Leaving(NamedTuple):
+    """An attempt that is asked to save before it is stopped."""
+
+    reason: str  # moved, resized or stopped
+    by_s: float  # when it is stopped at the latest
 
 
 @dataclass(slots=True)
@@ -35,6 +49,10 @@ class Attempt:
     ended_s: float | None = None
     outcome: str = ""
     exit_code: int | None = None
+    shifted: bool = False  # by the policy
+    pace: KeptPace | None = None
+    leaves: Leaving | None = None
+    control_seq: int = 0  # the event that changed its control last
 
 
 @dataclass(slots=True)
@@ -78,6 +96,8 @@ class JobRecords:
         self.counts: Counter[Status] = Counter()
         self.open_jobs: Counter[str] = Counter()  # unfinished jobs by user
         self.stopping: set[str] = set()  # cancelled jobs whose processes may still run
+        self.fixed: set[str] = set()  # unfinished jobs that no policy may stop, move or resize
+        self.shifted: set[str] = set()  # running jobs that the policy has shifted
         self.drained: set[int] = set()
         self.policy: dict[str, Any] = {}
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
@@ -89,6 +109,7 @@ class JobRecords:
         self.mode = ""
         self.seq = 0
         self.last_s = 0.0
+        self.epoch_s: float | None = None  # the first event, from which all jobs count their slots
 
     def constraints_of(self, job_id: str) -> Constraints | None:
         """Return the placement constraints of a job."""
@@ -98,11 +119,12 @@ class JobRecords:
     def may_stop(self, job_id: str) -> bool:
         """Say whether a policy may stop a running job for another one: it allows that, and is not cancelled."""
         record = self.jobs.get(job_id)
-        return record is not None and record.spec.movable and job_id not in self.stopping
+        return record is not None and record.spec.may_stop and job_id not in self.stopping
 
     def apply(self, row: EventRow) -> None:
         """Apply an event."""
         self.seq, self.last_s = row.seq, max(self.last_s, row.at_s)
+        self.epoch_s = row.at_s if self.epoch_s is None else self.epoch_s
         take = getattr(self, f"_{row.kind.replace('-', '_')}")
         record = self.jobs.get(row.job) if row.job is not None else None
         take(row) if record is None else take(row, record)
@@ -118,6 +140,7 @@ class JobRecords:
             self.stopping.add(record.id)
         if status in OVER:
             self.open_jobs[record.user] -= 1
+            self.fixed.discard(record.id)
 
     def _submitted(self, row: EventRow) -> None:
         body, job_id = row.body, str(row.job)
@@ -127,19 +150,27 @@ class JobRecords:
         self.jobs[job_id] = record
         self.counts["waiting"] += 1
         self.open_jobs[record.user] += 1
+        if spec.never_stopped:
+            self.fixed.add(job_id)
         if body.get("key"):
             self.keys[record.user, body["key"]] = (job_id, body["digest"])
 
     def _placed(self, row: EventRow, record: JobRecord) -> None:
         body, gpus = row.body, tuple(row.body["gpus"])
         where = Placement(**body["placement"])
-        record.attempts.append(Attempt(body["attempt"], row.at_s, where, body["why"], body["facts"], gpus))
+        attempt = Attempt(body["attempt"], row.at_s, where, body["why"], body["facts"], gpus, control_seq=row.seq)
+        record.attempts.append(attempt)
         record.reason = ""
         self._set(record, "starting")
 
     def _moved(self, row: EventRow, record: JobRecord) -> None:
-        self._leave(row, record, "moved")
+        before = record.attempts[-1].placement
+        same = len(row.body["placement"]["machines"]) == len(before.machines)
+        shifted = record.attempts[-1].shifted
+        self._leave(row, record, "moved", "moved" if same else "resized")
         self._placed(row, record)
+        if shifted:  # the policy still counts with it
+            self._shifted(row, record)
 
     def _launched(self, row: EventRow, record: JobRecord) -> None:
         attempt = record.attempts[-1]
@@ -153,7 +184,7 @@ class JobRecords:
         self._set(record, "stopping")
 
     def _stopped(self, row: EventRow, record: JobRecord) -> None:
-        self._leave(row, record, "stopped")
+        self._leave(row, record, "stopped", "stopped")
         record.reason = row.body["reason"]
         self._set(record, "waiting")
 
@@ -183,20 +214,32 @@ class JobRecords:
         self.reserved.pop(record.id, None)
         self._set(record, "cancelled")
 
-    def _shifted(self, row: EventRow, record: JobRecord) -> None:
-        """Ignore a shift: it concerns the agent of the job."""
+    def _shifted(self, _row: EventRow, record: JobRecord) -> None:
+        """Note that the job is shifted; which period and shift follow from that, another event says."""
+        record.attempts[-1].shifted = True
+        self.shifted.add(record.id)
+
+    def _paced(self, row: EventRow, record: JobRecord) -> None:
+        attempt, period_s = record.attempts[-1], row.body["period_s"]
+        attempt.pace = None if period_s is None else KeptPace(period_s, row.body["shift_s"])
+        attempt.control_seq = row.seq
 
     def _aggregated(self, row: EventRow, record: JobRecord) -> None:
         attempt, body = record.attempts[-1], row.body
         attempt.placement, attempt.why, attempt.facts = Placement(**body["placement"]), body["why"], body["facts"]
+        attempt.control_seq = row.seq
 
-    def _leave(self, row: EventRow, record: JobRecord, outcome: str) -> None:
+    def _leave(self, row: EventRow, record: JobRecord, outcome: str, reason: str) -> None:
         self._close(row, record, outcome)
-        if record.attempts[-1].gpus:  # it may have been launched
-            record.leaving.append(record.attempts[-1])
+        attempt, checkpoint = record.attempts[-1], record.spec.checkpoint
+        if attempt.gpus:  # it may have been launched
+            record.leaving.append(attempt)
+        if isinstance(checkpoint, CheckpointFields):
+            attempt.leaves, attempt.control_seq = Leaving(reason, row.at_s + checkpoint.grace_s), row.seq
 
     def _close(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome
+        self.shifted.discard(record.id)
 
     def _recommended(self, row: EventRow, record: JobRecord) -> None:
         self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}

@@ -23,6 +23,8 @@ MAX_EXCLUDED = 10_000
 MAX_RETRIES = 100
 MAX_SECONDS = 10 * 365 * 86_400.0
 MAX_PRIORITY = 1_000
+MAX_TYPES = 100  # of GPUs
+GRACE_S = 60.0  # that a job has to save in, if it does not say
 SHELL = "/bin/sh"
 TORCHRUN = "torchrun"
 
@@ -38,6 +40,7 @@ def _no_nul(text: str) -> str:
 Text = Annotated[str, Field(max_length=MAX_ARGUMENT), AfterValidator(_no_nul)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
+Speeds = Annotated[dict[Name, Positive], Field(min_length=1, max_length=MAX_TYPES)]
 Variables = Annotated[dict[str, Text], Field(max_length=MAX_VARIABLES)]
 
 
@@ -65,6 +68,13 @@ class ConstraintFields(Fields):
         return spread
 
 
+class CheckpointFields(Fields):
+    """How a job saves when it is asked to: by a signal if it names one, or else through the channel."""
+
+    signal: Literal["SIGTERM", "SIGUSR1", "SIGUSR2"] | None = None
+    grace_s: Seconds = GRACE_S
+
+
 class JobSpec(Fields):
     """A job file: what to run, on how many GPUs, and how it trains."""
 
@@ -84,7 +94,9 @@ class JobSpec(Fields):
     time_limit_s: Seconds | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 0
     movable: bool = False
+    checkpoint: CheckpointFields | Literal["none"] | None = None
     restart_s: Seconds | None = None
+    speeds: Speeds | None = None
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     queue: Name | None = None
     env: Variables = Field(default_factory=dict)
@@ -128,9 +140,23 @@ class JobSpec(Fields):
             raise ValueError("command is empty")
         if self.model is not None and self.profile is not None:
             raise ValueError("give `model` or `profile`, not both")
-        if self.restart_s is not None and not self.movable:
-            raise ValueError("restart_s is for a job that may move: it needs `movable: true`")
+        going_on = {"movable": self.movable, "restart_s": self.restart_s, "most_gpus": self.most_gpus}
+        for name, given in going_on.items() if self.never_stopped else ():
+            if given:
+                raise ValueError(
+                    f"{name} is for a job that can go on after it was stopped, not for `checkpoint: none`"
+                )
         return self
+
+    @property
+    def never_stopped(self) -> bool:
+        """Whether no policy may stop, move or resize it: it has no checkpoints."""
+        return self.checkpoint == "none"
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether it says that it can be stopped, and go on later, elsewhere or with other workers."""
+        return self.movable or isinstance(self.checkpoint, CheckpointFields)
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -178,7 +204,8 @@ class JobSpec(Fields):
             gpu_type=self.constraints.gpu_type,
             least_gpus=self.least_gpus,
             most_gpus=self.most_gpus,
-            restart_s=(self.restart_s or RESTART_S) if self.movable else 0.0,
+            speeds=self.speeds,
+            restart_s=self.restart_s or (RESTART_S if self.may_stop else 0.0),
         )
 
     def constraints_on(self, cluster: Cluster) -> Constraints | None:
@@ -213,6 +240,10 @@ _WORDS = {
     "priority": f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}",
     "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
     **dict.fromkeys(("shell", "torchrun", "movable"), "true or false"),
+    "checkpoint": "`none`, or a mapping with signal and grace_s",
+    "signal": "SIGTERM, SIGUSR1 or SIGUSR2",
+    "speeds": "a mapping of GPU types to numbers",
+    "speeds[]": "a positive number",
     "same_rack": "`required` or `preferred`",
     "spread": "a whole number of racks from 2 up",
     "exclude": "a list of machine names",
@@ -234,7 +265,9 @@ _KINDS = {
     "dict": "a mapping of fields",
     "model": "a mapping of fields",
 }
-_FREE = frozenset({"env", "secrets", "options"})  # below these, names are the user's, whatever fields are called
+_FREE = frozenset(
+    {"env", "secrets", "options", "speeds"}
+)  # below these, names are the user's, whatever fields are called
 _BOUNDS = {
     "greater_than": ("gt", "more than {}{}"),
     "greater_than_equal": ("ge", "{}{} or more"),
@@ -273,6 +306,8 @@ def _way(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         steps = steps[1:]
     if steps[:1] in {("command",), ("machines",)}:
         return (*steps[:1], *(step for step in steps[1:] if isinstance(step, int)))
+    if steps[:1] == ("checkpoint",):
+        return (*steps[:1], *steps[2:])
     most = {"options": 2, "status": 1}
     return steps[: most.get(str(steps[0]))] if steps else steps
 
@@ -319,6 +354,10 @@ def read(path: Path) -> dict[str, Any]:
         JobSpec.model_validate(document.value)
     except ValidationError as error:
         found = error.errors(include_url=False)
+        for each in found:
+            if each["loc"][0] == "checkpoint" and each["type"] == "extra_forbidden":
+                what = unknown("field", str(each["loc"][-1]), CheckpointFields.model_fields)
+                raise document.error(("checkpoint",), str(what)) from None
         if {each["type"] for each in found} & {"missing", "extra_forbidden"}:
             checked(document, JobSpec, below, _WORDS)  # raises, with a hint at the field that was meant
         raise document.error(_way(found[0]["loc"]), field_errors(found)[0]["problem"]) from None

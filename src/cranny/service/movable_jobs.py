@@ -32,7 +32,7 @@ def movable_jobs(service: Service, margin: float) -> MovableJobs:
         records = fork.records.jobs
         running = {job_id: records[job_id] for job_id in fork.state.running}
         movable = {
-            job_id for job_id, record in running.items() if record.spec.movable and record.status == "running"
+            job_id for job_id, record in running.items() if record.spec.may_stop and record.status == "running"
         }
         limit_s = {job_id: _limit_s(record, now_s) for job_id, record in running.items()}
         constraints = {job_id: record.constraints for job_id, record in records.items() if not record.over}

@@ -25,6 +25,7 @@ from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import counted
 from cranny.policies import DEFAULT_POLICY
 from cranny.policies.cranny.moves import MoveGroup, actions
+from cranny.service.controls import CircleMemo, kept_paces
 from cranny.service.engines import (
     JointByPriority,
     QueuedByPriority,
@@ -56,9 +57,9 @@ MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does
 
 
 class Instruction(NamedTuple):
-    """A launch or a stop that the executor is to perform."""
+    """What the executor is to do: launch or stop an attempt, let it save and leave, or change its control."""
 
-    do: Literal["launch", "stop"]
+    do: Literal["launch", "stop", "leave", "control"]
     record: JobRecord
     attempt: Attempt
 
@@ -82,6 +83,7 @@ class Scheduler:
         self._empty = ClusterState(cluster).snapshot()
         self._set_feasibility(complete_setting(FIRST_SETTING))
         self._recommender = Recommender()  # used in recommend-only mode
+        self._circles = CircleMemo()
 
     def _new_engine(self) -> Engine:
         return Engine(ClusterState(self.cluster), build_policy(complete_setting(FIRST_SETTING), self.records))
@@ -175,6 +177,8 @@ class Scheduler:
             if record.status != "stopping":
                 self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)
             self.instructions.append(Instruction("stop", record, record.attempt))  # again at every request
+        # What was asked to save need not do so any more.
+        self.instructions.extend(Instruction("stop", record, attempt) for attempt in record.leaving)
         return record
 
     def drain(self, machine: int, by: str, now_s: float) -> None:
@@ -260,7 +264,7 @@ class Scheduler:
             record = self.find(move.job_id)
             attempt = record.attempt
             there = attempt is not None and attempt.placement.machines == move.source.machines
-            if record.status != "running" or not record.spec.movable or not there:
+            if record.status != "running" or not record.spec.may_stop or not there:
                 raise ConflictError(f"{record.id} has changed meanwhile; no job was moved, retry")
         try:
             self.engine.state.commit(Plan(self.engine.state.version, made), now_s)
@@ -319,6 +323,21 @@ class Scheduler:
             self._log_action(action, actions[at + 1 :], now_s)
         for job_id, body in found:
             self.log("withdrawn" if body is None else "recommended", job_id, body or {}, now_s)
+        if self.records.shifted:
+            self._pace(now_s)
+
+    def _pace(self, now_s: float) -> None:
+        """Log the periods and shifts that shifted jobs must keep from now on, where these have changed."""
+        state, shifted = self.engine.state, sorted(self.records.shifted)
+        self._circles.keep(shifted)
+        kept = kept_paces(self.cluster, [state.find(job_id) for job_id in shifted], self._circles)
+        for job_id in shifted:
+            record = self.records.jobs[job_id]
+            attempt, pace = record.attempts[-1], kept.get(job_id)
+            if pace != attempt.pace:
+                body = {"period_s": None} if pace is None else pace._asdict()
+                self.log("paced", job_id, body, now_s)
+                self.instructions.append(Instruction("control", record, attempt))
 
     def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id
@@ -330,9 +349,10 @@ class Scheduler:
             where = {**plain(action.placement), "gpus": plain(record.attempts[-1].placement)["gpus"]}
             why, facts = reasons(action.placement, job_id), action.placement.facts
             self.log("aggregated", job_id, {"placement": where, "why": why, "facts": facts}, now_s)
+            self.instructions.append(Instruction("control", record, record.attempts[-1]))
             return
         if isinstance(action, Stop | Move):
-            self.instructions.append(Instruction("stop", record, record.attempts[-1]))
+            self.instructions.append(Instruction("leave", record, record.attempts[-1]))
         if isinstance(action, Stop):
             self.log("stopped", job_id, {"reason": action.reason}, now_s)
             return

@@ -18,13 +18,16 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple
 
 from cranny.backends.protocol import Backend, Launch, Rank
+from cranny.channel.control import Control
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.clock import Clock, wall_clock
+from cranny.service.controls import control_of, signal_of
 from cranny.service.engines import Fork
-from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
+from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
 from cranny.service.job_records import HELD, Attempt, JobRecord
 from cranny.service.limits import Limits
+from cranny.service.reports import ReportReader
 from cranny.service.scheduler import FIRST_SETTING, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.store import Append, EventRow, EventStore
 from cranny.service.warmup import start_warmup
@@ -87,7 +90,10 @@ class Service:
         self._policy = policy
         self._clock = Clock(clock)
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
-        self._executor = Executor(backend, self._reported, self._fail) if backend is not None else None
+        self.reports = ReportReader(self.now_s)
+        self._executor = None
+        if backend is not None:
+            self._executor = Executor(backend, self._reported, self._fail, reports=self.reports, now_s=self.now_s)
         self._thread = threading.Thread(target=self._run, name="cranny-service", daemon=True)
         self._tick_s = math.inf
         self._open = False  # accepts calls
@@ -114,6 +120,7 @@ class Service:
             raise
         if self._executor is not None:
             self._executor.start()
+            self.reports.start()
             self._adopt(self._executor)
         self._open = True
         self._thread.start()
@@ -125,6 +132,7 @@ class Service:
         self._thread.join()
         if self._executor is not None:
             self._executor.close()
+            self.reports.close()
         self.store.close()
 
     @property
@@ -326,7 +334,7 @@ class Service:
         self.stored = self.scheduler.records.seq
         # For all attempts in progress; the executor ignores those instructions that it has executed.
         for record in self.scheduler.records.jobs.values():
-            self.scheduler.instructions.extend(Instruction("stop", record, attempt) for attempt in record.leaving)
+            self.scheduler.instructions.extend(Instruction("leave", record, attempt) for attempt in record.leaving)
             if record.status in {"starting", "stopping"}:
                 do: Literal["launch", "stop"] = "launch" if record.status == "starting" else "stop"
                 self.scheduler.instructions.append(Instruction(do, record, record.attempts[-1]))
@@ -339,7 +347,11 @@ class Service:
                 continue
             if do == "stop":
                 self._executor.stop(record.id, attempt.number)
+            elif do == "leave":
+                self._executor.leave(self._stopping(record, attempt))
             else:
+                self._executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
+            if do == "launch":
                 self._executor.launch(self.launch_of(record, attempt))
 
     def _reported(self, reports: Sequence[ExecutorReport]) -> None:
@@ -381,17 +393,33 @@ class Service:
             torchrun=spec.by_torchrun,
             server=attempt.placement.server,
             aggregate=attempt.placement.aggregate,
+            launched_s=attempt.started_s,
         )
+
+    def control_of(self, record: JobRecord, attempt: Attempt) -> Control:
+        """Return the settings of an attempt."""
+        epoch_s = self.scheduler.records.epoch_s or 0.0
+        return control_of(record, attempt, self.scheduler.cluster, epoch_s)
+
+    def _stopping(self, record: JobRecord, attempt: Attempt) -> AttemptStop:
+        """Return how an attempt leaves its GPUs."""
+        if attempt.leaves is None:
+            return AttemptStop(record.id, attempt.number)
+        return AttemptStop(record.id, attempt.number, self.control_of(record, attempt), signal_of(record))
 
     def _adopt(self, executor: Executor) -> None:
         """Take over the processes of an earlier service, and stop those that it was stopping."""
         current: list[Launch] = []
         leaving: list[Launch] = []
+        stopping: list[AttemptStop] = []
         for record in self.scheduler.records.jobs.values():
             leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
+            stopping += [self._stopping(record, attempt) for attempt in record.leaving]
             if record.status in HELD:
-                current.append(self.launch_of(record, record.attempts[-1]))
-        executor.adopt(current, leaving)
+                attempt = record.attempts[-1]
+                current.append(self.launch_of(record, attempt))
+                executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
+        executor.adopt(current, leaving, stopping)
         for record in self.scheduler.records.jobs.values():
             if record.status == "stopping":
                 executor.stop(record.id, record.attempts[-1].number)
