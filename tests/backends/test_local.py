@@ -177,7 +177,7 @@ def test_only_the_owner_can_read_and_no_secret_stays(harness: LocalHarness, tmp_
     assert not any("very-secret" in path.read_text() for path in what.log_dir.iterdir() if path.is_file())
     harness.backend.stop("a")
     harness.ends()
-    assert sorted(path.name for path in what.log_dir.iterdir()) == ["attempt-1.result", "rank-0.log"]
+    assert sorted(path.name for path in what.log_dir.iterdir()) == ["attempt-1.result", "channel", "rank-0.log"]
 
 
 def test_a_rank_finds_its_channel_and_the_machines_of_all_ranks(harness: LocalHarness) -> None:

@@ -242,12 +242,11 @@ def test_files_that_are_no_plain_small_files_are_refused(tmp_path: Path) -> None
 def test_a_write_does_not_follow_a_link_and_leaves_no_draft(tmp_path: Path) -> None:
     other = tmp_path / "other"
     (tmp_path / f".control.json.{os.getpid()}").symlink_to(other)
-    with pytest.raises(OSError, match="symbolic links"):
-        files.write(tmp_path / CONTROL, {})
+    files.write(tmp_path / CONTROL, {})
     assert not other.exists()
     with pytest.raises(ValueError, match="not JSON compliant"):
         files.write(tmp_path / CONTROL, {"x": float("nan")})
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [CONTROL]
 
 
 def test_a_watched_file_is_read_when_it_was_replaced(tmp_path: Path) -> None:
