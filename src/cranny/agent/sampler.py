@@ -6,13 +6,14 @@ the same samples in the same order.
 """
 
 from collections.abc import Callable, Iterator, Sized
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from cranny.model.errors import InputError
 from cranny.model.validate import whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Drawn(NamedTuple):
@@ -89,8 +90,10 @@ class ShareSampler:
         for over in [each for each in self._drawn if each < done]:
             del self._drawn[over]
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
+    def _order(self, epoch: int) -> "NDArray[np.int64]":
         """Return all samples in the order of an epoch."""
+        import numpy as np  # jobs that do not use a sampler need no NumPy
+
         if not self._shuffle:
             return np.arange(self._size)
         return np.random.default_rng((self._seed, epoch)).permutation(self._size)
