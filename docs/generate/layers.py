@@ -7,9 +7,10 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).parents[2]
 # What a box says below its name; a package of the contract that is missing here fails the build.
 HOLDS = {
-    "agent": ("what runs inside jobs:", "pacing, PyTorch"),
+    "agent": ("what runs inside jobs:", "any loop, PyTorch"),
     "analysis": ("what-if on job logs,", "sweeps"),
     "backends": ("where clusters are read", "and jobs started"),
+    "channel": ("files between a service and running jobs",),
     "cli": ("the commands",),
     "core": ("engine, queue, state, snapshots, accounting, traffic, protocols, invariants",),
     "exact": ("optimal references for small cases: CP-SAT, MILP, exhaustive search",),

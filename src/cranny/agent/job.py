@@ -213,9 +213,10 @@ class JobAgent:
     # -- the channel -------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Note how long it took to come to the first step."""
+        """Report how long it took to come to the first step: a service asks only jobs that report to save."""
         self._began = True
         self._resumed = Resumed(self._next, self._clock(), _process_age_s())
+        self._write()
 
     def _count(self, *, final: bool = False) -> None:
         """Count the iteration that has ended, and report now and then."""
