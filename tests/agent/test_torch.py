@@ -37,11 +37,13 @@ ROOT = Path(__file__).parents[2]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
-def train(folder: Path, *script: Path) -> str:
+def train(folder: Path, *script: Path, **env: str) -> str:
     """Train in processes of their own, which must all end; return what they print."""
     command = [sys.executable, "-m", "tests.agent.jobs", str(folder), *map(str, script)]
     with (folder / "log").open("w+", encoding="utf-8") as log:
-        jobs = subprocess.Popen(command, cwd=ROOT, env=ENV, stdout=log, stderr=log, start_new_session=True)
+        jobs = subprocess.Popen(
+            command, cwd=ROOT, env={**ENV, **env}, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             ended = jobs.wait(timeout=120)
         finally:
@@ -164,7 +166,7 @@ def test_the_example_of_the_document_trains_and_ends(tmp_path: Path) -> None:
     assert len(examples) == 1
     script = tmp_path / "train.py"
     script.write_text(examples[0], encoding="utf-8")
-    printed = train(tmp_path, script)
+    printed = train(tmp_path, script, CRANNY_PERIOD_S="0.1", CRANNY_SHIFT_S="0.05")
     reports = re.findall(
         r"^PacingReport\(iterations=20, iteration_s=([\d.]+), .*, schedule=(PacingSchedule\(.*\)), kept_.*\)$",
         printed,
