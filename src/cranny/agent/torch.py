@@ -9,9 +9,11 @@ It is the agent of `cranny.agent.job`. Here it also measures when gradients are 
 of `DistributedDataParallel`, which is how the agents of CASSINI (NSDI'24) detect communication.
 
 Python runs ahead of a GPU: an iteration that Python starts on time would run when the GPU is done with those
-before. So with a schedule the agent waits for the GPU before it looks at the clock. Without one it does not: times
-on the GPU are marked by events, of some iterations only, and read when these are over. Python may then be `LEAD`
-iterations ahead of the GPU and no more, so that ranks do not get far from each other (`cranny.agent.agreement`).
+before. So with a schedule the agent waits for the GPU before it looks at the clock: until the last gradients are
+exchanged, if it measures that, since the GPU still has its optimizer to run while Python prepares the next
+iteration. Without a schedule it does not wait: times on the GPU are marked by events, of some iterations only, and
+read when these are over. Python may then be `LEAD` iterations ahead of the GPU and no more, so that ranks do not
+get far from each other (`cranny.agent.agreement`).
 """
 
 import atexit
@@ -63,6 +65,7 @@ class TorchPacer(pacing.Pacer):
     _listening = False
     _timed = False  # whether the exchanges of the iteration that runs are measured
     _zero: torch.cuda.Event | None = None  # its start on the GPU
+    _exchanged: torch.cuda.Event | None = None  # the end of its last exchange on the GPU, if it is paced
 
     def start(self) -> float:
         """Start an iteration after the end of another one; return the seconds waited."""
@@ -78,7 +81,7 @@ class TorchPacer(pacing.Pacer):
 
         `report` then has the median start and end of the communication phase of an iteration.
         """
-        exchange: CommHook = hook or allreduce_hook
+        exchange: CommHook = hook or average_hook
         if hook is None:  # without a group it would ask all workers, also those that do not train this model
             state = state or model.process_group
         if not self._listening:
@@ -87,13 +90,18 @@ class TorchPacer(pacing.Pacer):
             self._listening = True
 
         def timed(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
-            if not self._timed:
+            on_gpu, is_timed = bucket.buffer().is_cuda, self._timed
+            is_awaited = on_gpu and self.paced and bucket.is_last()
+            if not is_timed and not is_awaited:
                 return exchange(state, bucket)
-            buckets, on_gpu = self._buckets, bucket.buffer().is_cuda
-            start = self._mark(on_gpu=on_gpu)
+            buckets = self._buckets
+            start = self._mark(on_gpu=on_gpu) if is_timed else 0.0
 
             def done(future: Future[torch.Tensor]) -> torch.Tensor:
-                buckets.append((start, self._mark(on_gpu=on_gpu)))
+                if is_awaited:
+                    self._exchanged = _event(blocking=True)
+                if is_timed:
+                    buckets.append((start, self._mark(on_gpu=on_gpu)))
                 return future.value()
 
             return exchange(state, bucket).then(done)
@@ -102,8 +110,9 @@ class TorchPacer(pacing.Pacer):
 
     def _synchronize(self) -> None:
         """Wait for the GPU if the start of an iteration matters; otherwise let Python run ahead of it."""
+        exchanged, self._exchanged = self._exchanged, None
         if self.paced and _on_gpu():
-            torch.cuda.synchronize()
+            torch.cuda.synchronize() if exchanged is None else exchanged.synchronize()
         if not self._listening:
             return
         buckets, self._buckets = self._buckets, []
@@ -184,6 +193,17 @@ def connect(
             agent.warn(f"communication is not measured: {error}")
     atexit.register(agent.close)
     return agent
+
+
+def average_hook(group: dist.ProcessGroup, bucket: GradBucket) -> Future[torch.Tensor]:
+    """Average gradients as fast as without a hook: NCCL divides while it sums, PyTorch's own hook before that."""
+    gradients = bucket.buffer()
+    if not gradients.is_cuda or dist.get_backend(group) != dist.Backend.NCCL:
+        return allreduce_hook(group, bucket)
+    # For one rank NCCL has nothing to do for a sum, and goes through all gradients for an average.
+    how = dist.ReduceOp.AVG if group.size() > 1 else dist.ReduceOp.SUM
+    work = dist.all_reduce(gradients, op=how, group=group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])  # type: ignore[no-any-return]
 
 
 def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
