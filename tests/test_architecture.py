@@ -38,6 +38,7 @@ SAME_MODULE = {
     "app": "the command line's and the web service's",
     "errors": "ours, and what the REST API makes of them",
     "explain": "why a job is where it is, in a replay and in the service",
+    "job": "as policies see it, and as it runs: its agent",
     "metrics": "of a replay, and of the service for Prometheus",
     "protocol": "what the engine, and what the service, asks of its parts",
 }

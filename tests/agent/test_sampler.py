@@ -1,12 +1,17 @@
 """Samples of ranks that do not get equally many."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.agent.job import JobAgent
+from cranny.agent.pacing import Pacer
 from cranny.agent.sampler import ShareSampler
-from cranny.channel.control import samples
+from cranny.channel import files
+from cranny.channel.control import Control, samples
 from cranny.model.errors import InputError
 
 SHARES = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=5).map(
@@ -82,7 +87,7 @@ def test_samples_that_were_drawn_ahead_are_known_by_their_iteration() -> None:
     assert sampler.iterations == 3
     drawn = [list(each) for each in sampler]
     assert [len(each) for each in drawn] == [3, 3, 3]
-    assert sampler.ahead(0) == 2
+    assert sampler.ahead == 3
     for _ in range(3):
         job.step()
         assert job.samples == 3
@@ -106,6 +111,72 @@ def test_samples_that_are_drawn_after_the_step_belong_to_it() -> None:
         seen.append(batch)
         assert job.samples == len(batch)
     assert seen == [[2, 3], [7, 8], [2, 3], [7, 8]]
+
+
+class Rank:
+    """A rank whose loader draws samples some iterations ahead, as a `DataLoader` with workers does."""
+
+    def __init__(self, folder: Path, rank: int, ahead: int, lead: int) -> None:
+        self.now_s = 0.0
+        self.job = JobAgent(
+            rank=rank,
+            ranks=2,
+            batch=6,
+            lead=lead,
+            env={"CRANNY_CHANNEL": str(folder)},
+            clock=self.clock,
+            pacer=Pacer(clock=self.clock, timer=self.clock),
+        )
+        self.sampler, self.ahead = self.job.sampler(range(30)), ahead  # five iterations
+        self.started = 0
+        self.loaded: list[list[int]] = []
+        self.rest: Iterator[list[int]] | None = None
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def start(self) -> list[int]:
+        """Start an iteration; return its samples."""
+        self.now_s += 1.0
+        if not self.loaded:
+            self.rest = iter(self.sampler)
+        while self.rest is not None and len(self.loaded) < self.ahead:
+            drawn = next(self.rest, None)
+            if drawn is None:
+                break
+            self.loaded.append(drawn)
+        self.job.step()
+        self.started += 1
+        return self.loaded.pop(0)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 7),
+    st.sampled_from([0, 2]),
+    st.lists(st.integers(0, 1), min_size=20, max_size=70),
+    st.lists(st.integers(0, 69), max_size=6),
+)
+def test_samples_that_are_loaded_ahead_come_once_when_shares_change(
+    tmp_path_factory: pytest.TempPathFactory, ahead: int, lead: int, turns: list[int], asked: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("channel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "FRESH_S", float("inf"))  # the clock of this test is not that of files
+        ranks = [Rank(folder, rank, ahead, lead) for rank in range(2)]
+        for rank in ranks:
+            rank.now_s = 4e9
+        used: list[list[list[int]]] = [[], []]
+        for turn, choice in enumerate(turns):
+            if turn in asked:
+                share = 0.2 + 0.1 * (turn % 6)
+                Control(turn, shares=(share, 1.0 - share)).write(folder)
+            least = min(rank.started for rank in ranks)
+            number = choice if ranks[choice].started <= least + lead else 1 - choice
+            used[number].append(ranks[number].start())
+    for begin in range(0, 5 * (min(map(len, used)) // 5), 5):
+        epoch = [each for iterations in used for one in iterations[begin : begin + 5] for each in one]
+        assert sorted(epoch) == list(range(30))
 
 
 def test_a_sampler_needs_a_batch_and_samples() -> None:

@@ -50,7 +50,7 @@ class Agreement:
         """Return what applies from the step on that is about to start, in order.
 
         `iteration_s` returns what iterations take, where that is known. `drawn` is for how many steps ahead
-        samples have been chosen, which cannot be divided otherwise any more.
+        samples are chosen at most, which cannot be divided otherwise any more.
         """
         if self._rank == 0:
             self._lead_others(step, now_s, iteration_s, drawn)

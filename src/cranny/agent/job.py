@@ -247,7 +247,7 @@ class JobAgent:
         if self._agreement is None:
             return
         now_s, step = self._clock(), self._next
-        drawn = 0 if self._sampler is None else self._sampler.ahead(step)
+        drawn = 0 if self._sampler is None else self._sampler.ahead
         try:
             due = self._agreement.due(step, now_s, iteration_s=self.pacer.recent_s, drawn=drawn)
         except Exception as error:  # noqa: BLE001 - no error of the channel ends a training

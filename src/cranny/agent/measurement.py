@@ -2,7 +2,7 @@
 
 from statistics import fmean, median
 
-from cranny.agent.pacing import Communication, Iteration, Pacer
+from cranny.agent.pacing import CommunicationTimes, Iteration, Pacer
 from cranny.channel.report import Record
 
 
@@ -12,7 +12,7 @@ class Measurement:
     def __init__(self, gradient_bytes: float | None = None) -> None:
         self._gradient_bytes = gradient_bytes
         self._records = 0
-        self._heard: list[Communication] = []  # not of all iterations where each of them would cost too much
+        self._heard: list[CommunicationTimes] = []  # not of all iterations where each of them would cost too much
         self._clear()
 
     def _clear(self) -> None:

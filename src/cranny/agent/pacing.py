@@ -121,7 +121,7 @@ class StartedIteration(NamedTuple):
     judged: bool  # whether it followed another one on the schedule: the wait for a shift does not count
 
 
-class Communication(NamedTuple):
+class CommunicationTimes(NamedTuple):
     """When an iteration exchanged gradients, in seconds after its start."""
 
     start_s: float
@@ -146,7 +146,7 @@ class Iteration(NamedTuple):
     waited_s: float  # before it started
     start_s: float  # by the clock of the schedule
     work_s: float  # from its start to its end
-    communication: Communication | None  # where known
+    communication: CommunicationTimes | None  # where known
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Pacer:
             raise InputError(f"tolerance is a share of the period, less than 1, not {tolerance!r}")
         self._clock, self._timer, self._sleep = clock, timer, sleep
         self._past: deque[Iteration] = deque(maxlen=KEPT)
-        self.heard: deque[Communication] = deque(maxlen=KEPT)  # until it is taken from here
+        self.heard: deque[CommunicationTimes] = deque(maxlen=KEPT)  # until it is taken from here
         self._waits: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # (waited, worked) with this schedule
         self._intervals: list[tuple[float, float]] = []  # of the iteration that runs, by the clock
         self._began: StartedIteration | None = None
@@ -358,7 +358,7 @@ class Pacer:
         self._past.append(Iteration(began.waited_s, began.start_s, work_s, communication=None))
         self._iterations += 1
         if intervals:
-            self._hear(self._iterations, Communication.of(intervals, began.start_s))
+            self._hear(self._iterations, CommunicationTimes.of(intervals, began.start_s))
         if began.judged:
             self._waits.append((began.waited_s, work_s))
             waits, works = map(sum, zip(*self._waits, strict=True))
@@ -366,7 +366,7 @@ class Pacer:
             if waits > self._patience * trial_s:
                 self._suspend(f"waits take {waits / trial_s:.0%} of the time or more")
 
-    def _hear(self, number: int, communication: Communication) -> None:
+    def _hear(self, number: int, communication: CommunicationTimes) -> None:
         """Note the communication of an iteration, by its number; it may be known some iterations later."""
         self.heard.append(communication)
         place = len(self._past) - 1 - (self._iterations - number)

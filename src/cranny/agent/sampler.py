@@ -49,7 +49,7 @@ class ShareSampler:
         self._next_step, self._divide = next_step, divide
         self.iterations = -(-self._size // batch)  # of an epoch
         self._position: int | None = None  # the next iteration, while all that were drawn are used
-        self._ahead = 0  # the first iteration that was not drawn yet
+        self.ahead = 0  # the most iterations for which samples were drawn before they started
         self._drawn: dict[int, Drawn] = {}
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -78,16 +78,12 @@ class ShareSampler:
         """Return how many samples were drawn for an iteration; None if none were."""
         return self._drawn.get(step)
 
-    def ahead(self, step: int) -> int:
-        """Return for how many iterations after one samples have been drawn."""
-        return max(0, self._ahead - step - 1)
-
     def _note(self, step: int, drawn: Drawn) -> None:
         """Remember how many samples an iteration has, until it is over."""
-        self._ahead = step + 1
         self._drawn[step] = drawn
-        done = self._next_step() - 1
-        for over in [each for each in self._drawn if each < done]:
+        upcoming = self._next_step()
+        self.ahead = max(self.ahead, step + 1 - upcoming)
+        for over in [each for each in self._drawn if each < upcoming - 1]:
             del self._drawn[over]
 
     def _order(self, epoch: int) -> "NDArray[np.int64]":

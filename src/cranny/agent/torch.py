@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cranny.agent import pacing
 from cranny.agent.job import JobAgent, Save
-from cranny.agent.pacing import Communication, Iteration, PacingReport, PacingSchedule
+from cranny.agent.pacing import CommunicationTimes, Iteration, PacingReport, PacingSchedule
 
 __all__ = ["Iteration", "PacingReport", "PacingSchedule", "TorchAgent", "TorchPacer", "connect"]
 
@@ -53,10 +53,10 @@ class _Marks(NamedTuple):
         """Return whether all of its exchanges are over."""
         return all(end.query() for _, end in self.buckets)  # type: ignore[no-untyped-call]
 
-    def communication(self) -> Communication:
+    def communication(self) -> CommunicationTimes:
         """Return when it communicated."""
         times = [[self.zero.elapsed_time(mark) / 1e3 for mark in pair] for pair in self.buckets]
-        return Communication.of([(start_s, end_s) for start_s, end_s in times], 0.0)
+        return CommunicationTimes.of([(start_s, end_s) for start_s, end_s in times], 0.0)
 
 
 class TorchPacer(pacing.Pacer):
