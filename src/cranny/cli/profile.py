@@ -198,7 +198,7 @@ def _facts(model: str, ranks: Sequence[_Rank], command: Sequence[str]) -> dict[s
         "comm_start_ms": None if slowest.comm_start_ms is None else round(slowest.comm_start_ms, 6),
         "comm_end_ms": None if slowest.comm_end_ms is None else round(slowest.comm_end_ms, 6),
     }
-    source = f"cranny profile -- {' '.join(Path(word).name for word in command[:2])}"
+    source = f"cranny profile, {counted(len(ranks), 'rank')} of {_name_of(command)}"
     return {"source": source, "models": {model: {"measured": [measured], "phases": phases}}}
 
 
