@@ -10,7 +10,7 @@ import polars as pl
 from benchmarks.regret.world import PHASES_ONLY, SHIFTING, Contender, World, reasons
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.job import Job
-from cranny.policies._shared.heterogeneous.problem import Floats, equal_s, fairness
+from cranny.policies._shared.heterogeneous.problem import Floats, Problem, equal_s, fairness
 from cranny.repro.cassini import replays as cassini
 from cranny.repro.cassini.paper import CassiniTrace
 from cranny.repro.experiment import Cell
@@ -100,6 +100,10 @@ class HasWorld(World):
             options=options,
         )
 
+    def problem(self, seed: int) -> Problem:
+        """Return the paper's jobs that come at once, and the workers that they share."""
+        return problem(_rates(seed)[:HAS_JOBS], counts(GPUS_PER_MACHINE * self.machines))
+
     def fairness(self, result: Result, seed: int) -> float:
         """Return Jain's index of completion times over those of equal shares, or over durations in a stream."""
         done = result.jobs.filter(result.jobs["status"] == DONE)
@@ -107,7 +111,7 @@ class HasWorld(World):
             return fairness(done["jct_s"].to_numpy(), done["duration_s"].to_numpy())
         names = [job.id for job in self.work(seed)]
         jct_s = dict(done.select("job_id", "jct_s").iter_rows())
-        equal = equal_s(problem(_rates(seed)[:HAS_JOBS], counts(GPUS_PER_MACHINE * self.machines)))
+        equal = equal_s(self.problem(seed))
         there = [at for at, name in enumerate(names) if name in jct_s]
         return fairness(np.array([jct_s[names[at]] for at in there]), equal[there])
 
