@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.measure import Budget, Measured
+from benchmarks.regret.one_by_one import one_by_one_s
 from cranny.core.traffic import BITS_PER_BYTE, GIGA
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -112,23 +113,9 @@ def bound_with_stops_s(world: World) -> float:
 
     jobs, gpus = world.jobs, world.cluster.gpus
     fastest_s = {job: min(run_times(world.cluster, job).possible_s) for job in jobs}
-    left_s = {job: job.gpus * seconds / gpus for job, seconds in fastest_s.items()}
-    events_s = [job.submit_s for job in jobs]
-    one_by_one_s, now_s = 0.0, 0.0
-    while left_s:
-        present = [job for job in left_s if job.submit_s <= now_s]
-        next_s = min((event_s for event_s in events_s if event_s > now_s), default=np.inf)
-        if not present:
-            now_s = next_s
-            continue
-        first = min(present, key=left_s.__getitem__)
-        if now_s + left_s[first] <= next_s:
-            now_s += left_s.pop(first)
-            one_by_one_s += now_s - first.submit_s
-        else:
-            left_s[first] -= next_s - now_s
-            now_s = next_s
-    return max(sum(fastest_s.values()), one_by_one_s) / len(jobs)
+    work_s = [job.gpus * seconds / gpus for job, seconds in fastest_s.items()]
+    together_s = one_by_one_s([job.submit_s for job in jobs], work_s)
+    return max(sum(fastest_s.values()), together_s) / len(jobs)
 
 
 def ratios(verdicts: Sequence[Verdict], name: str) -> list[float]:

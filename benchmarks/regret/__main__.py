@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import judged_policy
 from benchmarks.regret import judgement, tables
-from benchmarks.regret.ablation import switched_off
+from benchmarks.regret.ablation import other_settings, switched_off
 from benchmarks.regret.page import fill, paragraphs
 from benchmarks.regret.replays import PARTS, SEEDS, TUNED, Found, RegretCell, plan, replay_all
 from benchmarks.regret.run import OUT, default_traces
@@ -41,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> None:
         [tables.ablation_table(rows, own, forms)] if asked.ablations else _sheets(rows, own, rivals=asked.rivals)
     )
     if asked.bounds:
-        sheets.append(tables.bounds_table(rows, own, _traces(asked)))
+        sheets += tables.bounds_tables(rows, own, _traces(asked))
     _print(sheets, markdown=asked.markdown)
     for name, reason in _failed(found).items():
         out.print(f"{name}: {reason}", soft_wrap=True)
@@ -66,7 +66,10 @@ def _replay(
     asked: argparse.Namespace, worlds: Sequence[World], own: Contender, chosen: Sequence[Contender] | None
 ) -> Found:
     """Replay what is asked for and not known; the judged policy anew."""
-    cells = plan(worlds, chosen, 1 if asked.quick else asked.seeds, [TUNED] if asked.tuned else PARTS)
+    count, parts = 1 if asked.quick else asked.seeds, [TUNED] if asked.tuned else PARTS
+    cells = plan(worlds, chosen, count, parts)
+    if asked.settings:
+        cells += plan(worlds, other_settings(own), count, parts)
     traces = _traces(asked)
 
     def anew(cell: RegretCell) -> bool:
@@ -98,8 +101,13 @@ def _arguments() -> argparse.ArgumentParser:
     add("--generated", action="store_true", help="no real logs")
     add("--reuse", action="store_true", help="take what is known of the judged policy, too")
     add("--ablations", action="store_true", help="switch off each term of the judged policy")
+    add("--settings", action="store_true", help="also replay the judged policy with other settings, for --bounds")
     add("--rivals", action="store_true", help="also say which policy is the best other of each cell")
-    add("--bounds", action="store_true", help="also say what no policy can be below")
+    add(
+        "--bounds",
+        action="store_true",
+        help="also say what no policy can be below, and what some schedule reaches",
+    )
     add("--markdown", action="store_true", help="tables for a page")
     add("--page", type=Path, help="page to fill in")
     add("--picture", action="store_true", help="write a heat map to --out")
@@ -129,7 +137,8 @@ def _contenders(names: Sequence[str]) -> list[Contender]:
 
 def _sheets(rows: Sequence[judgement.Row], own: Contender, *, rivals: bool) -> list[TextTable]:
     """Return all cells of the judged policy, and what all policies come to."""
-    everyone = dict.fromkeys([own, *(each for row in rows for each in row.measures)])
+    replayed = [own, *(each for row in rows for each in row.measures)]
+    everyone = dict.fromkeys(each for each in replayed if each == own or each.policy != own.policy)
     return [
         tables.cells_table(rows, own),
         *([tables.cells_table(rows, own, rivals=True)] if rivals else []),

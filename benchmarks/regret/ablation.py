@@ -1,4 +1,4 @@
-"""Forms of a policy with one of its terms switched off."""
+"""Forms of a policy: with one of its terms switched off, or with another setting."""
 
 from inspect import signature
 
@@ -20,3 +20,18 @@ def switches(policy: str) -> dict[str, bool]:
 def switched_off(whole: Contender) -> dict[str, Contender]:
     """Return a policy without each of the terms that it has switches for, by the name of the term."""
     return {name: whole._replace(options=((name, False),)) for name, on in switches(whole.policy).items() if on}
+
+
+# Settings that trade one metric for another; each world may have its own best, which is known only afterwards.
+SETTINGS: dict[str, tuple[float, ...]] = {"patience": (0.3, 1.0, 3.0, 30.0, 100.0), "margin": (3.0,)}
+
+
+def other_settings(whole: Contender) -> list[Contender]:
+    """Return a policy with other settings, those that it has."""
+    known = options_of(whole.policy)
+    return [
+        whole._replace(options=((name, value),))
+        for name, values in SETTINGS.items()
+        if name in known
+        for value in values
+    ]

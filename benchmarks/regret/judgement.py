@@ -90,7 +90,7 @@ def _ratio(row: Row, own: Contender, mine: BySeed, metric: str) -> Ratio | None:
     if metric in ITERATIONS:
         others = _prompt(others, mine)
     best = min(others, key=lambda rival: _mean_log(others[rival], metric, mine))
-    logs = [_log(_cost(each, metric)) - _log(_cost(others[best][seed], metric)) for seed, each in mine.items()]
+    logs = [_log(cost(each, metric)) - _log(cost(others[best][seed], metric)) for seed, each in mine.items()]
     if own in row.failed or not all(may_be_best(each, "") for each in mine.values()):
         logs = [math.inf]  # it failed or left jobs unfinished, which nothing makes good
     return _cell(row, metric, logs, best.label)
@@ -105,7 +105,7 @@ def _prompt(others: Mapping[Contender, BySeed], seeds: Iterable[int]) -> dict[Co
 
 def _mean_log(values: BySeed, metric: str, seeds: Iterable[int]) -> float:
     """Return the logarithm of the geometric mean over some seeds."""
-    logs = [_log(_cost(values[seed], metric)) for seed in seeds]
+    logs = [_log(cost(values[seed], metric)) for seed in seeds]
     return math.fsum(logs) / len(logs) if logs else 0.0
 
 
@@ -118,10 +118,16 @@ def _cell(row: Row, metric: str, logs: Sequence[float], best: str) -> Ratio:
     return Ratio(row.world.key, row.part, metric, math.exp(mean), low, high, best, len(logs))
 
 
-def _cost(measures: Measures, metric: str) -> float:
+def cost(measures: Measures, metric: str) -> float:
     """Return a metric so that less is better."""
     value = measures[metric]
     return 1.0 / value if METRICS[metric].more_is_better and value else value
+
+
+def best_costs(row: Row, own: Contender, seed: int) -> dict[str, float]:
+    """Return what the best other policy of each cell has with a seed, so that less is better."""
+    best = {cell.metric: row.measures[Contender.read(cell.best)][seed] for cell in judge(row, own)}
+    return {metric: cost(measures, metric) for metric, measures in best.items()}
 
 
 def _log(value: float) -> float:
@@ -133,7 +139,7 @@ def against(row: Row, own: Contender, rival: Contender, metric: str) -> Ratio | 
     """Return a metric of a policy over that of another, seed by seed; None if they have no seeds in common."""
     mine, theirs = row.measures.get(own, {}), row.measures.get(rival, {})
     logs = [
-        _log(_cost(mine[seed], metric)) - _log(_cost(theirs[seed], metric))
+        _log(cost(mine[seed], metric)) - _log(cost(theirs[seed], metric))
         for seed in mine
         if metric in mine[seed] and metric in theirs.get(seed, ())
     ]

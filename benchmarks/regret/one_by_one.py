@@ -1,4 +1,4 @@
-"""Jobs done one at a time, the one with the least work left first: no schedule has a lower sum of completion times.
+"""Jobs one at a time, the one with the least work left first: no schedule has a lower sum of completion times.
 
 It is what a cluster could do at best that gives all it has to any job: stops are free, and no job has a size.
 """

@@ -2,10 +2,10 @@
 
 A linear program for each order in which jobs may complete. Between two completions GPUs may be divided in any
 fractions, so that it does not matter when in between, and three things cost nothing that do in truth: restarts,
-communication, and a machine that is used in part (it is in use only as long as its GPUs, all full, would need for the
-same work). Whole GPUs, restarts and exchanges only make a schedule worse, so each has metrics at least as large as
-some solution of the program of its order. Mean JCT, slowdown, p99 JCT and machine-hours are linear in the solution;
-fairness is not, and is at most 1.
+communication, and a machine that is used in part (it counts as in use only as long as all its GPUs together would
+need for the same work). Whole GPUs, restarts and exchanges only make a schedule worse, so each has metrics at
+least as large as some solution of the program of its order. Mean JCT, slowdown, p99 JCT and machine-hours are
+linear in the solution; fairness is not, and is at most 1.
 
     t_k     seconds between two completions
     u_mk    seconds for which machine m is in use then, at most t_k
@@ -47,9 +47,7 @@ def joint_bound(shared: Sharing, best: Mapping[str, float]) -> JointBound:
     fairness = {"fairness": 1.0 / best["fairness"]} if "fairness" in best else {}
     each = {metric: min(bound.each[metric] for bound in found) for metric in LINEAR} | fairness
     total = min(math.fsum(fairness.values()) + len(LINEAR) * bound.mean for bound in found)
-    return JointBound(
-        max(min(bound.worst for bound in found), *fairness.values(), 0.0), total / len(each), each
-    )
+    return JointBound(max(min(bound.worst for bound in found), *fairness.values(), 0.0), total / len(each), each)
 
 
 def _in_order(shared: Sharing, order: Sequence[int], best: Mapping[str, float]) -> JointBound:
@@ -83,13 +81,13 @@ class _Program:
         return np.zeros(self._size)
 
     def _done(self, place: int, job: int) -> Floats:
-        """All of a job is done by the end of its interval."""
+        """Have all of a job done by the end of its interval."""
         row = self._row()
         row[self._work[job, :, : place + 1]] = -self._shared.rate[job][:, None]
         return row
 
     def _within(self, machine: int, interval: int) -> list[Floats]:
-        """A machine gives what it has while it is in use, and is in use no longer than an interval."""
+        """Let a machine give what it has while it is in use, and be in use no longer than an interval."""
         gives, lasts = self._row(), self._row()
         gives[self._work[:, machine, interval]] = 1.0
         gives[self._used[machine, interval]] = -float(self._shared.gpus[machine])

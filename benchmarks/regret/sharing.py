@@ -1,4 +1,4 @@
-"""HAS's jobs that come at once and can be resized, as numbers: what they need, and the machines that they share."""
+"""HAS's jobs that come at once and can be resized, as numbers, with the machines that they share."""
 
 from typing import NamedTuple
 

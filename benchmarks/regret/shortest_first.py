@@ -13,7 +13,7 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 from cranny.model.plan import Plan, Start, Stop
 from cranny.policies._shared.heterogeneous.estimates import speed_on
-from cranny.policies._shared.heterogeneous.instance import max_gpus, placed
+from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus, placed
 from cranny.policies._shared.heterogeneous.problem import Floats, Ints
 
 RESTARTS = 2.0  # that a stop must pay: its own, and as much again for what else it delays
@@ -26,20 +26,21 @@ class ShortestFirst(BySubmission):
         self._left: dict[str, float] = {}  # of jobs that were stopped, in seconds of one GPU of speed 1
 
     def plan(self, view: Snapshot) -> Plan:
-        """Start the shortest waiting job on free GPUs; if there are none, stop a job that is longer by far."""
+        """Start the shortest waiting job on free GPUs; if they are too few, stop a job that is longer by far."""
         if not view.waiting:
             return Plan(view.version)
         shortest = min(view.waiting, key=lambda each: self._alone_s(each.job, view))
-        if view.free.any():
+        if view.free.sum() >= min_gpus(shortest.job):
             return Plan(view.version, (self._start(shortest, view),))
-        needs_s = self._alone_s(shortest.job, view)
-        longest = max(view.running.values(), key=lambda each: self._left_s(each, view))
-        job = longest.submitted
-        restarting = view.now_s - longest.started_s <= (job.restart_s if longest.attained_gpu_s else 0.0)
-        if restarting or needs_s + RESTARTS * job.restart_s >= self._left_s(longest, view):
+        enough_s = self._alone_s(shortest.job, view) + RESTARTS * shortest.job.restart_s
+        longer = [
+            each for each in view.running.values() if _runs(each, view) and self._left_s(each, view) > enough_s
+        ]
+        if not longer:
             return Plan(view.version)
-        self._left[job.id] = self._left_work(longest, view)
-        return Plan(view.version, (Stop(job.id, "makes way for a shorter job"),))
+        longest = max(longer, key=lambda each: self._left_s(each, view))
+        self._left[longest.submitted.id] = self._left_work(longest, view)
+        return Plan(view.version, (Stop(longest.submitted.id, "makes way for a shorter job"),))
 
     def why_wait(self, job: Job, view: Snapshot) -> str:  # noqa: ARG002 - the same for all
         """Say that others are shorter."""
@@ -64,6 +65,11 @@ class ShortestFirst(BySubmission):
 
     def _left_s(self, running: Running, view: Snapshot) -> float:
         return self._left_work(running, view) / _rate(running, view)
+
+
+def _runs(running: Running, view: Snapshot) -> bool:
+    """Say whether a job is past its restart."""
+    return view.now_s - running.started_s > (running.submitted.restart_s if running.attained_gpu_s else 0.0)
 
 
 def _rate(running: Running, view: Snapshot) -> float:

@@ -1,8 +1,8 @@
 """Schedules in stages, found with hindsight: how near a real one comes to what `shares_bound` says none is below.
 
-In each *stage*, from one completion to the next, every job has workers on machines, or waits for its first start, which
-costs nothing. A job whose workers change restarts. All jobs come at once. Shares change only when a job completes, and
-simulated annealing finds good ones but proves nothing, so the best schedule may be better still.
+In each *stage*, from one completion to the next, every job has workers on machines, or waits for its first start,
+which costs nothing. A job whose workers change restarts. All jobs come at once. Shares change only when a job
+completes, and simulated annealing finds good ones but proves nothing, so the best schedule may be better still.
 """
 
 import math
@@ -57,24 +57,37 @@ def played(shared: Sharing, workers: Ints) -> Stages | None:
     return Stages(workers, jobs[ENDS], used_s / SECONDS_PER_HOUR) if math.isfinite(used_s) else None
 
 
-def least_worst(shared: Sharing, best: Mapping[str, float], seed: int = 0) -> Stages:
+def least_worst(shared: Sharing, best: Mapping[str, float]) -> Stages:
     """Search for the schedule whose largest ratio to the best other policies is least."""
     over = np.array([best[metric] for metric in METRICS])
     shape = (len(shared.duration_s), *shared.rate.shape)
     found: list[tuple[float, Ints]] = []
-    for number in range(TRIES):
+    rng = np.random.default_rng(0)
+    for _ in range(TRIES):
         schedules = np.zeros((3, *shape), dtype=np.int64)
         for place, job in enumerate(np.argsort(shared.duration_s).tolist()):  # one after the other, shortest first
             schedules[:, place, job] = shared.gpus
         value = _anneal(
             schedules, shared.rate, shared.between_s, shared.restart_s, shared.duration_s, shared.equal_s,
-            shared.gpus, over, np.zeros((ROWS, shape[0])), seed * TRIES + number, STEPS,
+            shared.gpus, over, np.zeros((ROWS, shape[0])), rng, STEPS,
         )  # fmt: skip
         found.append((value, schedules[0]))
     made = played(shared, min(found, key=lambda each: each[0])[1])
     if made is None:
         raise ValueError("no schedule in stages was found")
     return made
+
+
+@compiled
+def _used(workers: Ints, ends_s: Floats) -> int:
+    """Count the machines that jobs have which have not ended."""
+    used = 0
+    for machine in range(workers.shape[1]):
+        for job in range(workers.shape[0]):
+            if ends_s[job] == 0.0 and workers[job, machine] > 0:
+                used += 1
+                break
+    return used
 
 
 @compiled
@@ -113,11 +126,7 @@ def _play(workers: Ints, rate: Floats, between_s: Floats, restart_s: float, stat
         if first < 0:
             return np.inf
         now_s += step_s
-        for machine in range(machines):
-            for job in range(jobs):
-                if state[ENDS, job] == 0.0 and workers[stage, job, machine] > 0:
-                    used_s += step_s
-                    break
+        used_s += step_s * _used(workers[stage], state[ENDS])
         for job in range(jobs):
             if state[ENDS, job] == 0.0 and state[NEEDS, job] > 0.0:
                 spent_s = min(state[RESTART, job], step_s)
@@ -148,7 +157,7 @@ def _worst(used_s: float, ends_s: Floats, duration_s: Floats, equal_s: Floats, o
     late = (of_last * last_s + (1 - of_last) * before_s) / over[2]
     slow = slowdown / jobs / over[3]
     unfair = jobs * fair_squares / fair**2 / over[4]
-    return max(hours, mean, late, slow, unfair) + OF_MEAN * (hours + mean + late + slow + unfair) / 5
+    return float(max(hours, mean, late, slow, unfair) + OF_MEAN * (hours + mean + late + slow + unfair) / 5)
 
 
 @compiled
@@ -161,11 +170,11 @@ def _copy(source: Ints, target: Ints) -> None:
 
 
 @compiled
-def _change(workers: Ints, gpus: Ints) -> None:
+def _change(workers: Ints, gpus: Ints, rng: np.random.Generator) -> None:
     """Change something of a schedule at random."""
     jobs, machines = workers.shape[1:]
-    stage, job, machine = np.random.randint(jobs), np.random.randint(jobs), np.random.randint(machines)
-    kind = np.random.random()
+    stage, job, machine = int(jobs * rng.random()), int(jobs * rng.random()), int(machines * rng.random())
+    kind = rng.random()
     if kind < 0.1 and stage > 0:  # as in the stage before
         _copy(workers[stage - 1 : stage], workers[stage : stage + 1])
     elif kind < 0.3 and stage > 0:  # that job as in the stage before, others what is left
@@ -182,36 +191,35 @@ def _change(workers: Ints, gpus: Ints) -> None:
         workers[stage, :, machine] = 0
         workers[stage, job, machine] = gpus[machine]
     else:
-        giver = np.random.randint(jobs + 1)  # the last: GPUs that no job has
+        giver = int((jobs + 1) * rng.random())  # the last: GPUs that no job has
         if giver < jobs and workers[stage, giver, machine] > 0:
             workers[stage, giver, machine] -= 1
         held = 0
         for other in range(jobs):
             held += workers[stage, other, machine]
-        if held < gpus[machine] and np.random.random() < 0.8:
+        if held < gpus[machine] and rng.random() < 0.8:
             workers[stage, job, machine] += 1
 
 
 @compiled
 def _anneal(
     schedules: Ints, rate: Floats, between_s: Floats, restart_s: float, duration_s: Floats, equal_s: Floats,
-    gpus: Ints, over: Floats, state: Floats, seed: int, steps: int,
+    gpus: Ints, over: Floats, state: Floats, rng: np.random.Generator, steps: int,
 ) -> float:  # fmt: skip
     """Search by small changes; of `schedules`, (3, stages, jobs, machines), the first is the best in the end."""
-    np.random.seed(seed)
     best, present, trial = schedules[0], schedules[1], schedules[2]
     value = _worst(_play(present, rate, between_s, restart_s, state), state[ENDS], duration_s, equal_s, over)
     least = value
     for step in range(steps):
         heat = HOT * (COLD / HOT) ** (step / steps)
         _copy(present, trial)
-        for _ in range(1 + np.random.randint(3)):
-            _change(trial, gpus)
+        for _ in range(1 + int(3 * rng.random())):
+            _change(trial, gpus, rng)
         used_s = _play(trial, rate, between_s, restart_s, state)
         if used_s == np.inf:
             continue
         after = _worst(used_s, state[ENDS], duration_s, equal_s, over)
-        if after < value or np.random.random() < math.exp((value - after) / heat):
+        if after < value or rng.random() < math.exp((value - after) / heat):
             value = after
             _copy(trial, present)
             if value < least:

@@ -2,14 +2,27 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.measure import Budget
-from benchmarks.regret.bounds import least_ratios
-from benchmarks.regret.judgement import WORST, Ratio, Row, Score, against, budgets, judge, score
+from benchmarks.regret.bounds import RowBound, row_bound
+from benchmarks.regret.judgement import (
+    WORST,
+    Ratio,
+    Row,
+    Score,
+    against,
+    best_costs,
+    budgets,
+    judge,
+    score,
+)
 from benchmarks.regret.measures import METRICS
+from benchmarks.regret.reached import Reached, reached
 from benchmarks.regret.replays import PARTS
 from benchmarks.regret.world import EXACT, JUDGED, Contender, World
 from cranny.report.table import MISSING
@@ -106,17 +119,71 @@ def verdicts(rows: Sequence[Row], own: Contender) -> list[tuple[Budget, str]]:
     return [(budget, "held" if budget.ok else "not held") for budget in found]
 
 
-def bounds_table(rows: Sequence[Row], own: Contender, traces: Path | None) -> TextTable:
-    """Show how far below the best other policy any policy could be at all."""
+class _Bracket(NamedTuple):
+    """What is known of a world with a seed."""
+
+    row: Row
+    seed: int
+    bound: RowBound
+    known: Sequence[Reached]
+
+    def line(self, own: Contender) -> list[str]:
+        """Return the worst cell and the mean of the judged policy, of any policy, and of the best schedules."""
+        mine = next((each for each in self.known if each.by == own.label), None)
+        worst, mean = (min(self.known, key=attrgetter(of)) for of in ("worst", "mean"))
+        return [
+            *(self.row.world.key, str(self.seed)),
+            *(MISSING if mine is None else ratio_text(mine.worst), ratio_text(self.bound.worst)),
+            *(ratio_text(worst.worst), worst.by),
+            *(MISSING if mine is None else ratio_text(mine.mean), ratio_text(self.bound.mean)),
+            *(ratio_text(mean.mean), mean.by),
+        ]
+
+
+def bounds_tables(rows: Sequence[Row], own: Contender, traces: Path | None) -> list[TextTable]:
+    """Show what no policy can be below, and what some schedule reaches: in all metrics together, and in each."""
+    brackets = [
+        _Bracket(row, seed, row_bound(row.world, seed, traces, best_costs(row, own, seed)), known)
+        for row in rows
+        for seed in row.measures.get(own, ())
+        if (known := reached(row, own, seed))
+    ]
+    note = "bound: no policy is below; reached: by some schedule that is known; all over the best other policies"
+    head = ("world", "seed", "worst cell", "bound", "reached", "by", "mean", "bound", "reached", "by")
+    shown = (*JUDGED, "fairness")
+    alone = [
+        [each.row.world.key, str(each.seed), *(_bound_text(each.bound, metric) for metric in shown)]
+        for each in brackets
+    ]
+    lines = [*(each.line(own) for each in brackets), *_all_cells(brackets, own)]
+    labels = [METRICS[metric].label for metric in shown]
+    title = "What no policy can be below in one metric, whatever the others"
+    return [
+        TextTable(f"What could be had: {own.label}, and any policy", note, head, lines, words=2),
+        TextTable(title, "over the best other policy", ("world", "seed", *labels), alone, words=2),
+    ]
+
+
+def _bound_text(bound: RowBound, metric: str) -> str:
+    return ratio_text(bound.each[metric]) if metric in bound.each else MISSING
+
+
+def _all_cells(brackets: Sequence[_Bracket], own: Contender) -> list[list[str]]:
+    """Return means over all cells of a part: of the judged policy, of any, and of the best schedule of each."""
     lines = []
-    for row in rows:
-        least = least_ratios(row, own, traces)
-        if least:
-            entries = [ratio_text(least[metric]) if metric in least else MISSING for metric in JUDGED]
-            lines.append([row.world.key, row.part, *entries])
-    note = "if no job waited, communicated or stopped and machines were always full; not to be had by all at once"
-    head = ("world", "seeds", *(METRICS[metric].label for metric in JUDGED))
-    return TextTable("What no policy can be below, over the best other policy", note, head, lines, words=2)
+    for part in PARTS:
+        found = [each for each in brackets if each.row.part == part]
+        weights = [len(judge(each.row, own)) for each in found]
+        if not sum(weights):
+            continue
+        mine = [next((known.mean for known in each.known if known.by == own.label), math.nan) for each in found]
+        least = [min(known.mean for known in each.known) for each in found]
+        means = [
+            ratio_text(float(np.average(values, weights=weights)))
+            for values in (mine, [each.bound.mean for each in found], least)
+        ]
+        lines.append(["all cells", part, *[""] * 4, *means, ""])
+    return lines
 
 
 def headlines_table(rows: Sequence[Row], own: Contender) -> TextTable:

@@ -40,7 +40,7 @@ class Contender(NamedTuple):
 
     policy: str
     order: str | None = None
-    options: tuple[tuple[str, bool], ...] = ()
+    options: tuple[tuple[str, bool | float], ...] = ()
 
     @classmethod
     def read(cls, text: str) -> Self:
