@@ -7,15 +7,17 @@ whole cluster did them one at a time (`one_by_one`); where types of GPU differ, 
 of which any hold. A machine-hour gives no more than a full machine does, and fairness is at most 1.
 
 **All metrics together.** At least the largest of these ratios; where a few jobs come at once and can be resized,
-that of `shares_bound`. It is for one seed: over several, another metric may be the worst in each.
+that of `shares_bound`, but only for one seed: of several seeds another metric may be the worst in each.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
+from benchmarks.regret.judgement import Row, best_costs
 from benchmarks.regret.measures import SHORT_S
 from benchmarks.regret.one_by_one import one_by_one_s
 from benchmarks.regret.paper_worlds import HasWorld
@@ -35,21 +37,32 @@ COMMUNICATES = ("isolated", "steady")  # networks in which a job on several mach
 
 
 class RowBound(NamedTuple):
-    """Ratios to the best other policy that no policy is below in a world, with one seed."""
+    """Ratios to the best other policies that no policy is below in a world."""
 
     worst: float  # cell
     mean: float  # over cells; one without a bound counts as 0
     each: Mapping[str, float]  # metric alone
 
 
-def row_bound(world: World, seed: int, traces: Path | None, best: Mapping[str, float]) -> RowBound:
+def row_bound(row: Row, own: Contender, traces: Path | None) -> RowBound:
+    """Return the bound for the seeds of the judged policy; of the ratios of several, the geometric mean."""
+    world, seeds = row.world, row.measures.get(own, ())
+    found = [_seed_bound(world, seed, traces, best_costs(row, own, seed)) for seed in seeds]
+    if len(found) == 1:
+        return found[0]
+    shared = [metric for metric in world.metrics if found and all(metric in bound.each for bound in found)]
+    each = {metric: geometric_mean([bound.each[metric] for bound in found]) for metric in shared}
+    return RowBound(max(each.values(), default=0.0), sum(each.values()) / len(world.metrics), each)
+
+
+def _seed_bound(world: World, seed: int, traces: Path | None, best: Mapping[str, float]) -> RowBound:
     """Return the bound for what the best other policies have, each metric so that less is better."""
     alone = {
         metric: value / best[metric]
         for metric, value in lower_bounds(world, seed, traces).items()
         if best.get(metric)
     }
-    if comes_at_once(world):
+    if comes_at_once(world) and best.keys() >= {*world.metrics}:
         joint = joint_bound(sharing(world, seed), best)
         each = {metric: max(value, alone.get(metric, 0.0)) for metric, value in joint.each.items()}
         return RowBound(max(joint.worst, *each.values()), max(joint.mean, sum(each.values()) / len(best)), each)

@@ -1,16 +1,17 @@
 """How near to the bounds some schedule comes: that of any policy, or one that is found with hindsight.
 
-All are judged as if they were the judged policy's: against the same best other policies, with one seed. What one
-reaches is not excluded, so a cell of the judged policy above it could be lower.
+All are judged as if they were the judged policy's: against the same best other policies, with the same seeds. What
+one reaches is not excluded, so a cell of the judged policy above it could be lower.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from benchmarks.regret.bounds import comes_at_once
-from benchmarks.regret.judgement import Row, best_costs, cost
-from benchmarks.regret.measures import Measures, may_be_best, measured
+from benchmarks.regret.judgement import BOUNDS, BySeed, Row, best_costs, judge, score
+from benchmarks.regret.measures import Measures, measured
 from benchmarks.regret.paper_worlds import HasWorld
 from benchmarks.regret.sharing import sharing
 from benchmarks.regret.shortest_first import ShortestFirst
@@ -30,34 +31,37 @@ class Reached(NamedTuple):
     mean: float
 
 
-def reached(row: Row, own: Contender, seed: int) -> list[Reached]:
-    """Return all schedules that are known of a world with a seed, and were not replayed to be judged."""
-    best = best_costs(row, own, seed)
-    return [
-        Reached(name, max(ratios.values()), sum(ratios.values()) / len(ratios))
-        for name, measures in _schedules(row, best, seed)
-        if may_be_best(measures, "") and (ratios := _ratios(measures, best))
-    ]
+def reached(row: Row, own: Contender) -> list[Reached]:
+    """Return all schedules that are known of a world: those of policies, of the judged one too, and others."""
+    seeds = row.measures.get(own, {}).keys()
+    found = []
+    for name, by_seed in [*_replayed_schedules(row, seeds), *_other_schedules(row, own, seeds)]:
+        as_own = row._replace(measures={**row.measures, own: by_seed}, failed=())
+        summed = score(judge(as_own, own))
+        if summed is not None and math.isfinite(summed.worst.value):
+            found.append(Reached(name, summed.worst.value, summed.mean))
+    return found
 
 
-def _ratios(measures: Measures, best: Mapping[str, float]) -> dict[str, float]:
-    """Return each metric over that of the best other policy; none if some is missing."""
-    if not best.keys() <= measures.keys():
-        return {}
-    return {metric: cost(measures, metric) / value for metric, value in best.items() if value}
-
-
-def _schedules(row: Row, best: Mapping[str, float], seed: int) -> Iterator[tuple[str, Measures]]:
+def _replayed_schedules(row: Row, seeds: Collection[int]) -> Iterator[tuple[str, BySeed]]:
     for contender, by_seed in row.measures.items():
-        if seed in by_seed:
-            yield contender.label, by_seed[seed]
+        if by_seed.keys() >= {*seeds} and contender.policy not in BOUNDS:
+            yield contender.label, {seed: by_seed[seed] for seed in seeds}
+
+
+def _other_schedules(row: Row, own: Contender, seeds: Collection[int]) -> Iterator[tuple[str, BySeed]]:
+    """Yield schedules that no policy of the table makes, for jobs that can be resized."""
     world = row.world
-    if isinstance(world, HasWorld):
-        yield SHORTEST, _replayed(world, ShortestFirst(), seed)
-    if comes_at_once(world) and best.keys() == {*world.metrics}:
-        found = least_worst(sharing(world, seed), best)
-        names = [job.id for job in world.work(seed)]
-        yield STAGED, _replayed(world, FollowsStages(names, found.workers), seed)
+    if not isinstance(world, HasWorld):
+        return
+    yield SHORTEST, {seed: _replayed(world, ShortestFirst(), seed) for seed in seeds}
+    if comes_at_once(world):
+        yield STAGED, {seed: _searched(world, best_costs(row, own, seed), seed) for seed in seeds}
+
+
+def _searched(world: HasWorld, best: Mapping[str, float], seed: int) -> Measures:
+    found = least_worst(sharing(world, seed), best)
+    return _replayed(world, FollowsStages([job.id for job in world.work(seed)], found.workers), seed)
 
 
 def _replayed(world: HasWorld, policy: Policy, seed: int) -> Measures:

@@ -16,7 +16,6 @@ from benchmarks.regret.judgement import (
     Row,
     Score,
     against,
-    best_costs,
     budgets,
     judge,
     score,
@@ -120,39 +119,32 @@ def verdicts(rows: Sequence[Row], own: Contender) -> list[tuple[Budget, str]]:
 
 
 class _Bracket(NamedTuple):
-    """What is known of a world with a seed."""
+    """What is known of a world."""
 
     row: Row
-    seed: int
     bound: RowBound
     known: Sequence[Reached]
 
     def line(self, own: Contender) -> list[str]:
         """Return the worst cell and the mean of the judged policy, of any policy, and of the best schedules."""
-        mine = next((each for each in self.known if each.by == own.label), None)
+        mine = next(each for each in self.known if each.by == own.label)
         worst, mean = (min(self.known, key=attrgetter(of)) for of in ("worst", "mean"))
         return [
-            *(self.row.world.key, str(self.seed)),
-            *(MISSING if mine is None else ratio_text(mine.worst), ratio_text(self.bound.worst)),
-            *(ratio_text(worst.worst), worst.by),
-            *(MISSING if mine is None else ratio_text(mine.mean), ratio_text(self.bound.mean)),
-            *(ratio_text(mean.mean), mean.by),
+            *(self.row.world.key, self.row.part),
+            *(ratio_text(mine.worst), ratio_text(self.bound.worst), ratio_text(worst.worst), worst.by),
+            *(ratio_text(mine.mean), ratio_text(self.bound.mean), ratio_text(mean.mean), mean.by),
         ]
 
 
 def bounds_tables(rows: Sequence[Row], own: Contender, traces: Path | None) -> list[TextTable]:
     """Show what no policy can be below, and what some schedule reaches: in all metrics together, and in each."""
-    brackets = [
-        _Bracket(row, seed, row_bound(row.world, seed, traces, best_costs(row, own, seed)), known)
-        for row in rows
-        for seed in row.measures.get(own, ())
-        if (known := reached(row, own, seed))
-    ]
+    finished = [row for row in rows if any(math.isfinite(cell.value) for cell in judge(row, own))]
+    brackets = [_Bracket(row, row_bound(row, own, traces), reached(row, own)) for row in finished]
     note = "bound: no policy is below; reached: by some schedule that is known; all over the best other policies"
-    head = ("world", "seed", "worst cell", "bound", "reached", "by", "mean", "bound", "reached", "by")
+    head = ("world", "seeds", "worst cell", "bound", "reached", "by", "mean", "bound", "reached", "by")
     shown = (*JUDGED, "fairness")
     alone = [
-        [each.row.world.key, str(each.seed), *(_bound_text(each.bound, metric) for metric in shown)]
+        [each.row.world.key, each.row.part, *(_bound_text(each.bound, metric) for metric in shown)]
         for each in brackets
     ]
     lines = [*(each.line(own) for each in brackets), *_all_cells(brackets, own)]
@@ -160,7 +152,7 @@ def bounds_tables(rows: Sequence[Row], own: Contender, traces: Path | None) -> l
     title = "What no policy can be below in one metric, whatever the others"
     return [
         TextTable(f"What could be had: {own.label}, and any policy", note, head, lines, words=2),
-        TextTable(title, "over the best other policy", ("world", "seed", *labels), alone, words=2),
+        TextTable(title, "over the best other policy", ("world", "seeds", *labels), alone, words=2),
     ]
 
 
@@ -173,10 +165,10 @@ def _all_cells(brackets: Sequence[_Bracket], own: Contender) -> list[list[str]]:
     lines = []
     for part in PARTS:
         found = [each for each in brackets if each.row.part == part]
-        weights = [len(judge(each.row, own)) for each in found]
-        if not sum(weights):
+        if not found:
             continue
-        mine = [next((known.mean for known in each.known if known.by == own.label), math.nan) for each in found]
+        weights = [len(judge(each.row, own)) for each in found]
+        mine = [next(known.mean for known in each.known if known.by == own.label) for each in found]
         least = [min(known.mean for known in each.known) for each in found]
         means = [
             ratio_text(float(np.average(values, weights=weights)))

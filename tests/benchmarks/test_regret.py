@@ -236,7 +236,7 @@ def test_the_command_prints_every_cell_and_whether_limits_are_held(
     command.main([*kept, *words, "--markdown", "--reuse", "--bounds"])
     told = capsys.readouterr().out
     assert "| titan-ring-itp | tuned |" in told
-    assert "| titan-ring-itp | 0 |" in told  # of the bounds
+    assert "**What could be had: random, and any policy**" in told
     assert "| all cells | tuned |" in told
     page = tmp_path / "page.md"
     page.write_text(

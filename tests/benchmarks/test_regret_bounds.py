@@ -208,9 +208,8 @@ def test_what_is_reached_is_above_the_bound_and_near_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(staged, "STEPS", 20_000)
     world, own = batch(600.0), Contender("has-resets")
     row = Row(world, TUNED, fresh(world, ["has-resets", "titan", "jps", "las", "optimus-shares"], 0))
-    best = judgement.best_costs(row, own, 0)
-    bound = bounds.row_bound(world, 0, None, best)
-    known = {each.by: each for each in reached(row, own, 0)}
+    bound = bounds.row_bound(row, own, None)
+    known = {each.by: each for each in reached(row, own)}
     assert {"has-resets", "titan", SHORTEST, STAGED} <= known.keys()
     for each in known.values():
         assert each.worst >= bound.worst * SAME
@@ -218,6 +217,22 @@ def test_what_is_reached_is_above_the_bound_and_near_it(monkeypatch: pytest.Monk
     assert known[STAGED].worst < known["has-resets"].worst
     assert known[STAGED].worst < 1.1 * bound.worst
     assert known["has-resets"].worst == pytest.approx(max(cell.value for cell in judgement.judge(row, own)))
+
+
+def test_of_several_seeds_the_bound_is_the_geometric_mean_of_each_metric() -> None:
+    world, own = batch(), Contender("has-resets")
+    each = [fresh(world, ["has-resets", "titan", "las"], seed) for seed in (0, 1)]
+    by_seed = {contender: each[0][contender] | each[1][contender] for contender in each[0]}
+    row = Row(world, TUNED, by_seed)
+    bests = {cell.metric: row.measures[Contender(cell.best)] for cell in judgement.judge(row, own)}
+    alone = [
+        joint_bound(sharing(world, seed), {metric: cost(best[seed], metric) for metric, best in bests.items()})
+        for seed in (0, 1)
+    ]
+    both = bounds.row_bound(row, own, None)
+    for metric, value in both.each.items():
+        assert value == pytest.approx(math.sqrt(alone[0].each[metric] * alone[1].each[metric]))
+    assert both.worst <= max(cell.value for cell in judgement.judge(row, own)) / SAME
 
 
 def test_a_search_is_no_worse_than_one_job_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
