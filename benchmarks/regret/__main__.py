@@ -5,7 +5,7 @@ Results of the other policies are kept under `--out`, so that a second run only 
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.measure import judged_policy
@@ -40,9 +40,8 @@ def main(words: Sequence[str] | None = None) -> None:
     sheets = (
         [tables.ablation_table(rows, own, forms)] if asked.ablations else _sheets(rows, own, rivals=asked.rivals)
     )
-    if asked.bounds:
-        sheets += tables.bounds_tables(rows, own, _traces(asked))
-    _print(sheets, markdown=asked.markdown)
+    bounded = tables.bounds_tables(rows, own, _traces(asked)) if asked.bounds else []
+    _print([*sheets, *bounded], markdown=asked.markdown)
     for name, reason in _failed(found).items():
         out.print(f"{name}: {reason}", soft_wrap=True)
     verdicts = [
@@ -53,10 +52,12 @@ def main(words: Sequence[str] | None = None) -> None:
     if asked.page:
         command = f"`python -m benchmarks.regret --judge {own.label} --seeds {1 if asked.quick else asked.seeds}`"
         seeds = f"{command}: " + "; ".join(verdicts) + ".\n"
-        results = [seeds, *paragraphs(sheets)]
-        fill(asked.page, {"worlds": paragraphs(tables.worlds_tables(worlds)), "results": results})
+        parts = {"worlds": paragraphs(tables.worlds_tables(worlds)), "results": [seeds, *paragraphs(sheets)]}
+        if bounded:
+            parts["bounds"] = [f"{command.rstrip('`')} --bounds`:\n", *paragraphs(bounded)]
+        fill(asked.page, parts)
     if asked.picture:
-        everyone = list(dict.fromkeys(cell.contender for cell in found))
+        everyone = _rivals_and_own(own, (cell.contender for cell in found))
         out.print(f"written: {tables.draw(rows, everyone, asked.out / 'regret')}", soft_wrap=True)
     if asked.json:
         asked.json.write_text(json.dumps(_facts(rows, found), indent=1) + "\n", encoding="utf-8")
@@ -137,14 +138,18 @@ def _contenders(names: Sequence[str]) -> list[Contender]:
 
 def _sheets(rows: Sequence[judgement.Row], own: Contender, *, rivals: bool) -> list[TextTable]:
     """Return all cells of the judged policy, and what all policies come to."""
-    replayed = [own, *(each for row in rows for each in row.measures)]
-    everyone = dict.fromkeys(each for each in replayed if each == own or each.policy != own.policy)
+    everyone = _rivals_and_own(own, (each for row in rows for each in row.measures))
     return [
         tables.cells_table(rows, own),
         *([tables.cells_table(rows, own, rivals=True)] if rivals else []),
         tables.headlines_table(rows, own),
         tables.scores_table(rows, everyone),
     ]
+
+
+def _rivals_and_own(own: Contender, replayed: Iterable[Contender]) -> list[Contender]:
+    """Return all policies once, the judged one first and without its other forms."""
+    return list(dict.fromkeys([own, *(each for each in replayed if each.policy != own.policy)]))
 
 
 def _print(sheets: Sequence[TextTable], *, markdown: bool) -> None:

@@ -247,6 +247,10 @@ def test_the_command_prints_every_cell_and_whether_limits_are_held(
     assert page.read_text().count("**Worlds**") == 1  # not once for each run
     assert "old" not in page.read_text()
     assert page.read_text().endswith("after\n")
+    page.write_text(page.read_text() + "<!-- bounds --><!-- end of bounds -->\n")
+    command.main([*kept, *words, "--reuse", "--bounds", "--page", str(page)])
+    assert "--seeds 1 --bounds`" in page.read_text()
+    assert "What no policy can be below" in page.read_text()
     capsys.readouterr()
     command.main(["--list"])
     assert "ITP mix" in capsys.readouterr().out
