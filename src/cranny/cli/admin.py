@@ -45,6 +45,33 @@ def nodes(remote: Remote) -> None:
 
 
 @remote_options
+def profiles(remote: Remote) -> None:
+    """List what jobs have shown of themselves: throughput on each type of GPU, gradients, cost of a restart.
+
+    Example: cranny profiles
+    """
+    found = remote.client.get("/api/v1/profiles")["profiles"]
+    if remote.as_json:
+        print_json(found)
+        return
+    rows = []
+    for each in found:
+        rates = ", ".join(f"{kind or 'GPU'} {rate:.3g}/s" for kind, rate in each["rates"].items())
+        batch, size, restart_s = each["batch"], each["gradient_bytes"], each["restart_s"]
+        rows.append(
+            (
+                each["user"],
+                each["name"],
+                rates,
+                "" if batch is None else f"{batch:.0f}",
+                "" if size is None else f"{size / 1e6:.1f} MB",
+                "" if restart_s is None else f"{restart_s:.0f} s",
+            )
+        )
+    print_table(("user", "name", "samples of a rank", "batch", "gradients", "restart"), rows)
+
+
+@remote_options
 def drain(machine: MachineArgument, remote: Remote) -> None:
     """Drain a machine: place no more jobs on it; those on it keep running.
 

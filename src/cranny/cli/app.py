@@ -23,7 +23,7 @@ from cranny.version import VERSION
 
 SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, defrag, network, interleave, policies)
 EXPERIMENTS = (sweep, conformance, profile, bench)
-SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume)
+SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume, admin.profiles)
 GROUPS = {"traces": traces.app, "repro": repro.app, "policy": admin.policy, "token": admin.token}
 
 app = Commands(

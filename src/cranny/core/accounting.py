@@ -136,6 +136,18 @@ class Accounting:
         cost = communication(self.cluster, running.job, placement.machines, placement.server, placement.aggregate)
         return running._replace(placement=placement, communication=cost)
 
+    def retrained(self, running: Running, job: Job) -> Running:
+        """Return a running job with another profile or other speeds; it stays where it is."""
+        where = running.placement
+        resized = None
+        if len(where.machines) != job.gpus or job.speeds is not None:
+            resized, job = job, self._as_placed(job, where.machines)
+        cost = running.communication
+        if cost is not SILENT:
+            cost = communication(self.cluster, job, where.machines, where.server, where.aggregate)
+        stretch = 1.0 if resized is None else job.profile.iteration_ms / resized.profile.iteration_ms
+        return running._replace(job=job, communication=cost, resized=resized, stretch=stretch)
+
     def _as_placed(self, job: Job, machines: tuple[int, ...]) -> Job:
         """Return a job as it trains on these machines, with their number of workers and their speed."""
         if not job.may_have(len(machines)):

@@ -44,6 +44,11 @@ class Queue(list[Waiting]):
             raise InputError(f"job {job_id!r} is not waiting")
         return self[bisect_left(self._keys, self._key_of[job_id])]
 
+    def replace(self, job: Job) -> None:
+        """Give a waiting job another profile; it keeps its position."""
+        at = bisect_left(self._keys, self._key_of[job.id])
+        self[at] = self[at]._replace(job=job)
+
     def add(self, waiting: Waiting) -> None:
         """Insert a job at its position."""
         key = self._new_key(waiting)

@@ -142,6 +142,15 @@ class ClusterState:
         """Move one job to other machines."""
         self.commit(Plan(self.version, (Move(job_id, placement),)), now_s)
 
+    def retrain(self, job: Job) -> None:
+        """Give a running job another profile or other speeds; it stays where it is."""
+        old = self.find(job.id)
+        new = self._accounting.retrained(old, job)
+        accounting = self._writable()
+        for running, sign in ((old, -1), (new, 1)):
+            accounting.apply(running, sign)
+            self._changes.add(running, sign)
+
     def release(self, job_id: str) -> Running:
         """Release the GPUs of a job and return it as it ran."""
         running = self.find(job_id)

@@ -32,7 +32,9 @@ SEED = 0
 MAX_PERIOD_S = 86_400.0
 STOPPING = frozenset({"las", "srtf"})  # queue orders that stop running jobs
 # Events of the log after which other jobs run than before, or another policy decides.
-CHANGES = frozenset({"placed", "moved", "shifted", "aggregated", "stopped", "ended", "observed", "policy"})
+CHANGES = frozenset(
+    {"placed", "moved", "shifted", "aggregated", "stopped", "ended", "observed", "policy", "profiled"}
+)
 
 
 class QueuedByPriority(QueuePolicy):
@@ -173,6 +175,8 @@ def engine_with(engine: Engine, setting: dict[str, Any], records: JobRecords) ->
 def replay(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
     """Apply an event of the log to engine and records, without consulting the policy; return the engine then."""
     engine = _apply(row, engine, records)
+    if row.kind == "profiled":
+        adopt_profile(engine, records, records.jobs[str(row.job)])
     if row.kind in CHANGES:
         follow(engine, row.at_s)
     return engine
@@ -214,6 +218,16 @@ def _apply(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
         state.repair(body["machine"])
     records.apply(row)
     return engine
+
+
+def adopt_profile(engine: Engine, records: JobRecords, record: JobRecord) -> None:
+    """Let the engine decide about jobs as their new profile has them."""
+    for job_id in records.alike(record):
+        job = records.jobs[job_id].job
+        if engine.queue.has(job_id):
+            engine.queue.replace(job)
+        elif job_id in engine.state:
+            engine.state.retrain(job)
 
 
 def follow(engine: Engine, now_s: float) -> None:

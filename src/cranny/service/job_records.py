@@ -11,6 +11,7 @@ from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.service.job_spec import CheckpointFields, JobSpec
+from cranny.service.learned_profile import LearnedProfile
 from cranny.service.store import EventRow
 
 Status = Literal["waiting", "starting", "running", "stopping", "done", "failed", "cancelled"]
@@ -26,6 +27,14 @@ class KeptPace(NamedTuple):
 
     period_s: float
     shift_s: float
+
+
+class ResumedAt(NamedTuple):
+    """From where an attempt went on, and what the interruption cost."""
+
+    step: int
+    took_s: float  # from the start of its process to its first step
+    lost_steps: int  # that the attempt before had done, and that were done again
 
 
 class Leaving(NamedTuple):
@@ -52,6 +61,7 @@ class Attempt:
     shifted: bool = False  # by the policy
     pace: KeptPace | None = None
     leaves: Leaving | None = None
+    resumed: ResumedAt | None = None
     control_seq: int = 0  # the event that changed its control last
 
 
@@ -81,6 +91,11 @@ class JobRecord:
         return self.attempts[-1] if self.attempts else None
 
     @property
+    def key(self) -> tuple[str, str]:
+        """What profiles are learned by: its user and its name, or its id if it has none."""
+        return self.user, self.spec.name or self.id
+
+    @property
     def over(self) -> bool:
         """Whether the job is in a final status."""
         return self.status in OVER
@@ -98,9 +113,11 @@ class JobRecords:
         self.stopping: set[str] = set()  # cancelled jobs whose processes may still run
         self.fixed: set[str] = set()  # unfinished jobs that no policy may stop, move or resize
         self.shifted: set[str] = set()  # running jobs that the policy has shifted
+        self._named: dict[tuple[str, str], set[str]] = {}  # unfinished jobs by user and name
         self.drained: set[int] = set()
         self.policy: dict[str, Any] = {}
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
+        self.profiles: dict[tuple[str, str], LearnedProfile] = {}  # by user and name of jobs
         self.reserved: dict[str, None] = {}  # waiting jobs with a recommended placement, in the order of these
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
@@ -141,19 +158,46 @@ class JobRecords:
         if status in OVER:
             self.open_jobs[record.user] -= 1
             self.fixed.discard(record.id)
+            self._named[record.key].discard(record.id)
 
     def _submitted(self, row: EventRow) -> None:
         body, job_id = row.body, str(row.job)
         spec = JobSpec.model_validate(body["spec"])
-        job = spec.job(job_id, body["user"], row.at_s)
+        job = self._as_learned((body["user"], spec.name or job_id), spec.job(job_id, body["user"], row.at_s))
         record = JobRecord(job_id, body["user"], spec, job, spec.constraints_on(self.cluster), row.at_s)
         self.jobs[job_id] = record
         self.counts["waiting"] += 1
         self.open_jobs[record.user] += 1
+        self._named.setdefault(record.key, set()).add(job_id)
         if spec.never_stopped:
             self.fixed.add(job_id)
         if body.get("key"):
             self.keys[record.user, body["key"]] = (job_id, body["digest"])
+
+    def _profiled(self, row: EventRow, record: JobRecord) -> None:
+        """Adopt what a job has shown of itself, for all unfinished jobs of its name."""
+        self.profiles[record.key] = LearnedProfile.of(row.body)
+        for job_id in self.alike(record):
+            other = self.jobs[job_id]
+            stated = other.spec.job(job_id, other.user, other.submitted_s)
+            other.job = self._as_learned(other.key, stated)
+            if other.attempts:
+                other.attempts[-1].control_seq = row.seq  # shares follow speeds
+
+    def _continued(self, row: EventRow, record: JobRecord) -> None:
+        number, *went_on = (row.body[name] for name in ("attempt", *ResumedAt._fields))
+        for attempt in record.attempts:
+            if attempt.number == number:
+                attempt.resumed = ResumedAt(*went_on)
+
+    def alike(self, record: JobRecord) -> list[str]:
+        """Return the unfinished jobs of the same user and name, in order."""
+        return sorted(self._named.get(record.key, ()), key=lambda job_id: self.jobs[job_id].submitted_s)
+
+    def _as_learned(self, key: tuple[str, str], job: Job) -> Job:
+        """Return a job as others of its name have shown it to be."""
+        known = self.profiles.get(key)
+        return job if known is None else known.applied(job, self.cluster)
 
     def _placed(self, row: EventRow, record: JobRecord) -> None:
         body, gpus = row.body, tuple(row.body["gpus"])

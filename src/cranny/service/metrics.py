@@ -90,6 +90,11 @@ class MetricsCollector(Collector):
             load = view.link_use_gbps(link) / view.cluster.uplink_gbps[link]
             loads[name] = max(loads.get(name, 0.0), load)
         yield _labelled("cranny_link_load_ratio", "Highest link load of a tier.", "tier", loads)
+        bad, read = service.reports.bad, service.reports.read
+        yield CounterMetricFamily("cranny_reports", "Reports of jobs that were read and believed.", read)
+        yield CounterMetricFamily("cranny_bad_reports", "Reports of jobs that were not believed.", bad)
+        about = "Jobs whose speeds, iterations or restarts were learned."
+        yield GaugeMetricFamily("cranny_learned_profiles", about, len(records.profiles))
         yield CounterMetricFamily("cranny_events", "Events in the log.", service.stored)
         yield GaugeMetricFamily("cranny_ready", "Whether jobs are accepted.", float(service.ready))
 

@@ -69,6 +69,7 @@ class RankState:
     at_s: float = 0.0
     wall_s: float = 0.0  # of all records
     saved: Saved | None = None
+    answered: int = 0  # the last request to save that it has answered
     resumed: Resumed | None = None
 
     def take(self, report: Report, launched_s: float, now_s: float) -> list[Record]:
@@ -94,6 +95,8 @@ class RankState:
         if new:
             self.number, self.step, self.at_s, self.wall_s = new[-1].number, step, at_s, wall_s
         self.saved, self.resumed = report.saved or self.saved, report.resumed or self.resumed
+        if report.saved is not None:
+            self.answered = max(self.answered, report.saved.request)
         return new
 
     def _check(self, report: Report, latest_s: float, passed_s: float) -> None:
@@ -102,7 +105,7 @@ class RankState:
         if saved is not None:
             if saved.at_s > latest_s or saved.took_s > passed_s:
                 raise ImplausibleReportError("a checkpoint that is not in the past")
-            if self.saved is not None and (saved.step, saved.request) < (self.saved.step, self.saved.request):
+            if self.saved is not None and saved.step < self.saved.step:
                 raise ImplausibleReportError("checkpoints that go back")
         if resumed is not None:
             if resumed.at_s > latest_s or resumed.took_s > passed_s:
@@ -185,8 +188,7 @@ class ReportReader:
             job = self._jobs.get(job_id)
             if job is None or job.watched is None or job.watched.attempt != attempt or not job.ranks:
                 return False
-            saved = [state.saved for state in job.ranks.values()]
-            return all(each is not None and each.request >= request for each in saved)
+            return all(state.answered >= request for state in job.ranks.values())
 
     def points(self, job_id: str) -> list[Point]:
         """Return the latest measurements of a job, in order."""
@@ -266,12 +268,12 @@ class ReportReader:
                 return
             state = job.ranks.setdefault(rank, RankState())
             state.seen = seen
-            self.read += 1
             try:
                 new = state.take(report, watched.launched_s, self._now_s())
             except ImplausibleReportError as error:
                 self._count(watched.job_id, str(error))
                 return
+            self.read += 1
             if job.first is None or rank <= job.first:
                 job.first = rank
                 job.points.extend(_point(watched.attempt, rank, record) for record in new)

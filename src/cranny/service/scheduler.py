@@ -29,6 +29,7 @@ from cranny.service.controls import CircleMemo, kept_paces
 from cranny.service.engines import (
     JointByPriority,
     QueuedByPriority,
+    adopt_profile,
     build_policy,
     complete_setting,
     engine_with,
@@ -41,12 +42,14 @@ from cranny.service.job_records import (
     Attempt,
     JobRecord,
     JobRecords,
+    ResumedAt,
     Status,
     UtilizationHistory,
     plain,
     reasons,
 )
 from cranny.service.job_spec import JobSpec, parse
+from cranny.service.learned_profile import LearnedProfile
 from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventRow, EventStore
@@ -254,6 +257,23 @@ class Scheduler:
         if status == "waiting":
             self.log("retried", record.id, {}, now_s)
             self._decide(lambda: self.engine.submit(record.job, now_s), now_s)
+
+    def profiled(self, job_id: str, profile: LearnedProfile, now_s: float) -> None:
+        """Adopt what a running job has shown of itself, and let the policy decide with it."""
+        record = self.find(job_id)
+        if record.over:
+            return
+        self.log("profiled", job_id, profile.values(), now_s)
+        adopt_profile(self.engine, self.records, record)
+        for other in (self.records.jobs[each] for each in self.records.alike(record)):
+            if other.status in HELD:
+                self.instructions.append(Instruction("control", other, other.attempts[-1]))
+        self._decide(lambda: self.engine.tick(now_s), now_s)
+
+    def continued(self, job_id: str, attempt: int, at: ResumedAt, now_s: float) -> None:
+        """Log from where an attempt went on."""
+        if attempt <= len(self.find(job_id).attempts):
+            self.log("continued", job_id, {"attempt": attempt, **at._asdict()}, now_s)
 
     def move(self, groups: Sequence[MoveGroup], now_s: float) -> None:
         """Make moves that were found a moment ago; all are refused if one is no longer possible."""

@@ -17,15 +17,19 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple
 
-from cranny.backends.protocol import Backend, Launch, Rank
+from cranny.backends.protocol import Backend, Ended, Launch
 from cranny.channel.control import Control
+from cranny.channel.report import Resumed
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
+from cranny.service.attempts import launch_of, stop_of
 from cranny.service.clock import Clock, wall_clock
-from cranny.service.controls import control_of, signal_of
+from cranny.service.controls import control_of
 from cranny.service.engines import Fork
 from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
-from cranny.service.job_records import HELD, Attempt, JobRecord
+from cranny.service.job_records import HELD, Attempt, JobRecord, ResumedAt
+from cranny.service.learned_profile import LearnedProfile
+from cranny.service.learning import Learner
 from cranny.service.limits import Limits
 from cranny.service.reports import ReportReader
 from cranny.service.scheduler import FIRST_SETTING, Instruction, Mode, PolicyError, Scheduler
@@ -90,7 +94,8 @@ class Service:
         self._policy = policy
         self._clock = Clock(clock)
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
-        self.reports = ReportReader(self.now_s)
+        self.learner = Learner(self._learned, self._continued)
+        self.reports = ReportReader(self.now_s, self.learner.take)
         self._executor = None
         if backend is not None:
             self._executor = Executor(backend, self._reported, self._fail, reports=self.reports, now_s=self.now_s)
@@ -352,14 +357,34 @@ class Service:
             else:
                 self._executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
             if do == "launch":
+                self._follow(record)
                 self._executor.launch(self.launch_of(record, attempt))
 
     def _reported(self, reports: Sequence[ExecutorReport]) -> None:
         """Handle reports of the executor; they are facts, so storing them is retried until it succeeds."""
-        launched, ended = self.scheduler.attempt_launched, self.scheduler.attempt_ended
         for report in reports:
-            take = launched if isinstance(report, AttemptLaunched) else ended
-            self._call_until_stored(partial(take, report))  # type: ignore[arg-type]
+            if isinstance(report, AttemptLaunched):
+                self._call_until_stored(partial(self.scheduler.attempt_launched, report))
+            else:
+                self._call_until_stored(partial(self._ended, report))
+
+    def _ended(self, report: Ended, now_s: float) -> None:
+        self.scheduler.attempt_ended(report, now_s)
+        if self.scheduler.find(report.job_id).over:
+            self.learner.forget(report.job_id)
+
+    def _learned(self, job_id: str, profile: LearnedProfile) -> None:
+        """Adopt what a job has shown of itself; if that cannot be stored now, it comes again."""
+        self.call(lambda now_s: self.scheduler.profiled(job_id, profile, now_s))
+
+    def _continued(self, job_id: str, attempt: int, resumed: Resumed, lost: int) -> None:
+        """Log from where an attempt went on."""
+        at = ResumedAt(resumed.step, resumed.took_s, lost)
+        self.call(lambda now_s: self.scheduler.continued(job_id, attempt, at, now_s))
+
+    def _follow(self, record: JobRecord) -> None:
+        """Learn from a job that starts."""
+        self.learner.follow(record.id, record.key, self.scheduler.records.profiles.get(record.key))
 
     def _call_until_stored(self, work: Callable[[float], Any], after_s: float = RETRY_S) -> None:
         future: Future[Any] = Future()
@@ -379,22 +404,7 @@ class Service:
 
     def launch_of(self, record: JobRecord, attempt: Attempt) -> Launch:
         """Return the launch of an attempt for the backend."""
-        spec, machines = record.spec, attempt.placement.machines
-        slots = zip(machines, attempt.gpus, strict=True)
-        return Launch(
-            job_id=record.id,
-            attempt=attempt.number,
-            argv=spec.argv,
-            ranks=tuple(Rank(rank, machine, gpu) for rank, (machine, gpu) in enumerate(slots)),
-            env=spec.variables,
-            cwd=Path(spec.cwd) if spec.cwd is not None else None,
-            log_dir=self.log_folder(record.id, attempt.number),
-            time_limit_s=spec.time_limit_s,
-            torchrun=spec.by_torchrun,
-            server=attempt.placement.server,
-            aggregate=attempt.placement.aggregate,
-            launched_s=attempt.started_s,
-        )
+        return launch_of(record, attempt, self.log_folder(record.id, attempt.number))
 
     def control_of(self, record: JobRecord, attempt: Attempt) -> Control:
         """Return the settings of an attempt."""
@@ -403,9 +413,7 @@ class Service:
 
     def _stopping(self, record: JobRecord, attempt: Attempt) -> AttemptStop:
         """Return how an attempt leaves its GPUs."""
-        if attempt.leaves is None:
-            return AttemptStop(record.id, attempt.number)
-        return AttemptStop(record.id, attempt.number, self.control_of(record, attempt), signal_of(record))
+        return stop_of(record, attempt, self.control_of(record, attempt))
 
     def _adopt(self, executor: Executor) -> None:
         """Take over the processes of an earlier service, and stop those that it was stopping."""
@@ -417,6 +425,7 @@ class Service:
             stopping += [self._stopping(record, attempt) for attempt in record.leaving]
             if record.status in HELD:
                 attempt = record.attempts[-1]
+                self._follow(record)
                 current.append(self.launch_of(record, attempt))
                 executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
         executor.adopt(current, leaving, stopping)

@@ -11,13 +11,13 @@ from cranny.model.errors import CrannyError, InputError
 from cranny.model.plan import Start, Stop
 from cranny.model.yaml_file import Fields
 from cranny.service import serialize
-from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered
+from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered, visible_job
 from cranny.service.auth import Caller
 from cranny.service.engines import Fork
 from cranny.service.explain import Explanation, WaitContext, explain_placement, explain_wait, quick_reason
 from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
 from cranny.service.job_spec import JobSpec
-from cranny.service.limits import BusyError, ConflictError, ForbiddenError
+from cranny.service.limits import BusyError, ConflictError
 from cranny.service.logs import MAX_BYTES, read_log
 from cranny.service.predict import expected_end_s, predict_starts
 from cranny.service.scheduler import PolicyError
@@ -126,27 +126,18 @@ def _line(service: Service, record: JobRecord) -> Any:
         return _lines(service, [record])[0]
 
 
-def _find(service: Service, caller: Caller, job_id: str) -> JobRecord:
-    """Return a job; users get only their own."""
-    with service.lock:
-        record = service.scheduler.find(job_id)
-    if caller.role == "user" and caller.user != record.user:
-        raise ForbiddenError(f"{record.id} belongs to another user")
-    return record
-
-
 @router.get("/jobs/{job_id}")
 def job(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     """Return all fields of a job; secrets in its environment are redacted."""
     with service.lock:
-        record = _find(service, caller, job_id)
+        record = visible_job(service, caller, job_id)
         return serialize.detail(record, service.scheduler.cluster, _line(service, record))
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel(job_id: str, service: ServiceDep, caller: UserCaller) -> Any:
     """Cancel a job; a running one is over when its processes have exited."""
-    await asyncio.to_thread(_find, service, caller, job_id)
+    await asyncio.to_thread(visible_job, service, caller, job_id)
     asked = service.call(lambda now_s: service.scheduler.cancel(job_id, caller.user, now_s))
     return await asyncio.to_thread(_line, service, await answered(service, asked))
 
@@ -154,7 +145,7 @@ async def cancel(job_id: str, service: ServiceDep, caller: UserCaller) -> Any:
 @router.get("/jobs/{job_id}/explain")
 def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     """Explain why a job was placed where it is, or why it waits, and what would help."""
-    record = _find(service, caller, job_id)
+    record = visible_job(service, caller, job_id)
     with service.lock:
         if record.status != "waiting":
             return serialize.explanation(record, explain_placement(record))
@@ -165,7 +156,7 @@ def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
 @router.get("/jobs/{job_id}/traffic")
 def traffic(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     """Return the traffic between ranks in one iteration of a running job."""
-    record = _find(service, caller, job_id)
+    record = visible_job(service, caller, job_id)
     with service.lock:
         view = service.scheduler.engine.state.snapshot()
     if job_id not in view.running:
@@ -187,14 +178,14 @@ def logs(
     limit: Annotated[int, Query(ge=4, le=MAX_BYTES)] = 65_536,
 ) -> Any:
     """Return a part of the log of a rank; a negative offset counts from the end."""
-    _find(service, caller, job_id)
+    visible_job(service, caller, job_id)
     return read_log(service, job_id, rank, attempt, offset, limit)
 
 
 @router.post("/jobs/{job_id}/observed")
 async def observed(job_id: str, body: Observation, service: ServiceDep, caller: AdminCaller) -> Any:
     """Report to a recommend-only service where a job was started, or that it ended."""
-    await asyncio.to_thread(_find, service, caller, job_id)
+    await asyncio.to_thread(visible_job, service, caller, job_id)
     observation = body.model_dump(exclude_none=True)
     asked = service.call(lambda now_s: service.scheduler.observe(job_id, observation, now_s))
     return await asyncio.to_thread(_line, service, await answered(service, asked))

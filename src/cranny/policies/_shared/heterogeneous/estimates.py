@@ -15,7 +15,7 @@ by less than a third. A simulated job reports its true speed at every decision, 
 calls `report`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +53,7 @@ class JobEstimates:
         self._done_s: dict[str, float] = {}  # of the job's duration
         self._segments: dict[str, _RunSegment] = {}
         self._speeds: dict[tuple[str, str], float] = {}  # of one worker, by job and type of GPU
+        self._jobs: dict[str, Job] = {}  # running ones, as they were submitted
         self.changes = 0  # of estimates, so far
 
     def follow(self, view: Snapshot) -> None:
@@ -69,9 +70,19 @@ class JobEstimates:
         before = {waiting.job.id: waiting.attained_gpu_s / waiting.job.gpus for waiting in view.waiting}
         before |= {job_id: job.attained_gpu_s / job.submitted.gpus for job_id, job in running.items()}
         self._done_s = {job_id: self._done_s.get(job_id, done_s) for job_id, done_s in before.items()}
+        self._notice({job_id: job.submitted for job_id, job in running.items()})
         self._segments = {job_id: self._segment(job, now_s) for job_id, job in running.items()}
         if len(self._speeds) > 2 * len(before) * len(view.cluster.machines_with):
             self._speeds = {key: speed for key, speed in self._speeds.items() if key[0] in before}
+
+    def _notice(self, running: Mapping[str, Job]) -> None:
+        """Notice jobs whose speeds or profiles are other ones than before, as a service learns them."""
+        for job_id, job in running.items():
+            before = self._jobs.get(job_id)
+            if before is not None and (before.speeds, before.profile) != (job.speeds, job.profile):
+                self.changes += 1
+                self._segments.pop(job_id, None)
+        self._jobs = dict(running)
 
     def left_s(self, job: Job) -> float:
         """Return how much of a job's duration is left."""

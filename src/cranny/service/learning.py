@@ -1,0 +1,137 @@
+"""Learning: what jobs measure of themselves becomes the profile of their user and name.
+
+Averages are exponentially weighted, as HAS has them (TPDS 2024, Sec. III-C; the weight is ours, see
+`policies._shared.heterogeneous.estimates`). They are kept in memory, by the thread that reads reports. What
+differs enough from the profile in use is adopted by an event of the log, at most once in `LEAST_S` for each job:
+so decisions follow from the log alone, and it stays small.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from cranny.channel.report import Record, Resumed
+from cranny.service.learned_profile import LearnedProfile
+from cranny.service.reports import RankState, WatchedAttempt
+
+WEIGHT = 0.3  # of a new measurement
+LEAST_S = 60.0  # between two events of a job
+FEWEST = 3  # iterations of a rank from which something is learned; the first ones load data and compile
+MAX_KEYS = 10_000  # of users and names, in memory
+
+
+def _mean(before: float | None, value: float) -> float:
+    return value if before is None else before + WEIGHT * (value - before)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What an attempt has shown so far."""
+
+    samples: dict[int, float] = field(default_factory=dict)  # of each rank, in an iteration
+    seen: dict[int, int] = field(default_factory=dict)  # iterations of each rank
+    iteration_s: float = 0.0  # of the rank that reported last
+    step: int = 0
+    resumed: bool = False  # whether it has said from where it went on
+
+
+Key = tuple[str, str]  # user, and name of a job
+Adopt = Callable[[str, LearnedProfile], None]  # the job that has shown it
+Continued = Callable[[str, int, Resumed, int], None]  # a job, its attempt, and the steps that it does again
+
+
+class Learner:
+    """Averages over what jobs report, by user and name."""
+
+    def __init__(self, adopt: Adopt, continued: Continued) -> None:
+        self._adopt, self._continued = adopt, continued
+        self._lock = threading.Lock()
+        self._keys: dict[str, Key] = {}  # of live jobs
+        self._known: dict[Key, LearnedProfile] = {}
+        self._adopted: dict[Key, LearnedProfile] = {}
+        self._asked_s: dict[str, float] = {}  # when an event was last asked for, of live jobs
+        self._attempts: dict[tuple[str, int], _Attempt] = {}
+
+    def follow(self, job_id: str, key: Key, adopted: LearnedProfile | None) -> None:
+        """Learn from a job that starts; what its profile is now, the log says."""
+        with self._lock:
+            self._keys[job_id] = key
+            if adopted is not None:
+                self._adopted[key] = adopted
+                self._known.setdefault(key, adopted)
+            while len(self._known) > MAX_KEYS:
+                old = next(iter(self._known))
+                del self._known[old]
+                self._adopted.pop(old, None)
+
+    def forget(self, job_id: str) -> None:
+        """Forget a job that is over; what it has shown stays."""
+        with self._lock:
+            self._keys.pop(job_id, None)
+            self._asked_s.pop(job_id, None)
+            for each in [each for each in self._attempts if each[0] == job_id]:
+                del self._attempts[each]
+
+    def take(self, watched: WatchedAttempt, rank: int, records: Sequence[Record], state: RankState) -> None:
+        """Learn from records of a rank, which are possible; ask for an event if that is due."""
+        with self._lock:
+            key = self._keys.get(watched.job_id)
+            if key is None:
+                return
+            known = self._known.get(key, LearnedProfile())
+            attempt = self._attempts.setdefault((watched.job_id, watched.attempt), _Attempt())
+            self._attempts.pop((watched.job_id, watched.attempt - 2), None)
+            known = self._restarted(watched, attempt, state, known)
+            for record in records:
+                known = _learned(known, watched, rank, record, attempt)
+            self._known[key] = known
+            if not self._due(watched, key, known, records[-1].at_s):
+                return
+            self._asked_s[watched.job_id] = records[-1].at_s
+            self._adopted[key] = known
+        self._adopt(watched.job_id, known)
+
+    def _due(self, watched: WatchedAttempt, key: Key, known: LearnedProfile, now_s: float) -> bool:
+        asked_s = self._asked_s.get(watched.job_id)
+        if asked_s is not None and now_s < asked_s + LEAST_S:
+            return False
+        return known.differs(self._adopted.get(key, LearnedProfile()))
+
+    def _restarted(
+        self, watched: WatchedAttempt, attempt: _Attempt, state: RankState, known: LearnedProfile
+    ) -> LearnedProfile:
+        """Learn what a restart cost: how long it took, and the steps that were done twice."""
+        if attempt.resumed or state.resumed is None:
+            return known
+        attempt.resumed = True
+        before = self._attempts.get((watched.job_id, watched.attempt - 1))
+        if before is None or not before.step:
+            return known
+        lost = max(0, before.step - state.resumed.step)
+        self._continued(watched.job_id, watched.attempt, state.resumed, lost)
+        return replace(known, restart_s=_mean(known.restart_s, state.resumed.took_s + lost * before.iteration_s))
+
+
+def _learned(
+    known: LearnedProfile, watched: WatchedAttempt, rank: int, record: Record, attempt: _Attempt
+) -> LearnedProfile:
+    """Learn from one record."""
+    attempt.step = max(attempt.step, record.step)
+    attempt.iteration_s = record.wall_s / record.iterations
+    before = attempt.seen.get(rank, 0)
+    attempt.seen[rank] = before + record.iterations
+    if before < FEWEST or record.compute_s <= 0.0:
+        return known
+    done = record.samples or record.iterations  # a job that does not say how many counts as one an iteration
+    kind, rate = watched.gpu_types[rank], done / record.compute_s
+    rates = {**known.rates, kind: _mean(known.rates.get(kind), rate)}
+    attempt.samples[rank] = done / record.iterations
+    ranks = len(watched.gpu_types)
+    batch = sum(attempt.samples.values()) * ranks / len(attempt.samples)
+    comm_start, gradient_bytes = known.comm_start, known.gradient_bytes
+    if record.comm_start_s is not None:
+        part = min(1.0, record.comm_start_s * record.iterations / record.compute_s)
+        comm_start = _mean(comm_start, part)
+    if record.gradient_bytes:
+        gradient_bytes = _mean(gradient_bytes, record.gradient_bytes)
+    return LearnedProfile(rates, _mean(known.batch, batch), comm_start, gradient_bytes, known.restart_s)

@@ -1,0 +1,136 @@
+"""What jobs measure of themselves is learned, adopted by events, and changes later decisions."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.service.test_controls import Course, held, mixed
+
+from cranny.backends.protocol import JobChannel
+from cranny.channel.report import Record, Resumed
+from cranny.model.job import Job
+from cranny.service.learned_profile import LearnedProfile
+from cranny.service.learning import LEAST_S, Learner
+from cranny.service.reports import RankState, WatchedAttempt
+
+CLUSTER = mixed()
+PROFILE = {"grad_bytes": 1.0, "iteration_ms": 100.0}
+
+
+def watched(attempt: int = 1, *types: str) -> WatchedAttempt:
+    return WatchedAttempt("job-1", attempt, JobChannel(Path(), ""), types or ("T4", "V100"), 0.0)
+
+
+def record(number: int, at_s: float, compute_s: float, **more: Any) -> Record:
+    values = {"iterations": 10, "wall_s": compute_s + 1.0, "compute_s": compute_s, "samples": 40.0, **more}
+    return Record(number, at_s, 10 * number, **values)
+
+
+class Adopted:
+    """What a learner wants to be adopted."""
+
+    def __init__(self) -> None:
+        self.profiles: list[LearnedProfile] = []
+        self.continued: list[tuple[int, Resumed, int]] = []
+        self.learner = Learner(
+            lambda _job, profile: self.profiles.append(profile),
+            lambda _job, attempt, at, lost: self.continued.append((attempt, at, lost)),
+        )
+        self.learner.follow("job-1", ("ann", "net"), None)
+
+
+def test_rates_are_learned_by_the_type_of_each_rank() -> None:
+    seen = Adopted()
+    for number, at_s in enumerate((10.0, 20.0, 90.0, 100.0), 1):
+        for rank, compute_s in enumerate((4.0, 2.0)):
+            more = {"gradient_bytes": 1e6, "comm_start_s": 0.1}
+            seen.learner.take(watched(), rank, [record(number, at_s, compute_s, **more)], RankState())
+    assert seen.profiles[-1] == LearnedProfile({"T4": 10.0, "V100": 20.0}, 8.0, pytest.approx(0.5, abs=0.26), 1e6)
+    assert len(seen.profiles) == 2  # the first ones are not learned from, and events are a minute apart
+    assert not LearnedProfile({"T4": 10.0}).differs(LearnedProfile({"T4": 10.4}))
+    assert LearnedProfile({"T4": 10.0}).differs(LearnedProfile({"T4": 10.6}))
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 500.0), st.floats(0.5, 50.0)), max_size=40))
+def test_events_are_a_minute_apart_however_much_changes(course: list[tuple[float, float]]) -> None:
+    seen, asked_s, at_s = Adopted(), list[float](), 0.0
+    for number, (later_s, compute_s) in enumerate(course, 1):
+        at_s += later_s
+        before = len(seen.profiles)
+        seen.learner.take(watched(), 0, [record(number, at_s, compute_s)], RankState())
+        asked_s += [at_s] * (len(seen.profiles) - before)
+    assert all(later - before >= LEAST_S for before, later in pairwise(asked_s))
+
+
+def test_the_cost_of_a_restart_is_what_it_took_and_what_was_done_again() -> None:
+    seen = Adopted()
+    one = watched()
+    seen.learner.take(
+        one, 0, [record(1, 10.0, 4.0), record(2, 20.0, 4.0)], RankState(resumed=Resumed(0, 5.0, 5.0))
+    )
+    assert seen.continued == []
+    at = Resumed(14, 130.0, 7.0)
+    two = watched(2)
+    seen.learner.take(two, 0, [Record(1, 140.0, 24, 10, 5.0, compute_s=4.0, samples=40.0)], RankState(resumed=at))
+    assert seen.continued == [(2, at, 6)]
+    assert seen.profiles[-1].restart_s == pytest.approx(7.0 + 6 * 0.5)
+
+
+def test_a_profile_describes_the_job_as_it_was_measured() -> None:
+    job = Job("job-1", 2, duration_s=100.0)
+    seen = LearnedProfile({"T4": 10.0, "V100": 20.0}, batch=8.0, comm_start=0.5, gradient_bytes=1e6, restart_s=9.0)
+    learned = seen.applied(job, CLUSTER)
+    assert learned.speeds == {"T4": 1.0, "V100": 2.0}
+    assert (learned.profile.iteration_ms, learned.profile.grad_bytes, learned.restart_s) == (400.0, 1e6, 9.0)
+    assert learned.profile.gradient_buckets == ((200.0, 1_000_000),)
+    one = LearnedProfile({"V100": 20.0}, batch=8.0).applied(job, CLUSTER)
+    assert (one.speeds, one.profile.iteration_ms) == (None, 200.0)
+    stated = Job("job-1", 2, speeds={"T4": 1.0, "V100": 3.0})
+    assert LearnedProfile({"V100": 20.0}, 8.0).applied(stated, CLUSTER).speeds == {"T4": 1.0, "V100": 3.0}
+    assert seen.applied(stated, CLUSTER).speeds == {"T4": 1.0, "V100": 2.0}
+    assert LearnedProfile({"A100": 1.0}).applied(job, CLUSTER) == job
+
+
+def test_an_adopted_profile_changes_running_waiting_and_later_jobs_of_its_name(tmp_path: Path) -> None:
+    course = Course(mixed(), {"name": "best-fit"}, tmp_path)
+    first = course.submit(101.0, gpus=4, name="net", profile=PROFILE)
+    waits = course.submit(102.0, gpus=4, name="net", profile=PROFILE)
+    other = course.submit(103.0, gpus=4, name="other", profile=PROFILE)
+    before = course.told(first)
+    assert before.shares is None
+    course.live.profiled(first, LearnedProfile({"T4": 10.0, "V100": 30.0}, batch=8.0), 110.0)
+    after = course.told(first)
+    assert after.shares is not None
+    assert sorted(after.shares) == [0.125, 0.125, 0.375, 0.375]
+    assert after.number > before.number
+    state = course.live.engine.state
+    assert state.find(first).job.profile.iteration_ms == pytest.approx(100.0)  # 8 samples, 80 a second together
+    assert [each.job.speeds for each in course.live.engine.queue] == [{"T4": 1.0, "V100": 3.0}, None]
+    later = course.submit(111.0, gpus=1, name="net", profile=PROFILE)
+    assert course.live.find(later).job.speeds == {"T4": 1.0, "V100": 3.0}
+    course.live.continued(first, 1, course_resumed(), 112.0)
+    assert {waits, other} <= {each.job.id for each in course.live.engine.queue}
+    course.check_replay()
+
+
+def course_resumed() -> Any:
+    from cranny.service.job_records import ResumedAt
+
+    return ResumedAt(40, 3.0, 2)
+
+
+def test_learned_speeds_give_the_optimum_that_stated_ones_give(tmp_path: Path) -> None:
+    """The example of HAS again, with guessed speeds at first."""
+    course = Course(mixed(), {"name": "has-exact"}, tmp_path)
+    spec: dict[str, Any] = {"gpus": 1, "most_gpus": 4, "checkpoint": {}, "restart_s": 1, "profile": PROFILE}
+    vgg = course.submit(101.0, **spec, name="vgg19", duration_s=200 * 50_000 / 884)
+    resnet = course.submit(102.0, **spec, name="resnet18", duration_s=200 * 100_000 / 275)
+    course.live.profiled(vgg, LearnedProfile({"T4": 884.0, "V100": 1754.0}, batch=100.0), 110.0)
+    course.settle(110.0)
+    course.live.profiled(resnet, LearnedProfile({"T4": 275.0, "V100": 644.0}, batch=100.0), 120.0)
+    course.settle(120.0)
+    assert (held(course, resnet), held(course, vgg)) == ({"V100": 2}, {"T4": 2})
+    course.check_replay()
