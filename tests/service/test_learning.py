@@ -48,7 +48,10 @@ def test_rates_are_learned_by_the_type_of_each_rank() -> None:
         for rank, compute_s in enumerate((4.0, 2.0)):
             more = {"gradient_bytes": 1e6, "comm_start_s": 0.1}
             seen.learner.take(watched(), rank, [record(number, at_s, compute_s, **more)], RankState())
-    assert seen.profiles[-1] == LearnedProfile({"T4": 10.0, "V100": 20.0}, 8.0, pytest.approx(0.5, abs=0.26), 1e6)
+    learned = seen.profiles[-1]
+    assert (learned.rates, learned.batch, learned.gradient_bytes) == ({"T4": 10.0, "V100": 20.0}, 8.0, 1e6)
+    assert learned.comm_start is not None
+    assert 0.25 <= learned.comm_start <= 0.5  # of a tenth of a second, where an iteration computes 0.4 s or 0.2 s
     assert len(seen.profiles) == 2  # the first ones are not learned from, and events are a minute apart
     assert not LearnedProfile({"T4": 10.0}).differs(LearnedProfile({"T4": 10.4}))
     assert LearnedProfile({"T4": 10.0}).differs(LearnedProfile({"T4": 10.6}))

@@ -180,8 +180,8 @@ class JobRecords:
         for job_id in self.alike(record):
             other = self.jobs[job_id]
             stated = other.spec.job(job_id, other.user, other.submitted_s)
-            other.job = self._as_learned(other.key, stated)
-            if other.attempts:
+            before, other.job = other.job.speeds, self._as_learned(other.key, stated)
+            if other.attempts and before != other.job.speeds:
                 other.attempts[-1].control_seq = row.seq  # shares follow speeds
 
     def _continued(self, row: EventRow, record: JobRecord) -> None:
