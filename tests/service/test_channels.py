@@ -87,12 +87,13 @@ def test_a_service_that_is_restarted_tells_jobs_the_same_and_reads_on(start: Sta
     job = first.submit(**training(tmp_path, gpus=4, speeds={"T4": 1.0, "V100": 3.0}))
     channel = first.service.log_folder(job, 1) / "channel"
     until(lambda: ranks_of(first, job) == 4)
-    before = Control.read(channel)
-    assert before is not None
     first.service.close()
+    record = first.service.scheduler.find(job)
+    before = first.service.control_of(record, record.attempts[-1])
+    assert before.shares is not None or before.number > 0  # by now it may have learned that all GPUs are alike
     (channel / "control.json").unlink()
     second = start(cluster, real=True)
-    until(lambda: Control.read(channel) == before)
+    until(lambda: (Control.read(channel) or Control()).number >= before.number)
     until(lambda: ranks_of(second, job) == 4)
     assert second.service.reports.bad == 0
 
@@ -183,3 +184,29 @@ def test_speeds_are_learned_from_ranks_on_gpus_of_two_types(serve: Serve, tmp_pa
     assert known["rates"]["V100"] / known["rates"]["T4"] == pytest.approx(2.0, rel=0.1)
     assert told["profile"]["rates"] == known["rates"]
     assert told["control"]["shares"] == pytest.approx([1 / 3, 2 / 3], rel=0.1)
+
+
+def test_the_optimum_of_has_is_found_without_speeds_in_any_job_file(start: Start, tmp_path: Path) -> None:
+    """2 T4 and 2 V100: 10,592 s in the mean, with one probe for each of two jobs."""
+    running = start(mixed(), real=True, policy={"name": "has-exact"})
+    throughput = {"resnet18": (275.0, 644.0), "vgg19": (884.0, 1754.0)}
+    samples = {"resnet18": 200 * 100_000, "vgg19": 200 * 50_000}
+    ids = {}
+    for name, (slow, fast) in throughput.items():
+        elastic = {"gpus": 1, "most_gpus": 4, "duration_s": samples[name] / slow, "checkpoint": {}, "restart_s": 1}
+        ids[name] = running.submit(**training(tmp_path, {"0": slow / 1e3, "1": fast / 1e3}, name=name, **elastic))
+
+    def held(name: str) -> list[int]:
+        with running.service.lock:
+            state = running.service.scheduler.engine.state
+            return sorted(state.find(ids[name]).placement.machines) if ids[name] in state else []
+
+    until(lambda: (held("resnet18"), held("vgg19")) == ([1, 1], [0, 0]))
+    with running.service.lock:
+        records = running.service.scheduler.records
+        probes = sum("probe" in each.facts for record in records.jobs.values() for each in record.attempts)
+        state = running.service.scheduler.engine.state
+        times_s = [state.find(ids[name]).stretch * samples[name] / throughput[name][0] for name in ids]
+    assert probes <= 3
+    assert sum(times_s) / 2 == pytest.approx(10_592.0, rel=0.05)
+    until(lambda: all(ranks_of(running, job_id) == 2 for job_id in ids.values()))

@@ -12,6 +12,7 @@ from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.service.controls import control_of
 from cranny.service.executor import AttemptLaunched
 from cranny.service.limits import Limits
+from cranny.service.present import explain_running
 from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventStore
 
@@ -117,6 +118,10 @@ def test_a_job_runs_only_on_types_whose_speeds_it_states(tmp_path: Path) -> None
     course.store.close()
 
 
+def cluster_names(course: Course) -> tuple[str, ...]:
+    return course.live.cluster.node_names
+
+
 def test_jobs_that_share_a_link_keep_periods_that_fit_together(tmp_path: Path) -> None:
     course = Course(Cluster.fat_tree(1, 2, 4, link_gbps=10.0), {"name": "themis+cassini"}, tmp_path)
     profile = {"grad_bytes": 5e7, "iteration_ms": 100.0}
@@ -136,7 +141,13 @@ def test_jobs_that_share_a_link_keep_periods_that_fit_together(tmp_path: Path) -
     assert one.epoch_s == two.epoch_s == 100.0
     assert one.period_s == two.period_s > 0.101
     assert one.shift_s != two.shift_s
+    told = explain_running(course.live.find(first), state.snapshot(105.0))
+    assert f"now shares the uplink of {cluster_names(course)[0]} with {second}" in told.evidence[0]
+    assert told.evidence[2] == f"its iterations start every {one.period_s * 1e3:.1f} ms, shifted by 0.0 ms"
     course.end(second, 110.0)
+    told = explain_running(course.live.find(first), state.snapshot(111.0))
+    assert told.evidence[0] == "now shares no link with another job"
+    assert told.facts["now"] == {"links": [], "period_s": None, "shift_s": None}
     assert course.told(first).pace is None  # no other job is on its links
     assert course.told(first).number > 0
     course.check_replay()

@@ -14,6 +14,7 @@ from cranny.channel.report import Record, Resumed
 from cranny.model.job import Job
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.learning import LEAST_S, Learner
+from cranny.service.probing import PROBE_S
 from cranny.service.reports import RankState, WatchedAttempt
 
 CLUSTER = mixed()
@@ -125,15 +126,53 @@ def course_resumed() -> Any:
     return ResumedAt(40, 3.0, 2)
 
 
-def test_learned_speeds_give_the_optimum_that_stated_ones_give(tmp_path: Path) -> None:
-    """The example of HAS again, with guessed speeds at first."""
-    course = Course(mixed(), {"name": "has-exact"}, tmp_path)
-    spec: dict[str, Any] = {"gpus": 1, "most_gpus": 4, "checkpoint": {}, "restart_s": 1, "profile": PROFILE}
-    vgg = course.submit(101.0, **spec, name="vgg19", duration_s=200 * 50_000 / 884)
-    resnet = course.submit(102.0, **spec, name="resnet18", duration_s=200 * 100_000 / 275)
-    course.live.profiled(vgg, LearnedProfile({"T4": 884.0, "V100": 1754.0}, batch=100.0), 110.0)
+THROUGHPUT = {"resnet18": {"T4": 275.0, "V100": 644.0}, "vgg19": {"T4": 884.0, "V100": 1754.0}}  # of the paper
+WORK_S = {"resnet18": 200 * 100_000 / 275, "vgg19": 200 * 50_000 / 884}  # on one T4
+ELASTIC: dict[str, Any] = {"gpus": 1, "most_gpus": 4, "checkpoint": {}, "restart_s": 1, "profile": PROFILE}
+
+
+def probed(course: Course) -> int:
+    """Count the probes."""
+    records = course.live.records.jobs.values()
+    return sum("probe" in attempt.facts for record in records for attempt in record.attempts)
+
+
+@pytest.mark.parametrize("order", [("resnet18", "vgg19"), ("vgg19", "resnet18")])
+@pytest.mark.parametrize("when", ["while the first is probed", "late"])
+def test_speeds_that_no_job_file_states_are_found_with_one_probe_a_job(
+    order: tuple[str, str], when: str, tmp_path: Path
+) -> None:
+    """The example of HAS again; the second job comes while the first is probed, or later."""
+    course, late = Course(mixed(), {"name": "has-exact"}, tmp_path), when == "late"
+    first = course.submit(101.0, **ELASTIC, name=order[0], duration_s=WORK_S[order[0]])
+    assert held(course, first) == {"T4": 1, "V100": 1}
+    second = "" if late else course.submit(102.0, **ELASTIC, name=order[1], duration_s=WORK_S[order[1]])
+    course.live.profiled(first, LearnedProfile(THROUGHPUT[order[0]], batch=100.0), 110.0)
     course.settle(110.0)
-    course.live.profiled(resnet, LearnedProfile({"T4": 275.0, "V100": 644.0}, batch=100.0), 120.0)
+    if late:
+        assert held(course, first) == {"T4": 2, "V100": 2}
+        second = course.submit(112.0, **ELASTIC, name=order[1], duration_s=WORK_S[order[1]])
+    assert (held(course, first), held(course, second)) == ({"T4": 1, "V100": 1}, {"T4": 1, "V100": 1})
+    course.live.profiled(second, LearnedProfile(THROUGHPUT[order[1]], batch=100.0), 120.0)
     course.settle(120.0)
-    assert (held(course, resnet), held(course, vgg)) == ({"V100": 2}, {"T4": 2})
+    ids = dict(zip(order, (first, second), strict=True))
+    assert (held(course, ids["resnet18"]), held(course, ids["vgg19"])) == ({"V100": 2}, {"T4": 2})
+    again = course.submit(130.0, **ELASTIC, name="vgg19", duration_s=100.0)
+    assert probed(course) == 2  # its name is known
+    assert course.live.find(again).job.speeds is not None
+    course.check_replay()
+
+
+def test_a_job_that_shows_nothing_is_left_to_the_policy(tmp_path: Path) -> None:
+    course = Course(mixed(), {"name": "has-exact"}, tmp_path)
+    job = course.submit(101.0, **ELASTIC, duration_s=1_000.0)
+    assert held(course, job) == {"T4": 1, "V100": 1}
+    due_s = course.live.engine.next_tick_s(102.0)
+    assert due_s == 101.0 + PROBE_S
+    course.live.tick(due_s)
+    course.settle(due_s)
+    assert held(course, job) == {"T4": 2, "V100": 2}
+    fixed = {**ELASTIC, "checkpoint": "none", "restart_s": None, "most_gpus": None}
+    course.submit(due_s + 1.0, **{name: value for name, value in fixed.items() if value is not None})
+    assert probed(course) == 1
     course.check_replay()

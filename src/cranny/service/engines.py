@@ -23,9 +23,11 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Aggregate, Plan, Shift, Start
 from cranny.policies import TABLE
+from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies.cassini import Cassini
 from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
 from cranny.service.job_records import JobRecord, JobRecords
+from cranny.service.probing import ProbingPolicy
 from cranny.service.store import EventRow
 
 SEED = 0
@@ -160,6 +162,8 @@ def build_policy(setting: Mapping[str, Any], records: JobRecords) -> ServicePoli
     _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
     if isinstance(policy, Cassini):
         policy.host = FixedHost(policy.host, records)
+    if isinstance(policy, SharingPolicy):
+        policy = ProbingPolicy(policy, records)
     if type(policy) is not QueuePolicy:
         return JointByPriority(policy, records)
     return QueuedByPriority(ConstrainedPlacer(policy.placer, records.constraints_of), order, records)

@@ -95,6 +95,9 @@ class Learner:
         asked_s = self._asked_s.get(watched.job_id)
         if asked_s is not None and now_s < asked_s + LEAST_S:
             return False
+        # Speeds are relative: the first event waits for ranks of all types, for a while.
+        if not set(watched.gpu_types) <= known.rates.keys() and now_s < watched.launched_s + LEAST_S:
+            return False
         return known.differs(self._adopted.get(key, LearnedProfile()))
 
     def _restarted(

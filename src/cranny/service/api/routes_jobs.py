@@ -14,12 +14,13 @@ from cranny.service import serialize
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered, visible_job
 from cranny.service.auth import Caller
 from cranny.service.engines import Fork
-from cranny.service.explain import Explanation, WaitContext, explain_placement, explain_wait, quick_reason
+from cranny.service.explain import Explanation, WaitContext, explain_wait, quick_reason
 from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
 from cranny.service.job_spec import JobSpec
 from cranny.service.limits import BusyError, ConflictError
 from cranny.service.logs import MAX_BYTES, read_log
 from cranny.service.predict import expected_end_s, predict_starts
+from cranny.service.present import explain_running
 from cranny.service.scheduler import PolicyError
 from cranny.service.service import Service
 
@@ -148,7 +149,8 @@ def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     record = visible_job(service, caller, job_id)
     with service.lock:
         if record.status != "waiting":
-            return serialize.explanation(record, explain_placement(record))
+            view = service.scheduler.engine.state.snapshot(service.now_s())
+            return serialize.explanation(record, explain_running(record, view))
         fork, now_s, period_s = service.fork(), service.now_s(), service.scheduler.engine.period_s
     return serialize.explanation(record, explain_wait(record, fork, now_s, period_s))
 
