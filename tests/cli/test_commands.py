@@ -40,6 +40,7 @@ SERVING = {
     "cancel",
     "plan",
     "nodes",
+    "profiles",
     "drain",
     "resume",
     "policy",
