@@ -14,6 +14,7 @@ from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members, within
 from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.traffic import isolated
 from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -23,7 +24,7 @@ from cranny.policies._shared.candidates import as_trained
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.link_effects import LinkEffects, alone
+from cranny.policies.cranny.link_effects import LinkEffects
 from cranny.policies.cranny.machine_kernel import first_ready
 from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
 from cranny.policies.cranny.placing import Placing
@@ -71,15 +72,16 @@ class Followed:
         self._now_s = view.now_s
         changes = view.changes_since(self._point)
         if changes is None:
-            changes = self._differences(view)
-        elif durations is not None and changes:
-            durations.learn_ended(changes, view.now_s, self._left_s)
+            changes, self._point = self._differences(view), view.point
+        elif changes:
+            self._point = view.point
+            if durations is not None:
+                durations.learn_ended(changes, view.now_s, self._left_s)
         for running, sign in changes:
             if sign > 0:
                 self._started(running)
             else:
                 self._ended(running)
-        self._point = view.point
         if self.gpus.follow_machines(view):
             self.promises.changed()
             self.due_s.clear()
@@ -96,19 +98,18 @@ class Followed:
         job = running.job
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
         phased = self.phased
-        longer = alone(running).slowdown if phased is None else phased.alone(running.job, running.placement)
+        longer = isolated(job, running.communication) if phased is None else phased.alone(job, running.placement)
         submitted, slowdown = running.submitted, longer * running.stretch
-        moved = self._moved if self._moved is not None and self._moved.running.job.id == job.id else None
-        left_s = (
-            self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
-            if moved is None
-            else moved.left_after(running.attained_gpu_s)
-        )
+        left_s = length_s = self._policy.length_s(submitted)
+        if self._moved is not None and self._moved.running.job.id == job.id:
+            left_s = self._moved.left_after(running.attained_gpu_s)
+        elif running.attained_gpu_s:
+            left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
         end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
         self.gpus.set(running, end_s)
         if self._links is not None:
             self._links.start(running, end_s)
-        self._running[job.id] = Expected(running, self._policy.length_s(submitted), end_s, left_s, slowdown)
+        self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
         self._left_s.pop(job.id, None)
         self.since_s.pop(job.id, None)
         self.due_s.pop(job.id, None)

@@ -30,14 +30,16 @@ class LinkEffects:
 
     def start(self, running: Running, end_s: float) -> None:
         """Add a job that is expected to end at a certain time."""
-        self._note(self._links.start(running))
-        number = self._links.number(running.job.id)
-        if number is not None:
-            self._jobs[1:, number] = running.job.gpus, end_s
+        if running.communication.link_gbps:
+            self._note(self._links.start(running))
+            number = self._links.number(running.job.id)
+            if number is not None:
+                self._jobs[1:, number] = running.job.gpus, end_s
 
     def end(self, job_id: str) -> None:
-        """Remove a job."""
-        self._note(self._links.end(job_id))
+        """Remove a job, if it is here."""
+        if self._links.number(job_id) is not None:
+            self._note(self._links.end(job_id))
 
     def _note(self, changed: Slowdowns) -> None:
         """Keep the slowdowns of jobs that have changed."""

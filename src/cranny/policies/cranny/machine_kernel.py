@@ -276,9 +276,23 @@ def first_ready(release_s: Floats, gpus: int, slots: Floats) -> tuple[int, float
 
 
 @compiled
-def expected_until(release_s: Floats, size: Ints, machine: int) -> float:
-    """Return when the last GPU of a machine is expected to be free; -inf if all are."""
-    until_s = -np.inf
+def set_releases(
+    release_s: Floats,
+    size: Ints,
+    until_s: Floats,
+    free: Ints,
+    rack_free: Ints,
+    machine: int,
+    rack: int,
+    gpus: np.uint64,
+    end_s: float,
+    taken: int,
+) -> None:
+    """Set when some GPUs of a machine, as bits, are expected to be free, and when all are; `taken` no longer are."""
+    until_s[machine] = -np.inf
     for k in range(size[machine]):
-        until_s = max(until_s, release_s[machine, k])
-    return until_s
+        if gpus >> np.uint64(k) & np.uint64(1):
+            release_s[machine, k] = end_s
+        until_s[machine] = max(until_s[machine], release_s[machine, k])
+    free[machine] -= taken
+    rack_free[rack] -= taken

@@ -78,13 +78,13 @@ class Placing:
         if constraints is not None and constraints.excluded:
             kept = [*kept, *members(constraints.excluded)]
         at = self._gpus.seen_by(job, view, kept)
-        if int(at.rack_free.sum()) < job.gpus:
-            return None
         spread = constraints is not None and constraints.spread > 1
         if job.gpus < len(at.waste) and not spread:
             found = self._on_one_machine(job, at, view, seconds)
             if found is not None:
                 return found
+        if int(at.rack_free.sum()) < job.gpus:
+            return None
         if constraints is not None and spread:
             sets = dict.fromkeys(self._spread_sets(job.gpus, at, view.now_s, seconds, constraints))
         else:
