@@ -133,7 +133,8 @@ class Room:
     def __init__(self, machines: int, racks: int, width: int) -> None:
         from cranny.policies.cranny.machine_kernel import MachineSet
 
-        self.best: MachineSet = MachineSet(np.zeros(machines, np.int64), np.zeros(machines, np.int64))
-        self.trial: MachineSet = MachineSet(np.zeros(machines, np.int64), np.zeros(machines, np.int64))
+        self.best, self.trial = [
+            MachineSet(*np.zeros((2, machines), np.int64), np.zeros(width + 1, np.int64)) for _ in range(2)
+        ]
         self.racks: Ints = np.zeros(racks, np.int64)
         self.slots: Floats = np.zeros(width)

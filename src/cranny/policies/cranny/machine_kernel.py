@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.jit import compiled, inside
+from cranny.core.jit import compiled, inlined, inside
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -40,9 +40,10 @@ class MachineSet(NamedTuple):
 
     machines: Ints
     gpus: Ints
+    having: Ints  # (largest size + 1,) room to count machines by their free GPUs
 
 
-@inside
+@inlined
 def _machine_terms(
     at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float
 ) -> tuple[float, float]:
@@ -52,14 +53,14 @@ def _machine_terms(
     return at.price[machine] * max(0.0, longer_s), (at.waste[free - gpus] - at.waste[free]) * seconds
 
 
-@inside
+@inlined
 def machine_cost(at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float) -> float:
     """Return what `gpus` GPUs of a machine cost for some time: longer use of the machine, and worse holes."""
     use, holes = _machine_terms(at, machine, gpus, now_s, seconds)
     return float(use + holes)
 
 
-@inside
+@inlined
 def _better(at: ClusterArrays, machine: int, cost: float, best: int, least: float) -> bool:
     """Say whether a machine is cheaper; of equals, one that leaves the largest later job more room."""
     if best == NONE or cost != least:
@@ -94,6 +95,22 @@ def cheapest_machines(
     return best, use, holes, second, second_use, second_holes
 
 
+@inlined
+def _of_kind(at: ClusterArrays, machine: int, kind: int) -> bool:
+    """Say whether a machine may be taken if only those IN_USE are, or only IDLE ones."""
+    if kind == IN_USE:
+        return bool(at.free[machine] < at.size[machine])
+    return bool(kind != IDLE or at.free[machine] == at.size[machine])
+
+
+@inlined
+def _preferred(at: ClusterArrays, kind: int, machine: int, cost: float, best: int, least: float) -> bool:
+    """Say whether a machine is taken before another one that holds the rest as well, or has as many free."""
+    if kind == QUIET and best != NONE and at.on_links[machine] != at.on_links[best]:
+        return bool(at.on_links[machine] < at.on_links[best])
+    return _better(at, machine, cost, best, least)
+
+
 @inside
 def _fill(
     at: ClusterArrays,
@@ -116,27 +133,21 @@ def _fill(
         for place in range(first, past):
             machine = at.by_rack[place]
             free = at.free[machine]
-            idle = free == at.size[machine]
-            if free == 0 or (kind == IN_USE and idle) or (kind == IDLE and not idle):
+            if free == 0 or not _of_kind(at, machine, kind):
+                continue
+            holds = free >= gpus
+            if fits and not holds:
+                continue
+            if not holds and best != NONE and free < at.free[best]:
                 continue
             taken = False
             for other in range(used):
                 taken = taken or into.machines[other] == machine
             if taken:
                 continue
-            holds = free >= gpus
             cost = machine_cost(at, machine, min(gpus, free), now_s, seconds)
-            if best == NONE or (holds and not fits):
-                better = True
-            elif holds != fits:
-                better = False
-            elif not holds and free != at.free[best]:
-                better = free > at.free[best]
-            elif kind == QUIET and at.on_links[machine] != at.on_links[best]:
-                better = at.on_links[machine] < at.on_links[best]
-            else:
-                better = _better(at, machine, cost, best, least)
-            if better:
+            more = holds != fits or (not holds and free != at.free[best])
+            if best == NONE or more or _preferred(at, kind, machine, cost, best, least):
                 best, least, fits = machine, cost, holds
         if best == NONE:
             break
@@ -144,6 +155,55 @@ def _fill(
         into.gpus[used] = min(gpus, at.free[best])
         gpus -= into.gpus[used]
         used += 1
+    return used, gpus
+
+
+@inside
+def _take_whole(
+    at: ClusterArrays, kind: int, free: int, most: int, now_s: float, seconds: float, into: MachineSet, used: int
+) -> None:
+    """Take the `most` preferred of all machines with so many free GPUs, in the order in which `_fill` would."""
+    found = 0
+    for place in range(len(at.by_rack)):
+        machine = at.by_rack[place]
+        if at.free[machine] != free or not _of_kind(at, machine, kind):
+            continue
+        cost = machine_cost(at, machine, free, now_s, seconds)
+        rank = found
+        while rank > 0:
+            other = into.machines[used + rank - 1]
+            if not _preferred(at, kind, machine, cost, other, machine_cost(at, other, free, now_s, seconds)):
+                break
+            if rank < most:
+                into.machines[used + rank] = other
+            rank -= 1
+        if rank < most:
+            into.machines[used + rank] = machine
+        found = min(found + 1, most)
+    into.gpus[used : used + most] = free
+
+
+@inside
+def _fill_all(
+    at: ClusterArrays, kind: int, gpus: int, now_s: float, seconds: float, into: MachineSet, used: int
+) -> tuple[int, int]:
+    """Take machines of all racks as `_fill` does, all that have the same number of free GPUs at a time.
+
+    On a large cluster that is faster than to look for one after the other.
+    """
+    having = into.having
+    having[:] = 0
+    for machine in range(len(at.free)):
+        if _of_kind(at, machine, kind):
+            having[at.free[machine]] += 1
+    for free in range(len(having) - 1, 0, -1):
+        whole = min(having[free], (gpus - 1) // free)  # as long as one would not hold the rest
+        if whole:
+            _take_whole(at, kind, free, whole, now_s, seconds, into, used)
+            used += whole
+            gpus -= whole * free
+        if whole < having[free]:  # one holds the rest
+            return _fill(at, 0, len(at.by_rack), kind, gpus, now_s, seconds, into, used)
     return used, gpus
 
 
@@ -245,9 +305,9 @@ def of_racks(at: ClusterArrays, kind: int, shares: Ints, now_s: float, seconds: 
 @compiled
 def anywhere(at: ClusterArrays, kind: int, gpus: int, now_s: float, seconds: float, into: MachineSet) -> int:
     """Take machines of all racks as of one, those of a kind first."""
-    used, missing = _fill(at, 0, len(at.by_rack), kind, gpus, now_s, seconds, into, 0)
-    if missing:
-        used, missing = _fill(at, 0, len(at.by_rack), ANY, missing, now_s, seconds, into, used)
+    used, missing = _fill_all(at, kind, gpus, now_s, seconds, into, 0)
+    if missing and kind in (IN_USE, IDLE):  # all of the kind are taken
+        used, missing = _fill_all(at, IDLE if kind == IN_USE else IN_USE, missing, now_s, seconds, into, used)
     return 0 if missing else used
 
 
