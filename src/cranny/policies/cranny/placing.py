@@ -200,10 +200,9 @@ class Placing:
         """Return what machines cost, and of that: idle ones, longer use, and holes."""
         from cranny.policies.cranny.machine_kernel import set_terms
 
-        trial = self.room.trial
-        for place, (machine, gpus) in enumerate(held):
-            trial.machines[place], trial.gpus[place] = machine, gpus
-        return set_terms(at, trial, len(held), now_s, seconds)
+        trial, used = self.room.trial, len(held)
+        trial.machines[:used], trial.gpus[:used] = zip(*held, strict=True)
+        return set_terms(at, trial, used, now_s, seconds)
 
 
 def _server(job: Job, ranks: tuple[int, ...]) -> int | None:
