@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from cranny.core.constrained_placer import lacks_room
 from cranny.core.protocol import UNRESTRICTED, JobRules
 from cranny.core.queue import DEPTH, remaining_s
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.model.cluster import mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -256,6 +256,29 @@ class Cranny:
         if self._at is None or not self._at.due_s:
             return moves_s
         return min([moves_s, *(due_s for due_s in self._at.due_s.values() if due_s > view.now_s)])
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is promised, tried again at some time, learned, divided, moved or shifted."""
+        at = self._at
+        return (
+            at is not None
+            and not (len(at.promises) or at.due_s)
+            and self._durations is self._division is self._moves is at.phased is None
+        )
+
+    def place_first(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place a job that comes while none waits, if one machine has room: there it starts in any case."""
+        seconds, idle, in_use = job.duration_s, view.machines.idle, view.machines.in_use
+        room = any(in_use[job.gpus :]) or any(idle[job.gpus :])
+        constrained = view.eligible(job) != ALL or self.rules.constraints_of(job.id) is not None
+        if not (self.at_rest and room) or constrained or seconds is None or elastic(job):
+            return None
+        self._decided = True
+        at = self._follow(view)
+        at.see(job)
+        found = at.placing.best(job, view, seconds)
+        return None if found is None else found.placement
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job now where it costs least."""

@@ -295,7 +295,9 @@ class Followed:
         release_s = np.sort(np.where(self.gpus.there, self._releases_within(job, view), math.inf), axis=1)
         best: tuple[int, ...] = ()
         ready_s = due_s
-        for machines in self.gpus.racks:
+        in_time = np.bincount(self.gpus.rack, weights=np.count_nonzero(release_s < due_s, axis=1))
+        for number in np.flatnonzero(in_time >= job.gpus).tolist():
+            machines = self.gpus.racks[number]
             found, at_s = fewest_ready(machines, release_s[machines], self.gpus.size[machines], job.gpus)
             if at_s < ready_s:
                 best, ready_s = found, at_s
