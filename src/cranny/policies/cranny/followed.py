@@ -25,7 +25,7 @@ from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects
-from cranny.policies.cranny.machine_kernel import first_ready
+from cranny.policies.cranny.machine_kernel import first_rack_ready, first_ready
 from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter, in_place_of, in_place_of_many
@@ -293,16 +293,12 @@ class Followed:
     def keep_rack(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep the fewest machines of a rack that hold a job, where they are free first, if soon enough."""
         release_s = np.sort(np.where(self.gpus.there, self._releases_within(job, view), math.inf), axis=1)
-        best: tuple[int, ...] = ()
-        ready_s = due_s
-        in_time = np.bincount(self.gpus.rack, weights=np.count_nonzero(release_s < due_s, axis=1))
-        for number in np.flatnonzero(in_time >= job.gpus).tolist():
-            machines = self.gpus.racks[number]
-            found, at_s = fewest_ready(machines, release_s[machines], self.gpus.size[machines], job.gpus)
-            if at_s < ready_s:
-                best, ready_s = found, at_s
+        gpus, room = self.gpus, self.placing.room
+        used, ready_s = first_rack_ready(
+            release_s, gpus.size, gpus.by_rack, gpus.rack_start, job.gpus, due_s, room.best.machines, room.trial.machines
+        )
         # If it is free now, the job goes elsewhere for other reasons.
-        return view.now_s < ready_s < due_s and self._keep(job, best, ready_s)
+        return view.now_s < ready_s < due_s and self._keep(job, tuple(room.best.machines[:used].tolist()), ready_s)
 
     def _releases_within(self, job: Job, view: Snapshot) -> Floats:
         """Return when GPUs are expected to be free that a job may use and that are not kept for others."""
@@ -422,27 +418,6 @@ class Followed:
         constrained = self._required(job.id) is not None
         machines = tuple(each.running.held) if constrained or each.machine is not None else ()
         self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
-
-
-def fewest_ready(machines: Ints, release_s: Floats, size: Ints, gpus: int) -> tuple[tuple[int, ...], float]:
-    """Return the fewest machines of a rack that hold a job and are free first, and when; inf if they are too few.
-
-    All but the last give all their GPUs, and the last what is missing. `release_s` is (machines, GPUs), in order.
-    """
-    whole_s = release_s[np.arange(len(machines)), size - 1]
-    order = np.argsort(whole_s, kind="stable")
-    given = np.cumsum(size[order])
-    if given[-1] < gpus:
-        return (), math.inf
-    full = int(np.searchsorted(given, gpus, side="right"))
-    chosen, ready_s = order[:full].tolist(), whole_s[order[:full]].max(initial=-math.inf)
-    rest = gpus - int(size[chosen].sum())
-    if rest:
-        others = order[full:]
-        last = int(others[np.argmin(release_s[others, rest - 1])])
-        chosen.append(last)
-        ready_s = max(ready_s, release_s[last, rest - 1])
-    return tuple(machines[chosen].tolist()), float(ready_s)
 
 
 def _phased_links(cluster: Cluster) -> "PhasedLinks":

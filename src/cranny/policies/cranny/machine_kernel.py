@@ -336,6 +336,56 @@ def first_ready(release_s: Floats, gpus: int, slots: Floats) -> tuple[int, float
 
 
 @compiled
+def first_rack_ready(
+    release_s: Floats,
+    size: Ints,
+    by_rack: Ints,
+    rack_start: Ints,
+    gpus: int,
+    due_s: float,
+    best: Ints,
+    order: Ints,
+) -> tuple[int, float]:
+    """Find the fewest machines of a rack that hold a job, in the rack where they are free first, before `due_s`.
+
+    All but the last give all their GPUs, and the last what is missing. `release_s` is (machines, GPUs), in order;
+    `order` is room for machines. Returns how many machines there are in `best`, and when they are free.
+    """
+    found, first_s = 0, due_s
+    for rack in range(len(rack_start) - 1):
+        count = 0  # machines of the rack, in the order in which they are wholly free
+        for place in range(rack_start[rack], rack_start[rack + 1]):
+            machine = by_rack[place]
+            whole_s = release_s[machine, size[machine] - 1]
+            rank = count
+            while rank > 0 and release_s[order[rank - 1], size[order[rank - 1]] - 1] > whole_s:
+                order[rank] = order[rank - 1]
+                rank -= 1
+            order[rank] = machine
+            count += 1
+        used, rest, ready_s = 0, gpus, -np.inf
+        while used < count and size[order[used]] <= rest:
+            rest -= size[order[used]]
+            ready_s = max(ready_s, release_s[order[used], size[order[used]] - 1])
+            used += 1
+        if rest > 0:
+            if used == count:
+                continue
+            last = used
+            for rank in range(used, count):
+                if release_s[order[rank], rest - 1] < release_s[order[last], rest - 1]:
+                    last = rank
+            order[used] = order[last]
+            ready_s = max(ready_s, release_s[order[used], rest - 1])
+            used += 1
+        if ready_s < first_s:
+            found, first_s = used, ready_s
+            for rank in range(used):
+                best[rank] = order[rank]
+    return found, first_s
+
+
+@compiled
 def set_releases(
     release_s: Floats,
     size: Ints,
