@@ -122,8 +122,10 @@ class Engine:
                 return (Stop(event.job_id, "cancelled"),)
             self.queue.take(event.job_id)
         elif isinstance(event, MachineFailed):
-            if self._resting is not None and self._resting.at_rest:
-                self._resting.follow(self.state.snapshot(now_s))  # it must know of the jobs that return to the queue
+            if self._resting is not None and self._at_rest:
+                self._resting.follow(
+                    self.state.snapshot(now_s)
+                )  # it must know of the jobs that return to the queue
             lost = self.state.fail(event.machine)
             for running in lost:
                 self._requeue(running, now_s)
@@ -150,11 +152,11 @@ class Engine:
     def finish(self, job_id: str, now_s: float) -> Sequence[Action]:
         """Handle the end of a running job."""
         self.state.release(job_id)
-        return () if self._at_rest and not self.queue else self._after_event(now_s)
+        return () if not self.queue and self._at_rest else self._after_event(now_s)
 
     def next_tick_s(self, now_s: float) -> float:
         """Return when the policy is to be asked next, if nothing happens before: `tick` is to be called then."""
-        if self._at_rest and not self.queue:
+        if not self.queue and self._at_rest:
             return math.inf
         if self._timed is not None and self.state.running_jobs:
             return self._timed.next_s(self.state.snapshot(now_s, self.queue))

@@ -140,14 +140,14 @@ class Timed(Protocol):
 
 @runtime_checkable
 class Resting(Policy, Protocol):
-    """A policy that need not be asked while it is at rest and no job waits: it catches up when the next one comes."""
+    """A policy that is not asked while it is at rest and no job waits: it catches up when the next one comes."""
 
     @property
     def at_rest(self) -> bool:
         """Whether it has nothing to do before another job comes, whatever ends till then."""
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
-        """Place a job that comes while none waits, if it starts at once as it would by a plan; None to be asked."""
+        """Place a job that comes while none waits where a plan would start it now; None if that takes a plan."""
 
     def follow(self, view: Snapshot) -> None:
         """Take over what has started and ended without deciding."""

@@ -15,7 +15,7 @@ from cranny.core.machine_set import members, within
 from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import isolated
-from cranny.model.arrays import Floats, Ints
+from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -295,7 +295,14 @@ class Followed:
         release_s = np.sort(np.where(self.gpus.there, self._releases_within(job, view), math.inf), axis=1)
         gpus, room = self.gpus, self.placing.room
         used, ready_s = first_rack_ready(
-            release_s, gpus.size, gpus.by_rack, gpus.rack_start, job.gpus, due_s, room.best.machines, room.trial.machines
+            release_s,
+            gpus.size,
+            gpus.by_rack,
+            gpus.rack_start,
+            job.gpus,
+            due_s,
+            room.best.machines,
+            room.trial.machines,
         )
         # If it is free now, the job goes elsewhere for other reasons.
         return view.now_s < ready_s < due_s and self._keep(job, tuple(room.best.machines[:used].tolist()), ready_s)

@@ -22,7 +22,7 @@ class FreeGpus:
     """Free GPUs, and expected ends of running jobs, kept up to date from view to view."""
 
     def __init__(self, cluster: Cluster) -> None:
-        from cranny.policies.cranny.machine_kernel import set_releases  # compiles
+        from cranny.policies.cranny.machine_kernel import ClusterArrays, set_releases  # compiles
 
         self.cluster = cluster
         sizes = [machine.gpus for machine in cluster.machines]
@@ -42,28 +42,20 @@ class FreeGpus:
         self.rack_free = np.bincount(self.rack, weights=self.size).astype(np.int64)
         self.waste = np.zeros(max(sizes) + 1)
         self._up = ALL
-        self._arrays: ClusterArrays | None = None
         self._set_releases = set_releases
-
-    @property
-    def arrays(self) -> "ClusterArrays":
-        """Everything as the kernels take it; it shows later changes, too."""
-        from cranny.policies.cranny.machine_kernel import ClusterArrays
-
-        if self._arrays is None:
-            self._arrays = ClusterArrays(
-                self.free,
-                self.size,
-                self.price,
-                self.until_s,
-                self.rack,
-                self.by_rack,
-                self.rack_start,
-                self.rack_free,
-                self.on_links,
-                self.waste,
-            )
-        return self._arrays
+        # Everything as the kernels take it; it shows later changes, too.
+        self.arrays = ClusterArrays(
+            self.free,
+            self.size,
+            self.price,
+            self.until_s,
+            self.rack,
+            self.by_rack,
+            self.rack_start,
+            self.rack_free,
+            self.on_links,
+            self.waste,
+        )
 
     def set(self, running: Running, end_s: float) -> None:
         """Note that a running job is expected to end at a certain time, or with -inf that it has ended."""
@@ -133,8 +125,11 @@ class Room:
     def __init__(self, machines: int, racks: int, width: int) -> None:
         from cranny.policies.cranny.machine_kernel import MachineSet
 
-        self.best, self.trial = [
-            MachineSet(*np.zeros((2, machines), np.int64), np.zeros(width + 1, np.int64)) for _ in range(2)
-        ]
+        def machine_set() -> MachineSet:
+            return MachineSet(
+                np.zeros(machines, np.int64), np.zeros(machines, np.int64), np.zeros(width + 1, np.int64)
+            )
+
+        self.best, self.trial = machine_set(), machine_set()
         self.racks: Ints = np.zeros(racks, np.int64)
         self.slots: Floats = np.zeros(width)

@@ -398,7 +398,7 @@ def set_releases(
     end_s: float,
     taken: int,
 ) -> None:
-    """Set when some GPUs of a machine, as bits, are expected to be free, and when all are; `taken` no longer are."""
+    """Set when some GPUs of a machine, as bits, are expected to be free, and note that some were `taken`."""
     until_s[machine] = -np.inf
     for k in range(size[machine]):
         if gpus >> np.uint64(k) & np.uint64(1):

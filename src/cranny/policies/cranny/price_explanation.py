@@ -183,7 +183,7 @@ class PriceRationale(NamedTuple):
 
 
 class MachineRationale(NamedTuple):
-    """The price of one machine beside the next best: prices are made on request, since most jobs have one machine."""
+    """The price of one machine beside the next best; made on request, since most jobs are on one machine."""
 
     job: Job
     cluster: Cluster
