@@ -44,7 +44,8 @@ def arrays(at: machine_sets.Machines) -> kernel.ClusterArrays:
 
 
 def room(machines: int) -> kernel.MachineSet:
-    return kernel.MachineSet(*np.zeros((2, machines), np.int64), having=np.zeros(9, np.int64))
+    taken, gpus = np.zeros((2, machines), np.int64)
+    return kernel.MachineSet(taken, gpus, np.zeros(9, np.int64))
 
 
 def found(into: kernel.MachineSet, used: int) -> machine_sets.Taken | None:

@@ -264,7 +264,10 @@ class Cranny:
         return (
             at is not None
             and not (len(at.promises) or at.due_s)
-            and self._durations is self._division is self._moves is at.phased is None
+            and self._durations is None
+            and self._division is None
+            and self._moves is None
+            and at.phased is None
         )
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
