@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from cranny.core.accounting import Running, attained_gpu_s
-from cranny.core.protocol import Policy, Timed
+from cranny.core.protocol import Policy, Resting, Timed
 from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
@@ -97,6 +97,7 @@ class Engine:
         self.queue = Queue(policy)
         self._queued = policy if isinstance(policy, QueuePolicy) else None
         self._timed = policy if isinstance(policy, Timed) and not self.period_s else None
+        self._resting = policy if isinstance(policy, Resting) and not self.period_s else None
 
     def handle(self, event: Event, now_s: float) -> Sequence[Action]:
         """Handle an event; return the actions to carry out, in order."""
@@ -126,6 +127,10 @@ class Engine:
                 return (Stop(event.job_id, "cancelled"),)
             self.queue.take(event.job_id)
         elif isinstance(event, MachineFailed):
+            if self._resting is not None and self._at_rest:
+                self._resting.follow(
+                    self.state.snapshot(now_s)
+                )  # it must know of the jobs that return to the queue
             lost = self.state.fail(event.machine)
             for running in lost:
                 self._requeue(running, now_s)
@@ -139,9 +144,10 @@ class Engine:
     def submit(self, job: Job, now_s: float) -> Sequence[Action]:
         """Handle the submission of a job."""
         self._check_new(job)
-        if self._queued is not None and not self.queue and not self.period_s:
+        at_once = self._queued or self._resting
+        if at_once is not None and not self.queue and not self.period_s:
             # Whatever the order, a job that comes to an empty queue is the first: it is placed at once.
-            placement = self._queued.place_first(job, self.state.snapshot(now_s))
+            placement = at_once.place_first(job, self.state.snapshot(now_s))
             if placement is not None:
                 self.state.place(job, placement, now_s)
                 return (Start(job, placement),)
@@ -151,10 +157,12 @@ class Engine:
     def finish(self, job_id: str, now_s: float) -> Sequence[Action]:
         """Handle the end of a running job."""
         self.state.release(job_id)
-        return self._after_event(now_s)
+        return () if not self.queue and self._at_rest else self._after_event(now_s)
 
     def next_tick_s(self, now_s: float) -> float:
         """Return when the policy is to be asked next, if nothing happens before: `tick` is to be called then."""
+        if not self.queue and self._at_rest:
+            return math.inf
         if self._timed is not None and self.state.running_jobs:
             return self._timed.next_s(self.state.snapshot(now_s, self.queue))
         if not self.period_s or not (self.queue or (self._queued is None and self.state.running_jobs)):
@@ -162,6 +170,11 @@ class Engine:
         count = math.floor(now_s / self.period_s) + 1
         next_s = count * self.period_s
         return next_s if next_s > now_s else (count + 1) * self.period_s  # rounded, a multiple may be its own next
+
+    @property
+    def _at_rest(self) -> bool:
+        """Whether the policy need not be asked before another job comes."""
+        return self._resting is not None and self._resting.at_rest
 
     def why_wait(self, job_id: str, now_s: float) -> str:
         """Say why a job of the queue waits."""
@@ -202,6 +215,8 @@ class Engine:
 
 def _joined(earlier: list[Action], later: Sequence[Action]) -> list[Action]:
     """Join the actions of plans made at one time; a job that one starts and the next stops again never ran."""
+    if not earlier:
+        return [*later]
     stopped = {action.job_id for action in later if isinstance(action, Stop)}
     undone = {action.job.id for action in earlier if isinstance(action, Start)} & stopped
     if not undone:

@@ -45,7 +45,10 @@ def _flows(uses: Sequence[Use]) -> Flows:
 
 def fixed(flows: Mapping[int, float]) -> Flows:
     """Return flows on some links that do not change with the rate."""
-    return _flows([(link, NO_SWITCH, NO_SWITCH, n, n, n) for link, n in flows.items() if n])
+    used = {link: n for link, n in flows.items() if n}
+    links, no_switch = np.fromiter(used, np.int64, len(used)), np.full(len(used), NO_SWITCH)
+    counts = np.fromiter(used.values(), np.float64, len(used))
+    return Flows(links, no_switch, no_switch, counts, counts, counts)
 
 
 def parameter_server(

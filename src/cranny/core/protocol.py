@@ -138,6 +138,21 @@ class Timed(Protocol):
         """Return when to ask it if nothing happens before, after the time of the view; infinity if never."""
 
 
+@runtime_checkable
+class Resting(Policy, Protocol):
+    """A policy that is not asked while it is at rest and no job waits: it catches up when the next one comes."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it has nothing to do before another job comes, whatever ends till then."""
+
+    def place_first(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place a job that comes while none waits where a plan would start it now; None if that takes a plan."""
+
+    def follow(self, view: Snapshot) -> None:
+        """Take over what has started and ended without deciding."""
+
+
 def no_constraints(_job_id: str) -> Constraints | None:
     """Let every job run anywhere."""
     return None

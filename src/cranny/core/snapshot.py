@@ -60,8 +60,8 @@ class Snapshot:
         "_changes",
         "_lease",
         "_logged",
+        "_machines",
         "cluster",
-        "machines",
         "now_s",
         "version",
         "waiting",
@@ -84,7 +84,14 @@ class Snapshot:
         self.version = version
         self.now_s = now_s
         self.waiting = waiting  # the queue in the policy's order; valid while the policy plans
-        self.machines = FreeMachines(tuple(accounting.in_use), tuple(accounting.idle))
+        self._machines: FreeMachines | None = None
+
+    @property
+    def machines(self) -> FreeMachines:
+        """Machines by their free GPUs; made when first read, since many decisions do not."""
+        if self._machines is None:
+            self._machines = FreeMachines(tuple(self._accounting.in_use), tuple(self._accounting.idle))
+        return self._machines
 
     @property
     def free(self) -> Ints:
@@ -101,6 +108,11 @@ class Snapshot:
     def all_running(self) -> dict[str, Running]:
         """Return running jobs by id, copied: faster where every one of them is read."""
         return self._accounting.running.copy()
+
+    @property
+    def is_what_if(self) -> bool:
+        """Whether the cluster was never like this."""
+        return self._changes is None
 
     @property
     def point(self) -> ChangePoint | None:

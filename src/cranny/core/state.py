@@ -120,6 +120,10 @@ class ClusterState:
         """Apply a plan whole, or raise and change nothing."""
         if plan.version != self.version:
             raise StalePlanError(f"plan is for version {plan.version}, the state is at {self.version}")
+        if len(plan.actions) == 1 and isinstance(plan.actions[0], Start):  # as most plans are
+            job, placement, had_gpu_s = plan.actions[0]
+            self.place(job, placement, now_s, had_gpu_s)
+            return
         changes = self._check(plan.actions, now_s)
         accounting = self._writable()
         for old, new in changes:
@@ -130,11 +134,11 @@ class ClusterState:
                 accounting.apply(new, 1)
                 self._changes.add(new, 1)
 
-    def place(self, job: Job, placement: Placement, now_s: float = 0.0) -> None:
+    def place(self, job: Job, placement: Placement, now_s: float = 0.0, had_gpu_s: float = 0.0) -> None:
         """Start one job; the same as a plan with one start, without the plan."""
         if job.id in self._accounting.running:
             raise PlacementError(f"job {job.id!r} is already running")
-        started = self._accounting.fit(job, placement, now_s)
+        started = self._accounting.fit(job, placement, now_s, had_gpu_s)
         self._writable().apply(started, 1)
         self._changes.add(started, 1)
 

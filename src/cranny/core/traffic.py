@@ -40,8 +40,7 @@ class Traffic:
     machines: int
 
 
-@dataclass(frozen=True, slots=True)
-class TreeShape:
+class TreeShape(NamedTuple):
     """Links above the machines of a placement: their local numbers, per machine, and their capacities."""
 
     paths: tuple[tuple[int, ...], ...]
@@ -242,6 +241,14 @@ class Footprint(NamedTuple):
     links: tuple[int, ...]  # likewise
     costs: tuple[tuple[PatternCost, float], ...]
 
+    @property
+    def moved_bytes(self) -> list[float]:
+        """What each link carries in an iteration, in its busier direction."""
+        moved = [0.0] * len(self.links)
+        for each, k_bytes in self.costs:
+            moved = [before + share * k_bytes for before, share in zip(moved, each.link_share, strict=True)]
+        return moved
+
 
 def tree_above(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tuple[int, ...]]:
     """Return the links above some machines, numbered in order of first use, and the links behind these numbers."""
@@ -284,15 +291,15 @@ def communication(
         busy = comm_s / (job.profile.iteration_s + comm_s)  # share of the time that the job communicates
         link_gbps = {link: gbps * busy for link, gbps in carried.items() if gbps}
         return Communication(2.0 * k_bytes * len(workers - {server}), comm_s, link_gbps)
-    _, links, costs = footprint(cluster, job, machines)
+    found = footprint(cluster, job, machines)
     comm_s = cross_bytes = 0.0
-    moved = [0.0] * len(links)
-    for each, k_bytes in costs:
+    for each, k_bytes in found.costs:
         comm_s += each.comm_s * k_bytes
         cross_bytes += each.cross_share * k_bytes
-        moved = [before + share * k_bytes for before, share in zip(moved, each.link_share, strict=True)]
     gbps_per_byte = BITS_PER_BYTE / GIGA / (job.profile.iteration_s + comm_s)
-    link_gbps = {link: sent * gbps_per_byte for link, sent in zip(links, moved, strict=True) if sent}
+    link_gbps = {
+        link: sent * gbps_per_byte for link, sent in zip(found.links, found.moved_bytes, strict=True) if sent
+    }
     return Communication(cross_bytes, comm_s, link_gbps)
 
 

@@ -16,7 +16,7 @@ from cranny.model.event import Submitted
 from cranny.model.job import Job
 from cranny.model.plan import Action, Start, Stop
 from cranny.policies.cranny import Cranny
-from cranny.policies.cranny.followed import fewest_ready
+from cranny.policies.cranny.machine_kernel import first_rack_ready
 
 CLUSTER = Cluster.fat_tree(1, 4, 4, 100_000.0)  # communication takes next to no time
 LARGE = Job("large", 16, duration_s=10_000.0, restart_s=60.0)
@@ -72,13 +72,15 @@ times = st.sampled_from([-INF, 1.0, 2.0, 3.0, 4.0, 5.0])
 @settings(max_examples=200)
 @given(st.lists(st.lists(times, min_size=3, max_size=3), min_size=1, max_size=5), st.integers(1, 15))
 def test_no_other_set_of_as_many_machines_is_free_earlier(releases: list[list[float]], gpus: int) -> None:
-    release_s, size = np.sort(np.array(releases), axis=1), np.full(len(releases), 3)
-    found, ready_s = fewest_ready(np.arange(len(releases)) + 7, release_s, size, gpus)
+    release_s, machines = np.sort(np.array(releases), axis=1), np.arange(len(releases))
+    rack = np.array([0, len(releases)])
+    best, order = np.zeros((2, len(releases)), np.int64)
+    used, ready_s = first_rack_ready(release_s, np.full(len(releases), 3), machines, rack, gpus, INF, best, order)
     count = -(-gpus // 3)
     if count > len(releases):
-        assert (found, ready_s) == ((), INF)
+        assert (used, ready_s) == (0, INF)
         return
-    assert len(set(found)) == count
+    assert len(set(best[:used].tolist())) == used == count
     rest = gpus - 3 * (count - 1)
     least = min(
         max([release_s[last, rest - 1], *(release_s[machine, 2] for machine in chosen if machine != last)])

@@ -27,6 +27,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Action
 from cranny.network.networks import NETWORKS
+from cranny.policies.cranny import Cranny
 from cranny.run import simulate
 from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
 from cranny.service.limits import Limits
@@ -113,6 +114,27 @@ def test_all_jobs_end_though_machines_fail_and_are_drained_for_a_while(
     came: list[Job], events: list[tuple[float, Event]], network: str
 ) -> None:
     replayed(came, network, events)
+
+
+class Restless(Cranny):
+    """The policy as it is when it is asked at every event, also while no job waits."""
+
+    @property
+    def at_rest(self) -> bool:
+        return False
+
+
+@settings(max_examples=60)
+@given(jobs(), st.just([]) | faults(), st.sampled_from(NAMES))
+def test_it_decides_the_same_if_it_is_asked_while_no_job_waits(
+    came: list[Job], events: list[tuple[float, Event]], network: str
+) -> None:
+    first, other = (
+        Replay(CLUSTER, policy, network=NETWORKS[network].on(CLUSTER), machine_events=events).run(came)
+        for policy in (Cranny(), Restless())
+    )
+    assert first.jobs.equals(other.jobs)
+    assert (first.samples == other.samples).all()
 
 
 @pytest.mark.parametrize("preset", ["philly", "itp", "acme"])

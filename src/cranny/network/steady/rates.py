@@ -246,12 +246,10 @@ def stream(cluster: Cluster, job: Job, placement: Placement) -> Stream:
     if job.collective == "ina":
         flows = parameter_server(cluster, set(machines), _server(placement), ina=placement.aggregate)
         return Stream(flows, job.profile.grad_bytes * BITS_PER_BYTE / GIGA)
-    _, links, costs = footprint(cluster, job, machines)
-    moved = np.zeros(len(links))
-    for cost, k_bytes in costs:
-        moved += np.array(cost.link_share) * k_bytes
-    busiest = float(moved.max(initial=0.0))
-    shares = dict(zip(links, (moved / busiest).tolist(), strict=True)) if busiest else {}
+    found = footprint(cluster, job, machines)
+    moved = found.moved_bytes
+    busiest = max(moved, default=0.0)
+    shares = {link: sent / busiest for link, sent in zip(found.links, moved, strict=True)} if busiest else {}
     return Stream(fixed(shares), busiest * BITS_PER_BYTE / GIGA)
 
 

@@ -41,12 +41,16 @@ class SharedLinks:
 
     def end(self, job_id: str) -> Slowdowns:
         """Remove a job from its links."""
+        return self._slowdowns() if self.withdraw(job_id) else ()
+
+    def withdraw(self, job_id: str) -> bool:
+        """Remove a job without asking what that changes, such as one tried out; say whether it used links."""
         number = self._number.pop(job_id, None)
-        if number is None:  # it used none
-            return ()
+        if number is None:
+            return False
         self._rates.remove(number)
         del self._ids[number]
-        return self._slowdowns()
+        return True
 
     @property
     def in_use(self) -> bool:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from cranny.core.constrained_placer import lacks_room
 from cranny.core.protocol import UNRESTRICTED, JobRules
 from cranny.core.queue import DEPTH, remaining_s
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.model.cluster import mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -151,6 +151,8 @@ class Cranny:
         """Start, stop and move jobs; once there is nothing more to do, shift those that share links."""
         at = self._follow(view, self._durations)
         self._decided = self._decided or at is self._at
+        if not (view.waiting or len(at.promises) or self._division or self._moves or at.phased):
+            return Plan(view.version)  # only waiting jobs could give it anything to do
         plan = self._placed(view, at)
         if plan.actions or at.phased is None:
             return plan
@@ -204,7 +206,7 @@ class Cranny:
 
     def _make_way(self, view: Snapshot, at: "Followed") -> Plan | None:
         """Stop a job on several machines for many that need one machine each, if that pays."""
-        if not at.gpus.on_links.any():  # no job runs on several machines
+        if not at.gpus.jobs_on_links:
             return None
         queue = [
             (each, self.left_s(each))
@@ -250,9 +252,36 @@ class Cranny:
 
     def next_s(self, view: Snapshot) -> float:
         """Return when the first job that waits for a better place gives up, or moves are due."""
-        waits = self._at.due_s.values() if self._at else ()
         moves_s = self._moves.next_s(view.now_s) if self._moves else math.inf
-        return min([moves_s, *(due_s for due_s in waits if due_s > view.now_s)])
+        if self._at is None or not self._at.due_s:
+            return moves_s
+        return min([moves_s, *(due_s for due_s in self._at.due_s.values() if due_s > view.now_s)])
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is promised, tried again at some time, learned, divided, moved or shifted."""
+        at = self._at
+        return (
+            at is not None
+            and not (len(at.promises) or at.due_s)
+            and self._durations is None
+            and self._division is None
+            and self._moves is None
+            and at.phased is None
+        )
+
+    def place_first(self, job: Job, view: Snapshot) -> Placement | None:
+        """Place a job that comes while none waits, if one machine has room: there it starts in any case."""
+        seconds, idle, in_use = job.duration_s, view.machines.idle, view.machines.in_use
+        room = any(in_use[job.gpus :]) or any(idle[job.gpus :])
+        constrained = view.eligible(job) != ALL or self.rules.constraints_of(job.id) is not None
+        if not (self.at_rest and room) or constrained or seconds is None or elastic(job):
+            return None
+        self._decided = True
+        at = self._follow(view)
+        at.see(job)
+        found = at.placing.best(job, view, seconds)
+        return None if found is None else found.placement
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:
         """Place one job now where it costs least."""
@@ -358,15 +387,20 @@ class Cranny:
 
     def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":
         """Take over what changed since the last view."""
+        at = self._at
+        if at is None or at.cluster is not view.cluster or view.is_what_if:
+            at = self._followed_anew(view)
+        at.follow(view, durations)
+        return at
+
+    def _followed_anew(self, view: Snapshot) -> "Followed":
+        """Begin to follow a cluster; one of a what-if leaves no trace."""
         from cranny.policies.cranny.followed import Followed  # compiles, so it is imported only where it is used
 
-        at = self._at
-        if view.point is None:  # a what-if, which leaves no trace
-            at = Followed(view.cluster, self)
-        elif at is None or at.cluster is not view.cluster:
-            at = self._at = Followed(view.cluster, self)
+        at = Followed(view.cluster, self)
+        if not view.is_what_if:
+            self._at = at
             if self._recalled is not None and self._recalled.cluster is view.cluster:
                 at.recall(self._recalled)
             self._recalled = None
-        at.follow(view, durations)
         return at

@@ -14,7 +14,8 @@ from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members, within
 from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
-from cranny.model.arrays import Floats, Ints
+from cranny.core.traffic import isolated
+from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -23,8 +24,8 @@ from cranny.policies._shared.candidates import as_trained
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.link_effects import LinkEffects, alone
-from cranny.policies.cranny.machine_kernel import first_ready
+from cranny.policies.cranny.link_effects import LinkEffects
+from cranny.policies.cranny.machine_kernel import first_rack_ready, first_ready
 from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter, in_place_of, in_place_of_many
@@ -71,15 +72,16 @@ class Followed:
         self._now_s = view.now_s
         changes = view.changes_since(self._point)
         if changes is None:
-            changes = self._differences(view)
-        elif durations is not None and changes:
-            durations.learn_ended(changes, view.now_s, self._left_s)
+            changes, self._point = self._differences(view), view.point
+        elif changes:
+            self._point = view.point
+            if durations is not None:
+                durations.learn_ended(changes, view.now_s, self._left_s)
         for running, sign in changes:
             if sign > 0:
                 self._started(running)
             else:
                 self._ended(running)
-        self._point = view.point
         if self.gpus.follow_machines(view):
             self.promises.changed()
             self.due_s.clear()
@@ -96,19 +98,18 @@ class Followed:
         job = running.job
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
         phased = self.phased
-        longer = alone(running).slowdown if phased is None else phased.alone(running.job, running.placement)
+        longer = isolated(job, running.communication) if phased is None else phased.alone(job, running.placement)
         submitted, slowdown = running.submitted, longer * running.stretch
-        moved = self._moved if self._moved is not None and self._moved.running.job.id == job.id else None
-        left_s = (
-            self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
-            if moved is None
-            else moved.left_after(running.attained_gpu_s)
-        )
+        left_s = length_s = self._policy.length_s(submitted)
+        if self._moved is not None and self._moved.running.job.id == job.id:
+            left_s = self._moved.left_after(running.attained_gpu_s)
+        elif running.attained_gpu_s:
+            left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
         end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
         self.gpus.set(running, end_s)
         if self._links is not None:
             self._links.start(running, end_s)
-        self._running[job.id] = Expected(running, self._policy.length_s(submitted), end_s, left_s, slowdown)
+        self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
         self._left_s.pop(job.id, None)
         self.since_s.pop(job.id, None)
         self.due_s.pop(job.id, None)
@@ -292,14 +293,19 @@ class Followed:
     def keep_rack(self, job: Job, view: Snapshot, due_s: float) -> bool:
         """Keep the fewest machines of a rack that hold a job, where they are free first, if soon enough."""
         release_s = np.sort(np.where(self.gpus.there, self._releases_within(job, view), math.inf), axis=1)
-        best: tuple[int, ...] = ()
-        ready_s = due_s
-        for machines in self.gpus.racks:
-            found, at_s = fewest_ready(machines, release_s[machines], self.gpus.size[machines], job.gpus)
-            if at_s < ready_s:
-                best, ready_s = found, at_s
+        gpus, room = self.gpus, self.placing.room
+        used, ready_s = first_rack_ready(
+            release_s,
+            gpus.size,
+            gpus.by_rack,
+            gpus.rack_start,
+            job.gpus,
+            due_s,
+            room.best.machines,
+            room.trial.machines,
+        )
         # If it is free now, the job goes elsewhere for other reasons.
-        return view.now_s < ready_s < due_s and self._keep(job, best, ready_s)
+        return view.now_s < ready_s < due_s and self._keep(job, tuple(room.best.machines[:used].tolist()), ready_s)
 
     def _releases_within(self, job: Job, view: Snapshot) -> Floats:
         """Return when GPUs are expected to be free that a job may use and that are not kept for others."""
@@ -419,27 +425,6 @@ class Followed:
         constrained = self._required(job.id) is not None
         machines = tuple(each.running.held) if constrained or each.machine is not None else ()
         self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
-
-
-def fewest_ready(machines: Ints, release_s: Floats, size: Ints, gpus: int) -> tuple[tuple[int, ...], float]:
-    """Return the fewest machines of a rack that hold a job and are free first, and when; inf if they are too few.
-
-    All but the last give all their GPUs, and the last what is missing. `release_s` is (machines, GPUs), in order.
-    """
-    whole_s = release_s[np.arange(len(machines)), size - 1]
-    order = np.argsort(whole_s, kind="stable")
-    given = np.cumsum(size[order])
-    if given[-1] < gpus:
-        return (), math.inf
-    full = int(np.searchsorted(given, gpus, side="right"))
-    chosen, ready_s = order[:full].tolist(), whole_s[order[:full]].max(initial=-math.inf)
-    rest = gpus - int(size[chosen].sum())
-    if rest:
-        others = order[full:]
-        last = int(others[np.argmin(release_s[others, rest - 1])])
-        chosen.append(last)
-        ready_s = max(ready_s, release_s[last, rest - 1])
-    return tuple(machines[chosen].tolist()), float(ready_s)
 
 
 def _phased_links(cluster: Cluster) -> "PhasedLinks":

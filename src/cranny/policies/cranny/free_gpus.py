@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cranny.core.accounting import Running
-from cranny.core.machine_set import members
 from cranny.core.snapshot import ALL, Snapshot
 from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
@@ -23,6 +22,8 @@ class FreeGpus:
     """Free GPUs, and expected ends of running jobs, kept up to date from view to view."""
 
     def __init__(self, cluster: Cluster) -> None:
+        from cranny.policies.cranny.machine_kernel import ClusterArrays, set_releases  # compiles
+
         self.cluster = cluster
         sizes = [machine.gpus for machine in cluster.machines]
         self.size = np.array(sizes)
@@ -30,6 +31,7 @@ class FreeGpus:
         self.release_s = np.where(self.there, -math.inf, math.inf)  # (machines, GPUs) see `machine_kernel`
         self.free = self.size.copy()
         self.on_links = np.zeros(len(sizes), np.int64)
+        self.jobs_on_links = 0  # that run on several machines
         self.total = sum(sizes)  # free GPUs of all machines
         self.price = self.size.astype(np.float64)
         self.until_s = np.full(len(sizes), -math.inf)
@@ -40,45 +42,42 @@ class FreeGpus:
         self.rack_free = np.bincount(self.rack, weights=self.size).astype(np.int64)
         self.waste = np.zeros(max(sizes) + 1)
         self._up = ALL
-        self._arrays: ClusterArrays | None = None
-
-    @property
-    def arrays(self) -> "ClusterArrays":
-        """Everything as the kernels take it; it shows later changes, too."""
-        from cranny.policies.cranny.machine_kernel import ClusterArrays
-
-        if self._arrays is None:
-            self._arrays = ClusterArrays(
-                self.free,
-                self.size,
-                self.price,
-                self.until_s,
-                self.rack,
-                self.by_rack,
-                self.rack_start,
-                self.rack_free,
-                self.on_links,
-                self.waste,
-            )
-        return self._arrays
+        self._set_releases = set_releases
+        # Everything as the kernels take it; it shows later changes, too.
+        self.arrays = ClusterArrays(
+            self.free,
+            self.size,
+            self.price,
+            self.until_s,
+            self.rack,
+            self.by_rack,
+            self.rack_start,
+            self.rack_free,
+            self.on_links,
+            self.waste,
+        )
 
     def set(self, running: Running, end_s: float) -> None:
         """Note that a running job is expected to end at a certain time, or with -inf that it has ended."""
-        from cranny.policies.cranny.machine_kernel import expected_until
-
-        ended, uses_links = end_s == -math.inf, len(running.held) > 1
+        sign = -1 if end_s == -math.inf else 1
+        if len(running.held) > 1:
+            self.jobs_on_links += sign
+            self.on_links[list(running.held)] += sign
         for machine, gpus in running.held.items():
-            if uses_links:
-                self.on_links[machine] += -1 if ended else 1
-            row = self.release_s[machine]
-            for gpu in members(gpus):
-                row[gpu] = end_s
-            self.until_s[machine] = expected_until(self.release_s, self.size, machine)
-            if self._up >> machine & 1:
-                change = gpus.bit_count() if ended else -gpus.bit_count()
-                self.total += change
-                self.free[machine] += change
-                self.rack_free[self.rack[machine]] += change
+            taken = sign * gpus.bit_count() if self._up >> machine & 1 else 0
+            self.total -= taken
+            self._set_releases(
+                self.release_s,
+                self.size,
+                self.until_s,
+                self.free,
+                self.rack_free,
+                machine,
+                self.cluster.rack_of[machine],
+                np.uint64(gpus),
+                end_s,
+                taken,
+            )
 
     def follow_machines(self, view: Snapshot) -> bool:
         """Take over which machines take jobs; say whether these are others than before."""
@@ -93,7 +92,7 @@ class FreeGpus:
     def seen_by(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> "ClusterArrays":
         """Return the machines that a job may use, without those kept, in a view or a what-if of it."""
         eligible = view.eligible(job)
-        if eligible == ALL and view.point is not None:
+        if eligible == ALL and not view.is_what_if:
             if not kept:
                 return self.arrays
             free = self.free.copy()
@@ -126,7 +125,11 @@ class Room:
     def __init__(self, machines: int, racks: int, width: int) -> None:
         from cranny.policies.cranny.machine_kernel import MachineSet
 
-        self.best: MachineSet = MachineSet(np.zeros(machines, np.int64), np.zeros(machines, np.int64))
-        self.trial: MachineSet = MachineSet(np.zeros(machines, np.int64), np.zeros(machines, np.int64))
+        def machine_set() -> MachineSet:
+            return MachineSet(
+                np.zeros(machines, np.int64), np.zeros(machines, np.int64), np.zeros(width + 1, np.int64)
+            )
+
+        self.best, self.trial = machine_set(), machine_set()
         self.racks: Ints = np.zeros(racks, np.int64)
         self.slots: Floats = np.zeros(width)

@@ -1,5 +1,6 @@
 """Links that jobs share: how fast each running job is, and what one job more does to all of them."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -30,14 +31,16 @@ class LinkEffects:
 
     def start(self, running: Running, end_s: float) -> None:
         """Add a job that is expected to end at a certain time."""
-        self._note(self._links.start(running))
-        number = self._links.number(running.job.id)
-        if number is not None:
-            self._jobs[1:, number] = running.job.gpus, end_s
+        if running.communication.link_gbps:
+            self._note(self._links.start(running))
+            number = self._links.number(running.job.id)
+            if number is not None:
+                self._jobs[1:, number] = running.job.gpus, end_s
 
     def end(self, job_id: str) -> None:
-        """Remove a job."""
-        self._note(self._links.end(job_id))
+        """Remove a job, if it is here."""
+        if self._links.number(job_id) is not None:
+            self._note(self._links.end(job_id))
 
     def _note(self, changed: Slowdowns) -> None:
         """Keep the slowdowns of jobs that have changed."""
@@ -54,14 +57,14 @@ class LinkEffects:
         changed = self._links.start(running)
         if not isinstance(changed, SharedSlowdowns):
             return Effect(1.0)
-        self._links.end(running.job.id)
+        self._links.withdraw(running.job.id)
         others = changed.numbers != changed.started
-        own = float(changed.slowdown[~others].sum())
+        own = math.fsum(changed.slowdown[~others].tolist())
         numbers, slowdown = changed.numbers[others], changed.slowdown[others]
         if not len(numbers):
             return Effect(own)
         before, gpus, end_s = self._jobs[:, numbers]
-        together_s = np.clip(end_s - running.started_s, 0.0, seconds * own)
+        together_s = np.minimum(np.maximum(end_s - running.started_s, 0.0), seconds * own)
         longer = slowdown / before
         lost = gpus * together_s * (longer - 1.0)
         most = np.argsort(-lost, kind="stable")[:NAMED]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cranny.core.jit import compiled, inside
+from cranny.core.jit import compiled, inlined, inside
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -40,9 +40,10 @@ class MachineSet(NamedTuple):
 
     machines: Ints
     gpus: Ints
+    having: Ints  # (largest size + 1,) room to count machines by their free GPUs
 
 
-@inside
+@inlined
 def _machine_terms(
     at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float
 ) -> tuple[float, float]:
@@ -52,14 +53,14 @@ def _machine_terms(
     return at.price[machine] * max(0.0, longer_s), (at.waste[free - gpus] - at.waste[free]) * seconds
 
 
-@inside
+@inlined
 def machine_cost(at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float) -> float:
     """Return what `gpus` GPUs of a machine cost for some time: longer use of the machine, and worse holes."""
     use, holes = _machine_terms(at, machine, gpus, now_s, seconds)
     return float(use + holes)
 
 
-@inside
+@inlined
 def _better(at: ClusterArrays, machine: int, cost: float, best: int, least: float) -> bool:
     """Say whether a machine is cheaper; of equals, one that leaves the largest later job more room."""
     if best == NONE or cost != least:
@@ -94,6 +95,22 @@ def cheapest_machines(
     return best, use, holes, second, second_use, second_holes
 
 
+@inlined
+def _of_kind(at: ClusterArrays, machine: int, kind: int) -> bool:
+    """Say whether a machine may be taken if only those IN_USE are, or only IDLE ones."""
+    if kind == IN_USE:
+        return bool(at.free[machine] < at.size[machine])
+    return bool(kind != IDLE or at.free[machine] == at.size[machine])
+
+
+@inlined
+def _preferred(at: ClusterArrays, kind: int, machine: int, cost: float, best: int, least: float) -> bool:
+    """Say whether a machine is taken before another one that holds the rest as well, or has as many free."""
+    if kind == QUIET and best != NONE and at.on_links[machine] != at.on_links[best]:
+        return bool(at.on_links[machine] < at.on_links[best])
+    return _better(at, machine, cost, best, least)
+
+
 @inside
 def _fill(
     at: ClusterArrays,
@@ -116,27 +133,21 @@ def _fill(
         for place in range(first, past):
             machine = at.by_rack[place]
             free = at.free[machine]
-            idle = free == at.size[machine]
-            if free == 0 or (kind == IN_USE and idle) or (kind == IDLE and not idle):
+            if free == 0 or not _of_kind(at, machine, kind):
+                continue
+            holds = free >= gpus
+            if fits and not holds:
+                continue
+            if not holds and best != NONE and free < at.free[best]:
                 continue
             taken = False
             for other in range(used):
                 taken = taken or into.machines[other] == machine
             if taken:
                 continue
-            holds = free >= gpus
             cost = machine_cost(at, machine, min(gpus, free), now_s, seconds)
-            if best == NONE or (holds and not fits):
-                better = True
-            elif holds != fits:
-                better = False
-            elif not holds and free != at.free[best]:
-                better = free > at.free[best]
-            elif kind == QUIET and at.on_links[machine] != at.on_links[best]:
-                better = at.on_links[machine] < at.on_links[best]
-            else:
-                better = _better(at, machine, cost, best, least)
-            if better:
+            more = holds != fits or (not holds and free != at.free[best])
+            if best == NONE or more or _preferred(at, kind, machine, cost, best, least):
                 best, least, fits = machine, cost, holds
         if best == NONE:
             break
@@ -144,6 +155,55 @@ def _fill(
         into.gpus[used] = min(gpus, at.free[best])
         gpus -= into.gpus[used]
         used += 1
+    return used, gpus
+
+
+@inside
+def _take_whole(
+    at: ClusterArrays, kind: int, free: int, most: int, now_s: float, seconds: float, into: MachineSet, used: int
+) -> None:
+    """Take the `most` preferred of all machines with so many free GPUs, in the order in which `_fill` would."""
+    found = 0
+    for place in range(len(at.by_rack)):
+        machine = at.by_rack[place]
+        if at.free[machine] != free or not _of_kind(at, machine, kind):
+            continue
+        cost = machine_cost(at, machine, free, now_s, seconds)
+        rank = found
+        while rank > 0:
+            other = into.machines[used + rank - 1]
+            if not _preferred(at, kind, machine, cost, other, machine_cost(at, other, free, now_s, seconds)):
+                break
+            if rank < most:
+                into.machines[used + rank] = other
+            rank -= 1
+        if rank < most:
+            into.machines[used + rank] = machine
+        found = min(found + 1, most)
+    into.gpus[used : used + most] = free
+
+
+@inside
+def _fill_all(
+    at: ClusterArrays, kind: int, gpus: int, now_s: float, seconds: float, into: MachineSet, used: int
+) -> tuple[int, int]:
+    """Take machines of all racks as `_fill` does, all that have the same number of free GPUs at a time.
+
+    On a large cluster that is faster than to look for one after the other.
+    """
+    having = into.having
+    having[:] = 0
+    for machine in range(len(at.free)):
+        if _of_kind(at, machine, kind):
+            having[at.free[machine]] += 1
+    for free in range(len(having) - 1, 0, -1):
+        whole = min(having[free], (gpus - 1) // free)  # as long as one would not hold the rest
+        if whole:
+            _take_whole(at, kind, free, whole, now_s, seconds, into, used)
+            used += whole
+            gpus -= whole * free
+        if whole < having[free]:  # one holds the rest
+            return _fill(at, 0, len(at.by_rack), kind, gpus, now_s, seconds, into, used)
     return used, gpus
 
 
@@ -245,9 +305,9 @@ def of_racks(at: ClusterArrays, kind: int, shares: Ints, now_s: float, seconds: 
 @compiled
 def anywhere(at: ClusterArrays, kind: int, gpus: int, now_s: float, seconds: float, into: MachineSet) -> int:
     """Take machines of all racks as of one, those of a kind first."""
-    used, missing = _fill(at, 0, len(at.by_rack), kind, gpus, now_s, seconds, into, 0)
-    if missing:
-        used, missing = _fill(at, 0, len(at.by_rack), ANY, missing, now_s, seconds, into, used)
+    used, missing = _fill_all(at, kind, gpus, now_s, seconds, into, 0)
+    if missing and kind in (IN_USE, IDLE):  # all of the kind are taken
+        used, missing = _fill_all(at, IDLE if kind == IN_USE else IN_USE, missing, now_s, seconds, into, used)
     return 0 if missing else used
 
 
@@ -276,9 +336,73 @@ def first_ready(release_s: Floats, gpus: int, slots: Floats) -> tuple[int, float
 
 
 @compiled
-def expected_until(release_s: Floats, size: Ints, machine: int) -> float:
-    """Return when the last GPU of a machine is expected to be free; -inf if all are."""
-    until_s = -np.inf
+def first_rack_ready(
+    release_s: Floats,
+    size: Ints,
+    by_rack: Ints,
+    rack_start: Ints,
+    gpus: int,
+    due_s: float,
+    best: Ints,
+    order: Ints,
+) -> tuple[int, float]:
+    """Find the fewest machines of a rack that hold a job, in the rack where they are free first, before `due_s`.
+
+    All but the last give all their GPUs, and the last what is missing. `release_s` is (machines, GPUs), in order;
+    `order` is room for machines. Returns how many machines there are in `best`, and when they are free.
+    """
+    found, first_s = 0, due_s
+    for rack in range(len(rack_start) - 1):
+        count = 0  # machines of the rack, in the order in which they are wholly free
+        for place in range(rack_start[rack], rack_start[rack + 1]):
+            machine = by_rack[place]
+            whole_s = release_s[machine, size[machine] - 1]
+            rank = count
+            while rank > 0 and release_s[order[rank - 1], size[order[rank - 1]] - 1] > whole_s:
+                order[rank] = order[rank - 1]
+                rank -= 1
+            order[rank] = machine
+            count += 1
+        used, rest, ready_s = 0, gpus, -np.inf
+        while used < count and size[order[used]] <= rest:
+            rest -= size[order[used]]
+            ready_s = max(ready_s, release_s[order[used], size[order[used]] - 1])
+            used += 1
+        if rest > 0:
+            if used == count:
+                continue
+            last = used
+            for rank in range(used, count):
+                if release_s[order[rank], rest - 1] < release_s[order[last], rest - 1]:
+                    last = rank
+            order[used] = order[last]
+            ready_s = max(ready_s, release_s[order[used], rest - 1])
+            used += 1
+        if ready_s < first_s:
+            found, first_s = used, ready_s
+            for rank in range(used):
+                best[rank] = order[rank]
+    return found, first_s
+
+
+@compiled
+def set_releases(
+    release_s: Floats,
+    size: Ints,
+    until_s: Floats,
+    free: Ints,
+    rack_free: Ints,
+    machine: int,
+    rack: int,
+    gpus: np.uint64,
+    end_s: float,
+    taken: int,
+) -> None:
+    """Set when some GPUs of a machine, as bits, are expected to be free, and note that some were `taken`."""
+    until_s[machine] = -np.inf
     for k in range(size[machine]):
-        until_s = max(until_s, release_s[machine, k])
-    return until_s
+        if gpus >> np.uint64(k) & np.uint64(1):
+            release_s[machine, k] = end_s
+        until_s[machine] = max(until_s[machine], release_s[machine, k])
+    free[machine] -= taken
+    rack_free[rack] -= taken

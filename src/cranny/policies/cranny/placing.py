@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from cranny.policies._shared.candidates import vary_plan
 from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
 from cranny.policies.cranny.free_gpus import FreeGpus, Room
 from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
-from cranny.policies.cranny.price_explanation import Held, Price, PriceRationale
+from cranny.policies.cranny.price_explanation import Held, MachineRationale, Price, PriceRationale
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
@@ -35,7 +35,6 @@ class Priced(NamedTuple):
     effect: Effect
     own_gpu_s: float  # by which the job's communication makes it longer
     machines_gpu_s: float  # by which its machines are in use longer, and their holes worse
-    price: Price  # the same by terms, for its explanation
 
     @property
     def total_gpu_s(self) -> float:
@@ -55,6 +54,9 @@ class Placing:
         racks: bool,
         phased: "PhasedLinks | None" = None,
     ) -> None:
+        from cranny.policies.cranny import machine_kernel  # compiles, so it is imported only where it is used
+
+        self._kernel = machine_kernel
         self._gpus = gpus
         self._links = links
         self._phased = phased  # the links, if jobs share them only while they communicate
@@ -78,13 +80,13 @@ class Placing:
         if constraints is not None and constraints.excluded:
             kept = [*kept, *members(constraints.excluded)]
         at = self._gpus.seen_by(job, view, kept)
-        if int(at.rack_free.sum()) < job.gpus:
-            return None
         spread = constraints is not None and constraints.spread > 1
         if job.gpus < len(at.waste) and not spread:
             found = self._on_one_machine(job, at, view, seconds)
             if found is not None:
                 return found
+        if int(at.rack_free.sum()) < job.gpus:
+            return None
         if constraints is not None and spread:
             sets = dict.fromkeys(self._spread_sets(job.gpus, at, view.now_s, seconds, constraints))
         else:
@@ -94,25 +96,23 @@ class Placing:
         if not options:
             return None
         if self._phased is not None and constraints is None:
-            alike = self._alike(job, min(options, key=lambda option: option.total_gpu_s), view, kept)
+            alike = self._alike(job, min(options, key=_total_gpu_s)[0], view, kept)
             options += [self._priced(job, held, at, view, seconds) for held in alike if held not in sets]
-        # Sorted as `min` would choose: of equal ones the first stays first.
-        best, *others = sorted(options, key=lambda option: option.total_gpu_s)
-        return best._replace(placement=_explained(best, others, job, view, seconds))
+        options.sort(key=_total_gpu_s)  # of equal ones the first stays first
+        best, prices = options[0][0], [price for _, price in options]
+        why = PriceRationale(job, view.cluster, view.available(job), seconds, prices[0], tuple(prices[1:]))
+        chosen = best.placement
+        return best._replace(placement=Placement.made(chosen.machines, (), None, why, chosen.server))
 
     def _on_one_machine(self, job: Job, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced | None:
         """Return the cheapest machine that has room for a job."""
-        from cranny.policies.cranny.machine_kernel import NONE, cheapest_machines
-
-        gpus = job.gpus
-        machine, use, holes, second, second_use, second_holes = cheapest_machines(at, gpus, view.now_s, seconds)
-        if machine == NONE:
+        kernel, gpus = self._kernel, job.gpus
+        best, use, holes, second, *others = kernel.cheapest_machines(at, gpus, view.now_s, seconds)
+        if best == kernel.NONE:
             return None
-        price = _price_on(machine, gpus, use, holes, view)
-        others = () if second == NONE else (_price_on(second, gpus, second_use, second_holes, view),)
-        why = PriceRationale(job, view.cluster, view.available(job), seconds, price, others)
-        placement = Placement.made((machine,) * gpus, (), None, why)
-        return Priced(placement, ON_ONE_MACHINE, 0.0, use + holes, price)
+        terms = [(best, use, holes)] if second == kernel.NONE else [(best, use, holes), (second, *others)]
+        why = MachineRationale(job, view.cluster, view.available(job), seconds, terms)
+        return Priced(Placement.made((best,) * gpus, (), None, why), ON_ONE_MACHINE, 0.0, use + holes)
 
     def best_slowdown(self, job: Job, view: Snapshot) -> float:
         """Return how much longer than on one machine a job runs alone in one rack; inf if none is so large."""
@@ -133,9 +133,7 @@ class Placing:
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None
     ) -> Iterator[Held]:
         """Yield sets of machines that hold a job."""
-        from cranny.policies.cranny import machine_kernel as kernel
-
-        room = self.room
+        kernel, room = self._kernel, self.room
         if self._racks or same_rack is not None:
             inside = 0
             for kind in kernel.KINDS:
@@ -157,9 +155,7 @@ class Placing:
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints
     ) -> Iterator[Held]:
         """Yield sets of machines that spread a job over racks, the fullest or the emptiest."""
-        from cranny.policies.cranny import machine_kernel as kernel
-
-        room, free = self.room, at.rack_free.tolist()
+        kernel, room, free = self._kernel, self.room, at.rack_free.tolist()
         for tightest in (True, False):
             shares = rack_shares(gpus, constraints, free, tightest=tightest)
             if shares is None:
@@ -178,7 +174,10 @@ class Placing:
         ]
         return [tuple(sorted(Counter(each).items())) for each in ranks if not set(each) & set(kept)]
 
-    def _priced(self, job: Job, held: Held, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced:
+    def _priced(
+        self, job: Job, held: Held, at: "ClusterArrays", view: Snapshot, seconds: float
+    ) -> tuple[Priced, Price]:
+        """Return what a job costs on a set of machines, in all and by terms for the explanation."""
         ranks = self._ranks(job, held, view)
         placement = view.placement(job, ranks, server=_server(job, ranks))
         running = view.as_running(job, placement)
@@ -186,7 +185,7 @@ class Placing:
         own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
         machines_gpu_s, opened, longer, holes = self._terms(at, held, view.now_s, seconds * effect.slowdown)
         price = Price(held, own_gpu_s, effect.others_gpu_s, opened, longer, holes, effect.slowdown, effect.slowed)
-        return Priced(placement, effect, own_gpu_s, machines_gpu_s, price)
+        return Priced(placement, effect, own_gpu_s, machines_gpu_s), price
 
     def _ranks(self, job: Job, held: Held, view: Snapshot) -> tuple[int, ...]:
         """Return the machine of each rank: those that exchange most share one, or a rack."""
@@ -198,12 +197,9 @@ class Placing:
         self, at: "ClusterArrays", held: Held, now_s: float, seconds: float
     ) -> tuple[float, float, float, float]:
         """Return what machines cost, and of that: idle ones, longer use, and holes."""
-        from cranny.policies.cranny.machine_kernel import set_terms
-
-        trial = self.room.trial
-        for place, (machine, gpus) in enumerate(held):
-            trial.machines[place], trial.gpus[place] = machine, gpus
-        return set_terms(at, trial, len(held), now_s, seconds)
+        trial, used = self.room.trial, len(held)
+        trial.machines[:used], trial.gpus[:used] = zip(*held, strict=True)
+        return self._kernel.set_terms(at, trial, used, now_s, seconds)
 
 
 def _server(job: Job, ranks: tuple[int, ...]) -> int | None:
@@ -211,17 +207,9 @@ def _server(job: Job, ranks: tuple[int, ...]) -> int | None:
     return ranks[0] if job.collective == "ina" else None
 
 
-def _price_on(machine: int, gpus: int, use: float, holes: float, view: Snapshot) -> Price:
-    """Return the price of one machine, of which nothing crosses the network."""
-    opened, longer = (use, 0.0) if view.is_idle(machine) else (0.0, use)
-    return Price(((machine, gpus),), opened=opened, longer=longer, holes=holes)
-
-
-def _explained(best: Priced, others: Sequence[Priced], job: Job, view: Snapshot, seconds: float) -> Placement:
-    """Return the placement of the best of several with the prices of all."""
-    prices = tuple([each.price for each in others])
-    why = PriceRationale(job, view.cluster, view.available(job), seconds, best.price, prices)
-    return Placement.made(best.placement.machines, (), None, why, best.placement.server)
+def _total_gpu_s(option: tuple[Priced, Price]) -> float:
+    """Return what a set of machines costs in all."""
+    return option[0].total_gpu_s
 
 
 def _held(found: "MachineSet", used: int) -> Held:

@@ -1,6 +1,6 @@
 """Explains placements by their price, term by term, and by what the next best machines would cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -180,6 +180,36 @@ class PriceRationale(NamedTuple):
         """Count the idle machines of a set."""
         idle = reduce(or_, self.free.idle)
         return sum(idle >> machine & 1 for machine, _ in price.held)
+
+
+class MachineRationale(NamedTuple):
+    """The price of one machine beside the next best; made on request, since most jobs are on one machine."""
+
+    job: Job
+    cluster: Cluster
+    free: FreeMachines
+    seconds: float  # that the job is expected to run there
+    terms: Sequence[tuple[int, float, float]]  # a machine, what its longer use costs, and what worse holes do
+
+    def facts(self, placement: Placement) -> Mapping[str, object]:
+        """Return the reasons as plain values."""
+        return self.priced.facts(placement)
+
+    def text(self, placement: Placement) -> str:
+        """Return the reasons as text."""
+        return self.priced.text(placement)
+
+    @property
+    def priced(self) -> PriceRationale:
+        """The reasons as of several sets of machines."""
+        idle, gpus = reduce(or_, self.free.idle), self.job.gpus
+        price, *others = [
+            Price(((machine, gpus),), opened=use, holes=holes)
+            if idle >> machine & 1
+            else Price(((machine, gpus),), longer=use, holes=holes)
+            for machine, use, holes in self.terms
+        ]
+        return PriceRationale(self.job, self.cluster, self.free, self.seconds, price, tuple(others))
 
 
 def _decisive(chosen: Price, other: Price) -> str:

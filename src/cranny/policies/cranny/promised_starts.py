@@ -81,7 +81,7 @@ class PromisedStarts:
 
     def allow(self, gpus: int, now_s: float, end_s: float) -> bool:
         """Say whether a job may start now and end then without delaying what was promised."""
-        return all(
+        return not self._promises or all(
             end_s <= promise.start_s or (now_s < promise.start_s and gpus <= self._left_at(promise))
             for promise in self._promises.values()
         )

@@ -13,6 +13,8 @@ class SizesSeen:
 
     def __init__(self, largest: int) -> None:
         self._weight = np.zeros(largest + 1)
+        sizes = np.arange(1, largest + 1)
+        self._left = np.arange(largest + 1)[:, None] % sizes  # of so many free GPUs, by jobs of each size
         self._each = 1.0  # weight of the next job; all weights shrink against it
         self._seen = 0
 
@@ -32,9 +34,7 @@ class SizesSeen:
 
         The next job is of a size seen, and jobs of the same size fill what is left: those too large use nothing.
         """
-        sizes = np.arange(1, len(self._weight))
-        free = np.arange(len(self._weight))[:, None]
         total = self._weight.sum()
         if not total:
             return np.zeros(len(self._weight))
-        return np.asarray((free % sizes) @ (self._weight[1:] / total))
+        return np.asarray(self._left @ (self._weight[1:] / total))
