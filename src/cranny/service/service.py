@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from cranny.backends.protocol import Backend, Launch, Rank
 from cranny.channel.control import Control
+from cranny.channel.report import Record
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.clock import Clock, wall_clock
@@ -27,7 +28,8 @@ from cranny.service.engines import Fork
 from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
 from cranny.service.job_records import HELD, Attempt, JobRecord
 from cranny.service.limits import Limits
-from cranny.service.reports import ReportReader
+from cranny.service.paces import iteration_s
+from cranny.service.reports import RankState, ReportReader, WatchedAttempt
 from cranny.service.scheduler import FIRST_SETTING, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.store import Append, EventRow, EventStore
 from cranny.service.warmup import start_warmup
@@ -90,7 +92,7 @@ class Service:
         self._policy = policy
         self._clock = Clock(clock)
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
-        self.reports = ReportReader(self.now_s)
+        self.reports = ReportReader(self.now_s, self._measured)
         self._executor = None
         if backend is not None:
             self._executor = Executor(backend, self._reported, self._fail, reports=self.reports, now_s=self.now_s)
@@ -353,6 +355,20 @@ class Service:
                 self._executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
             if do == "launch":
                 self._executor.launch(self.launch_of(record, attempt))
+
+    def _measured(
+        self, watched: WatchedAttempt, _rank: int, _records: Sequence[Record], _state: RankState
+    ) -> None:
+        """Let the scheduler know what iterations of a shifted job take, if that has changed; in another thread."""
+        found_s = iteration_s(self.reports.points(watched.job_id), watched.attempt)
+        if found_s is None:
+            return
+        with self.lock:
+            wanted = self.scheduler.measures(watched.job_id, found_s, self.now_s())
+        if wanted:
+            self._calls.put(
+                Call(partial(self.scheduler.measured, watched.job_id, watched.attempt, found_s), Future())
+            )
 
     def _reported(self, reports: Sequence[ExecutorReport]) -> None:
         """Handle reports of the executor; they are facts, so storing them is retried until it succeeds."""
