@@ -65,7 +65,7 @@ def test_a_job_that_shares_its_links_with_no_other_keeps_nothing() -> None:
 
 
 @settings(max_examples=25)
-@given(st.floats(0.01, 10.0), st.floats(0.9, 1.1), st.booleans())
+@given(st.floats(0.05, 3.0), st.floats(0.9, 1.1), st.booleans())
 def test_no_period_is_shorter_than_an_iteration_nor_much_longer(own_s: float, times: float, joins: bool) -> None:  # noqa: FBT001
     measured_s = {"a": own_s, "b": own_s * times}
     found = kept("abc" if joins else "ab", TURNS, measured_s)
@@ -76,9 +76,11 @@ def test_no_period_is_shorter_than_an_iteration_nor_much_longer(own_s: float, ti
     assert len({pace.period_s for pace in found.values()}) <= 1
 
 
-def point(attempt: int, compute_s: float, exchange_s: float, waited_s: float = 0.0) -> Point:
+def point(
+    attempt: int, compute_s: float, exchange_s: float, waited_s: float = 0.0, *, paced: bool = True
+) -> Point:
     return Point(
-        at_s=0.0,
+        at_s=10.0,
         attempt=attempt,
         rank=0,
         step=1,
@@ -88,19 +90,26 @@ def point(attempt: int, compute_s: float, exchange_s: float, waited_s: float = 0
         compute_s=compute_s,
         comm_s=exchange_s,
         samples=0.0,
-        paced=True,
+        paced=paced,
         period_s=0.4,
     )
 
 
 def test_an_iteration_alone_is_what_computing_takes_now_and_the_shortest_exchange() -> None:
     before = [point(1, 0.9, 0.9)] * 5
-    assert iteration_s(before, 2) is None
+    assert iteration_s(before, 2, 5.0) is None
     contended = [point(2, 0.2, 0.4), point(2, 0.2, 0.2, waited_s=0.3), point(2, 0.2, 0.3)]
-    assert iteration_s([*before, *contended[:2]], 2) is None
-    assert iteration_s([*before, *contended], 2) == pytest.approx(0.4)
+    assert iteration_s([*before, *contended[:2]], 2, 5.0) is None
+    assert iteration_s([*before, *contended], 2, 5.0) == pytest.approx(0.4)
     slower = [point(2, 0.21, 0.35)] * 8
-    assert iteration_s([*before, *contended, *slower], 2) == pytest.approx(0.41)
+    assert iteration_s([*before, *contended, *slower], 2, 5.0) == pytest.approx(0.41)
+
+
+def test_jobs_in_each_others_way_are_not_measured_unless_they_cannot_keep_slots() -> None:
+    contended = [point(1, 0.2, 0.35, paced=False)] * 20
+    assert iteration_s(contended, 1, told_s=10.0) is None
+    assert iteration_s(contended, 1, told_s=5.0) == pytest.approx(0.55)
+    assert iteration_s([*contended, point(1, 0.2, 0.2)], 1, told_s=5.0) == pytest.approx(0.4)
 
 
 def test_jobs_notice_another_period_or_another_distance() -> None:

@@ -23,6 +23,7 @@ JITTER = 0.01  # of computing, that is reckoned with
 CHANGED = 0.005  # of a period: less is no reason to tell jobs, which wait for a new slot each time
 MOST_RUNNING = 100  # jobs; with more, only shifted ones are looked at
 MOST_IN_GROUP = 12  # jobs that share links, which are simulated in some 10 ms; more run freely
+MOST_OFF = 10.0  # times by which a profile may be wrong; what a job reports must not let simulations take long
 RECENT = 8  # points from which computing is measured
 FEWEST = 3  # points: those of the start are slow
 
@@ -49,7 +50,7 @@ class Paces:
             on = self._circles(each, known)
             if on:
                 expected_s = next(iter(on.values())).iteration_s
-                own_s = measured_s.get(job_id, expected_s)
+                own_s = min(max(measured_s.get(job_id, expected_s), expected_s / MOST_OFF), expected_s * MOST_OFF)
                 stretched = {link: circle.stretched(own_s) for link, circle in on.items()}
                 is_shifted = job_id in shifted
                 since_s = each.shift_s * own_s / expected_s if is_shifted else 0.0
@@ -81,15 +82,19 @@ def differs(pace: KeptPace | None, other: KeptPace | None) -> bool:
     return min(apart, 1.0 - apart) > CHANGED
 
 
-def iteration_s(points: Iterable[Point], attempt: int) -> float | None:
+def iteration_s(points: Iterable[Point], attempt: int, told_s: float) -> float | None:
     """Return what an iteration of an attempt takes with its links to itself; None if that is not known yet.
 
-    Other jobs make communication longer, and nothing makes it shorter. So the least that was seen of it counts,
-    and of computing what is usual now.
+    Other jobs make communication longer, and nothing makes it shorter. So the least that was seen of it counts
+    while the job kept its slots, and of computing what is usual now. A job that was told its slots at `told_s` and
+    has not kept them for a while cannot: then all that was seen counts.
     """
     of = [each for each in points if each.attempt == attempt]
-    if len(of) < FEWEST:
+    kept = [each for each in of if each.paced]
+    if not kept and sum(each.at_s > told_s for each in of) >= RECENT:
+        kept = of
+    if len(of) < FEWEST or not kept:
         return None
     computing_s = sorted(each.compute_s for each in of[-RECENT:])
-    exchange_s = min(each.iteration_s - each.waited_s - each.compute_s for each in of)
+    exchange_s = min(each.iteration_s - each.waited_s - each.compute_s for each in kept)
     return computing_s[len(computing_s) // 2] + max(0.0, exchange_s)

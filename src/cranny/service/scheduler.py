@@ -87,6 +87,7 @@ class Scheduler:
         self._recommender = Recommender()  # used in recommend-only mode
         self._paces = Paces(cluster)
         self._iterations_s: dict[str, tuple[int, float]] = {}  # measured, of attempts of shifted jobs
+        self.paced_s = 0.0  # when jobs were told their slots last
         self._repaced_s = -math.inf  # when that changed periods last
 
     def _new_engine(self) -> Engine:
@@ -338,7 +339,7 @@ class Scheduler:
         return known_s is None or abs(iteration_s - known_s) > CHANGED * known_s
 
     def measured(self, job_id: str, attempt: int, iteration_s: float, now_s: float) -> None:
-        """Let a shifted job, and those that share links with it, keep periods that fit its measured iterations."""
+        """Let a shifted job, and those on its links, keep periods that fit its measured iterations."""
         if attempt == len(self.find(job_id).attempts) and self.measures(job_id, iteration_s, now_s):
             self._iterations_s[job_id] = attempt, iteration_s
             self._repaced_s = now_s
@@ -351,18 +352,16 @@ class Scheduler:
         return iteration_s if attempt == current.number else current.iteration_s
 
     def _pace(self, now_s: float) -> None:
-        """Log the periods and shifts that shifted jobs must keep from now on, where these have changed.
-
-        All of them switch, or none: jobs that take turns must keep periods that fit together.
-        """
+        """Log what shifted jobs keep from now on, if that changed: all switch or none, since periods must fit."""
         shifted = self.records.shifted
         self._iterations_s = {job_id: known for job_id, known in self._iterations_s.items() if job_id in shifted}
         measured_s = {job_id: self._iteration_s(job_id) for job_id in sorted(shifted)}
-        known_s = {job_id: iteration_s for job_id, iteration_s in measured_s.items() if iteration_s is not None}
+        known_s = {job_id: each for job_id, each in measured_s.items() if each is not None}
         kept = self._paces.kept(self.engine.state.running, shifted, known_s)
         attempts = {job_id: self.records.jobs[job_id].attempts[-1] for job_id in measured_s}
         if not any(differs(kept.get(job_id), attempt.pace) for job_id, attempt in attempts.items()):
             return
+        self.paced_s = now_s
         for job_id, attempt in attempts.items():
             pace = kept.get(job_id)
             if pace != attempt.pace:

@@ -360,7 +360,7 @@ class Service:
         self, watched: WatchedAttempt, _rank: int, _records: Sequence[Record], _state: RankState
     ) -> None:
         """Let the scheduler know what iterations of a shifted job take, if that has changed; in another thread."""
-        found_s = iteration_s(self.reports.points(watched.job_id), watched.attempt)
+        found_s = iteration_s(self.reports.points(watched.job_id), watched.attempt, self.scheduler.paced_s)
         if found_s is None:
             return
         with self.lock:
