@@ -8,6 +8,7 @@ that is not shifted. Jobs that would be slower with agents than without run free
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def iteration_s(points: Iterable[Point], attempt: int, told_s: float) -> float |
     has not kept them for a while cannot: then all that was seen counts.
     """
     of = [each for each in points if each.attempt == attempt]
-    kept = [each for each in of if each.paced]
+    kept = [each for before, each in pairwise(of) if before.paced and each.paced]  # the first is of both kinds
     if not kept and sum(each.at_s > told_s for each in of) >= RECENT:
         kept = of
     if len(of) < FEWEST or not kept:
