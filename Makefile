@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Test processes: one more than there are cores, since tests of servers and jobs mostly wait.
 TESTERS := $(shell expr 1 + `getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2`)
 
-.PHONY: demo test fuzz coverage check docs bench release lock format clean
+.PHONY: demo test fuzz coverage check docs bench testbed release lock format clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/run.done  ## compare cranny with its rivals and write out/demo.html
@@ -47,6 +47,9 @@ docs: .venv/dev.done  ## build the site of the documents into out/site; a warnin
 bench: .venv/dev.done  ## measure the budgets of the design
 	$(BIN)/cranny bench --check
 
+testbed: .venv/system.done  ## what shifts gain real jobs on emulated links: an hour, as root, on a machine with nothing else to do
+	$(BIN)/python -m benchmarks.testbed
+
 format: .venv/dev.done  ## write files as `make check` wants them
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -74,13 +77,13 @@ clean:
 	$(PIP) -r requirements/dev.lock -r requirements/torch.txt
 	touch $@
 
-# The browser that pages are tested in, the database besides SQLite, and gloo, whose messages a test compares with ours;
-# without them those tests say why they skip.
+# The browser that pages are tested in, the database besides SQLite, gloo, whose messages a test compares with ours, and
+# the commands that make a network of emulated links; without them those tests say why they skip.
 .venv/system.done: .venv/dev.done
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v chromium && command -v g++ && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
+	  ! { command -v chromium && command -v g++ && command -v tc && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
 	  apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-	    chromium g++ libgloo-dev postgresql >/dev/null; \
+	    chromium g++ iproute2 libgloo-dev postgresql >/dev/null; \
 	fi
 	touch $@

@@ -60,6 +60,7 @@ class Attempt:
     exit_code: int | None = None
     shifted: bool = False  # by the policy
     pace: KeptPace | None = None
+    iteration_s: float | None = None  # as measured, without waits
     leaves: Leaving | None = None
     resumed: ResumedAt | None = None
     control_seq: int = 0  # the event that changed its control last
@@ -266,6 +267,7 @@ class JobRecords:
     def _paced(self, row: EventRow, record: JobRecord) -> None:
         attempt, period_s = record.attempts[-1], row.body["period_s"]
         attempt.pace = None if period_s is None else KeptPace(period_s, row.body["shift_s"])
+        attempt.iteration_s = row.body.get("iteration_s")
         attempt.control_seq = row.seq
 
     def _aggregated(self, row: EventRow, record: JobRecord) -> None:

@@ -6,6 +6,7 @@ are stored.
 
 import hashlib
 import json
+import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,7 +26,6 @@ from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import counted
 from cranny.policies import DEFAULT_POLICY
 from cranny.policies.cranny.moves import MoveGroup, actions
-from cranny.service.controls import CircleMemo, kept_paces
 from cranny.service.engines import (
     JointByPriority,
     QueuedByPriority,
@@ -51,11 +51,13 @@ from cranny.service.job_records import (
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
+from cranny.service.paces import CHANGED, Paces, differs
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventRow, EventStore
 
 Mode = Literal["run", "recommend"]
 FIRST_SETTING = {"name": DEFAULT_POLICY}  # of a log in which no policy was set yet
+REPACE_S = 10.0  # between two changes of periods by what jobs report
 MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does not count as its failure
 
 
@@ -86,7 +88,10 @@ class Scheduler:
         self._empty = ClusterState(cluster).snapshot()
         self._set_feasibility(complete_setting(FIRST_SETTING))
         self._recommender = Recommender()  # used in recommend-only mode
-        self._circles = CircleMemo()
+        self._paces = Paces(cluster)
+        self._iterations_s: dict[str, tuple[int, float]] = {}  # measured, of attempts of shifted jobs
+        self.paced_s = 0.0  # when jobs were told their slots last
+        self._repaced_s = -math.inf  # when that changed periods last
 
     def _new_engine(self) -> Engine:
         return Engine(ClusterState(self.cluster), build_policy(complete_setting(FIRST_SETTING), self.records))
@@ -346,18 +351,43 @@ class Scheduler:
         if self.records.shifted:
             self._pace(now_s)
 
+    def measures(self, job_id: str, iteration_s: float, now_s: float) -> bool:
+        """Say whether periods ought to follow what iterations of a job were measured to take."""
+        if job_id not in self.records.shifted or now_s < self._repaced_s + REPACE_S:
+            return False
+        known_s = self._iteration_s(job_id)
+        return known_s is None or abs(iteration_s - known_s) > CHANGED * known_s
+
+    def measured(self, job_id: str, attempt: int, iteration_s: float, now_s: float) -> None:
+        """Let a shifted job, and those on its links, keep periods that fit its measured iterations."""
+        if attempt == len(self.find(job_id).attempts) and self.measures(job_id, iteration_s, now_s):
+            self._iterations_s[job_id] = attempt, iteration_s
+            self._repaced_s = now_s
+            self._pace(now_s)
+
+    def _iteration_s(self, job_id: str) -> float | None:
+        """Return what iterations of a running job were measured to take; None if that is not known."""
+        current = self.records.jobs[job_id].attempts[-1]
+        attempt, iteration_s = self._iterations_s.get(job_id, (0, 0.0))
+        return iteration_s if attempt == current.number else current.iteration_s
+
     def _pace(self, now_s: float) -> None:
-        """Log the periods and shifts that shifted jobs must keep from now on, where these have changed."""
-        state, shifted = self.engine.state, sorted(self.records.shifted)
-        self._circles.keep(shifted)
-        kept = kept_paces(self.cluster, [state.find(job_id) for job_id in shifted], self._circles)
-        for job_id in shifted:
-            record = self.records.jobs[job_id]
-            attempt, pace = record.attempts[-1], kept.get(job_id)
+        """Log what shifted jobs keep from now on, if that changed: all switch or none, since periods must fit."""
+        shifted = self.records.shifted
+        self._iterations_s = {job_id: known for job_id, known in self._iterations_s.items() if job_id in shifted}
+        measured_s = {job_id: self._iteration_s(job_id) for job_id in sorted(shifted)}
+        known_s = {job_id: each for job_id, each in measured_s.items() if each is not None}
+        kept = self._paces.kept(self.engine.state.running, shifted, known_s)
+        attempts = {job_id: self.records.jobs[job_id].attempts[-1] for job_id in measured_s}
+        if not any(differs(kept.get(job_id), attempt.pace) for job_id, attempt in attempts.items()):
+            return
+        self.paced_s = now_s
+        for job_id, attempt in attempts.items():
+            pace = kept.get(job_id)
             if pace != attempt.pace:
-                body = {"period_s": None} if pace is None else pace._asdict()
-                self.log("paced", job_id, body, now_s)
-                self.instructions.append(Instruction("control", record, attempt))
+                body: dict[str, Any] = {"period_s": None} if pace is None else pace._asdict()
+                self.log("paced", job_id, {**body, "iteration_s": measured_s[job_id]}, now_s)
+                self.instructions.append(Instruction("control", self.records.jobs[job_id], attempt))
 
     def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
         job_id = action.job_id

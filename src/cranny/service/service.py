@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from cranny.backends.protocol import Backend, Ended, Launch
 from cranny.channel.control import Control
-from cranny.channel.report import Resumed
+from cranny.channel.report import Record, Resumed
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.attempts import launch_of, stop_of
@@ -31,7 +31,8 @@ from cranny.service.job_records import HELD, Attempt, JobRecord, ResumedAt
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.learning import Learner
 from cranny.service.limits import Limits
-from cranny.service.reports import ReportReader
+from cranny.service.paces import iteration_s
+from cranny.service.reports import RankState, ReportReader, WatchedAttempt
 from cranny.service.scheduler import FIRST_SETTING, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.store import Append, EventRow, EventStore
 from cranny.service.warmup import start_warmup
@@ -95,7 +96,7 @@ class Service:
         self._clock = Clock(clock)
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self.learner = Learner(self._learned, self._continued)
-        self.reports = ReportReader(self.now_s, self.learner.take)
+        self.reports = ReportReader(self.now_s, self._measured)
         self._executor = None
         if backend is not None:
             self._executor = Executor(backend, self._reported, self._fail, reports=self.reports, now_s=self.now_s)
@@ -359,6 +360,19 @@ class Service:
             if do == "launch":
                 self._follow(record)
                 self._executor.launch(self.launch_of(record, attempt))
+
+    def _measured(self, watched: WatchedAttempt, rank: int, records: Sequence[Record], state: RankState) -> None:
+        """Learn from reports, and let the periods of a shifted job follow its iterations; in another thread."""
+        self.learner.take(watched, rank, records, state)
+        found_s = iteration_s(self.reports.points(watched.job_id), watched.attempt, self.scheduler.paced_s)
+        if found_s is None:
+            return
+        with self.lock:
+            wanted = self.scheduler.measures(watched.job_id, found_s, self.now_s())
+        if wanted:
+            self._calls.put(
+                Call(partial(self.scheduler.measured, watched.job_id, watched.attempt, found_s), Future())
+            )
 
     def _reported(self, reports: Sequence[ExecutorReport]) -> None:
         """Handle reports of the executor; they are facts, so storing them is retried until it succeeds."""

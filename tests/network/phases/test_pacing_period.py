@@ -28,7 +28,8 @@ def over_alone(jobs: Sequence[PhasedJob], run: PhasedRun) -> list[float]:
 
 
 def paced(jobs: Sequence[PhasedJob], links: Sequence[float]) -> list[float]:
-    return over_alone(jobs, with_agents(jobs, [True] * len(jobs), links, 0.0, partial(long_run, link_gbps=links)))
+    simulate = partial(long_run, link_gbps=links)
+    return over_alone(jobs, with_agents(jobs, [True] * len(jobs), links, 0.0, simulate).run)
 
 
 def joined_by(light: Circle) -> list[PhasedJob]:
@@ -79,7 +80,7 @@ def test_jobs_with_air_between_them_need_less_slack_for_jitter() -> None:
     def simulate(each: Sequence[PhasedJob]) -> PhasedRun:
         return long_run(each, [LINK], jitter=0.02, rng=np.random.default_rng(0))
 
-    found = over_alone(jobs, with_agents(jobs, [True] * 2, [LINK], 0.02, simulate))
+    found = over_alone(jobs, with_agents(jobs, [True] * 2, [LINK], 0.02, simulate).run)
     assert max(found) < 1.03  # four deviations are 4.8 %
 
 
@@ -103,7 +104,7 @@ def test_jobs_with_agents_are_never_slower_than_without(
 ) -> None:
     jobs, links, shifted = group
     simulate = partial(long_run, link_gbps=links)
-    with_them = over_alone(jobs, with_agents(jobs, shifted, links, 0.0, simulate))
+    with_them = over_alone(jobs, with_agents(jobs, shifted, links, 0.0, simulate).run)
     assert sum(with_them) <= sum(over_alone(jobs, simulate(jobs))) + 1e-9
     for one in compatible(jobs, shifted, links):
         assert all(shifted[number] for number in one)

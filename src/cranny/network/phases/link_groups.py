@@ -35,6 +35,20 @@ class LinkJob(NamedTuple):
         return next(iter(self.circles.values())).iteration_s
 
 
+class KeptSlots(NamedTuple):
+    """When the iterations of a job start that has an agent: at `shift_s + k * period_s`."""
+
+    period_s: float
+    shift_s: float
+
+
+class GroupOutcome(NamedTuple):
+    """How the iterations of a group's jobs go, and what their agents keep; None where a job runs freely."""
+
+    outcomes: tuple[JobOutcome, ...]
+    slots: tuple[KeptSlots | None, ...]
+
+
 # A group: each job's circles on local links, its start and whether it is shifted; and capacities.
 _Part = tuple[tuple[tuple[int, Circle], ...], float, bool]
 _Group = tuple[tuple[_Part, ...], tuple[float, ...]]
@@ -45,11 +59,11 @@ class GroupRuns:
 
     def __init__(self, *, jitter: float = 0.0, rng: np.random.Generator | None = None) -> None:
         self._jitter, self._rng = jitter, rng
-        self._cache: dict[_Group, tuple[JobOutcome, ...]] = {}
+        self._cache: dict[_Group, GroupOutcome] = {}
         self._cached_times = 0  # times of iterations in it
 
-    def outcomes(self, group: _Group) -> tuple[JobOutcome, ...]:
-        """Return the outcomes of a group's jobs."""
+    def outcome(self, group: _Group) -> GroupOutcome:
+        """Return how a group's jobs go."""
         found = self._cache.get(group)
         if found is None:
             parts, link_gbps = group
@@ -62,8 +76,10 @@ class GroupRuns:
                 rng = None if seed is None else np.random.default_rng(seed)
                 return long_run(jobs, link_gbps=link_gbps, jitter=self._jitter, rng=rng)
 
-            found = with_agents(phased_jobs, shifted, link_gbps, self._jitter, settled).outcomes
-            self._cached_times += sum(len(outcome.times_s) for outcome in found)
+            paced = with_agents(phased_jobs, shifted, link_gbps, self._jitter, settled)
+            slots = [KeptSlots(each.period_s, each.shift_s) if each.period_s else None for each in paced.jobs]
+            found = GroupOutcome(paced.run.outcomes, tuple(slots))
+            self._cached_times += sum(len(outcome.times_s) for outcome in found.outcomes)
             if self._cached_times > CACHED:
                 self._cache.clear()
                 self._cached_times = 0
@@ -128,7 +144,20 @@ class LinkJobs:
         if len(group) == 1:
             return [(group[0], alone(self.jobs[group[0]].iteration_s))]
         order, key = self._reduced(group, links)
-        return zip(order, self._runs.outcomes(key), strict=True)
+        return zip(order, self._runs.outcome(key).outcomes, strict=True)
+
+    def slots(self, most: int) -> dict[str, KeptSlots]:
+        """Return what the agents of jobs keep; jobs that run freely are left out.
+
+        So are jobs of groups with more than so many, which would take long to simulate.
+        """
+        found: dict[str, KeptSlots] = {}
+        for group, links in self.groups(self.jobs):
+            if 1 < len(group) <= most and any(self.jobs[job_id].shifted for job_id in group):
+                order, key = self._reduced(group, links)
+                both = zip(order, self._runs.outcome(key).slots, strict=True)
+                found |= {job_id: slots for job_id, slots in both if slots is not None}
+        return found
 
     def starts_s(self, job_id: str) -> dict[str, float]:
         """Return when each job starts where the group of a job is simulated."""

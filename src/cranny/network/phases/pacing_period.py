@@ -22,6 +22,7 @@ agents pace jobs only where that is faster.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from cranny.network.interleave.unified_circle import DEFAULT, Search, unify
 from cranny.network.phases.outcome import PhasedRun
@@ -33,6 +34,13 @@ FEWER_DEVIATIONS = 1.0  # those that do not may need less
 SLACKS = (0.02, 0.05, 0.1, 0.2)  # beyond what jitter takes
 FEW_TURNS = Search(turns=4)  # of compatible jobs: the more, the less a shift can keep them apart
 _FASTER = 1e-9
+
+
+class PacedRun(NamedTuple):
+    """Jobs with the periods that their agents keep, 0 where a job runs freely, and how they were simulated."""
+
+    jobs: Sequence[PhasedJob]
+    run: PhasedRun
 
 
 def with_periods(phased_jobs: Sequence[PhasedJob], jitter: float = 0.0) -> list[PhasedJob]:
@@ -63,7 +71,7 @@ def with_agents(
     link_gbps: Sequence[float],
     jitter: float,
     simulate: Callable[[Sequence[PhasedJob]], PhasedRun],
-) -> PhasedRun:
+) -> PacedRun:
     """Simulate jobs, the compatible ones of those that are shifted with the periods at which all are fastest.
 
     They are never slower on average than without agents, which is tried as well. Simulations end once jobs that
@@ -72,13 +80,13 @@ def with_agents(
     sets = compatible(phased_jobs, shifted, link_gbps)
     options = [*_paced(phased_jobs, sets, link_gbps, jitter), phased_jobs]
     first, *others = sorted(options, key=_least_time)
-    best = simulate(first)
+    best = PacedRun(first, simulate(first))
     for jobs in others:
-        least = _time(phased_jobs, best) - _FASTER
+        least = _time(phased_jobs, best.run) - _FASTER
         if _least_time(jobs) >= least:
             break
-        found = simulate(jobs)
-        if _time(phased_jobs, found) < least:
+        found = PacedRun(jobs, simulate(jobs))
+        if _time(phased_jobs, found.run) < least:
             best = found
     return best
 

@@ -106,7 +106,8 @@ def run_jobs(
         scores.append(curve(circles, starts_s, fit.unified).score(gbps))
         simulate = partial(_simulated, gbps=gbps, seconds=seconds, jitter=JITTER, seed=seed)
         without.append(simulate(_jobs(circles, starts_s)))
-        shifted.append(with_agents(_jobs(circles, fit.shifts_s), [True] * len(circles), [gbps], JITTER, simulate))
+        jobs = _jobs(circles, fit.shifts_s)
+        shifted.append(with_agents(jobs, [True] * len(circles), [gbps], JITTER, simulate).run)
     return LinkOutcome(circles, fit, float(np.mean(scores)), LinkRuns.of(without), LinkRuns.of(shifted))
 
 

@@ -1,0 +1,1 @@
+"""A real network on one machine: jobs exchange gradients over the links of a cluster, emulated by the kernel."""

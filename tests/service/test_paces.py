@@ -1,0 +1,172 @@
+"""What shifted jobs keep: periods that fit together and follow what iterations really take."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.service.test_controls import Course
+
+from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Plan, Shift, Start
+from cranny.model.profile import ModelProfile
+from cranny.service.job_records import KeptPace
+from cranny.service.paces import Paces, differs, iteration_s
+from cranny.service.reports import Point
+from cranny.service.scheduler import REPACE_S
+
+CLUSTER = Cluster.fat_tree(2, 3, 1, link_gbps=0.1, oversubscription=3)  # as in benchmarks/testbed
+HALF = ModelProfile("half", grad_bytes=2.5e6, iteration_ms=200.0)  # 0.2 s of computing, 0.2 s on the link
+LIGHT = ModelProfile("light", grad_bytes=2.5e5, iteration_ms=250.0)
+MODELS = {"a": HALF, "b": HALF, "c": LIGHT}
+PACES = Paces(CLUSTER)
+
+
+def kept(jobs: str, shifts_s: dict[str, float], measured_s: dict[str, float]) -> dict[str, KeptPace]:
+    """Return what jobs keep that each have a machine in either rack, of which some are shifted."""
+    state = ClusterState(CLUSTER)
+    for number, job_id in enumerate(jobs):
+        start = Start(Job(id=job_id, gpus=2, model=MODELS[job_id]), Placement((number, 3 + number)))
+        state.commit(Plan(state.version, (start,)), 0.0)
+    state.commit(Plan(state.version, tuple([Shift(*each) for each in shifts_s.items()])), 0.0)
+    return PACES.kept(state.running, set(shifts_s), measured_s)
+
+
+TURNS = {"a": 0.0, "b": 0.2}  # shifts of jobs that take turns
+
+
+def test_jobs_that_take_turns_keep_one_period_with_slack_for_jitter() -> None:
+    found = kept("ab", TURNS, {})
+    assert found["a"].period_s == found["b"].period_s == pytest.approx(0.408)
+    assert found["b"].shift_s - found["a"].shift_s == pytest.approx(found["a"].period_s / 2)
+
+
+def test_the_period_follows_the_slower_job() -> None:
+    found = kept("ab", TURNS, {"a": 0.408, "b": 0.416})
+    assert 0.416 * 1.01 < found["a"].period_s == found["b"].period_s < 0.416 * 1.06
+    assert kept("ab", TURNS, {"a": 0.8, "b": 0.8})["a"].period_s == pytest.approx(0.816, rel=0.005)
+
+
+def test_jobs_that_no_longer_fit_together_run_freely() -> None:
+    assert kept("ab", TURNS, {"a": 0.4, "b": 0.47}) == {}
+
+
+def test_a_light_job_that_is_not_shifted_gets_room() -> None:
+    alone, joined = kept("ab", TURNS, {}), kept("abc", TURNS, {})
+    assert set(joined) == {"a", "b"}
+    assert 1.03 * alone["a"].period_s < joined["a"].period_s == joined["b"].period_s < 0.5
+
+
+def test_a_job_that_shares_its_links_with_no_other_keeps_nothing() -> None:
+    assert kept("a", {"a": 0.1}, {}) == {}
+
+
+@settings(max_examples=25)
+@given(st.floats(0.05, 3.0), st.floats(0.9, 1.1), st.booleans())
+def test_no_period_is_shorter_than_an_iteration_nor_much_longer(own_s: float, times: float, joins: bool) -> None:  # noqa: FBT001
+    measured_s = {"a": own_s, "b": own_s * times}
+    found = kept("abc" if joins else "ab", TURNS, measured_s)
+    assert set(found) in (set(), {"a", "b"})
+    for job_id, pace in found.items():
+        assert measured_s[job_id] <= pace.period_s * (1 + 1e-9) < measured_s[job_id] * 1.05 * 1.3
+        assert 0.0 <= pace.shift_s < pace.period_s
+    assert len({pace.period_s for pace in found.values()}) <= 1
+
+
+def point(
+    attempt: int, compute_s: float, exchange_s: float, waited_s: float = 0.0, *, paced: bool = True
+) -> Point:
+    return Point(
+        at_s=10.0,
+        attempt=attempt,
+        rank=0,
+        step=1,
+        iterations=10,
+        iteration_s=waited_s + compute_s + exchange_s,
+        waited_s=waited_s,
+        compute_s=compute_s,
+        comm_s=exchange_s,
+        samples=0.0,
+        paced=paced,
+        period_s=0.4,
+    )
+
+
+def test_an_iteration_alone_is_what_computing_takes_now_and_the_shortest_exchange() -> None:
+    before = [point(1, 0.9, 0.9)] * 5
+    assert iteration_s(before, 2, 5.0) is None
+    contended = [point(2, 0.2, 0.4), point(2, 0.2, 0.2, waited_s=0.3), point(2, 0.2, 0.3)]
+    assert iteration_s([*before, *contended[:2]], 2, 5.0) is None
+    assert iteration_s([*before, *contended], 2, 5.0) == pytest.approx(0.4)
+    slower = [point(2, 0.21, 0.35)] * 8
+    assert iteration_s([*before, *contended, *slower], 2, 5.0) == pytest.approx(0.41)
+
+
+def test_jobs_in_each_others_way_are_not_measured_unless_they_cannot_keep_slots() -> None:
+    contended = [point(1, 0.2, 0.35, paced=False)] * 20
+    assert iteration_s(contended, 1, told_s=10.0) is None
+    assert iteration_s(contended, 1, told_s=5.0) == pytest.approx(0.55)
+    assert iteration_s([*contended, point(1, 0.2, 0.2)], 1, told_s=5.0) == pytest.approx(0.4)
+
+
+def test_jobs_notice_another_period_or_another_distance() -> None:
+    pace = KeptPace(0.4, 0.399)
+    assert not differs(pace, KeptPace(0.4001, 0.0001))
+    assert differs(pace, KeptPace(0.4, 0.2))
+    assert differs(pace, KeptPace(0.41, 0.4))
+    assert differs(pace, None)
+    assert not differs(None, None)
+
+
+def sharing(folder: Path) -> tuple[Course, str, str]:
+    """Return a scheduler whose two jobs share links, each with the only machines that it could have."""
+    course = Course(CLUSTER, {"name": "themis+cassini"}, folder)
+    for machine in range(6):
+        course.live.drain(machine, "root", 101.0)
+    ids = []
+    for place in range(2):
+        for machine in (place, 3 + place):
+            course.live.resume(machine, "root", 102.0)
+        profile = {"grad_bytes": 2.5e6, "iteration_ms": 200.0}
+        ids.append(course.submit(103.0 + place, gpus=2, profile=profile))
+    return course, ids[0], ids[1]
+
+
+def test_measured_iterations_change_the_periods_of_all_jobs_on_the_links(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path)
+    before = course.told(first).pace
+    assert before is not None
+    course.live.measured(first, 1, 0.412, 110.0)
+    one, two = course.told(first).pace, course.told(second).pace
+    assert one is not None
+    assert two is not None
+    assert 0.412 * 1.01 < one.period_s == two.period_s < 0.412 * 1.06
+    told = len(course.live.rows)
+    course.live.measured(second, 1, 0.43, 111.0)  # too soon
+    course.live.measured(first, 1, 0.4121, 110.0 + 2 * REPACE_S)  # the same
+    course.live.measured(second, 2, 0.43, 110.0 + 5 * REPACE_S)  # of no attempt
+    assert len(course.live.rows) == told
+    course.live.tick(200.0)
+    assert len(course.live.rows) == told  # a decision does not fall back to the profile
+    course.check_replay()
+
+
+def test_what_a_job_says_of_itself_slows_no_other_by_much(tmp_path: Path) -> None:
+    course, liar, honest = sharing(tmp_path)
+    for number, said_s in enumerate((1e-6, 1e6, 0.3, 0.45, 0.42)):
+        course.live.measured(liar, 1, said_s, 110.0 + 2 * number * REPACE_S)
+        pace = course.told(honest).pace
+        assert pace is None or pace.period_s < 0.4 * 1.05 * 1.3
+    course.check_replay()
+
+
+def test_a_job_that_is_not_shifted_is_not_measured(tmp_path: Path) -> None:
+    course = Course(CLUSTER, {"name": "themis"}, tmp_path)
+    job = course.submit(101.0, gpus=2)
+    assert not course.live.measures(job, 0.5, 110.0)
+    course.live.measured(job, 1, 0.5, 110.0)
+    assert course.told(job).pace is None
+    course.check_replay()
