@@ -34,12 +34,13 @@ from cranny.policies.best_fit import BestFit
 from cranny.service import store as store_module
 from cranny.service import warmup as warm_module
 from cranny.service.api import dependencies
+from cranny.service.attempt_outcome import MAX_LOST
 from cranny.service.auth import Authenticator
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.engines import complete_setting
 from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
 from cranny.service.limits import Limits
-from cranny.service.scheduler import MAX_LOST, Scheduler
+from cranny.service.scheduler import Scheduler
 from cranny.service.server import ListenAddress, serve
 from cranny.service.service import InternalError, Service
 from cranny.service.warmup import warm

@@ -11,10 +11,9 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from cranny.backends.protocol import NOT_STARTED, Ended
+from cranny.backends.protocol import Ended
 from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
@@ -26,6 +25,7 @@ from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
 from cranny.model.validate import counted
 from cranny.policies import DEFAULT_POLICY
 from cranny.policies.cranny.moves import MoveGroup, actions
+from cranny.service.attempt_outcome import outcome
 from cranny.service.engines import (
     JointByPriority,
     QueuedByPriority,
@@ -43,7 +43,6 @@ from cranny.service.job_records import (
     JobRecord,
     JobRecords,
     ResumedAt,
-    Status,
     UtilizationHistory,
     plain,
     reasons,
@@ -58,7 +57,6 @@ from cranny.service.store import EventRow, EventStore
 Mode = Literal["run", "recommend"]
 FIRST_SETTING = {"name": DEFAULT_POLICY}  # of a log in which no policy was set yet
 REPACE_S = 10.0  # between two changes of periods by what jobs report
-MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does not count as its failure
 
 
 class Instruction(NamedTuple):
@@ -255,7 +253,7 @@ class Scheduler:
                 code = report.exit_code
                 self.log("vacated", record.id, {"attempt": report.attempt, "exit_code": code}, now_s)
             return
-        status, counts, reason = verdict(record, attempt, report)
+        status, counts, reason = outcome(record, attempt, report)
         how = {"attempt": report.attempt, "outcome": report.reason, "exit_code": report.exit_code}
         self.log("ended", record.id, {**how, "status": status, "counts": counts, "reason": reason}, now_s)
         self._decide(lambda: self.engine.finish(record.id, now_s), now_s)
@@ -431,30 +429,6 @@ class Scheduler:
             self.records.apply(row)
         self.rows.append(row)
         self.history.note(self.records, self.engine.state)
-
-
-def verdict(record: JobRecord, attempt: Attempt, report: Ended) -> tuple[Status, int, str]:
-    """Return what becomes of a job whose attempt ended: its status, how many failures that counts as, and why."""
-    if report.reason == "finished":
-        return "done", 0, ""
-    if not record.wanted:
-        return "cancelled", 0, record.reason
-    if report.reason == NOT_STARTED or (report.reason == "lost" and attempt.started_s is None):
-        return "waiting", 0, "not started before the service ended"
-    if report.reason == "lost" and (again := losses(record) + 1) <= MAX_LOST:
-        why = report.detail or "its processes were lost, exit code unknown"
-        return "waiting", 0, f"restarted, {again} of at most {MAX_LOST} times in a row: {why}"
-    code = f" with exit code {report.exit_code}" if report.exit_code is not None else ""
-    reason = report.detail or f"{report.reason}{code}"
-    if report.reason != "timed out" and record.failures < record.spec.max_retries:
-        return "waiting", 1, f"retried: {reason}"
-    return "failed", 1, reason
-
-
-def losses(record: JobRecord) -> int:
-    """Count the attempts before this one that were lost in a row; attempts that did not start are ignored."""
-    began = [each.outcome for each in record.attempts[:-1] if each.started_s is not None]
-    return len(list(takewhile(lambda outcome: outcome == "lost", reversed(began))))
 
 
 def gpus_of(machines: Sequence[int], held: dict[int, int]) -> tuple[int, ...]:

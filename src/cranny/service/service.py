@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from cranny.backends.protocol import Backend, Ended, Launch
 from cranny.channel.control import Control
@@ -23,6 +23,7 @@ from cranny.channel.report import Record, Resumed
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.attempts import launch_of, stop_of
+from cranny.service.calls import Call, CallResult, answer
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.controls import control_of
 from cranny.service.engines import Fork
@@ -46,16 +47,6 @@ MAX_TRIES = 30  # to restore the scheduler from the log
 RECENT = 1_000  # events kept in memory for event streams
 
 _log = logging.getLogger("cranny.service")
-
-
-class Call(NamedTuple):
-    """Work for the scheduler, and the future of its result."""
-
-    work: Callable[[float], Any]
-    future: Future[Any]
-
-
-CallResult = tuple[Call, Any, CrannyError | None]
 
 
 class InternalError(CrannyError):
@@ -262,11 +253,11 @@ class Service:
                 stored_s = time.perf_counter()
         except StoreError as error:  # before any call was handled
             self._tick_s = max(self._tick_s, self.now_s() + RETRY_S)
-            _answer([(call, None, error) for call in batch])
+            answer([(call, None, error) for call in batch])
             if isinstance(error, OtherWriterError):
                 raise
             return
-        _answer(results)
+        answer(results)
         self._execute()
         for observe in self.on_round:
             observe(decided_s - begin_s, stored_s - decided_s, time.perf_counter() - begin_s)
@@ -295,7 +286,7 @@ class Service:
             try:
                 self._restore()
             except Exception as worse:
-                _answer([(call, None, reported) for call in calls])
+                answer([(call, None, reported) for call in calls])
                 if isinstance(worse, OtherWriterError):  # the other service continues from the log
                     raise
                 raise RuntimeError(f"the state cannot be restored from the event log: {worse}") from worse
@@ -447,9 +438,3 @@ class Service:
             if record.status == "stopping":
                 executor.stop(record.id, record.attempts[-1].number)
         self._execute()
-
-
-def _answer(results: Iterable[CallResult]) -> None:
-    """Complete the futures of calls."""
-    for call, value, problem in results:
-        call.future.set_exception(problem) if problem is not None else call.future.set_result(value)
