@@ -12,7 +12,6 @@ from tests.service.test_dashboard_in_browser import READY, Open, opened, running
 from tests.service.test_dashboard_on_service import page
 from tests.service.test_elastic_training import CLUSTER, ENV, HAS, elastic, steps
 
-from cranny.model.cluster import Cluster
 from cranny.service.auth import Caller
 from cranny.service.dashboard import dashboard
 
@@ -197,7 +196,7 @@ time.sleep(600)
 
 
 def test_a_job_that_lies_is_told_on_its_page(serve: Serve, page: "Page") -> None:
-    site = serve(Cluster.single_rack(1, 4), real=True)
+    site = serve(CLUSTER, real=True, policy=HAS)
     page.set_default_timeout(120_000)
     job = site.running.submit(command=[sys.executable, "-c", LIAR], env=ENV)
     enter(page, site, job)
