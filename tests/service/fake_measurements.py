@@ -34,7 +34,13 @@ def fake_measurements(fake: Clocked, job: dict[str, Any]) -> dict[str, Any]:
     if job["status"] != "running" or len(job["machines"]) < 2:
         return {"job": job["id"], **NOTHING}
     since = fake.now_s - 300.0
-    paced = {"paced": True, "period_s": ASKED_S, "iteration_s": ASKED_S, "waited_s": 0.02, "comm_s": 0.06}
+    paced: dict[str, Any] = {
+        "paced": True,
+        "period_s": ASKED_S,
+        "iteration_s": ASKED_S,
+        "waited_s": 0.02,
+        "comm_s": 0.06,
+    }
     points = [point(since + 3.0 * at, 10 * at, attempt=1) for at in range(1, 21)]
     points += [point(since + 75 + 3.0 * at, 180 + 10 * at, iteration_s=0.28) for at in range(1, 21)]
     points += [point(since + 140 + 2.6 * at, 380 + 10 * at, **paced) for at in range(1, 41)]
