@@ -139,7 +139,7 @@ def test_a_job_that_reports_nothing_has_none_of_it(opened: Open) -> None:
         assert page.locator(selector).count() == 0
 
 
-def test_circles_follow_when_a_neighbour_comes_or_goes(opened: Open) -> None:
+def test_circles_follow_when_a_neighbour_comes_or_goes(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     visit = opened(8)
     job = running(visit.fake, 2)
     page = visit.go(f"#/jobs/{job['id']}", ".circle")
@@ -148,11 +148,11 @@ def test_circles_follow_when_a_neighbour_comes_or_goes(opened: Open) -> None:
     def alone(asked: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in plain(asked).items() if name != "circles"}
 
-    visit.fake.traffic = alone  # type: ignore[method-assign]
+    monkeypatch.setattr(visit.fake, "traffic", alone)
     visit.fake.happens("ended", job="job-1", status="done")
     visit.until(lambda: page.locator(".circle").count() == 0)
     assert page.locator("svg.matrix").count() == 1
-    visit.fake.traffic = plain  # type: ignore[method-assign]
+    monkeypatch.setattr(visit.fake, "traffic", plain)
     visit.fake.happens("paced", job="job-1", period_s=0.3, shift_s=0.1)
     visit.until(lambda: page.locator(".circle").count() == 1)
 

@@ -39,5 +39,5 @@ export function attemptsCard(attempts, restarts) {
 
 // The service says that an attempt was moved; the next one tells whether it has as many GPUs.
 function outcome(attempt, restarts) {
-  return restarts.get(attempt.attempt + 1)?.reason || attempt.outcome;
+  return attempt.outcome === "moved" ? restarts.get(attempt.attempt + 1)?.reason ?? "moved" : attempt.outcome;
 }
