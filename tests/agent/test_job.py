@@ -134,6 +134,10 @@ def test_a_script_that_saves_by_itself_answers_what_it_was_asked(tmp_path: Path)
     assert (saved.step, saved.request) == (33, 4)
     training.iterate(30)
     assert [training.job.asked_to_save] == [False]  # once
+    training.job.saved(63)  # before the service has read the answer, perhaps: it must not be lost
+    saved = report_of(tmp_path).saved
+    assert saved is not None
+    assert (saved.step, saved.request) == (63, 4)
 
 
 def test_a_checkpoint_that_fails_ends_no_training_and_is_not_reported(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from tests.service.fake_measurements import fake_measurements
 
 from cranny.service.dashboard import dashboard
 
@@ -288,7 +289,15 @@ class Fake:
                 "perimeter_s": 0.51,
                 "score": 1.0,
                 "jobs": [
-                    {"job": job["id"], "iteration_s": 0.255, "shift_s": 0.0, "arcs": [[0.141, 0.255, 80.0]]},
+                    {
+                        "job": job["id"],
+                        "iteration_s": 0.255,
+                        "shift_s": 0.0,
+                        "arcs": [[0.141, 0.255, 80.0]],
+                        "asked_s": 0.255,
+                        "paced": True,
+                        "measured_s": 0.2551,
+                    },
                     {"job": "job-1", "iteration_s": 0.51, "shift_s": 0.02, "arcs": [[0.0, 0.1, 60.0]]},
                 ],
             }
@@ -436,6 +445,12 @@ def _job_reads(app: FastAPI, fake: Fake) -> None:
     @app.get(f"{API}/jobs/{{job}}/traffic")
     def traffic(job: str) -> Any:
         return fake.traffic(fake.jobs[job])
+
+    @app.get(f"{API}/jobs/{{job}}/measurements")
+    def measurements(job: str) -> Any:
+        if job not in fake.jobs:
+            return problem(404, "Not found", f"There is no job {job}.")
+        return fake_measurements(fake, fake.jobs[job])
 
     @app.get(f"{API}/jobs/{{job}}/logs")
     def logs(job: str, rank: int = 0, attempt: int = 1, offset: int = 0) -> Any:

@@ -288,11 +288,15 @@ class JobAgent:
         self._note_saved(self._next, self._timer() - began_s)
 
     def _note_saved(self, step: int, took_s: float) -> None:
-        """Report a checkpoint, as the answer to what was asked for if anything was."""
+        """Report a checkpoint, as the answer to what was asked for if anything was.
+
+        One that the script makes by itself soon after is an answer, too: it replaces the report of the one before,
+        which the service may not have read yet.
+        """
         request, self._request = self._request, None
         if request is not None:
             self._answered = request.number
-        self._saved = Saved(step, self._clock(), took_s, 0 if request is None else request.number)
+        self._saved = Saved(step, self._clock(), took_s, self._answered)
         self._write()
 
     def warn(self, text: str) -> None:

@@ -48,7 +48,7 @@ class Saved(NamedTuple):
     step: int
     at_s: float
     took_s: float
-    request: int = 0  # the number of the request that it answers; 0 if the job saved by itself
+    request: int = 0  # the number of the last request that came before it; 0 if there was none
 
 
 class Resumed(NamedTuple):

@@ -7,7 +7,6 @@ only ever taken for the job whose folder it is in.
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,11 +16,11 @@ from cranny.channel import files
 from cranny.channel.report import Record, Report, Resumed, Saved, report_file
 from cranny.model.errors import InputError
 from cranny.service.clock import wall_clock
+from cranny.service.point_history import Point, PointHistory
 
 EVERY_S = 0.2  # between two rounds
 MOST_LOOKS = 1_000  # at files, in a round
 MOST_READS = 64  # of files, in a round
-POINTS = 500  # of a job, in memory
 PAST_JOBS = 200  # that are over, whose points are kept
 SKEW_S = 5.0  # by which clocks of machines may differ
 
@@ -40,23 +39,6 @@ class WatchedAttempt(NamedTuple):
     channel: JobChannel
     gpu_types: tuple[str, ...]  # of the GPU of every rank
     launched_s: float
-
-
-class Point(NamedTuple):
-    """Some iterations of a job, as one of its ranks reported them; times are means over them."""
-
-    at_s: float
-    attempt: int
-    rank: int
-    step: int
-    iterations: int
-    iteration_s: float
-    waited_s: float
-    compute_s: float
-    comm_s: float
-    samples: float
-    paced: bool
-    period_s: float
 
 
 @dataclass(slots=True)
@@ -120,7 +102,7 @@ class JobMeasurements:
 
     bad: int = 0  # reports that were not believed
     why: str = ""  # what was wrong with the last of them
-    points: deque[Point] = field(default_factory=lambda: deque(maxlen=POINTS))
+    points: PointHistory = field(default_factory=PointHistory)
     ranks: dict[int, RankState] = field(default_factory=dict)  # of its present attempt
     watched: WatchedAttempt | None = None
     first: int | None = None  # the lowest rank that reports, whose records become points

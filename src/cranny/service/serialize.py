@@ -1,8 +1,8 @@
 """Jobs, machines, links and traffic as JSON values of the API, with secrets redacted."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot
@@ -15,7 +15,7 @@ from cranny.network.interleave.affinity import SharedLink, shared_links
 from cranny.network.interleave.demand import circles
 from cranny.network.interleave.unified_circle import curve, unify
 from cranny.service.explain import Explanation, plain_job_ids
-from cranny.service.job_records import HELD, Attempt, JobRecord
+from cranny.service.job_records import HELD, Attempt, JobRecord, KeptPace
 from cranny.service.redact import redact_spec
 
 MAX_LINKS = 8  # shared links shown for a job
@@ -197,6 +197,7 @@ def _attempt(attempt: Attempt, cluster: Cluster) -> Any:
         "outcome": attempt.outcome,
         "exit_code": attempt.exit_code,
         "machines": _names(attempt.placement.counts, cluster),
+        "gpus": len(attempt.placement.machines),
     }
 
 
@@ -204,31 +205,53 @@ def _names(machines: Iterable[int], cluster: Cluster) -> list[str]:
     return [cluster.machines[machine].name for machine in machines]
 
 
-def shared_circles(job_id: str, view: Snapshot) -> list[Any]:
-    """Return the links that a job shares, the most loaded first: circle and shift of every job, and the score."""
+class RingPace(NamedTuple):
+    """What a job on a shared link is asked to keep, and what it reported last."""
+
+    asked: KeptPace | None = None
+    paced: bool | None = None  # whether its iterations wait for slots; None if it reports nothing
+    measured_s: float | None = None  # a recent iteration
+
+
+UNKNOWN = RingPace()
+
+
+def shared_circles(
+    job_id: str, view: Snapshot, pace_of: Callable[[str], RingPace] = lambda _: UNKNOWN
+) -> list[Any]:
+    """Return the links that a job shares, the most loaded first: circle and shift of every job, and the score.
+
+    Circles of jobs that report are measured ones: their profiles are. Jobs with a pace are drawn as they keep it.
+    """
     mine = view.running[job_id].communication.link_gbps.keys()
     met = {each: run for each, run in view.running.items() if mine & run.communication.link_gbps.keys()}
-    found = {}
+    found, paces = {}, {each: pace_of(each) for each in met}
     for each, running in met.items():
         where = running.placement
         given = (running.job, where.machines, where.server)
-        found[each] = circles(view.cluster, *given, aggregate=where.aggregate)
+        on = circles(view.cluster, *given, aggregate=where.aggregate)
+        asked = paces[each].asked
+        found[each] = {at: circle.stretched(asked.period_s) for at, circle in on.items()} if asked else on
     links = shared_links(found, view.cluster.uplink_gbps, view.cluster.node_names)
     shared = sorted((link for link in links if job_id in link.circles), key=lambda link: -link.load)
-    return [_circles(link, {each: met[each].shift_s for each in link.circles}) for link in shared[:MAX_LINKS]]
+    shifts_s = {each: pace.asked.shift_s if pace.asked else met[each].shift_s for each, pace in paces.items()}
+    return [_circles(link, shifts_s, paces) for link in shared[:MAX_LINKS]]
 
 
-def _circles(link: SharedLink, shifts_s: dict[str, float]) -> Any:
+def _circles(link: SharedLink, shifts_s: Mapping[str, float], paces: Mapping[str, RingPace]) -> Any:
     """Return one link with its unified circle."""
     drawn = tuple(link.circles.values())
     unified = unify(tuple(circle.iteration_s for circle in drawn))
-    whole = curve(drawn, list(shifts_s.values()), unified)
+    whole = curve(drawn, [shifts_s[each] for each in link.circles], unified)
     rings = [
         {
             "job": job,
             "iteration_s": period_s,
             "shift_s": shifts_s[job],
             "arcs": [list(arc) for arc in circle.stretched(period_s).arcs],
+            "asked_s": pace.asked.period_s if (pace := paces[job]).asked is not None else None,
+            "paced": pace.paced,
+            "measured_s": pace.measured_s,
         }
         for (job, circle), period_s in zip(link.circles.items(), unified.periods_s, strict=True)
     ]

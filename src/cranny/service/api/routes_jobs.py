@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -19,6 +20,7 @@ from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
 from cranny.service.job_spec import JobSpec
 from cranny.service.limits import BusyError, ConflictError
 from cranny.service.logs import MAX_BYTES, read_log
+from cranny.service.measured import recent_s
 from cranny.service.predict import expected_end_s, predict_starts
 from cranny.service.present import explain_running
 from cranny.service.scheduler import PolicyError
@@ -164,9 +166,20 @@ def traffic(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     if job_id not in view.running:
         raise ConflictError(f"{job_id} is not running")
     shown = serialize.job_traffic(record, view)
-    if service.scheduler.records.policy["name"].endswith("+cassini"):
-        shown["circles"] = serialize.shared_circles(job_id, view)
+    shifts = service.scheduler.records.policy["name"].endswith("+cassini")
+    if shifts or _pace(service, job_id).asked is not None:
+        shown["circles"] = serialize.shared_circles(job_id, view, partial(_pace, service))
     return shown
+
+
+def _pace(service: Service, job_id: str) -> serialize.RingPace:
+    """Return what a job is asked to keep, and what it does."""
+    with service.lock:
+        attempt = service.scheduler.find(job_id).attempt
+    if attempt is None:
+        return serialize.UNKNOWN
+    points = [point for point in service.reports.points(job_id) if point.attempt == attempt.number]
+    return serialize.RingPace(attempt.pace, points[-1].paced if points else None, recent_s(points))
 
 
 @router.get("/jobs/{job_id}/logs")

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from cranny.channel.control import asdict_plain
+from cranny.service import measured
 from cranny.service.api.dependencies import AnyCaller, ServiceDep, visible_job
 from cranny.service.job_records import HELD
 
@@ -17,25 +18,30 @@ def measurements(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     record = visible_job(service, caller, job_id)
     with service.lock:
         attempt = record.attempt if record.status in HELD else None
-        control = None if attempt is None else asdict_plain(service.control_of(record, attempt))
+        control = None if attempt is None else service.control_of(record, attempt)
         profile = service.scheduler.records.profiles.get(record.key)
         resumed = [
             {"attempt": each.number, **each.resumed._asdict()}
             for each in record.attempts
             if each.resumed is not None
         ]
+        points = service.reports.points(job_id)
+        restarts = measured.restarts(record.attempts, points)
+        types = measured.types(record, attempt, control, profile, service.scheduler.cluster)
     reports = service.reports
     bad, why = reports.bad_of(job_id)
     ranks = {} if attempt is None else reports.states(job_id, attempt.number)
     return {
         "job": job_id,
-        "points": [point._asdict() for point in reports.points(job_id)],
+        "points": [point._asdict() for point in points],
         "ranks": [
             {"rank": rank, "step": state.step, "saved": None if state.saved is None else state.saved._asdict()}
             for rank, state in sorted(ranks.items())
         ],
         "resumed": resumed,
-        "control": control,
+        "restarts": [each._asdict() for each in restarts],
+        "types": types,
+        "control": None if control is None else asdict_plain(control),
         "profile": None if profile is None else profile.values(),
         "bad_reports": bad,
         "bad_reason": why,

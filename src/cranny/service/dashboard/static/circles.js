@@ -3,7 +3,7 @@
 import { jobColour } from "./colours.js";
 import { el, svg } from "./dom.js";
 import { jobLink } from "./parts.js";
-import { counted, gbps, number } from "./words.js";
+import { counted, gbps, interval, number } from "./words.js";
 
 const MIDDLE = 110;
 const OUTER = 96;
@@ -34,6 +34,13 @@ function ring(job, radius, width, link) {
   return [svg("circle", { class: "ring", cx: MIDDLE, cy: MIDDLE, r: radius, "stroke-width": width }), arcs];
 }
 
+// What a job that reports makes of its shift.
+function keeps({ asked_s: asked, paced, measured_s: measured }) {
+  const takes = measured === null || measured === undefined ? "" : `, measured ${interval(measured)}`;
+  if (!asked) return takes;
+  return `, ${paced === null || paced === undefined ? "reports nothing" : paced ? "paced" : "not paced"}${takes}`;
+}
+
 function circle(link) {
   const step = (OUTER - INNER) / link.jobs.length;
   const rings = link.jobs.map((job, at) => ring(job, OUTER - (at + 0.5) * step, Math.max(2, step - 3), link));
@@ -57,7 +64,7 @@ function circle(link) {
       "ul", { class: "plain" },
       link.jobs.map((job) => el(
         "li", {}, jobLink(job.job),
-        ` shifted by ${ms(job.shift_s)} of ${ms(job.iteration_s)}`,
+        ` shifted by ${ms(job.shift_s)} of ${ms(job.iteration_s)}${keeps(job)}`,
       )),
     ),
   );

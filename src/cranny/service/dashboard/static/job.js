@@ -1,14 +1,16 @@
 // The page of one job: why it is where it is or why it waits, its ranks, its traffic, its logs.
 
 import { ask, segment } from "./api.js";
+import { attemptsCard } from "./attempts_card.js";
 import { circlesCard } from "./circles.js";
 import { el, fill, rows, say } from "./dom.js";
 import { logsCard } from "./logs.js";
+import { doubtedNotice, iterationsCard, paceCard, typesCard } from "./measured_cards.js";
 import { action, card, facts, machineLink, status, table } from "./parts.js";
 import { evidence } from "./price.js";
 import * as store from "./store.js";
 import { trafficCard } from "./traffic.js";
-import { ago, clock, counted, duration, few, HELD, nowS, OVER, until } from "./words.js";
+import { ago, clock, counted, duration, HELD, nowS, OVER, until } from "./words.js";
 
 // Write ranks that follow each other as a range: 0–3, 8.
 export function ranges(numbers) {
@@ -44,27 +46,6 @@ function ranksCard(placement) {
     `${counted(placement.names.length, "rank")} on ${counted(machines.size, "machine")}.${spare}`,
     listing.node,
   );
-}
-
-function attemptsCard(attempts) {
-  const heads = ["Attempt", "Placed", "Ran for", "Outcome", "Machines"].map((text) => ({ text }));
-  const listing = table("Attempts", heads, { className: "stacked" });
-  const cells = (each) => [
-    String(each.attempt), clock(each.placed_s, true),
-    each.started_s === null ? "–" : duration((each.ended_s ?? nowS()) - each.started_s),
-    each.outcome ? `${each.outcome}${each.exit_code ? ` (exit code ${each.exit_code})` : ""}` : "runs",
-    few(each.machines, 2),
-  ];
-  rows(
-    listing.body, attempts, (each) => each.attempt, (each) => each,
-    (each) => el(
-      "tr", { role: "row" },
-      cells(each).map((text, at) => el(
-        "td", { role: "cell", class: at > 2 ? "tags" : "", "data-head": heads[at].text }, text,
-      )),
-    ),
-  );
-  return card("Attempts", "", listing.node);
 }
 
 function about(job) {
@@ -107,6 +88,9 @@ function why(said) {
   );
 }
 
+const MEASURED_MS = 4000; // between two looks at what a job reports, which no event announces
+const SHARED_MS = 20_000;
+
 export function jobPage(scope, main, [id]) {
   const title = el("h1", { tabindex: "-1" }, id);
   const under = el("p", { class: "kicker" });
@@ -118,32 +102,42 @@ export function jobPage(scope, main, [id]) {
   const tries = el("div");
   const trafficPlace = el("div");
   const rings = el("div");
+  const doubted = el("div");
+  const iterations = el("div");
+  const paced = el("div");
+  const types = el("div");
   const written = el("div");
-  const logs = logsCard(scope, id), traffic = trafficCard();
+  const logs = logsCard(scope, id), traffic = trafficCard(), course = iterationsCard();
   const cares = (event) => event.job === id || [
     "placed", "ended", "stopped", "cancelled", "policy",
   ].includes(event.kind);
+  const held = () => HELD.includes(now?.status);
+  // Neighbours come and go, and are shifted and measured: what they share with this job changes with them.
+  const meets = (event) => cares(event) || ["moved", "shifted", "paced", "profiled", "vacated"].includes(event.kind);
   const detail = new store.Resource(() => ask(`jobs/${segment(id)}`), { cares: (event) => event.job === id });
   const explained = new store.Resource(() => ask(`jobs/${segment(id)}/explain`), { gap: 1000, cares });
+  const shared = new store.Resource(
+    async () => (held() ? ask(`jobs/${segment(id)}/traffic`).catch(({ message }) => ({ message })) : null),
+    { gap: 1000, cares: meets },
+  );
+  const measured = new store.Resource(
+    () => ask(`jobs/${segment(id)}/measurements`), { gap: MEASURED_MS / 2, cares: (event) => event.job === id },
+  );
   logs.node.hidden = true;
-  let shownPlacement = "", role = null, now = null, mode = null;
-  const showTraffic = async (job) => {
-    const print = JSON.stringify(HELD.includes(job.status) ? job.placement : null);
-    if (print === shownPlacement) return;
-    shownPlacement = print;
-    fill(trafficPlace);
-    fill(rings);
-    if (print === "null") return;
-    try {
-      const said = await ask(`jobs/${segment(id)}/traffic`);
-      if (!scope.open) return;
-      fill(trafficPlace, traffic.node);
-      traffic.show(said);
-      if (said.circles?.length) fill(rings, circlesCard(said.circles));
-    } catch (error) {
-      fill(trafficPlace, card("Traffic of one iteration", error.message));
-    }
+  let shownTraffic = "", shownStatus = "", role = null, now = null, mode = null, told = null;
+  const showTraffic = (said) => {
+    const print = JSON.stringify(said);
+    if (print === shownTraffic) return;
+    shownTraffic = print;
+    fill(rings, said?.circles?.length ? circlesCard(said.circles) : null);
+    if (said?.message !== undefined) fill(trafficPlace, held() ? card("Traffic of one iteration", said.message) : null);
+    else fill(trafficPlace, said && traffic.node);
+    if (said?.ranks) traffic.show(said);
   };
+  const showAttempts = () => fill(
+    tries,
+    now.attempts.length > (held() ? 1 : 0) ? attemptsCard(now.attempts, told?.restarts ?? []) : null,
+  );
   const showButtons = () => {
     if (!now || !role || !mode) return;
     const may = role.role === "admin" || (role.role === "user" && role.user === now.user);
@@ -172,26 +166,39 @@ export function jobPage(scope, main, [id]) {
     fill(under, status(job.status), ` · ${job.id}`);
     fill(known, card("The job", "", about(job)));
     fill(ranks, job.placement ? ranksCard(job.placement) : null);
-    fill(
-      tries,
-      job.attempts.length > (HELD.includes(job.status) ? 1 : 0) ? attemptsCard(job.attempts) : null,
-    );
+    showAttempts();
     if (!written.firstChild) fill(
       written,
       card("Job file as submitted", "", el("pre", { tabindex: "0" }, JSON.stringify(job.spec, null, 2))),
     );
     logs.node.hidden = job.attempts.length === 0;
     if (job.attempts.length) logs.show(job);
-    showTraffic(job);
+    const print = JSON.stringify([job.status, job.placement]);
+    if (print !== shownStatus) for (const each of [shared, measured]) each.touch(0);
+    shownStatus = print;
     showButtons();
   });
+  scope.watch(shared, showTraffic);
+  scope.watch(measured, (said) => {
+    told = said;
+    fill(doubted, doubtedNotice(said));
+    if (said.points.length) {
+      if (!iterations.firstChild) fill(iterations, course.node); // first: a chart is as wide as its place
+      course.show(said);
+    }
+    fill(paced, paceCard(said));
+    fill(types, typesCard(said));
+    if (now) showAttempts();
+  });
+  scope.every(MEASURED_MS, () => { if (held()) measured.touch(0); });
+  scope.every(SHARED_MS, () => { if (held()) shared.touch(0); });
   scope.watch(explained, (said) => fill(reason, why(said)));
   fill(
     main,
-    el("div", { class: "title" }, el("div", {}, title, under), buttons), bad,
+    el("div", { class: "title" }, el("div", {}, title, under), buttons), bad, doubted,
     el(
-      "div", { class: "split even" }, el("div", { class: "stack" }, reason, known, ranks, tries),
-      el("div", { class: "stack" }, logs.node, trafficPlace, rings, written),
+      "div", { class: "split even" }, el("div", { class: "stack" }, reason, known, ranks, types),
+      el("div", { class: "stack" }, iterations, tries, paced, rings, logs.node, trafficPlace, written),
     ),
   );
   return id;

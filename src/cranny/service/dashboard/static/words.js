@@ -36,6 +36,13 @@ export function duration(seconds) {
   return `${Math.round(seconds)} s`;
 }
 
+// Times of iterations, which may be far shorter than a second.
+export function interval(seconds, places = seconds < 0.02 ? 1 : 0) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 1) return `${number(seconds * 1000, places)} ms`;
+  return seconds < 90 ? `${number(seconds, seconds < 10 ? 2 : 1)} s` : duration(seconds);
+}
+
 export function clock(atS, withSeconds = false) {
   if (atS === null || atS === undefined) return "–";
   const at = new Date(atS * 1000), today = new Date(nowS() * 1000).toDateString() === at.toDateString();
@@ -80,6 +87,9 @@ const KINDS = {
   stopping: (event) => `${event.job} is being stopped${event.reason ? `: ${event.reason}` : ""}`,
   stopped: (event) => `${event.job} was stopped by the policy and waits again`,
   retried: (event) => `${event.job} is retried`, vacated: (event) => `${event.job} released its GPUs`,
+  paced: ({ job, period_s: period }) => (period ? `${job} starts an iteration every ${interval(period)}` : `${job} keeps no pace any more`),
+  profiled: (event) => `${event.job} was measured`,
+  continued: (event) => `${event.job} went on from step ${number(event.step)}`,
   moved: (event) => `${event.job} was moved`, shifted: (event) => `${event.job} was shifted`,
   aggregated: (event) => `other switches aggregate for ${event.job}`,
   cancelled: (event) => `${event.job} was cancelled${event.by ? ` by ${event.by}` : ""}`,
