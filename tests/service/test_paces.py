@@ -15,7 +15,7 @@ from cranny.model.plan import Plan, Shift, Start
 from cranny.model.profile import ModelProfile
 from cranny.service.job_records import KeptPace
 from cranny.service.paces import Paces, differs, iteration_s
-from cranny.service.reports import Point
+from cranny.service.point_history import Point
 from cranny.service.scheduler import REPACE_S
 
 CLUSTER = Cluster.fat_tree(2, 3, 1, link_gbps=0.1, oversubscription=3)  # as in benchmarks/testbed
