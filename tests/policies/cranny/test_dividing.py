@@ -76,3 +76,53 @@ def test_all_jobs_end_on_mixed_gpus(restart_s: float) -> None:
     cluster = Cluster.of(Switch("core", machines, (10.0,) * 3))
     came = [replace(job, speeds={"A": 1.0, "B": 2.0}) for job in stream(restart_s)]
     assert replayed(*came, cluster=cluster).summary["jobs_done"] == len(came)
+
+
+MIXED = Cluster.of(Switch("core", (Machine("slow", 4, "A"), Machine("fast", 4, "B")), (1e6,) * 2))
+
+
+def elastic_job(name: str, duration_s: float, submit_s: float = 0.0, restart_s: float = 1.0) -> Job:
+    """A job of four workers that can have eight, and trains twice as fast on the fast machine."""
+    return Job(
+        name,
+        4,
+        submit_s=submit_s,
+        duration_s=duration_s,
+        least_gpus=1,
+        most_gpus=8,
+        speeds={"A": 1.0, "B": 2.0},
+        restart_s=restart_s,
+    )
+
+
+def test_jobs_on_mixed_gpus_run_one_after_the_other_and_the_shortest_first() -> None:
+    result = replayed(elastic_job("long", 3000.0), elastic_job("short", 300.0), cluster=MIXED, network="instant")
+    assert jct_s(result) == pytest.approx(
+        {"short": 100.0, "long": 1100.0}
+    )  # 12 GPUs of the slow kind do three times as much
+    assert result.summary["moves"] == 0
+
+
+def test_a_job_on_mixed_gpus_makes_way_for_one_that_is_shorter_by_far() -> None:
+    long, short = elastic_job("long", 3000.0), elastic_job("short", 300.0, submit_s=100.0)
+    assert jct_s(replayed(long, short, cluster=MIXED, network="instant"))["short"] == pytest.approx(100.0)
+    other = elastic_job("other", 2900.0, submit_s=100.0)  # 967 s alone, and 900 s are left of the first
+    assert jct_s(replayed(long, other, cluster=MIXED, network="instant"))["long"] == pytest.approx(1000.0)
+
+
+def test_a_long_job_on_mixed_gpus_is_not_passed_for_ever() -> None:
+    """Short jobs that come faster than they end keep it waiting only until it comes before them in the queue."""
+    came = [elastic_job(f"short-{i}", 300.0, submit_s=90.0 * i) for i in range(400)]
+    result = replayed(elastic_job("long", 900.0), *came, cluster=MIXED, network="instant")
+    # A patience of 10 lets jobs pass that come up to 10 * (900 - 300) * 2 s later.
+    assert jct_s(result)["long"] < 14_000.0
+    assert result.summary["jobs_done"] == 401
+
+
+def test_the_last_job_on_mixed_gpus_grows_if_that_is_worth_its_restart() -> None:
+    """The second job gets what the first one cannot use."""
+    first = replace(elastic_job("first", 400.0), most_gpus=4, speeds={"B": 2.0})
+    for restart_s, moves in ((1.0, 1), (5000.0, 0)):
+        second = elastic_job("second", 4000.0, restart_s=restart_s)
+        dear = [replace(first, duration_s=400.0 if restart_s < 10.0 else 100_000.0), second]
+        assert replayed(*dear, cluster=MIXED, network="instant").summary["moves"] == moves

@@ -46,6 +46,7 @@ from cranny.policies.cranny.dividing import GpuDivision
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves
 from cranny.policies.cranny.moves import MoveRules, actions
+from cranny.policies.cranny.queue_key import queue_key
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
@@ -118,14 +119,14 @@ class Cranny:
         job = waiting.job
         if self.resize and elastic(job) and not waiting.attained_gpu_s:
             if self._division is None:
-                self._division = GpuDivision()
+                self._division = GpuDivision(self.patience)
             self._division.see(job, self.length_s(job))
         if self._at is not None:
             if waiting.attained_gpu_s:
                 self._at.requeued(waiting)
             else:
                 self._at.see(job)
-        return job.submit_s + self.patience * self.left_s(waiting) * math.sqrt(job.gpus)
+        return queue_key(job, self.left_s(waiting), self.patience)
 
     def length_s(self, job: Job) -> float:
         """Return how long a job is expected to run in all on one machine."""

@@ -3,15 +3,19 @@
 `has-resets` says how many workers each job has. It counts what a restart costs, but not that jobs which come later
 make it divide again, nor the links between racks. So GPUs are divided only if restarts are short for the jobs that
 come; otherwise jobs have the workers that they ask for, or fewer from the start if they end well before they would
-else. And where all GPUs are of one type, workers go where they cost least, as those of other jobs do.
+else. And where all GPUs are of one type, workers go where they cost least, as those of other jobs do. On GPUs of
+several types jobs that can all be resized run one after the other instead (`shortest_first`).
 
 Measured: where restarts take 0.09 of the length of jobs (HAS's four, 600 s each) jobs complete in 0.65 of the time
 that they take undivided; where they take 0.4 of it (CASSINI's dynamic trace, 60 s each), in 1.16 times as long.
+One after the other (ten tuned seeds each), HAS's jobs complete in 0.85 of the time of `has-resets` with restarts
+of 60 s, in 0.67 with 600 s, and in 0.80 if they come in a stream, with 1.12, 1.00 and 1.07 of the machine-hours of
+the policy that needs the fewest.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cranny.core.protocol import Policy
+from cranny.core.protocol import Policy, lacks_gpus
 from cranny.core.snapshot import Snapshot
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -20,6 +24,7 @@ from cranny.policies import policy
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic, feasible_order, without_jobs
 from cranny.policies.cranny.preemption import SHORT_RESTART
+from cranny.policies.cranny.shortest_first import ShortestFirst
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
@@ -36,7 +41,8 @@ class Share(NamedTuple):
 class GpuDivision:
     """Divides GPUs among all jobs as long as some can be resized, if that pays."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        self._shortest_first = ShortestFirst(patience)
         self._shares = cast("Policy", policy("has-resets"))
         self._restart_s = self._length_s = 0.0  # of all jobs that came and can be resized
 
@@ -54,10 +60,14 @@ class GpuDivision:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say in a few words why a job must wait."""
+        if in_turn(view):
+            return lacks_gpus(job, view) or "behind jobs that come before it in the queue"
         return self._shares.why_wait(job, view)
 
     def plan(self, view: Snapshot, at: "Followed") -> Plan:
         """Divide GPUs, on the machines that cost least if all are of one type."""
+        if in_turn(view):
+            return self._shortest_first.plan(view)
         plan = self._shares.plan(view)
         if not plan.actions or len(view.cluster.machines_with) > 1:
             return plan
@@ -82,6 +92,12 @@ class GpuDivision:
         }
         begin = [start._replace(placement=found[job_id]) for job_id, start in starts.items()]
         return Plan(view.version, feasible_order(view, moves, begin))
+
+
+def in_turn(view: Snapshot) -> bool:
+    """Say whether jobs run one after the other: there are several types of GPU, and all jobs can be resized."""
+    jobs = [*(each.job for each in view.waiting), *(each.submitted for each in view.running.values())]
+    return len(view.cluster.machines_with) > 1 and all(map(elastic, jobs))
 
 
 def _placed(shares: dict[str, Share], view: Snapshot, at: "Followed") -> dict[str, Placement] | None:

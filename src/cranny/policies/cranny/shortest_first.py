@@ -1,0 +1,95 @@
+"""Jobs that can all be resized, on GPUs of several types: one after the other, each with all workers it can have.
+
+`has-resets` gives every job workers from the start, and then pays a restart for each share that grows. A first
+start costs nothing: so the first job of the queue gets all GPUs that it can use, and the next one what it leaves.
+A running job is stopped for it only if it comes later in the queue with what it has left, and if that is more than
+the other needs by far. So no job is passed for ever, as in the queue.
+"""
+
+import numpy as np
+
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.arrays import Floats, Ints
+from cranny.model.job import Job
+from cranny.model.plan import Action, Move, Plan, Start, Stop
+from cranny.policies._shared.heterogeneous.estimates import JobEstimates
+from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus, placed
+from cranny.policies.cranny.queue_key import queue_key
+
+RESTARTS = 2.0  # that a stop or a move must pay: its own, and as much again for what else it delays
+
+
+class ShortestFirst:
+    """Starts the first job of the queue with as many workers as it can have."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._estimates = JobEstimates()
+
+    def plan(self, view: Snapshot) -> Plan:
+        """Start the first job on free GPUs, or stop a job for it; once none waits, let one grow."""
+        self._estimates.follow(view)
+        action = self._first(view.waiting[0], view) if view.waiting else self._grown(view)
+        return Plan(view.version, () if action is None else (action,))
+
+    def _first(self, waiting: Waiting, view: Snapshot) -> Action | None:
+        """Start a job, or stop the one that has most left so that it can start."""
+        job = waiting.job
+        workers = self._workers(job, view.free, view)
+        if workers.sum() >= min_gpus(job):
+            placement = placed(view, job, workers, "the first of the queue has all that it can use")
+            return Start(job, placement, waiting.attained_gpu_s)
+        whole = np.array([machine.gpus for machine in view.cluster.machines])
+        needs_s = self._seconds(job, self._workers(job, whole, view), view)
+        key = self._key(job)
+        longest, most_s = None, 0.0
+        for each in view.running.values():
+            left_s = self._seconds(each.submitted, self._held(each.placement.counts, view), view)
+            pays = left_s > max(most_s, needs_s + RESTARTS * each.submitted.restart_s)
+            later = self._key(each.submitted) > key
+            if pays and later and _goes_on(each.started_s, each.submitted, each.attained_gpu_s, view):
+                longest, most_s = each.submitted.id, left_s
+        return None if longest is None else Stop(longest, f"makes way for job {job.id!r}")
+
+    def _grown(self, view: Snapshot) -> Action | None:
+        """Move a job to more GPUs if it gains more than its restart."""
+        for each in view.running.values():
+            job, held = each.submitted, self._held(each.placement.counts, view)
+            more = self._workers(job, view.free + held, view)
+            gain_s = self._seconds(job, held, view) - self._seconds(job, more, view)
+            if gain_s > RESTARTS * job.restart_s and gain_s > 0.0 and more.sum() > held.sum():
+                return Move(job.id, placed(view, job, more, "GPUs that no other job waits for"))
+        return None
+
+    def _key(self, job: Job) -> float:
+        return queue_key(job, self._estimates.left_s(job), self._patience)
+
+    def _workers(self, job: Job, free: Ints, view: Snapshot) -> Ints:
+        """Return as many of the free GPUs as a job can have, (machines,), the fastest first."""
+        speed, left, workers = self._speeds(job, view), max_gpus(job), np.zeros_like(free)
+        for machine in np.argsort(-speed, kind="stable").tolist():
+            if speed[machine] > 0.0:
+                workers[machine] = min(left, int(free[machine]))
+                left -= int(workers[machine])
+        return workers
+
+    def _seconds(self, job: Job, workers: Ints, view: Snapshot) -> float:
+        """Return how long a job still runs with so many workers on each machine."""
+        return self._estimates.left_s(job) * job.gpus / max(float(self._speeds(job, view) @ workers), 1e-12)
+
+    def _speeds(self, job: Job, view: Snapshot) -> Floats:
+        """Return the speed of one GPU of each machine, 0 where the job cannot run."""
+        types = list(view.cluster.machines_with)
+        by_type = dict(zip(types, self._estimates.speeds(job, types), strict=True))
+        return np.array([by_type[machine.gpu_type] or 0.0 for machine in view.cluster.machines])
+
+    @staticmethod
+    def _held(counts: dict[int, int], view: Snapshot) -> Ints:
+        held = np.zeros(len(view.cluster.machines), dtype=np.int64)
+        held[list(counts)] = list(counts.values())
+        return held
+
+
+def _goes_on(started_s: float, job: Job, attained_gpu_s: float, view: Snapshot) -> bool:
+    """Say whether a running job is past its start and restart: a decision that undoes itself might never end."""
+    return view.now_s - started_s > (job.restart_s if attained_gpu_s else 0.0)
