@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -18,8 +19,10 @@ import uvicorn
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.reference.invariants import check
 
+from cranny.backends.attempt_files import read
 from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.local import LocalBackend
+from cranny.backends.process import Process
 from cranny.backends.protocol import Launch
 from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
@@ -103,6 +106,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
         if service._alive:
             service.close()
         check(service.scheduler.engine.state)
+    end_jobs(tmp_path)
+
+
+def end_jobs(folder: Path) -> None:
+    """End real jobs that a closed service has left running."""
+    for file in folder.rglob("attempt-*.pid"):
+        found = read(file)
+        if found is not None:
+            Process(found["pid"], found["started"]).send(signal.SIGTERM)
 
 
 @dataclass
