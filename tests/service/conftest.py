@@ -19,7 +19,7 @@ import uvicorn
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.reference.invariants import check
 
-from cranny.backends.attempt_files import read
+from cranny.backends.attempt_files import read, remove
 from cranny.backends.fake import FakeBackend, FakeProcesses, FakeRun
 from cranny.backends.local import LocalBackend
 from cranny.backends.process import Process
@@ -110,7 +110,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def end_jobs(folder: Path) -> None:
-    """End real jobs that a closed service has left running."""
+    """End real jobs that a closed service has left running, and withdraw those that have not started yet."""
+    for file in folder.rglob("attempt-*.launch"):
+        remove(file)
     for file in folder.rglob("attempt-*.pid"):
         found = read(file)
         if found is not None:
