@@ -161,7 +161,7 @@ def build_policy(setting: Mapping[str, Any], records: JobRecords) -> ServicePoli
     """Return the policy that a setting describes."""
     _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
     if isinstance(policy, Shifting):
-        policy.expect_phases()  # real jobs share links only while they communicate, and can be told when to start
+        policy.expect_phases()  # real jobs share links only while they communicate, and can start when asked
     if isinstance(policy, Cassini):
         policy.host = FixedHost(policy.host, records)
     if isinstance(policy, SharingPolicy):

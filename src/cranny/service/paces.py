@@ -40,7 +40,7 @@ class Paces:
     def kept(
         self, running: Mapping[str, Running], shifted: AbstractSet[str], measured_s: Mapping[str, float]
     ) -> dict[str, KeptPace]:
-        """Return what shifted jobs keep, by their ids; jobs that run freely are left out.
+        """Return what shifted jobs keep, by their ids; not of jobs that run freely.
 
         `measured_s` are the iterations of jobs alone, as far as they are known.
         """
@@ -83,16 +83,16 @@ def differs(pace: KeptPace | None, other: KeptPace | None) -> bool:
     return min(apart, 1.0 - apart) > CHANGED
 
 
-def iteration_s(points: Iterable[Point], attempt: int, told_s: float) -> float | None:
+def iteration_s(points: Iterable[Point], attempt: int, paced_s: float) -> float | None:
     """Return what an iteration of an attempt takes with its links to itself; None if that is not known yet.
 
     Other jobs make communication longer, and nothing makes it shorter. So the least that was seen of it counts
-    while the job kept its slots, and of computing what is usual now. A job that was told its slots at `told_s` and
+    while the job kept its slots, and of computing what is usual now. A job that got its slots at `paced_s` and
     has not kept them for a while cannot: then all that was seen counts.
     """
     of = [each for each in points if each.attempt == attempt]
     kept = [each for before, each in pairwise(of) if before.paced and each.paced]  # the first is of both kinds
-    if not kept and sum(each.at_s > told_s for each in of) >= RECENT:
+    if not kept and sum(each.at_s > paced_s for each in of) >= RECENT:
         kept = of
     if len(of) < FEWEST or not kept:
         return None

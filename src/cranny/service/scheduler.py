@@ -88,7 +88,7 @@ class Scheduler:
         self._recommender = Recommender()  # used in recommend-only mode
         self._paces = Paces(cluster)
         self._iterations_s: dict[str, tuple[int, float]] = {}  # measured, of attempts of shifted jobs
-        self.paced_s = 0.0  # when jobs were told their slots last
+        self.paced_s = 0.0  # when jobs got their slots last
         self._repaced_s = -math.inf  # when that changed periods last
 
     def _new_engine(self) -> Engine:

@@ -147,7 +147,7 @@ class LinkJobs:
         return zip(order, self._runs.outcome(key).outcomes, strict=True)
 
     def slots(self, most: int) -> dict[str, KeptSlots]:
-        """Return what the agents of jobs keep; jobs that run freely are left out.
+        """Return what the agents of jobs keep; not of jobs that run freely.
 
         So are jobs of groups with more than so many, which would take long to simulate.
         """
