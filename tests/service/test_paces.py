@@ -107,9 +107,9 @@ def test_an_iteration_alone_is_what_computing_takes_now_and_the_shortest_exchang
 
 def test_jobs_in_each_others_way_are_not_measured_unless_they_cannot_keep_slots() -> None:
     contended = [point(1, 0.2, 0.35, paced=False)] * 20
-    assert iteration_s(contended, 1, told_s=10.0) is None
-    assert iteration_s(contended, 1, told_s=5.0) == pytest.approx(0.55)
-    assert iteration_s([*contended, point(1, 0.2, 0.2)], 1, told_s=5.0) == pytest.approx(0.4)
+    assert iteration_s(contended, 1, paced_s=10.0) is None
+    assert iteration_s(contended, 1, paced_s=5.0) == pytest.approx(0.55)
+    assert iteration_s([*contended, point(1, 0.2, 0.2)], 1, paced_s=5.0) == pytest.approx(0.4)
 
 
 def test_jobs_notice_another_period_or_another_distance() -> None:

@@ -7,7 +7,7 @@ import { clock, duration, few, nowS, number } from "./words.js";
 
 export function attemptsCard(attempts, restarts) {
   const of = new Map(restarts.map((each) => [each.attempt, each]));
-  const told = restarts.some((each) => each.step !== null || each.iteration_s !== null);
+  const reported = restarts.some((each) => each.step !== null || each.iteration_s !== null);
   const columns = [
     ["Attempt", (each) => String(each.attempt)], ["Placed", (each) => clock(each.placed_s, true)],
     ["Ran for", (each) => (each.started_s === null ? "–" : duration((each.ended_s ?? nowS()) - each.started_s))],
@@ -16,8 +16,8 @@ export function attemptsCard(attempts, restarts) {
       (each) => (each.outcome ? `${outcome(each, of)}${each.exit_code ? ` (exit code ${each.exit_code})` : ""}` : "runs"),
     ],
     ["GPUs", (each) => (each.gpus === undefined ? "–" : String(each.gpus))],
-    ["Machines", (each) => few(each.machines, told ? 1 : 2)],
-    ...told ? [
+    ["Machines", (each) => few(each.machines, reported ? 1 : 2)],
+    ...reported ? [
       ["Resumed at", (each) => (of.get(each.attempt)?.step == null ? "–" : `step ${number(of.get(each.attempt).step)}`)],
       ["Restart cost", (each) => cost(of.get(each.attempt))],
       ["Iteration before and after", (each) => gain(of.get(each.attempt))],

@@ -124,7 +124,7 @@ export function jobPage(scope, main, [id]) {
     () => ask(`jobs/${segment(id)}/measurements`), { gap: MEASURED_MS / 2, cares: (event) => event.job === id },
   );
   logs.node.hidden = true;
-  let shownTraffic = "", shownStatus = "", role = null, now = null, mode = null, told = null;
+  let shownTraffic = "", shownStatus = "", role = null, now = null, mode = null, reported = null;
   const showTraffic = (said) => {
     const print = JSON.stringify(said);
     if (print === shownTraffic) return;
@@ -136,7 +136,7 @@ export function jobPage(scope, main, [id]) {
   };
   const showAttempts = () => fill(
     tries,
-    now.attempts.length > (held() ? 1 : 0) ? attemptsCard(now.attempts, told?.restarts ?? []) : null,
+    now.attempts.length > (held() ? 1 : 0) ? attemptsCard(now.attempts, reported?.restarts ?? []) : null,
   );
   const showButtons = () => {
     if (!now || !role || !mode) return;
@@ -180,7 +180,7 @@ export function jobPage(scope, main, [id]) {
   });
   scope.watch(shared, showTraffic);
   scope.watch(measured, (said) => {
-    told = said;
+    reported = said;
     fill(doubted, doubtedNotice(said));
     if (said.points.length) {
       if (!iterations.firstChild) fill(iterations, course.node); // first: a chart is as wide as its place
