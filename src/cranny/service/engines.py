@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine, period
-from cranny.core.protocol import Host, JobRules, Policy, Remembering, RuledPolicy, Shifting, Timed
+from cranny.core.protocol import Host, JobRules, Policy, Remembering, RuledPolicy, Timed
 from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -160,8 +160,6 @@ def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
 def build_policy(setting: Mapping[str, Any], records: JobRecords) -> ServicePolicy:
     """Return the policy that a setting describes."""
     _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
-    if isinstance(policy, Shifting):
-        policy.expect_phases()  # real jobs share links only while they communicate, and can start when asked
     if isinstance(policy, Cassini):
         policy.host = FixedHost(policy.host, records)
     if isinstance(policy, SharingPolicy):
