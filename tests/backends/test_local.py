@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from signal import SIGKILL, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2
@@ -191,10 +192,9 @@ def test_a_rank_finds_its_channel_and_the_machines_of_all_ranks(harness: LocalHa
     assert (found["CRANNY_CHANNEL"], found["CRANNY_CHANNEL_TOKEN"]) == (str(channel.folder), channel.token)
     assert found["CRANNY_MACHINES"] == "2,0,2"
     given = dict.fromkeys(slots, ""), 1, "token", Path("logs")
-    try:
-        agents = commands(replace(what, torchrun=True), {"PATH": os.environ["PATH"]}, *given)
-    except BackendError:
+    if find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
+    agents = commands(replace(what, torchrun=True), {"PATH": str(Path(sys.executable).parent)}, *given)
     assert agents[0].env["CRANNY_MACHINES"] == "2,2,0"  # as torchrun numbers ranks
 
 

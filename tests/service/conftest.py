@@ -113,10 +113,11 @@ def end_jobs(folder: Path) -> None:
     """End real jobs that a closed service has left running, and withdraw those that have not started yet."""
     for file in folder.rglob("attempt-*.launch"):
         remove(file)
-    for file in folder.rglob("attempt-*.pid"):
-        found = read(file)
-        if found is not None:
-            Process(found["pid"], found["started"]).send(signal.SIGTERM)
+    found = [known for file in folder.rglob("attempt-*.pid") if (known := read(file)) is not None]
+    supervisors = [Process(known["pid"], known["started"]) for known in found]
+    for process in supervisors:
+        process.send(signal.SIGTERM)
+    until(lambda: not any(process.alive() for process in supervisors))
 
 
 @dataclass

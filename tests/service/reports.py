@@ -1,6 +1,5 @@
-"""Jobs that report for themselves which GPU they have, and whether anybody else has it."""
+"""Jobs that report for themselves which GPU they have, and whether another job has it."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +36,4 @@ def left_over(folder: Path) -> list[str]:
                 found.append(process.name)
         except OSError:  # it has ended, or is not ours
             continue
-    return found
-
-
-def zombies() -> list[str]:
-    """Return the children of this process that have ended and were not waited for."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state == "Z" and int(parent) == os.getpid():
-            found.append(process.name)
     return found

@@ -23,13 +23,13 @@ from cranny.agent.agreement import Agreement, Due
 from cranny.agent.measurement import Measurement
 from cranny.agent.pacing import Pacer, PacingReport
 from cranny.agent.sampler import Drawn, ShareSampler
-from cranny.channel.control import CheckpointRequest, Control, samples
+from cranny.channel.control import MAX_NUMBER, CheckpointRequest, Control, samples
+from cranny.channel.files import FOLDER_VARIABLE, TOKEN_VARIABLE
 from cranny.channel.report import KEPT, Record, Report, Resumed, Saved
 from cranny.model.errors import InputError
 from cranny.model.placement import Aggregation
 from cranny.model.validate import MAX_GPUS, not_negative, whole
 
-CHANNEL, TOKEN = "CRANNY_CHANNEL", "CRANNY_CHANNEL_TOKEN"
 REPORT_S = 5.0  # between two reports
 FIRST_REPORT_S = 0.5  # the first ones come sooner, each after twice as long as the one before
 MAX_BATCH = 10**12
@@ -82,8 +82,8 @@ class JobAgent:
         self.lead = lead
         self._save, self._seed = save, seed
         self._clock, self._timer = clock, timer
-        self._channel = Path(env[CHANNEL]) if env.get(CHANNEL) else None
-        self._token = env.get(TOKEN, "")
+        self._channel = Path(env[FOLDER_VARIABLE]) if env.get(FOLDER_VARIABLE) else None
+        self._token = env.get(TOKEN_VARIABLE, "")
         self._agreement = None if self._channel is None else Agreement(self._channel, self.rank, lead=lead)
         self._control = Control()
         self._request: CheckpointRequest | None = None  # that is not answered yet
@@ -158,7 +158,7 @@ class JobAgent:
 
     def saved(self, step: int, took_s: float = 0.0) -> None:
         """Say that the script has saved a checkpoint by itself, after so many iterations."""
-        step = whole(step, "step", least=0, most=2**53)
+        step = whole(step, "step", least=0, most=MAX_NUMBER)
         self._note_saved(step, not_negative(took_s, "took_s"))
 
     def resumed(self, step: int) -> None:
@@ -166,7 +166,7 @@ class JobAgent:
         if self._began:
             self.warn("resumed was called after the first step, and is ignored")
             return
-        self.first_step = self._next = whole(step, "step", least=0, most=2**53)
+        self.first_step = self._next = whole(step, "step", least=0, most=MAX_NUMBER)
 
     def communicated(self, start_s: float, end_s: float) -> None:
         """Note that the iteration that runs communicated from one moment to another, by the wall clock."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM
 
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
+from cranny.backends.ranks import CHANNEL
 from cranny.model.cluster import Cluster
 
 
@@ -81,7 +82,7 @@ class FakeBackend:
         if what.time_limit_s is not None and what.time_limit_s < course.run_s:
             _end(process, "timed out", self._clock() + what.time_limit_s, GRACE_S)
         if self._channels:
-            (what.log_dir / "channel").mkdir(parents=True, exist_ok=True)
+            (what.log_dir / CHANNEL).mkdir(parents=True, exist_ok=True)
         self.processes.by_attempt[_key(what)] = process
         self._running[what.job_id] = what
         self.launches.append(what)
@@ -103,7 +104,7 @@ class FakeBackend:
         what = self._running.get(job_id)
         if what is None or not self._channels:
             return None
-        return JobChannel(what.log_dir / "channel", f"token of {what.job_id}, {what.attempt}")
+        return JobChannel(what.log_dir / CHANNEL, f"token of {what.job_id}, {what.attempt}")
 
     def lose(self, job_id: str) -> None:
         """Lose a running job without a trace, as if its machine had failed."""

@@ -202,13 +202,8 @@ class LocalBackend:
                         os.kill(pid, signal.SIGKILL)
                 return None
             ended = Ended(what.job_id, what.attempt, None, "lost")
-        for path in (
-            files.launch,
-            files.pid,
-            files.stop,
-            files.signal,
-            files.reserve,
-        ):  # the result may be read again
+        # All but the result, which may be read again.
+        for path in (files.launch, files.pid, files.stop, files.signal, files.reserve):
             io.remove(path)
         if self._running.pop(what.job_id, None) is not None:
             self._slots.release(what)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cranny.backends import torchrun_rank
 from cranny.backends.protocol import BackendError, Launch, Rank, numbered
+from cranny.channel.files import FOLDER_VARIABLE, TOKEN_VARIABLE
 
 ADDRESS = "127.0.0.1"
 CHANNEL = "channel"  # the folder of the channel in the log folder
@@ -49,8 +50,8 @@ def commands(
             "CRANNY_ATTEMPT": str(what.attempt),
             "CRANNY_MACHINE": str(machine),
             "CRANNY_MACHINES": every,
-            "CRANNY_CHANNEL": str(log_dir / CHANNEL),
-            "CRANNY_CHANNEL_TOKEN": token,
+            FOLDER_VARIABLE: str(log_dir / CHANNEL),
+            TOKEN_VARIABLE: token,
             **_parameter_server(what),
         }
         if what.torchrun:

@@ -30,6 +30,7 @@ from cranny.backends.process import Process, catches, descendants
 
 TICK_S = 0.1  # between two polls of processes that are to end
 CANCEL = (signal.SIGTERM, signal.SIGINT)
+HANDLED = (*CANCEL, signal.SIGUSR1)  # by the supervisor itself
 FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)  # that the service may send to ranks
 CANNOT_START = 127  # exit code, as in shells
 _PR_SET_PDEATHSIG = 1
@@ -119,7 +120,7 @@ class SupervisedAttempt:
 
     def _start(self) -> None:
         # Blocked: a signal to a forked child must wait until it has become a rank.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (*CANCEL, signal.SIGUSR1))
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             for rank in self._what["ranks"]:
                 pid = os.fork()
@@ -131,7 +132,7 @@ class SupervisedAttempt:
             log_error(f"cannot start a process: {error.strerror}")
             self._end("failed")
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (*CANCEL, signal.SIGUSR1))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
 
     def _become(self, rank: dict[str, Any]) -> None:
         """Turn this process, a forked child of the supervisor, into a rank."""
@@ -151,13 +152,7 @@ class SupervisedAttempt:
                 trying = f"enter {cwd}"
                 os.chdir(cwd)
                 trying = f"start {command}"
-            for number in (
-                *CANCEL,
-                signal.SIGHUP,
-                signal.SIGUSR1,
-                signal.SIGPIPE,
-                signal.SIGXFSZ,
-            ):  # we changed them
+            for number in (*HANDLED, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):  # we changed them
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             os.execvpe(command, rank["argv"], rank["env"])  # noqa: S606 - what the job asked for

@@ -9,6 +9,8 @@ from typing import Any
 
 from cranny.model.errors import InputError, at
 
+FOLDER_VARIABLE = "CRANNY_CHANNEL"  # where ranks find the folder of their channel
+TOKEN_VARIABLE = "CRANNY_CHANNEL_TOKEN"  # noqa: S105 - the name of a variable
 VERSION = 1  # of all files of the channel; a reader ignores fields that it does not know
 FRESH_S = 0.1  # in which a file that was read may be replaced at the same tick of the clock
 MAX_BYTES = 65_536  # of any file; a larger one is not read

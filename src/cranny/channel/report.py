@@ -126,20 +126,20 @@ def _record(value: object) -> Record:
 
 def _saved(value: object) -> Saved:
     found = _fields(value, "saved", Saved._fields)
-    return Saved(
-        whole(found.get("step"), "saved: step", least=0, most=MAX_NUMBER),
-        _at_most(found.get("at_s"), "saved: at_s", MAX_SECONDS * 10),
-        _at_most(found.get("took_s"), "saved: took_s", MAX_SECONDS),
-        whole(found.get("request", 0), "saved: request", least=0, most=MAX_NUMBER),
-    )
+    request = whole(found.get("request", 0), "saved: request", least=0, most=MAX_NUMBER)
+    return Saved(*_step_and_times(found, "saved"), request)
 
 
 def _resumed(value: object) -> Resumed:
-    found = _fields(value, "resumed", Resumed._fields)
-    return Resumed(
-        whole(found.get("step"), "resumed: step", least=0, most=MAX_NUMBER),
-        _at_most(found.get("at_s"), "resumed: at_s", MAX_SECONDS * 10),
-        _at_most(found.get("took_s"), "resumed: took_s", MAX_SECONDS),
+    return Resumed(*_step_and_times(_fields(value, "resumed", Resumed._fields), "resumed"))
+
+
+def _step_and_times(found: dict[str, Any], what: str) -> tuple[int, float, float]:
+    """Return a step, when it was reached and how long that took."""
+    return (
+        whole(found.get("step"), f"{what}: step", least=0, most=MAX_NUMBER),
+        _at_most(found.get("at_s"), f"{what}: at_s", MAX_SECONDS * 10),
+        _at_most(found.get("took_s"), f"{what}: took_s", MAX_SECONDS),
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, NamedTuple
 
+from cranny.channel.files import FOLDER_VARIABLE, TOKEN_VARIABLE
 from cranny.channel.report import Record, Report
 from cranny.cli import options
 from cranny.cli.console import print_json, progress, say, warn
@@ -86,7 +87,7 @@ def _name_of(command: Sequence[str]) -> str:
 
 def _run(command: Sequence[str], folder: Path, token: str, for_s: float, start_s: float) -> int | None:
     """Run a script for so long, or until it ends; return how it ended, None if it had to be stopped."""
-    env = {**os.environ, "CRANNY_CHANNEL": str(folder), "CRANNY_CHANNEL_TOKEN": token}
+    env = {**os.environ, FOLDER_VARIABLE: str(folder), TOKEN_VARIABLE: token}
     with _started(command, env) as script, progress("measuring", round(for_s)) as tick:
         began_s = time.monotonic()
         since_s: float | None = None

@@ -355,6 +355,8 @@ class Service:
     def _measured(self, watched: WatchedAttempt, rank: int, records: Sequence[Record], state: RankState) -> None:
         """Learn from reports, and let the periods of a shifted job follow its iterations; in another thread."""
         self.learner.take(watched, rank, records, state)
+        if watched.job_id not in self.scheduler.records.shifted:
+            return
         found_s = iteration_s(self.reports.points(watched.job_id), watched.attempt, self.scheduler.paced_s)
         if found_s is None:
             return

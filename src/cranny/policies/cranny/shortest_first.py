@@ -10,6 +10,7 @@ import numpy as np
 
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.arrays import Floats, Ints
+from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
@@ -25,6 +26,8 @@ class ShortestFirst:
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._estimates = JobEstimates()
+        self._cluster: Cluster | None = None
+        self._kind: Ints = np.zeros(0, dtype=np.int64)  # (machines,) the index of each machine's type
 
     def plan(self, view: Snapshot) -> Plan:
         """Start the first job on free GPUs, or stop a job for it; once none waits, let one grow."""
@@ -66,11 +69,11 @@ class ShortestFirst:
 
     def _workers(self, job: Job, free: Ints, view: Snapshot) -> Ints:
         """Return as many of the free GPUs as a job can have, (machines,), the fastest first."""
-        speed, left, workers = self._speeds(job, view), max_gpus(job), np.zeros_like(free)
-        for machine in np.argsort(-speed, kind="stable").tolist():
-            if speed[machine] > 0.0:
-                workers[machine] = min(left, int(free[machine]))
-                left -= int(workers[machine])
+        speed = self._speeds(job, view)
+        fastest = np.argsort(-speed, kind="stable")
+        usable = np.where(speed > 0.0, free, 0)[fastest]
+        workers = np.zeros_like(free)
+        workers[fastest] = np.clip(max_gpus(job) - (np.cumsum(usable) - usable), 0, usable)
         return workers
 
     def _seconds(self, job: Job, workers: Ints, view: Snapshot) -> float:
@@ -80,8 +83,10 @@ class ShortestFirst:
     def _speeds(self, job: Job, view: Snapshot) -> Floats:
         """Return the speed of one GPU of each machine, 0 where the job cannot run."""
         types = list(view.cluster.machines_with)
-        by_type = dict(zip(types, self._estimates.speeds(job, types), strict=True))
-        return np.array([by_type[machine.gpu_type] or 0.0 for machine in view.cluster.machines])
+        if self._cluster is not view.cluster:
+            self._cluster = view.cluster
+            self._kind = np.array([types.index(machine.gpu_type) for machine in view.cluster.machines])
+        return np.array([speed or 0.0 for speed in self._estimates.speeds(job, types)])[self._kind]
 
     @staticmethod
     def _held(counts: dict[int, int], view: Snapshot) -> Ints:
