@@ -34,17 +34,26 @@ SCHEMA: Mapping[str, pl.DataType] = {
 LOGGED: Mapping[str, pl.DataType] = {
     "start_s": pl.Float64(),  # when the job really started, on the clock of submit_s
     "end_s": pl.Float64(),
+    "eligible_s": pl.Float64(),  # when a scheduler could first have started it; waits count from here
     "limit_s": pl.Float64(),  # running time that was asked for
     "deadline_s": pl.Float64(),
     "attempts": pl.Int32(),
     "machines": pl.Int32(),
     "batch_size": pl.Int32(),
     "iterations": pl.Int64(),
+    "attempt": pl.Int32(),  # which start of a requeued job this row is, from 1
+    "gpu_fraction": pl.Float64(),  # of a GPU that each of `gpus` is, for MIG instances and shards
+    "priority": pl.Float64(),  # the scheduler's own number, higher first
+    "ran_on": pl.String(),  # machines with GPUs held on each, such as "n1:4 n2:4"; "n1 n2" where counts are unknown
     "user": pl.String(),
+    "account": pl.String(),
+    "partition": pl.String(),
+    "qos": pl.String(),
+    "reservation": pl.String(),
     "status": pl.String(),
     "cluster": pl.String(),
 }
-CLOCKED = ("submit_s", "start_s", "end_s", "deadline_s")  # what counts from time zero
+CLOCKED = ("submit_s", "start_s", "end_s", "eligible_s", "deadline_s")  # what counts from time zero
 COLUMN_ALIASES: Mapping[str, str] = {"vc": "tenant", "nodes": "machines"}
 MODEL_ALIASES: Mapping[str, str] = {"bert": "bert-base"}
 # Published tables with this column (ElasticFlow, Muri) carry models that their authors drew at random.

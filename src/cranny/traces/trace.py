@@ -34,6 +34,7 @@ class Trace:
     frame: pl.DataFrame
     notes: tuple[str, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
+    zero_epoch_s: float | None = None  # time zero in seconds since 1970; None if the log has a clock of its own
 
     def __post_init__(self) -> None:
         for name, dtype in {**SCHEMA, **LOGGED}.items():
@@ -117,7 +118,10 @@ class Trace:
         frame = self.frame.slice(first, last - first)
         if from_zero:
             clocked = [name for name in CLOCKED if name in frame.columns]
-            frame = frame.with_columns(pl.col(clocked) - pl.col("submit_s").first())
+            zero_s = float(frame["submit_s"][0])
+            frame = frame.with_columns(pl.col(clocked) - zero_s)
+            if self.zero_epoch_s is not None:
+                return replace(self, frame=frame, zero_epoch_s=self.zero_epoch_s + zero_s)
         return replace(self, frame=frame)
 
     def where(self, **values: object) -> "Trace":

@@ -105,4 +105,5 @@ def as_trace(
     day = None if log.zone is None else timestamps.said(zero_s)
     second = f"{zero_s:,.3f}".rstrip("0").rstrip(".") if zero_s < 1e15 else f"{zero_s:g}"
     zero = f"second {second} of the log's own clock" if day is None else f"{day} ({log.zone})"
-    return Trace(path.stem, frame, (f"time zero is {zero}", *log.notes, *notes), skipped)
+    notes = (f"time zero is {zero}", *log.notes, *notes)
+    return Trace(path.stem, frame, notes, skipped, None if day is None else zero_s)
