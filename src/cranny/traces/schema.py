@@ -44,7 +44,7 @@ LOGGED: Mapping[str, pl.DataType] = {
     "attempt": pl.Int32(),  # which start of a requeued job this row is, from 1
     "gpu_fraction": pl.Float64(),  # of a GPU that each of `gpus` is, for MIG instances and shards
     "priority": pl.Float64(),  # the scheduler's own number, higher first
-    "ran_on": pl.String(),  # machines with GPUs held on each, such as "n1:4 n2:4"; "n1 n2" where counts are unknown
+    "ran_on": pl.String(),  # machines with GPUs held on each, such as "n1:4 n2:4", or "n1 n2" if unknown
     "user": pl.String(),
     "account": pl.String(),
     "partition": pl.String(),
