@@ -5,8 +5,10 @@
         job.step()
         ...
 
-It is the agent of `cranny.agent.job`. Here it also measures when gradients are exchanged, by a communication hook
-of `DistributedDataParallel`, which is how the agents of CASSINI (NSDI'24) detect communication.
+It is the agent of `cranny.agent.job`. Here it also measures when gradients are exchanged, as the
+agents of CASSINI (NSDI'24) do: on a CPU by a communication hook of `DistributedDataParallel`; on a GPU from the
+first gradient that is ready to the optimizer's step, which waits for all exchanges. There a communication hook in
+Python would cost more than all the rest of the agent.
 
 Python runs ahead of a GPU: an iteration that Python starts on time would run when the GPU is done with those
 before. So with a schedule the agent waits for the GPU before it looks at the clock: until the last gradients are
@@ -19,6 +21,7 @@ get far from each other (`cranny.agent.agreement`).
 import atexit
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +30,7 @@ from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cranny.agent import pacing
 from cranny.agent.job import JobAgent, Save
@@ -38,8 +42,16 @@ LEAD = 2  # iterations by which Python may be ahead of a GPU
 EVERY = 8  # iterations of which one is measured on a GPU: events cost some microseconds each
 FIRST = 3  # iterations that are all measured
 
-Mark = float | torch.cuda.Event  # a moment: by the clock, or on a GPU
 CommHook = Callable[[Any, GradBucket], Future[torch.Tensor]]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """The exchange of a model's gradients on a GPU in the iteration that runs."""
+
+    begun: bool = False
+    first_ready: torch.cuda.Event | None = None
+    over: torch.cuda.Event | None = None
 
 
 class _Marks(NamedTuple):
@@ -47,33 +59,34 @@ class _Marks(NamedTuple):
 
     number: int
     zero: torch.cuda.Event  # its start
-    buckets: list[tuple[torch.cuda.Event, torch.cuda.Event]]
+    exchanges: list[tuple[torch.cuda.Event, torch.cuda.Event]]
 
     def over(self) -> bool:
         """Return whether all of its exchanges are over."""
-        return all(end.query() for _, end in self.buckets)  # type: ignore[no-untyped-call]
+        return all(end.query() for _, end in self.exchanges)  # type: ignore[no-untyped-call]
 
     def communication(self) -> CommunicationTimes:
         """Return when it communicated."""
-        times = [[self.zero.elapsed_time(mark) / 1e3 for mark in pair] for pair in self.buckets]
+        times = [[self.zero.elapsed_time(mark) / 1e3 for mark in pair] for pair in self.exchanges]
         return CommunicationTimes.of([(start_s, end_s) for start_s, end_s in times], 0.0)
 
 
 class TorchPacer(pacing.Pacer):
     """Keeps a PyTorch training loop to its schedule: call `step` as every iteration starts, in every worker."""
 
-    _listening = False
-    _timed = False  # whether the exchanges of the iteration that runs are measured
-    _zero: torch.cuda.Event | None = None  # its start on the GPU
-    _exchanged: torch.cuda.Event | None = None  # the end of its last exchange on the GPU, if it is paced
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        self._exchanges: list[_Exchange] = []  # one for each model on a GPU that is listened to
+        self._timed = False  # whether the exchanges of the iteration that runs are measured on the GPU
+        self._zero: torch.cuda.Event | None = None  # its start there
+        self._unread: deque[_Marks] = deque(maxlen=EVERY)
+        super().__init__(*args, **settings)
 
     def start(self) -> float:
         """Start an iteration after the end of another one; return the seconds waited."""
         waited_s = super().start()
-        if self._listening:
-            on_gpu = _on_gpu()
-            self._timed = not on_gpu or self._iterations < FIRST or self._iterations % EVERY == 0
-            self._zero = _event() if on_gpu and self._timed else None
+        if self._exchanges:
+            self._timed = self._iterations < FIRST or self._iterations % EVERY == 0
+            self._zero = _event() if self._timed else None
         return waited_s
 
     def listen(self, model: DistributedDataParallel, hook: CommHook | None = None, state: object = None) -> None:
@@ -81,60 +94,67 @@ class TorchPacer(pacing.Pacer):
 
         `report` then has the median start and end of the communication phase of an iteration.
         """
-        exchange: CommHook = hook or average_hook
+        trained = _trained(model)
+        if trained and trained[-1].is_cuda:
+            if hook is not None:
+                model.register_comm_hook(state, hook)
+            self._listen_on_gpu(trained[-1])
+        else:
+            self._listen_on_cpu(model, hook, state)
+
+    def _listen_on_cpu(self, model: DistributedDataParallel, hook: CommHook | None, state: object) -> None:
+        """Measure the exchange of each bucket by the clock."""
+        exchange: CommHook = hook or allreduce_hook
         if hook is None:  # without a group it would ask all workers, also those that do not train this model
             state = state or model.process_group
-        if not self._listening:
-            self._buckets: list[tuple[Mark, Mark]] = []
-            self._unread: deque[_Marks] = deque(maxlen=EVERY)
-            self._listening = True
 
         def timed(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
-            on_gpu, is_timed = bucket.buffer().is_cuda, self._timed
-            is_awaited = on_gpu and self.paced and bucket.is_last()
-            if not is_timed and not is_awaited:
-                return exchange(state, bucket)
-            buckets = self._buckets
-            start = self._mark(on_gpu=on_gpu) if is_timed else 0.0
+            start_s = self._clock()
 
             def done(future: Future[torch.Tensor]) -> torch.Tensor:
-                if is_awaited:
-                    self._exchanged = _event(blocking=True)
-                if is_timed:
-                    buckets.append((start, self._mark(on_gpu=on_gpu)))
+                self.communicated(start_s, self._clock())
                 return future.value()
 
             return exchange(state, bucket).then(done)
 
         model.register_comm_hook(state, timed)
 
+    def _listen_on_gpu(self, last: torch.nn.Parameter) -> None:
+        """Mark the first gradient that is ready, mostly that of the last parameter, and the optimizer's step."""
+        exchange = _Exchange()
+        self._exchanges.append(exchange)
+
+        def ready(_: torch.Tensor) -> None:
+            exchange.begun = True
+            if self._timed:  # of several backward passes in an iteration, the last one is followed by an exchange
+                exchange.first_ready = _event()
+
+        def before_optimizer(*_: object) -> None:
+            if exchange.begun and exchange.over is None and (self._timed or self.paced):
+                exchange.over = _event(blocking=self.paced)
+
+        last.register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]
+        register_optimizer_step_pre_hook(before_optimizer)
+
     def _synchronize(self) -> None:
         """Wait for the GPU if the start of an iteration matters; otherwise let Python run ahead of it."""
-        exchanged, self._exchanged = self._exchanged, None
+        ends = [each.over for each in self._exchanges if each.over is not None]
         if self.paced and _on_gpu():
-            torch.cuda.synchronize() if exchanged is None else exchanged.synchronize()
-        if not self._listening:
-            return
-        buckets, self._buckets = self._buckets, []
-        on_gpu = []
-        for start, end in buckets:
-            if isinstance(start, float) and isinstance(end, float):
-                self.communicated(start, end)
-            elif isinstance(start, torch.cuda.Event) and isinstance(end, torch.cuda.Event):
-                on_gpu.append((start, end))
-        if on_gpu and self._zero is not None:
-            self._unread.append(_Marks(self._iterations + 1, self._zero, on_gpu))
+            ends[-1].synchronize() if ends else torch.cuda.synchronize()
+        if self._zero is not None:
+            marks = [(each.first_ready, each.over) for each in self._exchanges]
+            pairs = [(first, over) for first, over in marks if first is not None and over is not None]
+            if pairs:
+                self._unread.append(_Marks(self._iterations + 1, self._zero, pairs))
+        for each in self._exchanges:
+            each.begun, each.first_ready, each.over = False, None, None
 
     def _end(self, timer_s: float) -> None:
         """Note the end of an iteration, and the communication of those that are over on the GPU by now."""
         super()._end(timer_s)
-        while self._listening and self._unread and self._unread[0].over():
+        while self._unread and self._unread[0].over():
             marks = self._unread.popleft()
             self._hear(marks.number, marks.communication())
-
-    def _mark(self, *, on_gpu: bool) -> Mark:
-        """Mark this moment; on a GPU, the moment at which all work queued so far is done."""
-        return _event() if on_gpu else self._clock()
 
 
 class TorchAgent(JobAgent):
@@ -193,17 +213,6 @@ def connect(
             agent.warn(f"communication is not measured: {error}")
     atexit.register(agent.close)
     return agent
-
-
-def average_hook(group: dist.ProcessGroup, bucket: GradBucket) -> Future[torch.Tensor]:
-    """Average gradients as fast as without a hook: NCCL divides while it sums, PyTorch's own hook before that."""
-    gradients = bucket.buffer()
-    if not gradients.is_cuda or dist.get_backend(group) != dist.Backend.NCCL:
-        return allreduce_hook(group, bucket)
-    # For one rank NCCL has nothing to do for a sum, and goes through all gradients for an average.
-    how = dist.ReduceOp.AVG if group.size() > 1 else dist.ReduceOp.SUM
-    work = dist.all_reduce(gradients, op=how, group=group, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])  # type: ignore[no-any-return]
 
 
 def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
