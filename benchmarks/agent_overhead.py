@@ -7,8 +7,8 @@ agent, train with bf16, NCCL and `DistributedDataParallel` in one process, in bl
 so that what a machine does meanwhile meets all of them alike. Copies differ in speed by where they lie in memory,
 so `--first` says which one is made first: run it once for each and compare the medians. It prints, as JSON, the
 median iteration of each, and the ratio to the mean of those without an agent with a 95 % interval (bootstrap over
-rounds of blocks). The paced one gets, through its channel, the period that a service would give it: the median of
-the reporting one plus four standard deviations. So its own cost is what comes on top of that period.
+rounds of blocks). The paced one gets, through its channel, the median of the reporting one as its period, with
+`--slack` (0.03 of it) on top; `work` is what its iterations take without waits, by Python's clock.
 """
 
 import argparse
@@ -38,8 +38,6 @@ from cranny.channel.control import Control, Pace
 NONE, REPORTING, AGAIN, PACED = "none", "reporting", "none again", "paced"
 DROPPED = 4  # iterations of a block that still see the block before, or wait for their first slot
 BOOTSTRAPS = 2000
-SPREAD = 1.4826  # of a normal distribution: standard deviations in a median absolute deviation
-MARGIN = 4.0  # standard deviations that a period is longer than an iteration
 
 
 class Block(nn.Module):
@@ -119,12 +117,6 @@ def block(each: Variant, iterations: int, device: torch.device) -> list[float]:
     return [before.elapsed_time(later) for before, later in pairwise(events)]
 
 
-def period_s(times_ms: Sequence[float]) -> float:
-    """Return the period for iterations like these."""
-    middle = median(times_ms)
-    return (middle + MARGIN * SPREAD * median(abs(each - middle) for each in times_ms)) / 1e3
-
-
 def interval(ratios: Sequence[float]) -> list[float]:
     """Return a 95 % interval of the median of ratios, one of each round."""
     drawn = random.Random(0)  # noqa: S311 - to draw rounds again
@@ -140,7 +132,7 @@ def measure(given: argparse.Namespace, device: torch.device, folder: Path) -> di
     none, reporting, again, paced = variants
     for each in variants:
         block(each, given.block, device)
-    learned_s = period_s(block(reporting, 2 * given.block, device)[DROPPED:])
+    learned_s = (1.0 + given.slack) * median(block(reporting, 2 * given.block, device)[DROPPED:]) / 1e3
     if paced.channel is not None:
         Control(1, pace=Pace(learned_s, 0.0, 0.0)).write(paced.channel)
     while paced.agent is not None and paced.agent.pacer.schedule.period_s == 0.0:  # until it is agreed
@@ -163,6 +155,9 @@ def measure(given: argparse.Namespace, device: torch.device, folder: Path) -> di
             "ratio": median(ratios),
             "ratio_95": interval(ratios),
         }
+    if paced.agent is not None:
+        without_ms = (found[NONE]["median_ms"] + found[AGAIN]["median_ms"]) / 2
+        found[PACED]["work"] = 1e3 * median(each.work_s for each in paced.agent.pacer.past) / without_ms
     found[PACED]["over_period"] = median(paced.times_ms) / (1e3 * learned_s)
     found[PACED]["report"] = str(paced.agent.report()) if paced.agent is not None else ""
     for each in variants:
@@ -178,6 +173,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each variant")
     parser.add_argument("--block", type=int, default=40, help="iterations until another variant has its turn")
+    parser.add_argument("--slack", type=float, default=0.03, help="share of an iteration added to the period")
     parser.add_argument("--first", type=int, default=0, help="the copy that is made first, 0 to 3")
     given = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

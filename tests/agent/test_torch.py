@@ -272,3 +272,55 @@ def are_as_fast_as_both(ranks: list[list[dict[str, float]]]) -> None:
         measured = CONNECTED_BATCH / median(done["took_s"] for done in ranks[0][part])
         assert measured == pytest.approx(expected, rel=0.05)
     assert speeds[1] == pytest.approx(SPEEDS[1] / SPEEDS[0] * speeds[0], rel=0.05)
+
+
+class FakeEvent:
+    """A moment on a GPU that there is none of: seconds of a clock that the test turns."""
+
+    def __init__(self, at_s: float) -> None:
+        self.at_s = at_s
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, other: "FakeEvent") -> float:
+        return 1e3 * (other.at_s - self.at_s)
+
+
+def test_on_a_gpu_the_last_backward_pass_and_the_optimizer_mark_communication(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    import cranny.agent.torch as agent
+
+    now_s, marked = 0.0, []
+
+    def event(**_: bool) -> FakeEvent:
+        marked.append(FakeEvent(now_s))
+        return marked[-1]
+
+    monkeypatch.setattr(agent, "_event", event)
+    layer = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    pacer = agent.TorchPacer(clock=lambda: now_s, timer=lambda: now_s)
+    pacer._listen_on_gpu(layer.bias)
+    counts = []
+    for _ in range(2 * agent.EVERY):
+        before = len(marked)
+        pacer.step()
+        for passed_s in (0.25, 0.5):  # two backward passes, of which the second one is followed by an exchange
+            now_s += passed_s
+            layer(torch.ones(1, 2)).sum().backward()
+        now_s += 0.125
+        optimizer.step()
+        optimizer.step()  # of another model, say: only the first one ends the exchange
+        now_s += 0.125
+        counts.append(len(marked) - before)
+    pacer.step()
+
+    heard = [each.communication for each in pacer.past if each.communication is not None]
+    assert [(each.start_s, each.end_s) for each in heard] == [(0.75, 0.875)] * len(heard)
+    timed = [number < agent.FIRST or number % agent.EVERY == 0 for number in range(2 * agent.EVERY)]
+    assert counts == [4 * each for each in timed]  # start, two passes, the optimizer; nothing in other iterations
+    assert len(heard) == sum(timed)
