@@ -1,8 +1,8 @@
 """Names of GPU types: logs, cluster files and node labels write one type in many ways.
 
 A name is taken apart into the model (`a100`), the form it is built in (`sxm`, `pcie`, `nvl`) and its memory. Two
-names are of one type if the model is the same and neither form nor memory differs where both say it: `a100` is like
-`NVIDIA-A100-SXM4-80GB` and like `a100-40gb`, but these two are not alike. A part of a GPU is of the type of the
+names are of one type if the model is the same and neither form nor memory differs where both say it: `a100` is as
+`NVIDIA-A100-SXM4-80GB` and as `a100-40gb`, but these two differ. A part of a GPU is of the type of the
 GPU: `a100_1g.5gb` is an `a100`.
 """
 
