@@ -90,6 +90,15 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return by_canonical[near[0]] if near else None
 
 
+def without_part(name: str) -> str:
+    """Return the type of the GPU that a part is of: `a100` of `a100_1g.5gb`, nothing of `1g.5gb`."""
+    return (
+        re.sub(r"(?i)[-_.]*(mig)?[-_.]*$", "", _PART.sub("", name[:_MOST].lower()))
+        if _PART.search(name.lower())
+        else name
+    )
+
+
 def part_of_gpu(name: str) -> float | None:
     """Return the share of a GPU that a MIG profile in a name is, by compute slices; None if it names none."""
     found = _PART.search(name[:_MOST].lower())
