@@ -60,13 +60,17 @@ SIZES = ("job_id", "submit_s", "gpus", "duration_s")
         (
             "sacct.txt",
             "sacct",
-            [("102_4", 0.0, 3, 30.0), ("100", 60.0, 16, 93600.0), ("106+1", 420.0, 4, 60.0)],
+            [
+                ("102_4", 0.0, 3, 30.0),
+                ("100", 60.0, 16, 93600.0),
+                ("105", 360.0, 8, 259200.0),
+                ("106", 420.0, 4, 60.0),
+            ],
             {
                 "does not have 14 fields": 1,
                 "a step, whose job has a row of its own": 1,
                 CPU: 1,
                 NEVER: 2,
-                RUNNING: 1,
             },
         ),
         (
@@ -140,6 +144,7 @@ def test_a_log_tells_who_when_and_where() -> None:
     assert read_trace(SAMPLES / "sacct.txt").frame.select(columns).rows() == [
         (120.0, "gpu", "bob", "CANCELLED", "c1", 1, None, None),  # on two types
         (660.0, "gpu", "ann", "COMPLETED", "c1", 2, 172800.0, "h100"),
+        (370.0, "gpu", "ann", "RUNNING", "c1", 1, None, None),
         (420.0, "gpu", "ann", "TIMEOUT", "c1", 1, 60.0, None),
     ]
     columns = ("start_s", "tenant", "user", "status", "attempts", "machines")  # type: ignore[assignment]
@@ -231,7 +236,7 @@ def test_slurm_times_may_be_numbers(tmp_path: Path) -> None:
 def test_says_what_slurm_must_be_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     path.write_text("JobID|Submit|Start|End\n1|a|b|c\n", encoding="utf-8")
-    with pytest.raises(InputError, match="has no column for GPUs; ask for sacct -X -P -o JobID,"):
+    with pytest.raises(InputError, match="has no column for GPUs; ask for sacct -a -D -X -P -o Cluster,JobID,"):
         read_trace(path)
 
 
@@ -305,7 +310,7 @@ def test_logged_columns_that_are_no_numbers_are_emptied_and_noted(tmp_path: Path
 
 def test_a_slice_from_zero_moves_every_time() -> None:
     frame = read_trace(SAMPLES / "sacct.txt").slice(skip=1, from_zero=True).frame
-    assert frame.select("submit_s", "start_s").rows() == [(0.0, 600.0), (360.0, 360.0)]
+    assert frame.select("submit_s", "start_s").rows() == [(0.0, 600.0), (300.0, 310.0), (360.0, 360.0)]
 
 
 @pytest.mark.parametrize(

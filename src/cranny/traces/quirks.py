@@ -13,6 +13,7 @@ from cranny.traces.generate import Floats
 from cranny.traces.inspect import DAY_S, HOUR_S, requested, waits
 from cranny.traces.schema import DRAWN_MODELS_COLUMN
 from cranny.traces.trace import Trace
+from cranny.traces.window import far_jobs, far_sentence
 
 Flags = npt.NDArray[np.bool_]
 
@@ -151,6 +152,11 @@ def idle_gaps(trace: Trace) -> str | None:
     return f"{count} times nothing is submitted for {least_s / DAY_S:.2g} days or more, once for {longest}"
 
 
+def far_from_the_rest(trace: Trace) -> str | None:
+    """Find a few jobs that are submitted long before all others, or after."""
+    return "; ".join(far_sentence(trace, far) for far in far_jobs(trace)) or None
+
+
 def zero_seconds(trace: Trace) -> str | None:
     """Find jobs that last no time."""
     count = int((_column(trace, "duration_s") == 0).sum())
@@ -195,6 +201,7 @@ def jobs_too_large(trace: Trace, capacity_gpus: int) -> str | None:
 
 QUIRKS: Sequence[Callable[[Trace], str | None]] = (
     several_clusters,
+    far_from_the_rest,
     cut_durations,
     time_limits,
     zero_seconds,

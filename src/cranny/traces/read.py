@@ -27,6 +27,7 @@ from cranny.traces.readers import (
 from cranny.traces.readers.delimited import HEAD_BYTES, first_fields
 from cranny.traces.schema import REQUIRED
 from cranny.traces.trace import Trace
+from cranny.traces.zones import time_zone
 
 AUTO = "auto"
 DEPTH = 4
@@ -40,6 +41,15 @@ class ReadFunction(Protocol):
         """Read the file, or raise an `InputError` that names file, line and field."""
 
 
+class ZonedReadFunction(Protocol):
+    """What reads a format whose times may have no zone."""
+
+    def __call__(
+        self, path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool, zone: str | None = None
+    ) -> Trace:
+        """Read the file; times that name no zone are of this one."""
+
+
 @dataclass(frozen=True, slots=True)
 class FormatReader:
     """One format: how to know it by a file's first bytes, and how to read it."""
@@ -47,6 +57,7 @@ class FormatReader:
     sniff: Callable[[bytes], bool]
     read: ReadFunction
     strict: bool = False  # whether a row that cannot be used is an error unless the caller says otherwise
+    in_zone: ZonedReadFunction | None = None  # the same, for formats whose times may have no zone
 
 
 # The first that knows the file reads it, so a choosy format stands before one that is less so.
@@ -63,7 +74,7 @@ READERS: Mapping[str, FormatReader] = {
     "tiresias": FormatReader(tiresias.sniff, tiresias.read),
     "gavel": FormatReader(gavel.sniff, gavel.read),
     "pollux": FormatReader(pollux.sniff, pollux.read),
-    "sacct": FormatReader(sacct.sniff, sacct.read),
+    "sacct": FormatReader(sacct.sniff, sacct.read, in_zone=sacct.read),
     "kubernetes": FormatReader(kubernetes.sniff, kubernetes.read),
 }
 
@@ -74,12 +85,14 @@ def read_trace(
     *,
     strict: bool | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
+    zone: str | None = None,
 ) -> Trace:
     """Read a trace; the format is found by content unless it is named.
 
     Rows that cannot be used are skipped and counted in `Trace.skipped` (of rows with the same id the first
     stays); with `strict` the first such row is an error. By default our own formats are strict, and logs of other
-    systems are not. `profiles` are the models that jobs may name (the built-in ones by default).
+    systems are not. `profiles` are the models that jobs may name (the built-in ones by default). Times that
+    name no zone are read in `zone`, such as Europe/Berlin, if the format has dates; else it is left aside.
     """
     if format != AUTO and format not in READERS:
         raise unknown("trace format", format, [AUTO, *READERS])
@@ -90,7 +103,12 @@ def read_trace(
         raise InputError(f"{path}: not in a known trace format ({', '.join(READERS)})")
     reader = READERS[name]
     known = library() if profiles is None else profiles
-    return reader.read(path, known, strict=reader.strict if strict is None else strict)
+    strict = reader.strict if strict is None else strict
+    if zone is not None:
+        time_zone(zone)
+        if reader.in_zone is not None:
+            return reader.in_zone(path, known, strict=strict, zone=zone)
+    return reader.read(path, known, strict=strict)
 
 
 def find_format(path: str | Path) -> str | None:

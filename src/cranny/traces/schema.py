@@ -52,6 +52,7 @@ LOGGED: Mapping[str, pl.DataType] = {
     "reservation": pl.String(),
     "status": pl.String(),
     "cluster": pl.String(),
+    "counted": pl.Boolean(),  # whether its wait is in the means; not that of a job there when a window begins
 }
 CLOCKED = ("submit_s", "start_s", "end_s", "eligible_s", "deadline_s")  # what counts from time zero
 COLUMN_ALIASES: Mapping[str, str] = {"vc": "tenant", "nodes": "machines"}
@@ -184,6 +185,11 @@ def _cast(source: str, dtype: pl.DataType, name: str, file: str) -> pl.Expr:
             value = value.str.strip_chars()
             value = pl.when(value != "").then(value)
         return value.alias(name)
+    if LOGGED.get(name) == pl.Boolean():
+        said = column.cast(pl.String).str.strip_chars().str.to_lowercase()
+        return said.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean).alias(
+            name
+        )
     if not text and not dtype.is_numeric():
         raise InputError(f"{file}: {name}: the column must hold numbers, not {dtype}")
     value = column.cast(pl.String).str.strip_chars() if text else column
@@ -256,7 +262,7 @@ def _logged(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Give the further columns of a log their types; a value that is no such number is emptied, with a note."""
     notes = []
     for name, dtype in LOGGED.items():
-        if name not in frame.columns or dtype == pl.String():
+        if name not in frame.columns or not dtype.is_numeric():
             continue
         given = frame[name].cast(pl.Float64).fill_nan(None)
         fits = given.is_finite()

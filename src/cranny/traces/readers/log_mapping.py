@@ -8,12 +8,15 @@ from pathlib import Path
 import polars as pl
 
 from cranny.model.profile import ModelProfile
+from cranny.model.validate import counted
 from cranny.traces.readers import timestamps
 from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, Find, RowRule, checked
 from cranny.traces.trace import Trace
 
 Columns = dict[str, str | pl.Expr]
+Step = Callable[[pl.DataFrame], tuple[pl.DataFrame, Mapping[str, int], Sequence[str]]]
 _A_TIME = "must be a time"
+_RUNNING = RowRule("end_s", "no end in the log: still running", pl.col("end_s").is_null(), of_value=False)
 # The columns that Helios and Acme share.
 DATED = {
     "gpus": "gpu_num",
@@ -25,22 +28,35 @@ DATED = {
 }
 
 
-def life(start: str = "start_s") -> tuple[RowRule, ...]:
-    """Return the rules for logs with submission, start and end of each job."""
-    return (
+def life(start: str = "start_s", *, running: bool = False) -> tuple[RowRule, ...]:
+    """Return the rules for logs with submission, start and end of each job; with `running` one may have no end."""
+    rules = (
         CPU_ONLY,
         RowRule(start, "never started", pl.col(start).is_null(), of_value=False),
         RowRule("submit_s", _A_TIME, pl.col("submit_s").fill_null(math.nan).is_nan()),
         RowRule(start, _A_TIME, pl.col(start).is_nan()),
-        RowRule("end_s", "no end in the log: still running", pl.col("end_s").is_null(), of_value=False),
-        RowRule("end_s", _A_TIME, pl.col("end_s").is_nan()),
-        RowRule("end_s", "ended before it started", pl.col("end_s") < pl.col(start), of_value=False),
+        _RUNNING,
+        RowRule("end_s", _A_TIME, pl.col("end_s").is_not_null() & pl.col("end_s").is_nan()),
+        RowRule(
+            "end_s",
+            "ended before it started",
+            (pl.col("end_s") < pl.col(start)).fill_null(value=False),
+            of_value=False,
+        ),
     )
+    return tuple(rule for rule in rules if not (running and rule is _RUNNING))
+
+
+def _as_it_is(frame: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int], Sequence[str]]:
+    return frame, {}, ()
 
 
 @dataclass(frozen=True, slots=True)
 class LogMapping:
     """How our columns come from those of a log.
+
+    `before` and `after` look at all rows at once, before and after those that cannot be used are left out. They
+    return the rows, which `before` may change but neither add nor move, what was left out, and notes.
 
     `columns` and `further` give the log's name for a column of ours, which is then read as what ours holds;
     `columns` may also hold expressions, and what `rules` look at besides ours; only ours stay. Times count from
@@ -54,6 +70,9 @@ class LogMapping:
     zone: str | None = None  # of times since 1970, as a note says it; None: the log has a clock of its own
     notes: Sequence[str] = ()
     times: Callable[[pl.Expr], pl.Expr] = timestamps.seconds  # how the log writes them
+    before: Step = _as_it_is
+    after: Step = _as_it_is
+    read_in: str | None = None  # the name of the zone that the caller gave
 
     @property
     def names(self) -> dict[str, str]:
@@ -94,16 +113,36 @@ def as_trace(
     strict: bool,
 ) -> Trace:
     """Check the rows of a log, let time begin at the first submission, and say what was assumed."""
+    frame, _, first = log.before(frame)
     if "start_s" in frame.columns and "end_s" in frame.columns:
-        logged = [name for name in ("duration_s",) if name in frame.columns]
-        frame = frame.with_columns(pl.coalesce(*logged, pl.col("end_s") - pl.col("start_s")).alias("duration_s"))
+        frame = _with_durations(frame)
     frame, notes, skipped = checked(frame, str(path), find, profiles, strict=strict, rules=log.rules)
+    frame, joined, last = log.after(frame)
     frame = frame.select(name for name in (*SCHEMA, *LOGGED) if name in frame.columns)
     zero_s = float(frame["submit_s"].min())  # type: ignore[arg-type]
     clocked = [name for name in CLOCKED if name in frame.columns]
     frame = frame.with_columns(pl.col(clocked) - zero_s)
-    day = None if log.zone is None else timestamps.said(zero_s)
+    day = None if log.zone is None else timestamps.said(zero_s, log.read_in)
     second = f"{zero_s:,.3f}".rstrip("0").rstrip(".") if zero_s < 1e15 else f"{zero_s:g}"
     zero = f"second {second} of the log's own clock" if day is None else f"{day} ({log.zone})"
-    notes = (f"time zero is {zero}", *log.notes, *notes)
-    return Trace(path.stem, frame, notes, skipped, None if day is None else zero_s)
+    notes = (f"time zero is {zero}", *log.notes, *first, *_running(frame), *notes, *last)
+    return Trace(path.stem, frame, notes, {**skipped, **joined}, None if day is None else zero_s)
+
+
+def _with_durations(frame: pl.DataFrame) -> pl.DataFrame:
+    """Let jobs last from start to end where the log says no more, and to the end of the log without an end."""
+    logged = [name for name in ("duration_s",) if name in frame.columns]
+    frame = frame.with_columns(pl.coalesce(*logged, pl.col("end_s") - pl.col("start_s")).alias("duration_s"))
+    open_ended = frame.select((pl.col("end_s").is_null() & pl.col("start_s").is_not_null()).any()).item()
+    if not open_ended:
+        return frame
+    times = (pl.col("submit_s"), pl.col("start_s"), pl.col("end_s"), pl.col("start_s") + pl.col("duration_s"))
+    known = pl.max_horizontal(pl.when(time.is_finite()).then(time).max() for time in times)
+    lasted_s = pl.when(pl.col("end_s").is_null()).then(known - pl.col("start_s"))
+    return frame.with_columns(pl.coalesce("duration_s", lasted_s))
+
+
+def _running(frame: pl.DataFrame) -> Sequence[str]:
+    """Say how many jobs have no end."""
+    count = frame["end_s"].null_count() if {"start_s", "end_s"} <= set(frame.columns) else 0
+    return [f"{counted(count, 'job')} still ran when the log was written, and counted so far"] if count else []

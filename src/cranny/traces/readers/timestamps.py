@@ -1,13 +1,17 @@
 """Times as logs write them, turned into seconds.
 
 No time at all (empty, "None", "Unknown" and the like) becomes null, for a job that never started is no fault of
-the log. What should be a time and is none becomes NaN. A time without a zone is read as if it were UTC.
+the log. What should be a time and is none becomes NaN. A time without a zone is read in the zone that the caller
+names, else as if it were UTC. Where clocks are set back an hour is shown twice, and where they are set forward one
+is skipped: such times have an earlier and a later reading, with the offset before the change and after it.
 """
 
 import math
 from datetime import UTC, datetime
 
 import polars as pl
+
+from cranny.traces.zones import time_zone
 
 NOTHING = ("", "None", "none", "Unknown", "unknown", "null", "NULL", "NaT", "nan", "NaN", "N/A", "-")
 
@@ -17,20 +21,28 @@ def seconds(text: pl.Expr) -> pl.Expr:
     return pl.when(_given(text)).then(text.cast(pl.Float64, strict=False).fill_null(math.nan))
 
 
-def epoch_s(text: pl.Expr, between: str = " ") -> pl.Expr:
+def epoch_s(text: pl.Expr, between: str = " ", zone: str | None = None, *, later: bool = False) -> pl.Expr:
     """Read times such as `2020-03-18 04:01:39`, with `between` in the middle, as seconds since 1970.
 
     Times with a zone or a fraction, or another letter in the middle, or that are seconds since 1970, take longer.
+    With `later` a time of two readings gets that with the offset after the change.
     """
-    plain_s = _parsed_s(text, f"%Y-%m-%d{between}%H:%M:%S")
+    plain_s = _parsed_s(text, f"%Y-%m-%d{between}%H:%M:%S", zone, later=later)
     odd = pl.when(plain_s.is_null()).then(text)  # few, mostly, and nulls cost nothing
     rest = odd.str.slice(19)
     fraction_s = rest.str.extract(r"^(\.\d+)").cast(pl.Float64, strict=False).fill_null(0.0)
-    zone = rest.str.extract(r"([+-]\d\d:?\d\d)$").str.replace(":", "", literal=True).cast(pl.Int32, strict=False)
-    ahead_s = zone.sign() * (zone.abs() // 100 * 3600 + zone.abs() % 100 * 60)
-    local_s = _parsed_s(odd.str.slice(0, 19).str.replace("T", " ", literal=True), "%Y-%m-%d %H:%M:%S")
+    offset = rest.str.extract(r"([+-]\d\d:?\d\d)$").str.replace(":", "", literal=True).cast(pl.Int32, strict=False)
+    ahead_s = offset.sign() * (offset.abs() // 100 * 3600 + offset.abs() % 100 * 60)
+    written, form = odd.str.slice(0, 19).str.replace("T", " ", literal=True), "%Y-%m-%d %H:%M:%S"
+    local_s = _parsed_s(written, form) - ahead_s.fill_null(0)
+    if zone is not None:
+        local_s = (
+            pl.when(rest.str.contains(r"(Z|[+-]\d\d:?\d\d)$"))
+            .then(local_s)
+            .otherwise(_parsed_s(written, form, zone, later=later))
+        )
     sound = rest.str.contains(r"^(\.\d+)?(Z|[+-]\d\d:?\d\d)?$")
-    odd_s = pl.when(sound).then(local_s + fraction_s - ahead_s.fill_null(0))
+    odd_s = pl.when(sound).then(local_s + fraction_s)
     return pl.when(_given(text)).then(
         pl.coalesce(plain_s, odd_s, odd.cast(pl.Float64, strict=False), pl.lit(math.nan))
     )
@@ -44,28 +56,39 @@ def length_s(text: pl.Expr) -> pl.Expr:
     return pl.when(_given(text)).then(found_s.fill_null(math.nan))
 
 
-def moment_s(value: object) -> float | None:
-    """Read one ISO time, for logs that are no tables."""
+def moment_s(value: object, zone: str | None = None) -> float | None:
+    """Read one ISO time, for logs that are no tables; the earlier reading if there are two."""
     if value is None or (isinstance(value, str) and value.strip() in NOTHING):
         return None
     try:
         moment = datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
-    except ValueError:
+        return (
+            moment if moment.tzinfo else moment.replace(tzinfo=UTC if zone is None else time_zone(zone))
+        ).timestamp()
+    except (ValueError, OverflowError):
         return math.nan
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def said(epoch: float) -> str | None:
+def said(epoch: float, zone: str | None = None) -> str | None:
     """Write seconds since 1970 as a date and time, if they are one."""
     try:
-        return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        moment = datetime.fromtimestamp(epoch, UTC if zone is None else time_zone(zone))
+        return moment.strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
         return None
 
 
-def _parsed_s(text: pl.Expr, form: str) -> pl.Expr:
+def _parsed_s(text: pl.Expr, form: str, zone: str | None = None, *, later: bool = False) -> pl.Expr:
     """Read times of exactly this form; null where they are none."""
-    return text.str.to_datetime(form, strict=False, time_unit="us", cache=False).dt.epoch("us") / 1e6
+    shown = text.str.to_datetime(form, strict=False, time_unit="us", cache=False)
+    if zone is None:
+        return shown.dt.epoch("us") / 1e6
+    moment = shown.dt.replace_time_zone(zone, ambiguous="latest" if later else "earliest", non_existent="null")
+    # A skipped time is read with the offset of some hours before, or after.
+    aside = pl.duration(hours=-3 if later else 3)
+    skipped = pl.when(moment.is_null()).then(shown)
+    read = (skipped - aside).dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null") + aside
+    return pl.coalesce(moment.dt.epoch("us"), read.dt.epoch("us")) / 1e6
 
 
 def _given(text: pl.Expr) -> pl.Expr:

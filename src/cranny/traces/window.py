@@ -1,0 +1,202 @@
+"""A window of a log: from one moment to another, with jobs that cross its edges cut there.
+
+By what the log says, with a job running from its start for its duration:
+
+- one that runs when the window begins is there at time zero, and lasts as long as it still ran;
+- one that waits when the window begins is there at time zero, and waits on;
+- one that runs on when the window ends is cut there, as one that still ran when the log was written;
+- one that starts after the window, or ends before it, is left out, and so is one that is in no window because its
+  start is unknown and its submission is outside.
+
+The column `counted` is true for jobs whose wait belongs to the window: neither there at its begin, nor submitted
+in the warm-up. Time zero is the begin of the window.
+"""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from cranny.model.errors import InputError
+from cranny.model.validate import counted, not_negative
+from cranny.traces.inspect import DAY_S
+from cranny.traces.readers.timestamps import said
+from cranny.traces.schema import CLOCKED
+from cranny.traces.trace import Trace
+from cranny.traces.zones import parse_moment
+
+FEW = 0.01  # share of the jobs that may lie far outside of the rest
+LEAST_FEW = 3  # jobs that may, in a short log, if they are not a tenth of it
+FAR_SHARE = 0.2  # of the time of the rest, from where on a distance is far
+FAR_GAPS = 20  # mean times between submissions of the rest, likewise
+
+
+def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, warm_up_s: float = 0.0) -> Trace:
+    """Return the jobs of a window; `from_s` and `to_s` are seconds from the trace's time zero."""
+    begin_s, finish_s = 0.0 if from_s is None else from_s, math.inf if to_s is None else to_s
+    not_negative(warm_up_s, "warm_up_s")
+    if not (math.isfinite(begin_s) and finish_s > begin_s):
+        raise InputError(f"the window must begin before it ends, not from {begin_s:,.0f} s to {finish_s:,.0f} s")
+    if warm_up_s >= finish_s - begin_s:
+        raise InputError(f"the warm-up of {warm_up_s:,.0f} s is as long as the window")
+    frame = trace.frame if "start_s" in trace.frame.columns else trace.frame.with_columns(start_s=None)
+    start_s = pl.col("start_s").cast(pl.Float64)
+    start_s = pl.when(start_s.is_finite()).then(start_s)
+    end_s = start_s + pl.col("duration_s")
+    submitted_in = pl.col("submit_s").is_between(begin_s, finish_s, closed="left")
+    # A job of no seconds is where it starts.
+    lasts_in = (end_s > begin_s) | ((end_s == begin_s) & (start_s == begin_s))
+    inside = pl.coalesce(lasts_in & (start_s < finish_s), submitted_in)
+    kept = frame.filter(inside)
+    if kept.is_empty():
+        raise InputError(f"{trace.name}: no jobs in that window; {_span(trace)}")
+    before_s = pl.max_horizontal(begin_s - start_s, 0.0).fill_null(0.0)  # that it ran before the window
+    after_s = pl.max_horizontal(end_s - finish_s, 0.0).fill_null(0.0)
+    carried = pl.col("submit_s") < begin_s
+    changed = [
+        (pl.col("duration_s") - before_s - after_s).clip(lower_bound=0.0).alias("duration_s"),
+        (~carried & (pl.col("submit_s") >= begin_s + warm_up_s)).alias("counted"),
+        (start_s < begin_s).fill_null(value=False).alias(_RAN),
+    ]
+    if "end_s" in kept.columns:
+        changed.append(pl.when(after_s <= 0.0).then(pl.col("end_s")).alias("end_s"))
+    if "limit_s" in kept.columns:
+        changed.append((pl.col("limit_s") - before_s).clip(lower_bound=0.0).alias("limit_s"))
+    figures = _figures(frame.with_columns(inside=inside, cut=after_s > 0.0), start_s, begin_s, finish_s)
+    shifted = _from_zero(kept.with_columns(changed), begin_s)
+    if "start_s" not in trace.frame.columns:
+        shifted = shifted.drop("start_s")
+    zero_s = None if trace.zero_epoch_s is None else trace.zero_epoch_s + begin_s
+    return replace(trace, frame=shifted, notes=(*trace.notes, *figures.notes(zero_s)), zero_epoch_s=zero_s)
+
+
+_RAN = "(ran)"
+
+
+def _from_zero(frame: pl.DataFrame, begin_s: float) -> pl.DataFrame:
+    """Count times from the begin of the window; what ran then comes before what waited."""
+    clocked = [name for name in CLOCKED if name in frame.columns]
+    arriving = [name for name in ("submit_s", "start_s", "eligible_s") if name in clocked]
+    frame = frame.sort(
+        pl.max_horizontal("submit_s", begin_s), ~pl.col(_RAN), pl.when(_RAN).then("start_s"), maintain_order=True
+    )
+    frame = frame.with_columns(pl.col(clocked) - begin_s).with_columns(pl.col(arriving).clip(lower_bound=0.0))
+    return frame.drop(_RAN)
+
+
+class _Figures(NamedTuple):
+    """How many jobs are where."""
+
+    begin_s: float
+    ran: int  # when the window began
+    waited: int
+    cut: int  # ran on when it ended
+    late: int  # were submitted in it and started after it
+    outside: int
+
+    def notes(self, zero_epoch_s: float | None) -> list[str]:
+        """Say it."""
+        day = None if zero_epoch_s is None else said(zero_epoch_s)
+        begin = f"second {self.begin_s:,.0f} of the log" if day is None else f"{day}"
+        places = (
+            (self.ran, "running when it began, counted from then on"),
+            (self.waited, "waiting when it began"),
+            (self.cut, "running on when it ended, cut there"),
+            (self.late, "submitted in it but started after it, left out"),
+            (self.outside, "outside of it, left out"),
+        )
+        where = "; ".join(f"{place}: {counted(count, 'job')}" for count, place in places if count)
+        return [f"the window begins at {begin}, which is time zero" + (f"; {where}" if where else "")]
+
+
+def _figures(frame: pl.DataFrame, start_s: pl.Expr, begin_s: float, finish_s: float) -> _Figures:
+    carried, inside = pl.col("submit_s") < begin_s, pl.col("inside")
+    ran = inside & carried & (start_s < begin_s)
+    late = ~inside & (start_s >= finish_s) & (pl.col("submit_s") < finish_s)
+    counts = frame.select(
+        ran=ran.sum(),
+        waited=(inside & carried & (start_s >= begin_s)).sum(),
+        cut=(inside & pl.col("cut")).sum(),
+        late=late.sum(),
+        outside=(~inside).sum() - late.sum(),
+    ).row(0)
+    return _Figures(begin_s, *(int(count or 0) for count in counts))
+
+
+def window(
+    trace: Trace,
+    start: str | None = None,
+    end: str | None = None,
+    zone: str | None = None,
+    warm_up_s: float = 0.0,
+) -> Trace:
+    """Return the jobs between two dates, which are read in `zone` if they name none, else as UTC."""
+    if trace.zero_epoch_s is None:
+        raise InputError(f"{trace.name}: its times have no date, so that no window can be cut out by dates")
+    edges_s = [None if text is None else parse_moment(text, zone) - trace.zero_epoch_s for text in (start, end)]
+    return cut(trace, edges_s[0], edges_s[1], warm_up_s)
+
+
+class FarJobs(NamedTuple):
+    """A few jobs that were submitted long before all others, or after."""
+
+    jobs: int
+    far_s: float  # from the last of them to the first of the rest
+    rest_s: float  # the submission of the rest that is nearest
+    before: bool
+
+
+def far_jobs(trace: Trace) -> list[FarJobs]:
+    """Find few jobs that are submitted far from the rest: they would set the time over which all is measured."""
+    submit_s = trace.frame["submit_s"].to_numpy()
+    return [
+        FarJobs(count, far_s, float(submit_s[count] if before else submit_s[-1 - count]), before)
+        for before, times in ((True, submit_s), (False, -submit_s[::-1]))
+        for count, far_s in _far(times)
+    ]
+
+
+def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float]]:
+    """Return how many of the first times are far from the rest, and how far; none if none are."""
+    jobs = len(submit_s)
+    few = max(int(FEW * jobs), min(LEAST_FEW, jobs // 10))
+    if not few or jobs - few < 2:
+        return []
+    gaps_s = np.diff(submit_s[: few + 1])
+    count = int(gaps_s.argmax()) + 1
+    rest_s = float(submit_s[-1] - submit_s[count])
+    least_s = max(DAY_S, FAR_SHARE * rest_s, FAR_GAPS * rest_s / (jobs - count - 1))
+    if gaps_s[count - 1] >= least_s:
+        return [(count, float(gaps_s[count - 1]))]
+    # Not one gap, but a few jobs all along: such as those that ran on into the month that was asked for.
+    rest_s = float(submit_s[-1] - submit_s[few])
+    far_s = float(submit_s[few] - submit_s[0])
+    thin = far_s / few >= FAR_GAPS * rest_s / (jobs - few - 1)
+    return [(few, far_s)] if far_s >= max(DAY_S, FAR_SHARE * rest_s) and thin else []
+
+
+def far_sentence(trace: Trace, far: FarJobs) -> str:
+    """Say in a sentence that jobs are far from the rest, and what to do."""
+    place, edge = ("before", "--from") if far.before else ("after", "--to")
+    day = (
+        None
+        if trace.zero_epoch_s is None
+        else said(trace.zero_epoch_s + far.rest_s + (0 if far.before else DAY_S))
+    )
+    when = f"{far.rest_s / DAY_S:.0f}d" if day is None else day[:10]
+    return (
+        f"{counted(far.jobs, 'job')} submitted {far.far_s / DAY_S:,.0f} days {place} the rest: all is measured "
+        f"over that time too; use {edge} {when}"
+    )
+
+
+def _span(trace: Trace) -> str:
+    """Say when jobs are submitted."""
+    first_s, last_s = float(trace.frame["submit_s"][0]), float(trace.frame["submit_s"][-1])
+    if trace.zero_epoch_s is not None:
+        days = said(trace.zero_epoch_s + first_s), said(trace.zero_epoch_s + last_s)
+        if None not in days:
+            return f"they are submitted from {days[0]} to {days[1]}"
+    return f"they are submitted from {first_s:,.0f} s to {last_s:,.0f} s"
