@@ -35,6 +35,15 @@ def test_links_are_described_in_one_line() -> None:
     assert flat.describe_links() == "10 Gbps for each machine"
 
 
+def test_partitions_are_kept_by_the_indices_of_their_machines() -> None:
+    tree = Switch("top", (Machine("a", 1), Machine("b", 2), Machine("c", 2)), (1.0, 1.0, 1.0))
+    cluster = Cluster.of(tree, {"gpu": ["c", "a", "c"], "none": []})
+    assert cluster.partitions == {"gpu": (0, 2), "none": ()}
+    assert Cluster.of(tree).partitions == {}
+    with pytest.raises(InputError, match=r"partition 'gpu': unknown machine 'd'; known: a, b, c"):
+        Cluster.of(tree, {"gpu": ["d"]})
+
+
 def test_oversubscription_narrows_the_rack_uplinks() -> None:
     cluster = Cluster.fat_tree(2, 4, 8, link_gbps=100, oversubscription=8)
     assert cluster.uplink_gbps[8:10] == (50.0, 50.0)

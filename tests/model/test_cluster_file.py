@@ -326,3 +326,78 @@ def test_what_a_switch_aggregates_is_its_memory_over_the_round_trip_time(tmp_pat
         read(f"rtt_us: 50\nracks:\n{rack % ', pat_gbps: 3'}")
     with pytest.raises(InputError, match=r"has `memory_kb`, which needs the `rtt_us` of the file"):
         read(f"racks:\n{rack % ''}")
+
+
+HALVES = """\
+racks:
+  - machines: [{names: "node[001-003]", gpus: 8}]
+  - machines: [{name: 0012, gpus: 4}, {name: "odd[1]", gpus: 4}]
+"""
+
+
+def test_machines_may_be_named_by_a_host_list(tmp_path: Path) -> None:
+    cluster = read(tmp_path, HALVES)
+    assert [machine.name for machine in cluster.machines] == ["node001", "node002", "node003", "0012", "odd[1]"]
+    assert [machine.gpus for machine in cluster.machines] == [8, 8, 8, 4, 4]
+    assert cluster.partitions == {}
+
+
+def test_partitions_name_their_machines(tmp_path: Path) -> None:
+    text = "partitions:\n  big: node[003,001]\n  all:\n  - 0012\n  - node[001-002],0012\n  - odd[1]\n  7: []\n"
+    cluster = read(tmp_path, HALVES + text)
+    assert cluster.partitions == {"big": (0, 2), "all": (0, 1, 3, 4), "7": ()}
+    assert cluster.describe().endswith("partitions big (2 machines), all (4 machines), 7 (0 machines)")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("partitions: [a]", "4: partitions: must be names, each with its machines, not a list"),
+        ("partitions:\n  p:", "5: partitions.p: must be machines such as node[001-004], not nothing"),
+        (
+            "partitions:\n  p: {a: b}",
+            "5: partitions.p: must be machines such as node[001-004], not a mapping of fields",
+        ),
+        (
+            "partitions:\n  p:\n  - [a]",
+            "6: partitions.p[0]: must be a machine or machines such as node[001-004], not a list",
+        ),
+        ("partitions:\n  p: node[1-", "5: partitions.p: host list 'node[1-': cannot be read from '[1-' on"),
+        ("partitions:\n  p: nod001", "5: partitions.p: unknown machine 'nod001'; did you mean 'node001'?"),
+        (
+            "partitions:\n  '': node001",
+            "5: partitions.: the name of a partition must be printable text of 1 to 100",
+        ),
+    ],
+)
+def test_says_what_is_wrong_with_a_partition(tmp_path: Path, text: str, said: str) -> None:
+    assert problem(tmp_path, HALVES + text).startswith(f"lab.yaml:{said}")
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (
+            "{names: 'a[1-2]', name: b, gpus: 1}",
+            "machines[0]: has `names`, which neither `name` nor `count` can stand",
+        ),
+        (
+            "{names: 'a[1-2]', count: 1, gpus: 1}",
+            "machines[0]: has `names`, which neither `name` nor `count` can stand",
+        ),
+        (
+            "{names: 'a[2-1]', gpus: 1}",
+            "machines[0].names: host list 'a[2-1]': the range 2-1 ends before it begins",
+        ),
+        ("{names: '', gpus: 1}", "machines[0].names: must be a list of names such as node[001-004], not ''"),
+        ("{names: [a], gpus: 1}", "machines[0].names: must be a list of names such as node[001-004], not a list"),
+        ("{names: 'a,a', gpus: 1}", "machines[0]: two machines are called 'a'; the other is on line 1"),
+    ],
+)
+def test_says_what_is_wrong_with_a_host_list(tmp_path: Path, machine: str, said: str) -> None:
+    assert problem(tmp_path, f"machines: [{machine}]").startswith(f"lab.yaml:1: {said}")
+
+
+def test_refuses_more_names_than_it_can_number(tmp_path: Path) -> None:
+    text = "machines: [{names: 'a[1-999999]', gpus: 1}, {names: 'b[1-2]', gpus: 1}]"
+    assert problem(tmp_path, text) == "lab.yaml:1: has more than 1000000 machines"

@@ -1,5 +1,6 @@
 """The simulator from end to end, on clusters small enough to check by hand."""
 
+import dataclasses
 import json
 import re
 from collections import defaultdict
@@ -600,6 +601,16 @@ def test_a_result_is_the_same_after_saving_and_loading(tmp_path: Path) -> None:
     loaded.save(tmp_path / "again")
     for file in ("jobs.parquet", "timeline.parquet", "runs.parquet", "result.json"):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "deep/folder" / file).read_bytes()
+
+
+def test_a_saved_result_keeps_the_partitions_of_its_cluster(tmp_path: Path) -> None:
+    cluster = dataclasses.replace(FOUR, partitions={"gpu": (0, 2), "none": ()})
+    loaded = cranny.Result.load(simulate(cluster, trace(), "titan").save(tmp_path))
+    assert loaded.cluster.partitions == cluster.partitions
+    told = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    del told["cluster"]["partitions"]  # as before version 0.3
+    (tmp_path / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    assert cranny.Result.load(tmp_path).cluster.partitions == {}
 
 
 def test_a_result_saved_before_jobs_were_called_skipped_can_be_read(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ machines; the switches follow and the root comes last. Link i is the uplink of n
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from cranny.model.errors import InputError
+from cranny.model.errors import InputError, unknown
 from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, MAX_LEVELS, MAX_MACHINES, Machine, Switch
 from cranny.model.validate import counted, positive, whole
 
@@ -32,10 +32,12 @@ class Cluster:
     node_names: tuple[str, ...]  # (nodes,)
     spans: tuple[tuple[int, int], ...]  # (nodes,) first machine and one past the last below each node
     pat_gbps: tuple[float | None, ...]  # (nodes,) None where a node cannot aggregate
+    # Name -> its machines, in their order. A machine may be in several, or in none.
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, root: Switch) -> "Cluster":
-        """Lay out a tree of switches and machines as flat tuples."""
+    def of(cls, root: Switch, partitions: Mapping[str, Iterable[str]] | None = None) -> "Cluster":
+        """Lay out a tree of switches and machines as flat tuples; `partitions` name their machines."""
         leaves: list[tuple[Machine, float]] = []
         switches: list[tuple[Switch, float, tuple[int, int], list[int]]] = []
 
@@ -75,6 +77,7 @@ class Cluster:
             node_names=(*names, *(switch.name for switch, _, _, _ in switches)),
             spans=(*((i, i + 1) for i in range(count)), *(span for _, _, span, _ in switches)),
             pat_gbps=(*(None for _ in leaves), *(switch.pat_gbps for switch, _, _, _ in switches)),
+            partitions=_numbered(names, partitions or {}),
         )
 
     @classmethod
@@ -125,9 +128,9 @@ class Cluster:
     @classmethod
     def from_file(cls, path: str | Path) -> "Cluster":
         """Read a cluster from YAML or JSON; see `docs/use/cluster-format.md`."""
-        from cranny.model.cluster_file import read_tree  # YAML and pydantic only where a file is read
+        from cranny.model.cluster_file import read_cluster_file  # YAML and pydantic only where a file is read
 
-        return cls.of(read_tree(Path(path)))
+        return cls.of(*read_cluster_file(Path(path)))
 
     @cached_property
     def gpus(self) -> int:
@@ -195,7 +198,9 @@ class Cluster:
         parts = ", ".join(f"{counted(count, 'machine')} x {key}" for key, count in sizes.items())
         racks = counted(len(self.rack_names), "rack")
         name = "" if self.name == UNNAMED else f"{self.name}: "
-        return f"{name}{racks}, {parts}, {counted(self.gpus, 'GPU')}"
+        queues = ", ".join(f"{each} ({counted(len(own), 'machine')})" for each, own in self.partitions.items())
+        partitions = f", partitions {queues}" if queues else ""
+        return f"{name}{racks}, {parts}, {counted(self.gpus, 'GPU')}{partitions}"
 
     def describe_links(self) -> str:
         """Say in one line how fast links are, how far switches are oversubscribed, and what they can aggregate."""
@@ -217,6 +222,21 @@ def _span(values: Sequence[float]) -> str:
     """Write some numbers as the least and the greatest of them, or as one where all are alike."""
     low, high = f"{min(values):,.6g}", f"{max(values):,.6g}"
     return low if low == high else f"{low} to {high}"
+
+
+def _numbered(names: Sequence[str], partitions: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, ...]]:
+    """Return the machines of partitions by their indices."""
+    if not partitions:
+        return {}
+    index = {name: number for number, name in enumerate(names)}
+    found: dict[str, tuple[int, ...]] = {}
+    for partition, own in partitions.items():
+        distinct = dict.fromkeys(own)
+        stranger = next((name for name in distinct if name not in index), None)
+        if stranger is not None:
+            raise InputError(f"partition {partition!r}: {unknown('machine', stranger, names)}")
+        found[partition] = tuple(sorted(index[name] for name in distinct))
+    return found
 
 
 def mask_of(machines: Iterable[int]) -> int:

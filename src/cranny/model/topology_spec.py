@@ -1,6 +1,8 @@
 """How a cluster is described before it is laid out: a tree of switches with machines at its leaves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cranny.model.errors import InputError
 from cranny.model.validate import positive, whole
@@ -53,3 +55,10 @@ class Switch:
             positive(gbps, f"uplink of {child.name!r}: Gbps")
         if self.pat_gbps is not None:
             positive(self.pat_gbps, f"switch {self.name!r}: pat_gbps")
+
+
+class ClusterSpec(NamedTuple):
+    """What a cluster file says."""
+
+    root: Switch
+    partitions: Mapping[str, tuple[str, ...]]  # name -> names of its machines

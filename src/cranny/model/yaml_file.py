@@ -31,9 +31,10 @@ Value = dict[str, "Value"] | list["Value"] | str | int | float | bool | None
 class Document:
     """The values of a file, and where in it each of them stands."""
 
-    def __init__(self, path: Path, text_fields: frozenset[str]) -> None:
+    def __init__(self, path: Path, text_fields: frozenset[str], text_below: frozenset[str] = frozenset()) -> None:
         self.path = path
         self._text_fields = text_fields  # `name: 0012` is the text 0012, not a number
+        self._text_below = text_below  # fields of the file that hold nothing but text, however deep
         text = _text(path)
         if text.lstrip().startswith(("{", "[")):
             text = text.replace("\t", " ")  # JSON may be indented by tabs, YAML may not
@@ -85,7 +86,7 @@ class Document:
         kind, text = node.tag.removeprefix(_TAG), str(node.value)
         if kind == "null":
             return None
-        if steps and steps[-1] in self._text_fields:
+        if steps and (steps[-1] in self._text_fields or steps[0] in self._text_below):
             return text
         if kind in {"str", "timestamp"}:
             plain = not node.style and kind == "str"

@@ -88,6 +88,8 @@ class Result:
                 uplink_gbps=(*known["uplink_gbps"], float("inf")),
                 spans=tuple((first, past) for first, past in known["spans"]),
                 **{name: tuple(known[name]) for name in ("parent", "node_names", "pat_gbps")},
+                # Results saved before version 0.3 have none.
+                partitions={name: tuple(own) for name, own in known.get("partitions", {}).items()},
             )
             contentions = tuple(Contention.from_dict(each) for each in saved.get("contentions", ()))
             # Results saved before version 0.2 have other words for skipped jobs.

@@ -1,3 +1,4 @@
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -56,6 +57,20 @@ def test_the_rest_of_the_tree_stays_as_it_is() -> None:
         assert same.uplink_gbps[new] == LAB.uplink_gbps[old]
         assert same.pat_gbps[new] == LAB.pat_gbps[old]
     assert resized(LAB, 0) is LAB
+
+
+def test_partitions_lose_and_gain_machines_with_the_cluster() -> None:
+    parted = dataclasses.replace(LAB, partitions={"old": (1, 2), "new": (3,), "both": (2, 3)})
+
+    def named(cluster: Cluster) -> dict[str, list[str]]:
+        return {name: [cluster.node_names[i] for i in own] for name, own in cluster.partitions.items()}
+
+    assert named(resized(parted, -2)) == {"old": [], "new": ["d"], "both": ["d"]}
+    assert named(resized(parted, 2)) == {
+        "old": ["b", "c", "c-more1"],
+        "new": ["d", "d-more1"],
+        "both": ["c", "c-more1", "d", "d-more1"],
+    }
 
 
 def test_the_last_machine_cannot_go() -> None:

@@ -17,7 +17,7 @@ TOLERANCE_S = 60.0  # or this, if it is more
 BEYOND = (-1, 2, 3)  # neighbours of the answer that are tried as well; the next one was tried on the way
 
 ResizedReplay = tuple[str, int]  # a policy, and how many machines more (or fewer, if negative) it has
-Extra = Mapping[int, list[tuple[Machine, float]]]  # switch -> new machines and their uplinks
+Extra = Mapping[int, list[tuple[Machine, int]]]  # switch -> new machines, and which machine each is like
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _with_fewer(cluster: Cluster, count: int) -> Cluster:
 
 def _with_more(cluster: Cluster, count: int) -> Cluster:
     """Add machines to the racks in turn, each like the last machine of its rack."""
-    extra: dict[int, list[tuple[Machine, float]]] = {}
+    extra: dict[int, list[tuple[Machine, int]]] = {}
     last_of = {cluster.parent[machine]: machine for machine in range(len(cluster.machines))}  # rack -> machine
     racks = list(last_of)
     names = set(cluster.node_names)
@@ -185,7 +185,7 @@ def _with_more(cluster: Cluster, count: int) -> Cluster:
             given[like.name] += 1
             name = f"{like.name}-more{given[like.name]}"
         names.add(name)
-        extra.setdefault(rack, []).append((Machine(name, like.gpus, like.gpu_type), cluster.uplink_gbps[machine]))
+        extra.setdefault(rack, []).append((Machine(name, like.gpus, like.gpu_type), machine))
     return _rebuilt(cluster, set(), extra)
 
 
@@ -206,8 +206,14 @@ def _rebuilt(cluster: Cluster, gone: set[int], extra: Extra) -> Cluster:
                     children.append((inner, gbps))
             elif child not in gone:
                 children.append((cluster.machines[child], gbps))
-        children += extra.get(node, [])
+        children += [(more, cluster.uplink_gbps[like]) for more, like in extra.get(node, ())]
         name, pat_gbps = cluster.node_names[node], cluster.pat_gbps[node]
         return Switch(name, tuple(child for child, _ in children), tuple(gbps for _, gbps in children), pat_gbps)
 
-    return Cluster.of(switch(cluster.root))
+    root = switch(cluster.root)
+    partitions = {
+        name: [cluster.machines[machine].name for machine in own if machine not in gone]
+        + [more.name for pairs in extra.values() for more, like in pairs if like in own]
+        for name, own in cluster.partitions.items()
+    }
+    return Cluster.of(root, partitions)
