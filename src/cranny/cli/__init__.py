@@ -8,7 +8,18 @@ import sys
 
 
 def main() -> None:
-    """Run a command; bad input gets one line and exit code 2, other refusals exit code 1."""
+    """Run a command; bad input gets one line and exit code 2, other refusals exit code 1, Ctrl-C 130."""
+    from cranny.cli import interrupt
+
+    try:
+        with interrupt.ending_at_once():
+            _run()
+    except (KeyboardInterrupt, interrupt.UserInterruptError) as error:
+        interrupt.tell(str(error) or "interrupted")
+        sys.exit(interrupt.CODE)
+
+
+def _run() -> None:
     from cranny.cli.app import app
     from cranny.model.errors import CrannyError, InputError
     from cranny.process_pool import DiedError
@@ -25,8 +36,6 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:  # a full disk, a folder that may not be written to
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
 
 
 def _fail(message: str, code: int) -> None:

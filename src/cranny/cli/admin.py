@@ -41,7 +41,12 @@ def nodes(remote: Remote) -> None:
         uplink = f"{node['uplink_use_gbps']:.1f} of {node['uplink_gbps']:.0f} Gbps"
         own = (str(node[name]) for name in ("name", "rack", "state", "gpus", "free"))
         rows.append((*own, uplink, held))
-    print_table(("machine", "rack", "state", "GPUs", "free", "uplink", "jobs"), rows)
+    print_table(
+        ("machine", "rack", "state", "GPUs", "free", "uplink", "jobs"),
+        rows,
+        words=("jobs",),
+        spare=("rack", "uplink"),
+    )
 
 
 @remote_options
@@ -68,7 +73,8 @@ def profiles(remote: Remote) -> None:
                 "" if restart_s is None else f"{restart_s:.0f} s",
             )
         )
-    print_table(("user", "name", "samples of a rank", "batch", "gradients", "restart"), rows)
+    columns = ("user", "name", "samples of a rank", "batch", "gradients", "restart")
+    print_table(columns, rows, words=("samples of a rank",), numbers=columns[3:])
 
 
 @remote_options

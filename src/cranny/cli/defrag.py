@@ -103,7 +103,7 @@ def _show(found: Mapping[str, Any]) -> None:
             rows.append((why, move["job"], str(move["gpus"]), *where, gain, _hours(move["cost_gpu_s"])))
             why = gain = ""
     if rows:
-        print_table(COLUMNS, rows)
+        print_table(COLUMNS, rows, numbers=("GPUs", "gain", "cost"), words=("for", "from", "to"))
 
 
 def _purpose(group: Mapping[str, Any]) -> str:

@@ -106,8 +106,7 @@ def conformance(network: options.NetworkOption = "steady", as_json: options.Json
         cases = [{**check._asdict(), "ok": check.ok} for check in checks]
         print_json({"network": network, "ok": hold, "checks": cases})
     else:
-        verdict = {True: "[green]ok[/green]", False: "[red]NO[/red]"}
-        rows = [(each.about, f"{each.known:g}", f"{each.got:g}", verdict[each.ok]) for each in checks]
-        print_table(("case", "known", "ours", ""), rows)
+        rows = [(each.about, f"{each.known:g}", f"{each.got:g}", "ok" if each.ok else "NO") for each in checks]
+        print_table(("case", "known", "ours", ""), rows, numbers=("known", "ours"), words=("case",))
     if not hold:
         raise typer.Exit(1)

@@ -158,14 +158,18 @@ class ScenarioOptions:
 
     def read_trace(self, spec: str, cluster: Cluster, profiles: "ProfileLibrary") -> "Trace":
         """Read a trace file, or generate from a preset to load the cluster as wanted."""
-        from cranny.traces.generate import generate_trace, presets
-        from cranny.traces.read import read_trace
+        from cranny.traces.named_trace import named_trace
 
-        if spec in presets() and not Path(spec).exists():
-            return generate_trace(spec, jobs=self.jobs, seed=self.seed, load=self.load, gpus=cluster.gpus)
-        if not Path(spec).exists() and not Path(spec).suffix:
-            raise unknown("trace file or preset", spec, presets())
-        return read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles)
+        return named_trace(
+            spec,
+            cluster.gpus,
+            jobs=self.jobs,
+            seed=self.seed,
+            load=self.load,
+            trace_format=self.trace_format,
+            strict=self.strict,
+            profiles=profiles,
+        )
 
     def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
         """Check and read all that the options name, for the first of the policies that are to run."""

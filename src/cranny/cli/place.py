@@ -104,7 +104,8 @@ def policies(as_json: options.JsonOption = False) -> None:
         print_json({"policies": known, "orders": ORDERS, "default": DEFAULT_POLICY})
         return
     columns = ("policy", "what it does", "paper", "queue")
-    print_table(columns, ((name, each.about, each.paper, each.order) for name, each in TABLE.items()))
+    rows = ((name, each.about, each.paper, each.order) for name, each in TABLE.items())
+    print_table(columns, rows, words=columns[1:3])
     out.print()
-    print_table(("queue order", "which job is next"), ORDERS.items())
+    print_table(("queue order", "which job is next"), ORDERS.items(), words=("which job is next",))
     say("", f"{DEFAULT_POLICY} is the policy of commands and calls that name none")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cranny.cli import options
 from cranny.cli.console import print_json, say, warn
+from cranny.cli.interrupt import takes_its_time
 from cranny.cli.options import option
 from cranny.model.errors import InputError
 from cranny.policies import DEFAULT_POLICY
@@ -103,7 +104,7 @@ def _run(service: "Service", authenticator: "Authenticator", address: "ListenAdd
     logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
     user, about = os.environ.get("USER") or "admin", service.scheduler.cluster.describe()
     service.start()
-    with contextlib.ExitStack() as last:
+    with takes_its_time(), contextlib.ExitStack() as last:
         last.callback(service.close)
 
         def started(url: str) -> None:

@@ -109,14 +109,14 @@ def show(
     """Print results as a table or as JSON, with what was skipped, and write the page if one is wanted."""
     from cranny.report.headline import caution, finding
     from cranny.report.page import write_report
-    from cranny.report.table import rich_table
+    from cranny.report.table import fitted_table
 
     written = write_report(results, report, map_at_s=map_at_s) if report is not None else None
     if as_json:
         shown = [{"settings": dict(each.settings), "summary": dict(each.summary)} for each in results]
         print_json(shown if len(shown) > 1 else shown[0])
         return
-    out.print(rich_table(results))
+    out.print(fitted_table(results))
     out.print(finding(results), markup=False)
     lines = [caution(results)]
     for why, count in results[0].settings["trace_skipped"].items():
