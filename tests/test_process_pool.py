@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,11 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("everyone", [True, False])  # Ctrl-C, or a signal to the process that was started alone
+@pytest.mark.parametrize("send", [os.killpg, os.kill])  # Ctrl-C, or a signal to the process that was started alone
 @pytest.mark.parametrize("after_s", [0.05, 1.0])  # while processes start, and when they work
-def test_ctrl_c_ends_all_processes_without_a_word(after_s: float, everyone: bool, tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_without_a_word(
+    after_s: float, send: Callable[[int, int], None], tmp_path: Path
+) -> None:
     script = tmp_path / "sleeping.py"
     script.write_text(SLEEPING, encoding="utf-8")
     with subprocess.Popen(
@@ -77,7 +80,7 @@ def test_ctrl_c_ends_all_processes_without_a_word(after_s: float, everyone: bool
         assert started.stdout is not None
         assert started.stdout.readline() == "go\n"
         time.sleep(after_s)
-        (os.killpg if everyone else os.kill)(started.pid, signal.SIGINT)
+        send(started.pid, signal.SIGINT)
         assert started.communicate(timeout=60) == ("interrupted\n", "")
 
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self, TypeVar
 from cranny.model.errors import CrannyError
 
 T = TypeVar("T")
-# How long to wait before looking for Ctrl-C: polars makes the system restart a wait that Ctrl-C has interrupted, so
-# that one without an end would not be interrupted at all.
+# How long to wait before looking for Ctrl-C: polars makes the system restart a wait that Ctrl-C has interrupted,
+# so that one without an end would not be interrupted at all.
 LOOK_S = 0.1
 Call = tuple[int, tuple[Any, ...]]  # its number, and its arguments
 _shared: list[Any] = []  # in a worker process: arguments of all its calls, which it got once
@@ -181,8 +181,8 @@ def _end_with_parent() -> None:
 def _interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back while processes of a pool start: from them, and from what starts them.
 
-    The processes inherit that this thread does not take the signal. Another thread, such as one of polars, may take
-    it all the same, and Python would then interrupt this one.
+    The processes inherit that this thread does not take the signal. Another thread, such as one of polars, may
+    take it all the same, and Python would then interrupt this one.
     """
     handler = signal.getsignal(signal.SIGINT)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -44,7 +44,7 @@ class Result(sim_result.Result):
 
 
 class Comparison(list[Result]):
-    """Results of several policies on the same trace, in the order of the policies; a notebook shows them as a table."""
+    """Results of several policies on the same trace, in their order; a notebook shows them as a table."""
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained HTML page about these runs."""
@@ -125,7 +125,8 @@ def compare(
 ) -> Comparison:
     """Simulate several policies on the same trace; results in the given order. `settings` are those of `Scenario`.
 
-    The trace may be a file or a preset, as for `simulate`. Each of the `options` goes to the policies that have it; one that none of them has is an error.
+    The trace may be a file or a preset, as for `simulate`.
+    Each of the `options` goes to the policies that have it; one that none of them has is an error.
     """
     if not names:
         return Comparison()

@@ -72,15 +72,17 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("command", "everyone"),  # Ctrl-C, or a signal to the command alone
-    [("compare", True), ("compare", False), ("what-if", True)],
+    ("command", "send"),  # Ctrl-C, or a signal to the command alone
+    [("compare", os.killpg), ("compare", os.kill), ("what-if", os.killpg)],
 )
-def test_ctrl_c_ends_a_command_and_its_processes_with_one_line(command: str, everyone: bool, log: Path) -> None:
+def test_ctrl_c_ends_a_command_and_its_processes_with_one_line(
+    command: str, send: Callable[[int, int], None], log: Path
+) -> None:
     words = [command, str(log), "--cluster", "4x8x8", "--processes", "2", "--network", "phases"]
     with started("-m", "cranny.cli", *words) as ran:
         wait_until(lambda: group_size(ran.pid) >= 4)  # itself, what tracks resources, and two that work
         time.sleep(0.5)
-        (os.killpg if everyone else os.kill)(ran.pid, signal.SIGINT)
+        send(ran.pid, signal.SIGINT)
         assert ran.communicate(timeout=60) == ("", "cranny: interrupted\n")
     assert ran.returncode == 130
     wait_until(lambda: group_size(ran.pid) == 0)

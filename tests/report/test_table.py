@@ -9,7 +9,7 @@ from tests.report.synthetic import FakeResult
 
 from cranny.model.errors import InputError
 from cranny.report.styles import labels
-from cranny.report.table import COLUMNS, best, column, format_value, fitted_table, scale_for, shown_columns
+from cranny.report.table import COLUMNS, best, column, fitted_table, format_value, scale_for, shown_columns
 
 SUMMARY_KEYS = {
     *("jobs_done", "jobs_skipped", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),

@@ -21,7 +21,7 @@ def main() -> None:
 
 def _run() -> None:
     from cranny.cli.app import app
-    from cranny.model.errors import CrannyError, InputError
+    from cranny.model.errors import EXTRA_OF, CrannyError, InputError, MissingExtraError
     from cranny.process_pool import DiedError
 
     try:
@@ -32,6 +32,10 @@ def _run() -> None:
         _fail("a process died, perhaps for lack of memory; try --processes 1", 1)
     except CrannyError as error:
         _fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA_OF:
+            raise
+        _fail(str(MissingExtraError("this", error.name)), 1)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:  # a full disk, a folder that may not be written to

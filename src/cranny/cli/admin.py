@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.client import Remote, remote_options
 from cranny.cli.console import err, print_json, print_table
 from cranny.cli.options import argument, option
@@ -113,7 +113,7 @@ def policy_show(remote: Remote) -> None:
 @policy.command("set")
 @remote_options
 def policy_set(
-    name: Annotated[str, argument("NAME", "See `cranny policies`.")],
+    name: Annotated[str, argument("NAME", "See `cranny policies`.", autocompletion=completion.policies)],
     order: options.OrderOption = None,
     period: options.PeriodOption = 0.0,
     policy_options: options.SettingsOption = None,

@@ -50,8 +50,8 @@ def print_table(
 ) -> None:
     """Print rows under the names of their columns.
 
-    Columns of `numbers` stand at the right, those of `words` may be broken, and those that are `spare` are left out
-    where they do not fit, the last first.
+    Columns of `numbers` stand at the right, those of `words` may be broken, and those that are `spare` are left
+    out where they do not fit, the last first.
     """
     cells = list(zip(*rows, strict=True)) or [()] * len(columns)
     made = [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import err, out, print_json, progress, say
 from cranny.cli.options import option
 from cranny.model.validate import counted
@@ -71,9 +71,9 @@ def demo(
     load: options.LoadOption = 0.75,
     seed: options.SeedOption = 0,
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
-    policies: Annotated[str, option("--policies", "Names with commas between.", short="-p")] = (
-        options.DEFAULT_POLICIES
-    ),
+    policies: Annotated[
+        str, option("--policies", "Names with commas between.", short="-p", autocompletion=completion.policies)
+    ] = (options.DEFAULT_POLICIES),
     collective: options.CollectiveOption = None,
     folder: Annotated[Path, option("--out", "Where the page and the picture go.")] = Path("out"),
     as_json: options.JsonOption = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import out, print_json, print_table, progress, say
 from cranny.cli.options import argument, option
 from cranny.cli.typer_errors import Commands
@@ -264,7 +264,12 @@ def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) ->
 
 @app.command("generate")
 def generate(
-    preset: Annotated[str, typer.Argument(help="philly, itp or acme; see `cranny traces presets`.")],
+    preset: Annotated[
+        str,
+        typer.Argument(
+            help="philly, itp or acme; see `cranny traces presets`.", autocompletion=completion.presets
+        ),
+    ],
     file: ToArgument,
     jobs: options.JobsOption = 5000,
     seed: options.SeedOption = 0,

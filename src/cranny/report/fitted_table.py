@@ -83,7 +83,7 @@ class FittedTable:
             yield from _words([(self.title, "bold")], width)
         shown, left_out = self._without_spare(width)
         if shown.rows and self.columns:
-            yield from shown._arranged(width, rule)
+            yield from shown.arranged(width, rule)
         elif self.columns and self.heads:
             yield from _side_by_side(self.columns, [column.narrow for column in self.columns], self.gap, rule)
         if left_out:
@@ -97,39 +97,39 @@ class FittedTable:
         """How many there are."""
         return len(self.columns[0].cells) if self.columns else 0
 
-    def _needs(self) -> int:
+    def least_width(self) -> int:
         """Return the letters of a line with all columns side by side, as narrow as they may be."""
         return sum(column.narrow for column in self.columns) + self.gap * (len(self.columns) - 1)
 
     def _without_spare(self, width: int) -> "tuple[FittedTable, list[FittedColumn]]":
         """Leave out columns until the others fit, and return those too; none if that does not help."""
         shown, left_out = self, list[FittedColumn]()
-        while shown._needs() > width and any(column.spare for column in shown.columns):
+        while shown.least_width() > width and any(column.spare for column in shown.columns):
             last = max(shown.columns, key=lambda column: column.spare)
             left_out.insert(0, last)
             shown = replace(shown, columns=[column for column in shown.columns if column is not last])
-        return (shown, left_out) if shown._needs() <= width else (self, [])
+        return (shown, left_out) if shown.least_width() <= width else (self, [])
 
-    def _arranged(self, width: int, rule: str) -> Iterator[Line]:
+    def arranged(self, width: int, rule: str) -> Iterator[Line]:
         """Yield the lines of the first arrangement that fits; the last one always does."""
         turned = self._turned() if self.rows <= MOST_TURNED else None
         parts = self._parts(width)
-        if self._needs() <= width:
-            yield from _side_by_side(self.columns, self._widths(width), self.gap, rule if self.heads else "")
-        elif turned is not None and turned._needs() <= width:
-            yield from _side_by_side(turned.columns, turned._widths(width), self.gap, rule)
+        if self.least_width() <= width:
+            yield from _side_by_side(self.columns, self.widths(width), self.gap, rule if self.heads else "")
+        elif turned is not None and turned.least_width() <= width:
+            yield from _side_by_side(turned.columns, turned.widths(width), self.gap, rule)
         elif parts:
             for number, part in enumerate(parts):
                 if number:
                     yield []
-                yield from _side_by_side(part.columns, part._widths(width), self.gap, rule)
+                yield from _side_by_side(part.columns, part.widths(width), self.gap, rule)
         else:
             yield from self._records(width)
 
-    def _widths(self, width: int) -> list[int]:
+    def widths(self, width: int) -> list[int]:
         """Share the letters that are left among the columns, so that as little as possible is broken."""
         widths = [column.narrow for column in self.columns]
-        left = width - self._needs()
+        left = width - self.least_width()
         wants = [column.wide for column in self.columns]
         while left > 0 and any(has < want for has, want in zip(widths, wants, strict=True)):
             for place, want in enumerate(wants):
@@ -156,11 +156,11 @@ class FittedTable:
         named, values = list(self.columns[: self.names]), self.columns[self.names :]
         parts: list[list[FittedColumn]] = []
         for column in values:
-            if not parts or replace(self, columns=[*parts[-1], column])._needs() > width:
+            if not parts or replace(self, columns=[*parts[-1], column]).least_width() > width:
                 parts.append([*named])
             parts[-1].append(column)
         made = [replace(self, columns=part) for part in parts]
-        return made if all(part._needs() <= width for part in made) else []
+        return made if all(part.least_width() <= width for part in made) else []
 
     def _records(self, width: int) -> Iterator[Line]:
         """Yield every value on a line of its own, below the name of its row."""

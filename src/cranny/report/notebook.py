@@ -33,7 +33,7 @@ def results_html(results: Sequence[Result]) -> str:
     table = fitted_table(results)
     heads = [column.one_line_head for column in table.columns]
     rows = [
-        [(column.cells[run].strip(), "bold" in column.style(run)) for column in table.columns]
+        [(column.cells[run].strip(), "b" if "bold" in column.style(run) else "span") for column in table.columns]
         for run in range(len(results))
     ]
     return f"{_table(heads, rows)}<p>{escape(finding(results))}</p>"
@@ -43,19 +43,21 @@ def sheets_html(sheets: Sequence[TextTable]) -> str:
     """Write sheets as HTML, each with its title and note."""
     return "".join(
         f"<h4>{escape(sheet.title)}</h4>"
-        f"{_table(sheet.head, [[(cell, False) for cell in row] for row in sheet.rows])}"
+        f"{_table(sheet.head, [[(cell, 'span') for cell in row] for row in sheet.rows])}"
         f"<p><small>{escape(sheet.note)}</small></p>"
         for sheet in sheets
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[tuple[str, bool]]]) -> str:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]]) -> str:
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
-    cells = "".join(f"<tr>{''.join(_cell(place, *cell) for place, cell in enumerate(row))}</tr>" for row in rows)
+    cells = "".join(
+        f"<tr>{''.join(_cell(*cell, name=place == 0) for place, cell in enumerate(row))}</tr>" for row in rows
+    )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{cells}</tbody></table>"
 
 
-def _cell(place: int, text: str, bold: bool) -> str:
-    side = "left" if place == 0 else "right"
-    shown = f"<b>{escape(text)}</b>" if bold else escape(text)
+def _cell(text: str, tag: str, *, name: bool) -> str:
+    side = "left" if name else "right"
+    shown = f"<{tag}>{escape(text)}</{tag}>"
     return f'<td style="text-align:{side}">{shown}</td>'

@@ -179,8 +179,8 @@ def fitted_table(results: Sequence[Result], *, brief: bool = True) -> FittedTabl
         values = [number(result, column) for result in results]
         scale = scale_for(column, values)
         winners = best(results, column)
-        # One word a line: columns as narrow as their numbers fit an ordinary terminal. The blank keeps the digits of
-        # the others in line with the marked one.
+        # One word a line: columns as narrow as their numbers fit an ordinary terminal. The blank keeps the digits
+        # of the others in line with the marked one.
         columns.append(
             FittedColumn(
                 "\n".join(f"{word} " for word in column.head_words(scale.unit)),
