@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
-from rich.table import Table
-
 from cranny.policies import TABLE
+from cranny.report.fitted_table import FittedColumn, FittedTable
 
 T = TypeVar("T")
 JUDGED, UNTIL_THEN = "cranny", "netpack-lean"  # which is judged as long as there is no `cranny`
@@ -46,16 +45,23 @@ class Measured:
             "budgets": [{"name": b.name, "value": b.value, "limit": b.limit, "ok": b.ok} for b in self.budgets],
         }
 
-    def table(self) -> Table:
+    def table(self) -> FittedTable:
         """Return the outcome as a table."""
-        table = Table("", "value", "budget", "", title=self.case, title_justify="left", box=None)
         limits = {budget.name: budget for budget in self.budgets}
-        for name, value in self.metrics.items():
+        values = [f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}" for value in self.metrics.values()]
+        bounds, verdicts = [], []
+        for name in self.metrics:
             budget = limits.get(name)
-            bound = "" if budget is None else f"{'>=' if budget.at_least else '<='} {budget.limit:g}"
-            verdict = "" if budget is None else "[green]ok[/green]" if budget.ok else "[red]MISSED[/red]"
-            table.add_row(name, f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}", bound, verdict)
-        return table
+            bounds.append("" if budget is None else f"{'>=' if budget.at_least else '<='} {budget.limit:g}")
+            verdicts.append("" if budget is None else "ok" if budget.ok else "MISSED")
+        styles = ["red" if verdict == "MISSED" else "green" for verdict in verdicts]
+        columns = [
+            FittedColumn("", list(self.metrics), right=False),
+            FittedColumn("value", values),
+            FittedColumn("budget", bounds),
+            FittedColumn("", verdicts, right=False, styles=styles),
+        ]
+        return FittedTable(columns, title=self.case)
 
 
 def timed_ms(work: Callable[[], T]) -> tuple[float, T]:

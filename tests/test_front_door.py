@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -244,3 +245,36 @@ def test_values_are_frozen() -> None:
         placement.machines = (0, 0)  # type: ignore[misc]
     with pytest.raises(AttributeError):
         cranny.Cluster.single_rack(1, 1).name = "x"  # type: ignore[misc]
+
+
+def test_results_print_as_a_few_lines_and_as_a_table_in_a_notebook() -> None:
+    cluster = cranny.Cluster.fat_tree(2, 4, 8)
+    trace = cranny.generate_trace("philly", jobs=40, seed=1, load=0.7, gpus=64)
+    found = (
+        cranny.simulate(cluster, trace),
+        cranny.compare(cluster, trace, ["cranny", "best-fit"], processes=1),
+        cranny.what_if(trace, cluster, ["cranny", "best-fit"], processes=1, search=False),
+    )
+    for each in found:
+        text = repr(each)
+        assert "cranny" in text
+        assert "shape:" not in text
+        assert len(text.splitlines()) <= 12
+        assert "<table>" in each._repr_html_()
+
+
+def test_a_trace_may_be_text(tmp_path: Path) -> None:
+    cluster = cranny.Cluster.fat_tree(1, 4, 8)
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submit_s,gpus,duration_s\na,0,4,60\nb,5,8,60\n")
+    assert cranny.simulate(cluster, str(log)).summary["jobs_done"] == 2
+    assert len(cranny.compare(cluster, log, ["cranny", "best-fit"], processes=1)) == 2
+    for wrong, told in (
+        ("log.txt", "log.txt: there is no such file"),
+        ("phily", "did you mean 'philly'"),
+        (3, "trace: must be a trace, jobs, the path of a trace file, or a preset"),
+    ):
+        with pytest.raises(cranny.InputError, match=told):
+            cranny.simulate(cluster, cast("str", wrong))
+    with pytest.raises(cranny.InputError, match="cluster: must be a Cluster"):
+        cranny.simulate(cast("cranny.Cluster", "4x8"), log)

@@ -8,13 +8,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, connection, current_process, get_context, parent_process
-from threading import Thread
+from threading import Event, Thread, current_thread, main_thread
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from cranny.model.errors import CrannyError
 
 T = TypeVar("T")
+# How long to wait before looking for Ctrl-C: polars makes the system restart a wait that Ctrl-C has interrupted,
+# so that one without an end would not be interrupted at all.
+LOOK_S = 0.1
 Call = tuple[int, tuple[Any, ...]]  # its number, and its arguments
 _shared: list[Any] = []  # in a worker process: arguments of all its calls, which it got once
 
@@ -34,7 +37,7 @@ class WorkerPool:
 
     Every call gets the arguments `shared` after its own; they are sent to each process once. A process ends after
     `calls_per_process` calls, for those that leave much memory behind. When the pool is left by an error, as by
-    Ctrl-C, its processes are terminated.
+    Ctrl-C, its processes are killed: what they do is not needed any more.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class WorkerPool:
         if self._executor is not None:
             if error is not None:  # interrupted, or the rest is not needed
                 for child in set(active_children()) - self._others:
-                    child.terminate()
+                    child.kill()
             self._executor.shutdown(cancel_futures=True)
 
     def ended(
@@ -89,7 +92,7 @@ class WorkerPool:
                     while waiting and len(under_way) < at_once:
                         submitted = executor.submit(_call, work, waiting[0][1])
                         under_way[submitted] = waiting.popleft()
-                ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                ended, _ = wait(under_way, timeout=LOOK_S, return_when=FIRST_COMPLETED)
                 for future in ended:
                     result = future.result()  # raises at once what the call raised
                     yield under_way.pop(future)[0], result
@@ -176,9 +179,25 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back from processes of a pool that start here, until they are prepared for it."""
+    """Hold Ctrl-C back while processes of a pool start: from them, and from what starts them.
+
+    The processes inherit that this thread does not take the signal. Another thread, such as one of polars, may
+    take it all the same, and Python would then interrupt this one.
+    """
+    handler = signal.getsignal(signal.SIGINT)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if current_thread() is not main_thread() or not callable(handler):
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    pressed = Event()
+    signal.signal(signal.SIGINT, lambda *_: pressed.set())
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if pressed.is_set():
+            handler(signal.SIGINT, None)

@@ -12,11 +12,13 @@ from cranny.model.job import Job
 from cranny.network.networks import NetworkModel
 from cranny.policies import DEFAULT_POLICY
 from cranny.process_pool import Pool, WorkerPool, run_calls
+from cranny.report.notebook import results_html, results_text
 from cranny.report.page import write_report
 from cranny.scenario import Scenario, ScenarioSettings, decision_period_s
 from cranny.sim import result as sim_result
 from cranny.sim.record import ReplayRecord, refuse_if_all_skipped
 from cranny.sim.replay import no_garbage_collection
+from cranny.traces.named_trace import as_trace
 from cranny.traces.trace import Trace
 from cranny.traces.trace_jobs import Jobs
 
@@ -34,10 +36,30 @@ class Result(sim_result.Result):
         """Write a self-contained HTML page about this run."""
         return write_report([self], path)
 
+    def __repr__(self) -> str:
+        return results_text([self])
+
+    def _repr_html_(self) -> str:
+        return results_html([self])
+
+
+class Comparison(list[Result]):
+    """Results of several policies on the same trace, in their order; a notebook shows them as a table."""
+
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained HTML page about these runs."""
+        return write_report(self, path)
+
+    def __repr__(self) -> str:
+        return results_text(self)
+
+    def _repr_html_(self) -> str:
+        return results_html(self)
+
 
 def simulate(
     cluster: Cluster,
-    trace: Trace | Iterable[Job],
+    trace: Trace | Iterable[Job] | str | Path,
     policy: str | Placer | Policy = DEFAULT_POLICY,
     network: str | NetworkModel = "isolated",
     seed: int = 0,
@@ -47,9 +69,11 @@ def simulate(
 ) -> Result:
     """Replay a trace on a cluster under a policy; the arguments and further `settings` are those of `Scenario`.
 
-    `progress` is called with the number of jobs that have been submitted.
+    The trace may be a file, or the name of a preset, from which 5,000 jobs are generated that ask for 80 % of the
+    cluster's GPUs. `progress` is called with the number of jobs that have been submitted.
     """
-    return run(Scenario(cluster, trace, policy, network, seed, **settings), progress)
+    jobs = _named(cluster, trace, seed, settings)
+    return run(Scenario(cluster, jobs, policy, network, seed, **settings), progress)
 
 
 def run(scenario: Scenario, progress: Progress | None = None) -> Result:
@@ -90,7 +114,7 @@ def run_many(
 
 def compare(
     cluster: Cluster,
-    trace: Trace,
+    trace: Trace | str | Path,
     names: Sequence[str],
     network: str | NetworkModel = "isolated",
     seed: int = 0,
@@ -98,13 +122,24 @@ def compare(
     processes: int | None = None,
     progress: Progress | None = None,
     **settings: Unpack[ScenarioSettings],
-) -> list[Result]:
+) -> Comparison:
     """Simulate several policies on the same trace; results in the given order. `settings` are those of `Scenario`.
 
+    The trace may be a file or a preset, as for `simulate`.
     Each of the `options` goes to the policies that have it; one that none of them has is an error.
     """
-    scenarios = Scenario(cluster, trace, names[0], network, seed, **settings).with_policies(names) if names else []
-    return run_many(scenarios, processes=processes, progress=progress)
+    if not names:
+        return Comparison()
+    jobs = _named(cluster, trace, seed, settings)
+    scenarios = Scenario(cluster, jobs, names[0], network, seed, **settings).with_policies(names)
+    return Comparison(run_many(scenarios, processes=processes, progress=progress))
+
+
+def _named(cluster: Cluster, trace: object, seed: int, settings: ScenarioSettings) -> Any:
+    """Read what text names as a trace, and refuse what is none."""
+    if not isinstance(cluster, Cluster):
+        raise InputError(f"cluster: must be a Cluster, such as of Cluster.fat_tree, not {type(cluster).__name__}")
+    return as_trace(trace, cluster.gpus, seed=seed, profiles=settings.get("profiles"))
 
 
 def _record(scenario: Scenario, policy: Policy, progress: Progress | None) -> ReplayRecord:

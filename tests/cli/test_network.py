@@ -85,7 +85,7 @@ def test_any_network_model_can_move_the_clock(run: Run, crossing: Path, network:
 
 def test_the_page_holds_the_map(run: Run, crossing: Path, tmp_path: Path) -> None:
     page = tmp_path / "deep" / "net.html"
-    assert f"page: {page}" in run("network", crossing, *CROSSING, "--out", page).out
+    assert f"report: {page}" in run("network", crossing, *CROSSING, "--report", page).out
     text = page.read_text(encoding="utf-8")
     assert "The network at 10 s" in text
     assert '<svg xmlns="http://www.w3.org/2000/svg" class="heat"' in text

@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_finished_cells_and_no_process(run: Run, sweep_file: Path,
         os.killpg(sweep.pid, signal.SIGINT)
         told = sweep.communicate(timeout=300)
     assert sweep.returncode == 130
-    assert told == ("", f"interrupted; finished cells are kept in {out}\n")
+    assert told == ("", f"cranny: interrupted; finished cells are kept in {out}\n")
     assert gone(sweep.pid)
     kept = len(list(out.glob("cells/*.json")))
     assert f"4,000 cells, {kept:,} finished in " in run("sweep", sweep_file, "--out", out, "--list").out

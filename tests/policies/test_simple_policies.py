@@ -254,7 +254,5 @@ def test_says_what_to_install_when_the_solver_is_missing(monkeypatch: pytest.Mon
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.delitem(sys.modules, "cranny.exact.titan", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_ortools)
-    with pytest.raises(
-        CrannyError, match=r"policy 'exact' needs 'ortools'.*install cranny with its extra 'exact'"
-    ):
+    with pytest.raises(CrannyError, match=r"policy 'exact' needs 'ortools'.*pip install 'cranny\[exact\]'"):
         policy("exact").place(Job(id="a", gpus=2), state_with([1, 1]).snapshot())

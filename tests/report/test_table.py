@@ -9,7 +9,7 @@ from tests.report.synthetic import FakeResult
 
 from cranny.model.errors import InputError
 from cranny.report.styles import labels
-from cranny.report.table import COLUMNS, best, column, format_value, rich_table, scale_for, shown_columns
+from cranny.report.table import COLUMNS, best, column, fitted_table, format_value, scale_for, shown_columns
 
 SUMMARY_KEYS = {
     *("jobs_done", "jobs_skipped", "mean_used_machines", "time_mean_used_machines", "mean_fragmentation"),
@@ -61,8 +61,8 @@ def test_who_skips_jobs_that_others_run_is_never_best(results: Sequence[FakeResu
     runs = [changed(results[0], mean_used_machines=used, jobs_skipped=skipped) for used, skipped in values]
     assert best(runs, column("mean_used_machines")) == {1}
     assert best(runs[:2], column("mean_used_machines")) == frozenset()  # one alone is not the best of anything
-    assert "skip no more jobs" in str(rich_table(runs).caption)
-    assert "skip no more jobs" not in str(rich_table(runs[1:]).caption)
+    assert "skip no more jobs" in str(fitted_table(runs).note)
+    assert "skip no more jobs" not in str(fitted_table(runs[1:]).note)
 
 
 def test_no_share_of_held_gpus_is_best(results: Sequence[FakeResult]) -> None:
@@ -96,7 +96,7 @@ def test_with_rounds_means_over_time_stand_for_values_at_arrivals(results: Seque
             *("mean_profit_rate", "total_profit"),
         }
     console = Console(width=80, no_color=True, record=True, file=io.StringIO())
-    console.print(rich_table(gavel))
+    console.print(fitted_table(gavel))
     assert "…" not in console.export_text()
 
 
@@ -129,11 +129,11 @@ def test_columns_of_zeros_stay_quiet(results: Sequence[FakeResult]) -> None:
 
 def test_the_terminal_table_fits_80_characters_and_marks_the_best(results: Sequence[FakeResult]) -> None:
     console = Console(width=80, no_color=True, record=True, file=io.StringIO())
-    console.print(rich_table(results))
+    console.print(fitted_table(results))
     lines = console.export_text().splitlines()
     assert "…" not in "".join(lines)
     assert any(line.strip().startswith("cranny") for line in lines)
-    assert "* best of its column" in "".join(lines)
+    assert "* best of its metric" in "".join(lines)
     assert sum(line.count("*") for line in lines) > 4
 
 
@@ -143,7 +143,7 @@ def test_runs_in_phases_show_iterations_on_a_terminal_of_80_characters(results: 
     keys = [column.key for column in shown_columns(runs, brief=True)]
     assert set(keys) >= {*measures, "mean_jct_s", "mean_comm_slowdown"}
     console = Console(width=80, no_color=True, record=True, file=io.StringIO())
-    console.print(rich_table(runs))
+    console.print(fitted_table(runs))
     shown = console.export_text()
     assert "…" not in shown
     for value in ("316", "665", "1.53"):

@@ -24,7 +24,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    from cranny.model.errors import MissingExtraError
+
+    raise MissingExtraError("cranny.agent.torch", error.name) from None
 import torch.distributed as dist
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook

@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.client import Remote, remote_options
 from cranny.cli.console import err, print_json, print_table
 from cranny.cli.options import argument, option
@@ -41,7 +41,12 @@ def nodes(remote: Remote) -> None:
         uplink = f"{node['uplink_use_gbps']:.1f} of {node['uplink_gbps']:.0f} Gbps"
         own = (str(node[name]) for name in ("name", "rack", "state", "gpus", "free"))
         rows.append((*own, uplink, held))
-    print_table(("machine", "rack", "state", "GPUs", "free", "uplink", "jobs"), rows)
+    print_table(
+        ("machine", "rack", "state", "GPUs", "free", "uplink", "jobs"),
+        rows,
+        words=("jobs",),
+        spare=("rack", "uplink"),
+    )
 
 
 @remote_options
@@ -68,7 +73,8 @@ def profiles(remote: Remote) -> None:
                 "" if restart_s is None else f"{restart_s:.0f} s",
             )
         )
-    print_table(("user", "name", "samples of a rank", "batch", "gradients", "restart"), rows)
+    columns = ("user", "name", "samples of a rank", "batch", "gradients", "restart")
+    print_table(columns, rows, words=("samples of a rank",), numbers=columns[3:])
 
 
 @remote_options
@@ -107,7 +113,7 @@ def policy_show(remote: Remote) -> None:
 @policy.command("set")
 @remote_options
 def policy_set(
-    name: Annotated[str, argument("NAME", "See `cranny policies`.")],
+    name: Annotated[str, argument("NAME", "See `cranny policies`.", autocompletion=completion.policies)],
     order: options.OrderOption = None,
     period: options.PeriodOption = 0.0,
     policy_options: options.SettingsOption = None,

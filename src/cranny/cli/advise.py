@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import err, out, print_json, progress
 from cranny.cli.options import argument, option
 from cranny.model.errors import InputError, unknown
@@ -23,9 +23,12 @@ BY_HELP = "What decides: mean_jct_s, p99_jct_s, machine_hours, mean_slowdown, or
 
 @options.scenario_options("order", "period", "price", "policy_options", cluster="", network="steady")
 def advise(
-    log: Annotated[str, argument("LOG", LOG_HELP)],
+    log: Annotated[str, argument("LOG", LOG_HELP, autocompletion=completion.presets)],
     shared: options.ScenarioOptions,
-    policies: Annotated[str, option("--policies", POLICIES_HELP, short="-p", show_default=False)] = "",
+    policies: Annotated[
+        str,
+        option("--policies", POLICIES_HELP, short="-p", show_default=False, autocompletion=completion.policies),
+    ] = "",
     by: Annotated[str, option("--by", BY_HELP)] = "all",
     sample: Annotated[int, option("--sample", SAMPLE_HELP, whole, least=0)] = 2_000,
     restart_s: options.RestartOption = RESTART_S,

@@ -1,16 +1,26 @@
 """Where commands print: tables and text on standard output, progress on standard error."""
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-out = Console(highlight=False)
+from cranny.report.fitted_table import FittedColumn, FittedTable
+
+PIPED_WIDTH = 1000  # letters of a line where no terminal limits them
+
+
+def _width() -> int | None:
+    """Return how wide tables and text may be if they do not go to a terminal, and the user says nothing else."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
+
+
+out = Console(highlight=False, width=_width())
 err = Console(stderr=True, highlight=False)
 
 
@@ -30,14 +40,31 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str, allow_nan=False) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
-    """Print rows under their names, or without if there are none; `numbers` are in all columns but the first."""
-    table = Table(*columns, box=None, header_style="bold", show_header=bool(columns))
-    for column in table.columns[1:] if numbers else ():
-        column.justify = "right"
-    for row in rows:
-        table.add_row(*row)
-    out.print(table)
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Collection[str] = (),
+    words: Collection[str] = (),
+    spare: Sequence[str] = (),
+) -> None:
+    """Print rows under the names of their columns.
+
+    Columns of `numbers` stand at the right, those of `words` may be broken, and those that are `spare` are left
+    out where they do not fit, the last first.
+    """
+    cells = list(zip(*rows, strict=True)) or [()] * len(columns)
+    made = [
+        FittedColumn(
+            name,
+            list(below),
+            words=name in words,
+            right=name in numbers,
+            spare=spare.index(name) + 1 if name in spare else 0,
+        )
+        for name, below in zip(columns, cells, strict=True)
+    ]
+    out.print(FittedTable(made, gap=2))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.client import Remote, remote_options
 from cranny.cli.console import out, print_table, progress, say
 from cranny.cli.options import argument, option
@@ -29,7 +29,9 @@ COLUMNS = ("for", "job", "GPUs", "from", "to", "gain", "cost")  # in GPU-hours
 @remote_options
 @options.scenario_options()
 def defrag(
-    trace: Annotated[str | None, argument("[TRACE]", TRACE_HELP, show_default=False)] = None,
+    trace: Annotated[
+        str | None, argument("[TRACE]", TRACE_HELP, show_default=False, autocompletion=completion.presets)
+    ] = None,
     policy: options.PolicyOption = DEFAULT_POLICY,
     at: Annotated[float | None, option("--at", AT_HELP, seconds)] = None,
     every: Annotated[float | None, option("--every", EVERY_HELP, positive)] = None,
@@ -103,7 +105,7 @@ def _show(found: Mapping[str, Any]) -> None:
             rows.append((why, move["job"], str(move["gpus"]), *where, gain, _hours(move["cost_gpu_s"])))
             why = gain = ""
     if rows:
-        print_table(COLUMNS, rows)
+        print_table(COLUMNS, rows, numbers=("GPUs", "gain", "cost"), words=("for", "from", "to"))
 
 
 def _purpose(group: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.client import Remote, path_of, remote_options
 from cranny.cli.console import progress
 from cranny.cli.jobs import explanation_lines
@@ -16,7 +16,7 @@ TRACE_HELP = "A trace file, or a preset to generate from: philly, itp, acme. Omi
 @remote_options
 @options.scenario_options("price")
 def explain(
-    trace: Annotated[str, argument("[TRACE]", TRACE_HELP)],
+    trace: Annotated[str, argument("[TRACE]", TRACE_HELP, autocompletion=completion.presets)],
     shared: options.ScenarioOptions,
     job_id: Annotated[str | None, argument("JOB", "The id of a job.", show_default=False)] = None,
     policy: options.PolicyOption = DEFAULT_POLICY,

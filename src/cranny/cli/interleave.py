@@ -15,6 +15,7 @@ from cranny.model.validate import positive
 if TYPE_CHECKING:
     from cranny.network.interleave.shifts import Interleaving
 
+COLUMNS = ("job", "iteration", "up phases", "mean", "turns", "shift")
 PICTURES = (".svg", ".html", ".htm")
 QUANTUM_HELP = "Iteration times are rounded to this, if that changes little; 1 if not given."
 
@@ -124,8 +125,8 @@ def _show(facts: dict[str, Any]) -> None:
         for job in link["jobs"]:
             times = (f"{job['iteration_ms']:.5g} ms", f"{job['up_ms']:.5g} ms", f"{job['mean_gbps']:.3g} Gbps")
             shift = f"{facts['shifts_ms'][job['name']]:.1f} ms"
-            rows.append((escape(job["name"]), *times, str(job["turns"]), shift))
-        print_table(("job", "iteration", "up phases", "mean", "turns", "shift"), rows, numbers=True)
+            rows.append((job["name"], *times, str(job["turns"]), shift))
+        print_table(COLUMNS, rows, numbers=COLUMNS[1:])
         out.print()
     if facts["loops"]:
         out.print("Links tie jobs together in a loop: not all of them can have the shifts that suit them best.")

@@ -12,7 +12,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.client import Remote, changes, path_of, remote_options, state, writes, written
-from cranny.cli.console import err, out, print_json, say, warn
+from cranny.cli.console import err, out, print_json, print_table, say, warn
 from cranny.cli.options import argument, option
 from cranny.model.errors import CrannyError, InputError
 from cranny.service.clock import wall_clock
@@ -20,8 +20,7 @@ from cranny.service.clock import wall_clock
 JobArgument = Annotated[str, argument("JOB", "The id of a job, such as job-17.")]
 MAX_KEY = 200  # characters
 COLUMNS = ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why")
-FLEXIBLE = frozenset({"name", "user", "where or why"})
-LEAST_NAME, LEAST_LAST = 6, 16  # columns of a terminal for a name, and for where or why
+SPARE = ("name", "submitted", "user")  # columns that a narrow terminal does without
 
 
 @remote_options
@@ -80,15 +79,9 @@ def jobs(
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    """Print a table of jobs in the width of the terminal: submission, start, and machines or reason to wait.
-
-    Names are truncated so that the last column is not broken within a word.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
+    """Print a table of jobs: submission, start, and machines or reason to wait."""
     now = wall_clock()
-    rows = [COLUMNS]
+    rows = []
     for job in found:
         start = ago(job["started_s"], now)
         if job["status"] == "waiting":  # possibly after an earlier attempt
@@ -98,19 +91,7 @@ def _show(found: list[dict[str, Any]]) -> None:
         why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
         own = (job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"])
         rows.append((*own, ago(job["submitted_s"], now), start, why or where))
-    widths = dict(zip(COLUMNS, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
-    brief = sum(width for name, width in widths.items() if name not in FLEXIBLE) + 2 * len(COLUMNS)
-    word = max(len(word) for *_, last in rows for word in last.split() or [""])
-    spare = out.width - brief - max(word, LEAST_LAST)
-    widths["user"] = min(widths["user"], 12, max(LEAST_NAME, spare // 3))
-    widths["name"] = min(widths["name"], 20, max(LEAST_NAME, spare - widths["user"]))
-    table = Table(box=None, header_style="bold")
-    for name in COLUMNS:
-        last = name == COLUMNS[-1]
-        table.add_column(name, width=None if last else widths[name], no_wrap=not last, overflow="ellipsis")
-    for row in rows[1:]:
-        table.add_row(*map(Text, row))
-    out.print(table)
+    print_table(COLUMNS, rows, numbers=("GPUs",), words=("where or why",), spare=SPARE)
 
 
 @remote_options

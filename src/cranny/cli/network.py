@@ -27,7 +27,10 @@ def network(
     policy: options.PolicyOption = DEFAULT_POLICY,
     at: Annotated[float | None, option("--at", AT_HELP, seconds)] = None,
     top: Annotated[int, option("--top", "Bottlenecks to list on the terminal.", min=0)] = 5,
-    page: Annotated[Path | None, option("--out", "Write a self-contained HTML page to this file.")] = None,
+    report: options.ReportOption = None,
+    old_report: Annotated[
+        Path | None, option("--out", "The same as --report, in version 0.1.", hidden=True)
+    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Replay a trace up to a moment and show how full links and switch memory are, and which jobs that slows.
@@ -39,7 +42,8 @@ def network(
     from cranny.sim.replay import view_at
 
     options.split_policies(policy)
-    options.check_file(page, "--out")
+    page = report or old_report
+    options.check_file(page, "--report")
     scenario = shared.scenario(trace, [policy])
     built, name = scenario.cluster, scenario.trace_name
     with progress(policy, len(scenario.whole_trace)) as tick:
@@ -76,7 +80,7 @@ def network(
         line = f"{counted(len(skipped), 'job')} skipped, such as {job.id}: {why}"
         out.print(line, style="yellow", markup=False)
     if page is not None:
-        say(f"page: {page}")
+        say(f"report: {page}")
 
 
 def _show(load: "Load", top: int) -> None:
@@ -106,8 +110,7 @@ def conformance(network: options.NetworkOption = "steady", as_json: options.Json
         cases = [{**check._asdict(), "ok": check.ok} for check in checks]
         print_json({"network": network, "ok": hold, "checks": cases})
     else:
-        verdict = {True: "[green]ok[/green]", False: "[red]NO[/red]"}
-        rows = [(each.about, f"{each.known:g}", f"{each.got:g}", verdict[each.ok]) for each in checks]
-        print_table(("case", "known", "ours", ""), rows)
+        rows = [(each.about, f"{each.known:g}", f"{each.got:g}", "ok" if each.ok else "NO") for each in checks]
+        print_table(("case", "known", "ours", ""), rows, numbers=("known", "ours"), words=("case",))
     if not hold:
         raise typer.Exit(1)

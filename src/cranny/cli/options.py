@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from cranny.cli import completion
 from cranny.model.cluster import Cluster, shape
 from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
@@ -58,7 +59,14 @@ def _job_count(value: int, name: str) -> int:
     return whole(value, name, most=MAX_JOBS)
 
 
-TraceArgument = Annotated[str, argument("TRACE", "A trace file, or a preset to generate from: philly, itp, acme.")]
+TraceArgument = Annotated[
+    str,
+    argument(
+        "TRACE",
+        "A trace file, or a preset to generate from: philly, itp, acme.",
+        autocompletion=completion.presets,
+    ),
+]
 ClusterOption = Annotated[
     str, option("--cluster", "A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS.", short="-c")
 ]
@@ -76,12 +84,23 @@ LoadOption = Annotated[
 SeedOption = Annotated[int, option("--seed", "Of the random numbers.", whole, least=0, most=MAX_SEED)]
 OrderOption = Annotated[
     str | None,
-    option("--order", "Queue order: fifo, sjf, srtf, las, backfill, knapsack (default: the policy's own)."),
+    option(
+        "--order",
+        "Queue order: fifo, sjf, srtf, las, backfill, knapsack (default: the policy's own).",
+        autocompletion=completion.orders,
+    ),
 ]
-NetworkOption = Annotated[str, option("--network", "Network model: isolated, instant, steady, phases.")]
+NetworkOption = Annotated[
+    str,
+    option("--network", "Network model: isolated, instant, steady, phases.", autocompletion=completion.networks),
+]
 CollectiveOption = Annotated[
     str | None,
-    option("--collective", f"For jobs that name none: {', '.join(COLLECTIVES)} (default: {DEFAULT_COLLECTIVE})."),
+    option(
+        "--collective",
+        f"For jobs that name none: {', '.join(COLLECTIVES)} (default: {DEFAULT_COLLECTIVE}).",
+        autocompletion=completion.collectives,
+    ),
 ]
 PERIOD_HELP = "Seconds from one decision to the next (0: as the policy does, mostly at every event)."
 PeriodOption = Annotated[float, option("--period", PERIOD_HELP, not_negative)]
@@ -109,9 +128,17 @@ StrictOption = Annotated[bool | None, option("--strict/--no-strict", STRICT_HELP
 ProcessesOption = Annotated[
     int | None, option("--processes", "At once; as many as there are cores if not given.", min=1)
 ]
-PolicyOption = Annotated[str, option("--policy", "See `cranny policies`.", short="-p")]
+PolicyOption = Annotated[
+    str, option("--policy", "See `cranny policies`.", short="-p", autocompletion=completion.policies)
+]
 PoliciesOption = Annotated[
-    str, option("--policies", "Names with commas between; see `cranny policies`.", short="-p")
+    str,
+    option(
+        "--policies",
+        "Names with commas between; see `cranny policies`.",
+        short="-p",
+        autocompletion=completion.policies,
+    ),
 ]
 JsonOption = Annotated[bool, option("--json", "Print JSON for machines.")]
 
@@ -158,14 +185,18 @@ class ScenarioOptions:
 
     def read_trace(self, spec: str, cluster: Cluster, profiles: "ProfileLibrary") -> "Trace":
         """Read a trace file, or generate from a preset to load the cluster as wanted."""
-        from cranny.traces.generate import generate_trace, presets
-        from cranny.traces.read import read_trace
+        from cranny.traces.named_trace import named_trace
 
-        if spec in presets() and not Path(spec).exists():
-            return generate_trace(spec, jobs=self.jobs, seed=self.seed, load=self.load, gpus=cluster.gpus)
-        if not Path(spec).exists() and not Path(spec).suffix:
-            raise unknown("trace file or preset", spec, presets())
-        return read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles)
+        return named_trace(
+            spec,
+            cluster.gpus,
+            jobs=self.jobs,
+            seed=self.seed,
+            load=self.load,
+            trace_format=self.trace_format,
+            strict=self.strict,
+            profiles=profiles,
+        )
 
     def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
         """Check and read all that the options name, for the first of the policies that are to run."""

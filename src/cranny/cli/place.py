@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Annotated
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import out, print_json, print_table, say
 from cranny.cli.options import option
 from cranny.model.collective import DEFAULT_COLLECTIVE
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def place(
     gpus: Annotated[int, option("--gpus", "Workers of the job, one GPU each.", whole, short="-g")],
-    policy: Annotated[str, option("--policy", "See `cranny policies`; or `all`.", short="-p")] = DEFAULT_POLICY,
+    policy: Annotated[
+        str, option("--policy", "See `cranny policies`; or `all`.", short="-p", autocompletion=completion.policies)
+    ] = DEFAULT_POLICY,
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
     link_gbps: options.LinkOption = 100.0,
     oversubscription: options.OversubscriptionOption = 1.0,
@@ -27,7 +29,9 @@ def place(
         str | None, option("--free", "Free GPUs of each machine, such as 4,3,2,1 (default: all).")
     ] = None,
     model: Annotated[str, option("--model", "A model of the profile library.", short="-m")] = "resnet50",
-    collective: Annotated[str, option("--collective", "How the workers communicate.")] = DEFAULT_COLLECTIVE,
+    collective: Annotated[
+        str, option("--collective", "How the workers communicate.", autocompletion=completion.collectives)
+    ] = DEFAULT_COLLECTIVE,
     seed: options.SeedOption = 0,
     profiles: options.ProfilesOption = None,
     as_json: options.JsonOption = False,
@@ -104,7 +108,8 @@ def policies(as_json: options.JsonOption = False) -> None:
         print_json({"policies": known, "orders": ORDERS, "default": DEFAULT_POLICY})
         return
     columns = ("policy", "what it does", "paper", "queue")
-    print_table(columns, ((name, each.about, each.paper, each.order) for name, each in TABLE.items()))
+    rows = ((name, each.about, each.paper, each.order) for name, each in TABLE.items())
+    print_table(columns, rows, words=columns[1:3])
     out.print()
-    print_table(("queue order", "which job is next"), ORDERS.items())
+    print_table(("queue order", "which job is next"), ORDERS.items(), words=("which job is next",))
     say("", f"{DEFAULT_POLICY} is the policy of commands and calls that name none")

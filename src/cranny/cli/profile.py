@@ -17,6 +17,7 @@ from cranny.channel.files import FOLDER_VARIABLE, TOKEN_VARIABLE
 from cranny.channel.report import Record, Report
 from cranny.cli import options
 from cranny.cli.console import print_json, progress, say, warn
+from cranny.cli.interrupt import takes_its_time
 from cranny.cli.options import argument, option
 from cranny.model.errors import CrannyError, InputError
 from cranny.model.profile import ProfileLibrary
@@ -118,7 +119,8 @@ def _started(command: Sequence[str], env: Mapping[str, str]) -> Iterator["subpro
     try:
         yield script
     finally:
-        _stop(script)
+        with takes_its_time():
+            _stop(script)
 
 
 def _stop(script: "subprocess.Popen[bytes]") -> None:

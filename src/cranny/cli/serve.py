@@ -7,10 +7,11 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import print_json, say, warn
+from cranny.cli.interrupt import takes_its_time
 from cranny.cli.options import option
-from cranny.model.errors import InputError
+from cranny.model.errors import InputError, MissingExtraError
 from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def serve(
     ] = None,
     policy: Annotated[
         str | None,
-        option("--policy", POLICY_HELP, short="-p"),
+        option("--policy", POLICY_HELP, short="-p", autocompletion=completion.policies),
     ] = None,
     order: options.OrderOption = None,
     period: options.PeriodOption = 0.0,
@@ -103,7 +104,7 @@ def _run(service: "Service", authenticator: "Authenticator", address: "ListenAdd
     logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
     user, about = os.environ.get("USER") or "admin", service.scheduler.cluster.describe()
     service.start()
-    with contextlib.ExitStack() as last:
+    with takes_its_time(), contextlib.ExitStack() as last:
         last.callback(service.close)
 
         def started(url: str) -> None:
@@ -131,7 +132,7 @@ def needs_service() -> None:
 
     for name in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "httpx"):
         if not find_spec(name):
-            raise InputError(f"this needs {name!r}: install cranny with its extra 'service'")
+            raise MissingExtraError("the service", name)
 
 
 def check_pair(certificate: Path, key: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import err, out, print_json, progress, say
 from cranny.cli.options import option
 from cranny.model.validate import counted
@@ -71,9 +71,9 @@ def demo(
     load: options.LoadOption = 0.75,
     seed: options.SeedOption = 0,
     cluster: options.ClusterOption = options.DEFAULT_CLUSTER,
-    policies: Annotated[str, option("--policies", "Names with commas between.", short="-p")] = (
-        options.DEFAULT_POLICIES
-    ),
+    policies: Annotated[
+        str, option("--policies", "Names with commas between.", short="-p", autocompletion=completion.policies)
+    ] = (options.DEFAULT_POLICIES),
     collective: options.CollectiveOption = None,
     folder: Annotated[Path, option("--out", "Where the page and the picture go.")] = Path("out"),
     as_json: options.JsonOption = False,
@@ -109,14 +109,14 @@ def show(
     """Print results as a table or as JSON, with what was skipped, and write the page if one is wanted."""
     from cranny.report.headline import caution, finding
     from cranny.report.page import write_report
-    from cranny.report.table import rich_table
+    from cranny.report.table import fitted_table
 
     written = write_report(results, report, map_at_s=map_at_s) if report is not None else None
     if as_json:
         shown = [{"settings": dict(each.settings), "summary": dict(each.summary)} for each in results]
         print_json(shown if len(shown) > 1 else shown[0])
         return
-    out.print(rich_table(results))
+    out.print(fitted_table(results))
     out.print(finding(results), markup=False)
     lines = [caution(results)]
     for why, count in results[0].settings["trace_skipped"].items():

@@ -7,6 +7,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.console import err, out, print_json, progress, say
+from cranny.cli.interrupt import UserInterruptError
 from cranny.cli.options import argument, option
 from cranny.model.errors import InputError
 
@@ -57,8 +58,7 @@ def sweep(
         try:
             swept = run_sweep(planned, folder, processes=processes, ray=ray, again=again, ended=report)
         except KeyboardInterrupt:
-            err.print(f"interrupted; finished cells are kept in {folder}", soft_wrap=True, markup=False)
-            raise typer.Exit(130) from None
+            raise UserInterruptError(f"interrupted; finished cells are kept in {folder}") from None
     _show(planned, swept, folder, as_json=as_json)
     if swept.failed:
         raise typer.Exit(1)
@@ -103,7 +103,7 @@ def _show(planned: "Sweep", swept: "SweepResult", folder: Path, *, as_json: bool
         )
         return
     for block in blocks(gathered):
-        out.print(block, markup=False)
+        out.print(block)
     out.print("means over the seeds, ± 95 % confidence", style="dim")
     taken_over = f", {swept.taken_over:,} taken over" if swept.taken_over else ""
     failed_cells = f", {swept.failed:,} failed" if swept.failed else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import out, print_json, print_table, progress, say
 from cranny.cli.options import argument, option
 from cranny.cli.typer_errors import Commands
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 app = Commands(help="Find, inspect, convert, cut and generate job logs.")
 
+CHART_EDGE = 12  # letters beside a chart, for the numbers of its axes
 UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 FileArgument = Annotated[Path, argument("FILE", "A trace file.")]
@@ -119,7 +120,7 @@ def _print_facts(facts: dict[str, Any]) -> None:
     about = f"{facts['name']}: {counted(facts['jobs'], 'job')} over {facts['days']:.1f} days"
     out.print(about, style="bold", markup=False)
     shares = facts["share_by_size_percent"]
-    print_table(("GPUs", *shares), [("% of jobs", *(f"{share:.2f}" for share in shares.values()))])
+    print_table(("GPUs", *shares), [("% of jobs", *(f"{share:.2f}" for share in shares.values()))], numbers=shares)
     gap, load, waits = facts["mean_gap_s"], facts["requested_gpus"], facts["jobs_with_wait"]
     mean = f"mean {sum(load) / len(load):,.0f}, " if load else ""
     of = f" (of {waits:,} jobs)" if waits < facts["jobs"] else ""
@@ -131,13 +132,21 @@ def _print_facts(facts: dict[str, Any]) -> None:
         "largest job": f"{facts['largest_job_gpus']:,} GPUs",
         "GPUs asked for at once": f"{mean}at most {facts['peak_requested_gpus']:,}",
     }
-    print_table((), rows.items())
+    wide = max(map(len, rows))
+    for name, text in rows.items():
+        out.print(f"{name:{wide}}  {text}", markup=False)
     if load:
         out.print("\nGPUs asked for over time, if each job started when submitted", style="bold")
-        for line in chart(load, facts["bucket_s"] * len(load)):
+        for line in chart(_at_most(load, out.width - CHART_EDGE), facts["bucket_s"] * len(load)):
             out.print(line, no_wrap=True, markup=False)
         out.print()
     _print_remarks(facts)
+
+
+def _at_most(values: list[float], count: int) -> list[float]:
+    """Return so many values at most: the greatest of each few neighbours."""
+    few = -(-len(values) // max(1, count))
+    return [max(values[at : at + few]) for at in range(0, len(values), few)]
 
 
 def _print_remarks(facts: dict[str, Any]) -> None:
@@ -255,7 +264,12 @@ def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) ->
 
 @app.command("generate")
 def generate(
-    preset: Annotated[str, typer.Argument(help="philly, itp or acme; see `cranny traces presets`.")],
+    preset: Annotated[
+        str,
+        typer.Argument(
+            help="philly, itp or acme; see `cranny traces presets`.", autocompletion=completion.presets
+        ),
+    ],
     file: ToArgument,
     jobs: options.JobsOption = 5000,
     seed: options.SeedOption = 0,

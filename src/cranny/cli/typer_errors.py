@@ -7,6 +7,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cranny.cli.interrupt import UserInterruptError
 from cranny.model.errors import InputError, unknown
 
 # Older versions of Typer take their errors from click, newer ones bring their own; both show us this one.
@@ -42,6 +43,13 @@ class Group(TyperGroup):
         if not known and not ctx.resilient_parsing:
             raise unknown("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; Typer would end silently after Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise UserInterruptError from None
 
     def main(self, *args: Any, **given: Any) -> Any:
         """Run what was typed and end the process."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cranny.cli import options
+from cranny.cli import completion, options
 from cranny.cli.console import out, print_json, progress, say
 from cranny.cli.options import argument, option
 from cranny.model.collective import COLLECTIVES
@@ -30,9 +30,13 @@ def what_if(
     shared: options.ScenarioOptions,
     policies: options.PoliciesOption = DEFAULT_POLICIES,
     search: Annotated[bool, option("--search/--no-search", SEARCH_HELP)] = True,
-    search_policy: Annotated[str | None, option("--search-with", SEARCH_WITH_HELP)] = None,
+    search_policy: Annotated[
+        str | None, option("--search-with", SEARCH_WITH_HELP, autocompletion=completion.policies)
+    ] = None,
     add: Annotated[int | None, option("--add", "Machines to add in the search (default: 5 % of them).")] = None,
-    collectives: Annotated[str, option("--collectives", COLLECTIVES_HELP)] = "",
+    collectives: Annotated[
+        str, option("--collectives", COLLECTIVES_HELP, autocompletion=completion.collectives)
+    ] = "",
     restart_s: options.RestartOption = RESTART_S,
     processes: options.ProcessesOption = None,
     report: options.ReportOption = None,

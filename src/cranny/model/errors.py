@@ -15,6 +15,32 @@ class InputError(CrannyError, ValueError):
     """What the user gave cannot be used."""
 
 
+# The extra of the package that brings a library.
+EXTRA_OF = {
+    "fastapi": "service",
+    "httpx": "service",
+    "matplotlib": "repro",
+    "ortools": "exact",
+    "prometheus_client": "service",
+    "psycopg": "service",
+    "ray": "ray",
+    "sqlalchemy": "service",
+    "starlette": "service",
+    "torch": "torch",
+    "uvicorn": "service",
+}
+
+
+class MissingExtraError(CrannyError):
+    """A library is not installed that comes with an extra of the package."""
+
+    def __init__(self, what: str, library: str | None) -> None:
+        name = (library or "").partition(".")[0]
+        extra = EXTRA_OF.get(name)
+        how = f"pip install 'cranny[{extra}]'" if extra else f"pip install {name}"
+        super().__init__(f"{what} needs {name!r}: {how}")
+
+
 class StalePlanError(CrannyError):
     """A plan was made for a state that has changed since."""
 

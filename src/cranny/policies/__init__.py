@@ -12,7 +12,7 @@ from inspect import Parameter, signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cranny.model.errors import CrannyError, InputError, unknown
+from cranny.model.errors import InputError, MissingExtraError, unknown
 
 if TYPE_CHECKING:
     from cranny.core.protocol import Placer  # only its name: listing policies must not load the core
@@ -278,7 +278,7 @@ def policy_class(name: str) -> "type[Placer]":
     try:
         found: type[Placer] = getattr(import_module(module), named)
     except ModuleNotFoundError as error:
-        raise CrannyError(f"policy {name!r} needs {error.name!r}: install cranny with its extra 'exact'") from None
+        raise MissingExtraError(f"policy {name!r}", error.name) from None
     return found
 
 

@@ -4,17 +4,15 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cranny.network.networks import NETWORKS
 from cranny.policies import DEFAULT_POLICY
+from cranny.report.fitted_table import FittedColumn, FittedTable
 from cranny.report.scales import TIME_UNITS
 from cranny.report.shell import file_text
 from cranny.report.styles import labels, policy_of
 from cranny.sim.result import Result
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Kind = Literal["count", "mean", "percent", "time", "ms", "hours", "gb", "money", "ratio"]
 MARK = "*"  # plain, so that it shows on every terminal
@@ -173,35 +171,27 @@ def best(results: Sequence[Result], column: Metric) -> frozenset[int]:
     return winners if len(winners) < len(values) else frozenset()
 
 
-def rich_table(results: Sequence[Result], *, brief: bool = True) -> "Table":
+def fitted_table(results: Sequence[Result], *, brief: bool = True) -> FittedTable:
     """Return the comparison for a terminal, the best value of each column bold, green and marked with `*`."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    names = labels(results)
-    # Eight columns and the longest name just fit 80 characters without padding; the marks leave enough space.
-    table = Table(box=SIMPLE_HEAD, header_style="bold", padding=0, caption_justify="left")
-    table.add_column("policy", no_wrap=True, vertical="bottom")
-    cells = [
-        [Text(name, style="bold" if policy_of(result) == DEFAULT_POLICY else "")]
-        for name, result in zip(names, results, strict=True)
-    ]
+    bold = ["bold" if policy_of(result) == DEFAULT_POLICY else "" for result in results]
+    columns = [FittedColumn("policy", labels(results), right=False, styles=bold)]
     for column in shown_columns(results, brief=brief):
         values = [number(result, column) for result in results]
         scale = scale_for(column, values)
         winners = best(results, column)
-        # One word a line: columns as narrow as their numbers fit an ordinary terminal.
-        head = "\n".join(f"{word} " for word in column.head_words(scale.unit))
-        table.add_column(head, justify="right", vertical="bottom", no_wrap=True)
-        for run, value in enumerate(values):
-            text = format_value(column, value, scale)
-            # The blank keeps the digits of the others in line with the marked one.
-            mark = MARK if run in winners else " "
-            cells[run].append(Text(text + mark, style="bold green" if run in winners else ""))
-    for row in cells:
-        table.add_row(*row)
-    if len(results) > 1:
-        apart = " among runs that skip no more jobs than others" if skipping(results) else ""
-        table.caption = f"{MARK} best of its column{apart}"
-    return table
+        # One word a line: columns as narrow as their numbers fit an ordinary terminal. The blank keeps the digits
+        # of the others in line with the marked one.
+        columns.append(
+            FittedColumn(
+                "\n".join(f"{word} " for word in column.head_words(scale.unit)),
+                [
+                    format_value(column, value, scale) + (MARK if run in winners else " ")
+                    for run, value in enumerate(values)
+                ],
+                styles=["bold green" if run in winners else "" for run in range(len(values))],
+                name=f"{column.label} {scale.unit}".strip(),
+            )
+        )
+    apart = " among runs that skip no more jobs than others" if skipping(results) else ""
+    note = f"{MARK} best of its metric{apart}" if len(results) > 1 else ""
+    return FittedTable(columns, note=note)

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from cranny.report.fitted_table import FittedColumn, FittedTable
 from cranny.report.shell import escape, html_table
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +27,10 @@ def text_table_html(sheet: TextTable) -> str:
     return f"<div><h3>{escape(sheet.title)}</h3>{note}{html_table(head, rows, kind=kind)}</div>"
 
 
-def terminal_table(sheet: TextTable) -> "Group":
-    """Return a sheet for a terminal: title, table and note below each other."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", padding=0)
-    for place, (head, *cells) in enumerate(zip(sheet.head, *sheet.rows, strict=True)):
-        # Heads and names may break between words; values may not.
-        in_words = place < sheet.words
-        parts = [word for cell in cells for word in cell.split()] if in_words else cells
-        width = max(map(len, [*head.split(), *parts]), default=0)
-        made.add_column(Text(head), justify="left" if in_words else "right", vertical="bottom", min_width=width)
-    for row in sheet.rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return Group(Text(sheet.title, style="bold"), made, Text(f"{sheet.note}\n", style="dim"))
+def terminal_table(sheet: TextTable) -> FittedTable:
+    """Return a sheet for a terminal of any width: title, table and note below each other."""
+    columns = [
+        FittedColumn(head, cells, words=place < sheet.words)
+        for place, (head, *cells) in enumerate(zip(sheet.head, *sheet.rows, strict=True))
+    ]
+    return FittedTable(columns, sheet.words, sheet.title, f"{sheet.note}\n")

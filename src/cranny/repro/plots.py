@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from cranny.model.errors import CrannyError
+from cranny.model.errors import MissingExtraError
 from cranny.model.yaml_file import Document
 from cranny.report.confidence import Estimate
 from cranny.report.styles import HUES, VERMILION
@@ -162,7 +162,7 @@ def draw_estimates(
 def check_can_draw() -> None:
     """Raise an error if matplotlib is missing."""
     if find_spec("matplotlib") is None:
-        raise CrannyError("plots need 'matplotlib': install cranny with its extra 'repro'")
+        raise MissingExtraError("drawing plots", "matplotlib")
 
 
 def canvas(count: int, panel: tuple[float, float] = PANEL, across: int = 2) -> tuple[Figure, list[Axes]]:

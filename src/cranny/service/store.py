@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
-from cranny.model.errors import InputError
+from cranny.model.errors import InputError, MissingExtraError
 from cranny.service import writer_lock
 from cranny.service.writer_lock import WRITE, OtherWriterError, SessionLock, StoreError, why, wrapped
 
@@ -289,8 +289,7 @@ def _engine(url: str) -> sa.Engine:
     try:
         return sa.create_engine(parsed, pool_pre_ping=True)
     except ModuleNotFoundError as error:
-        need = f"PostgreSQL needs {error.name!r}: install cranny with its extra 'service'"
-        raise InputError(f"--database: {need}") from None
+        raise MissingExtraError("--database: PostgreSQL", error.name) from None
 
 
 def _wal(connection: Any, _record: object) -> None:

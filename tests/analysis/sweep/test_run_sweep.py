@@ -193,7 +193,7 @@ def test_without_ray_the_error_says_what_to_install(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(CrannyError, match=r"needs 'ray': install cranny with its extra 'ray'"):
+    with pytest.raises(CrannyError, match=r"needs 'ray': pip install 'cranny\[ray\]'"):
         run_sweep(sweep, tmp_path, ray="127.0.0.1:6379")
 
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from cranny.analysis.sweep.cell import CellOutcome, CellStore, SweepCell, table
 from cranny.analysis.sweep.sweep_file import Sweep
-from cranny.model.errors import CrannyError
+from cranny.model.errors import CrannyError, MissingExtraError
 from cranny.run import run_many
 
 RETRIES = 5  # how often Ray runs a cell again whose machine or process has died
@@ -51,7 +51,7 @@ class RayPool:
         try:
             import ray
         except ModuleNotFoundError:
-            raise CrannyError("a sweep on Ray needs 'ray': install cranny with its extra 'ray'") from None
+            raise MissingExtraError("a sweep on Ray", "ray") from None
         self._check_reachable()
         with redirect_stdout(sys.stderr):  # Ray reports there machines that died; our output is for results
             try:

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from cranny.analysis.sweep.cell import AXES, ENDED, SETTINGS
 from cranny.report.confidence import Estimate, estimate
+from cranny.report.fitted_table import FittedColumn, FittedTable
 from cranny.report.table import MISSING, Metric, ValueScale, column, format_value, scale_for
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 # The measures with room on a terminal; the files have all of them.
 CHIEF = ("mean_used_machines", "mean_fragmentation", "machine_hours", "mean_jct_s", "mean_wait_s")
@@ -43,20 +41,20 @@ def groups(table: pl.DataFrame) -> list[SeedGroup]:
     return gathered
 
 
-def blocks(groups: Sequence[SeedGroup]) -> "list[RenderableType]":
-    """Return a table for each block, with the same columns in all of them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
+def blocks(groups: Sequence[SeedGroup]) -> list[FittedTable]:
+    """Return a table for each block, with columns of the same width in all of them."""
     columns = [column(key) for key in CHIEF]
     scales = [
         scale_for(about, [group.measures[about.key].mean for group in groups if group.measures])
         for about in columns
     ]
-    heads = [[HEAD], *(about.head_words(scale.unit) for about, scale in zip(columns, scales, strict=True))]
+    heads = [
+        HEAD,
+        *("\n".join(about.head_words(scale.unit)) for about, scale in zip(columns, scales, strict=True)),
+    ]
     rows = [_row(group, columns, scales) for group in groups]
-    widths = [max(map(len, [*words, *cells])) for words, cells in zip(heads, zip(*rows, strict=True), strict=True)]
-    shown: list[RenderableType] = []
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    shown: list[FittedTable] = []
 
     def named_block(number: int) -> str:
         return ", ".join(
@@ -64,16 +62,12 @@ def blocks(groups: Sequence[SeedGroup]) -> "list[RenderableType]":
         )
 
     for about_block, numbers in groupby(range(len(groups)), key=named_block):
-        table = Table(
-            *("\n".join(words) for words in heads),
-            box=SIMPLE_HEAD, show_header=not shown, show_edge=False, padding=0, header_style="bold",
-        )  # fmt: skip
-        for place, (lines, width) in enumerate(zip(table.columns, widths, strict=True)):
-            lines.width, lines.no_wrap, lines.vertical = width, True, "bottom"
-            lines.justify = "left" if place == 0 else "right"
-        for number in numbers:
-            table.add_row(*rows[number])
-        shown += [*([""] if shown else []), about_block, table]
+        cells = zip(*(rows[number] for number in numbers), strict=True)
+        made = [
+            FittedColumn(head, below, right=place > 0, least=max(width, *map(len, head.split())))
+            for place, (head, below, width) in enumerate(zip(heads, cells, widths, strict=True))
+        ]
+        shown.append(FittedTable(made, title=about_block, note="\n", heads=not shown))
     return shown
 
 

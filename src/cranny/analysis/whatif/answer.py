@@ -62,6 +62,20 @@ class WhatIfAnswer:
     results: Sequence[Result]
     collectives: Sequence[CollectiveCase] = ()
 
+    def __repr__(self) -> str:
+        from cranny.analysis.whatif.tables import answer_tables
+        from cranny.report.notebook import plain_text
+        from cranny.report.text_table import terminal_table
+
+        about = f"{self.span} on {self.cluster.describe()}"
+        return f"{about}\n{plain_text(terminal_table(answer_tables(self)[0]))}"
+
+    def _repr_html_(self) -> str:
+        from cranny.analysis.whatif.tables import answer_tables
+        from cranny.report.notebook import sheets_html
+
+        return sheets_html(answer_tables(self))
+
     @property
     def days(self) -> float:
         """Length of the window."""

@@ -1,0 +1,35 @@
+import subprocess
+import sys
+
+from cranny.cli import completion
+from cranny.core.queue import ORDERS
+from cranny.model.collective import COLLECTIVES
+from cranny.network.networks import NETWORKS
+from cranny.policies import TABLE
+from cranny.traces.generate import presets
+
+
+def test_all_names_are_known() -> None:
+    assert completion.policies("") == list(TABLE)
+    assert completion.orders("") == list(ORDERS)
+    assert completion.networks("") == list(NETWORKS)
+    assert completion.collectives("") == list(COLLECTIVES)
+    assert completion.presets("") == list(presets())
+
+
+def test_names_with_commas_between_are_completed_one_by_one() -> None:
+    assert completion.policies("cranny,best-f") == [
+        f"cranny,{name}" for name in TABLE if name.startswith("best-f")
+    ]
+    assert "cranny,cranny" not in completion.policies("cranny,crann")
+    assert completion.presets("phil") == ["philly"]
+    assert completion.presets("./phil") == []
+
+
+def test_nothing_heavy_is_imported() -> None:
+    script = (
+        "import sys, cranny.cli.app; from cranny.cli import completion as c;"
+        "c.policies(''), c.presets(''), c.orders(''), c.networks(''), c.collectives('');"
+        "sys.exit(not {'polars', 'numba', 'httpx'}.isdisjoint(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
