@@ -113,6 +113,8 @@ PolicyOption = Annotated[str, option("--policy", "See `cranny policies`.", short
 PoliciesOption = Annotated[
     str, option("--policies", "Names with commas between; see `cranny policies`.", short="-p")
 ]
+UNKNOWN_TYPES_HELP = "Skip and count jobs that ask for a type of GPU that the cluster has not."
+SkipUnknownTypesOption = Annotated[bool, option("--skip-unknown-types", UNKNOWN_TYPES_HELP)]
 JsonOption = Annotated[bool, option("--json", "Print JSON for machines.")]
 
 
@@ -151,6 +153,7 @@ class ScenarioOptions:
     price: PriceOption = 1.0
     profiles: ProfilesOption = None
     policy_options: SettingsOption = None
+    skip_unknown_types: SkipUnknownTypesOption = False
 
     def read_cluster(self) -> Cluster:
         """Read the cluster."""
@@ -191,6 +194,7 @@ class ScenarioOptions:
             profiles=models,
             period_s=self.period,
             price_per_gpu_hour=self.price,
+            skip_unknown_types=self.skip_unknown_types,
             command=command_line(),
         )
 

@@ -166,7 +166,7 @@ def _searched(
     with WorkerPool(processes) as pool, bar("searching", most_replays(machines, len(base))) as tick:
 
         def run(replays: Sequence[ResizedReplay]) -> Sequence[WaitOutcome]:
-            tried = [replace(scenario_of[policy], cluster=resized(cluster, change)) for policy, change in replays]
+            tried = [scenario_of[policy].on_cluster(resized(cluster, change)) for policy, change in replays]
             return run_many(tried, keep=WaitOutcome.of, impossible=WaitOutcome(), pool=pool)
 
         return search_machines(run, machines, more, base, tick)
