@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import polars as pl
 import pytest
 
@@ -9,7 +11,7 @@ from cranny.traces.trace import Trace
 from cranny.traces.type_matching import SKIPPED, with_types_of
 
 
-def trace(**columns: list[str | None]) -> Trace:
+def trace(**columns: Sequence[str | None]) -> Trace:
     rows = len(next(iter(columns.values())))
     plain = {"job_id": [f"j{i}" for i in range(rows)], "submit_s": [0.0] * rows, "duration_s": [60.0] * rows}
     frame = pl.DataFrame({**plain, "gpus": [1] * rows, **columns})
