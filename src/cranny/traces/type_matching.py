@@ -7,11 +7,12 @@ import polars as pl
 
 from cranny.model.errors import InputError
 from cranny.model.validate import counted
-from cranny.traces.gpu_types import closest, matching
+from cranny.traces.gpu_types import closest, matching, parse
 from cranny.traces.trace import Trace
 
 SKIPPED = "gpu_type: not in the cluster"
-_NAMED = 3  # types that a message names at most
+_NAMED = 3  # unknown types that a message names at most
+_LISTED = 8  # types of the cluster
 
 
 def with_types_of(trace: Trace, known: Collection[str], *, skip_unknown: bool = False) -> Trace:
@@ -78,7 +79,12 @@ def _problem(asked: str, column: str, known: Collection[str]) -> str:
     if found:
         return f"{asked!r} can be {' or '.join(map(repr, found))}"
     near = closest(asked, known) if column == "gpu_type" else None
-    return f"{asked!r} is not in the cluster" + (f", did you mean {near!r}?" if near else "")
+    if near is not None and (parse(near).model == parse(asked).model or len(known) > _LISTED):
+        return f"{asked!r} is not in the cluster, did you mean {near!r}?"
+    # A type that is only written alike, V100 for H100, is no help where all can be named.
+    return f"{asked!r} is not in the cluster" + (
+        f", which has {', '.join(known)}" if len(known) <= _LISTED else ""
+    )
 
 
 def _error(problems: list[str]) -> str:
