@@ -12,6 +12,7 @@ HOLDS = {
     "backends": ("where clusters are read", "and jobs started"),
     "channel": ("files between a service and running jobs",),
     "cli": ("the commands",),
+    "cluster_import": ("clusters from Slurm,", "Kubernetes or a log"),
     "core": ("engine, queue, state, snapshots, accounting, traffic, protocols, invariants",),
     "exact": ("optimal references for small cases: CP-SAT, MILP, exhaustive search",),
     "model": ("frozen values: cluster, job, profile, collective, placement, plan, events",),

@@ -1,7 +1,7 @@
 """A scenario: the cluster, the jobs, the policy and the settings of one simulation, as one frozen value."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypedDict
 
@@ -30,6 +30,7 @@ from cranny.policies import DEFAULT_POLICY, TABLE, options_of, policy_class
 from cranny.policies import policy as make_policy
 from cranny.sim.replay import Replay
 from cranny.traces.trace import Trace
+from cranny.traces.type_matching import with_types_of
 from cranny.version import VERSION
 
 MAX_SEED = 2**63 - 1
@@ -48,6 +49,7 @@ class ScenarioSettings(TypedDict, total=False):
     period_s: float
     machine_events: Iterable[tuple[float, Event]]
     price_per_gpu_hour: float
+    skip_unknown_types: bool
     command: str
 
 
@@ -61,7 +63,8 @@ class Scenario:
     that the trace may name. `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job
     that a failure stops goes on from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy
     decides once in a period about all jobs that came since, and not at every event; a policy of rounds has its
-    own period.
+    own period. Types of GPU that jobs of a trace ask for are matched without case and by alias; one that the
+    cluster does not have is an error, or skips its jobs with `skip_unknown_types`.
     """
 
     cluster: Cluster
@@ -77,6 +80,7 @@ class Scenario:
     period_s: float = 0.0
     machine_events: Iterable[tuple[float, Event]] = ()
     price_per_gpu_hour: float = 1.0
+    skip_unknown_types: bool = False
     command: str = ""  # that repeats it; a call of `simulate` if empty
 
     def __post_init__(self) -> None:
@@ -87,7 +91,9 @@ class Scenario:
         network_model(self.network)
         decision_period_s(self.policy, self.period_s)
         if isinstance(self.trace, Trace):
-            object.__setattr__(self, "trace", _without_unknown_types(self.cluster, self.trace))
+            known = self.cluster.machines_with
+            matched = with_types_of(self.trace, known, skip_unknown=self.skip_unknown_types)
+            object.__setattr__(self, "trace", matched)
         object.__setattr__(self, "options", dict(self.options or {}))
         object.__setattr__(self, "machine_events", tuple(self.machine_events))
 
@@ -128,6 +134,12 @@ class Scenario:
             checkpoint_s=self.checkpoint_s,
             period_s=decision_period_s(self.policy, self.period_s),
         )
+
+    def on_cluster(self, cluster: Cluster) -> Self:
+        """Return the scenario on another cluster; a job whose type of GPU is not there can never run."""
+        moved = copy(self)  # types are not matched again, so that all jobs stay
+        object.__setattr__(moved, "cluster", cluster)
+        return moved
 
     def with_policies(self, names: Sequence[str]) -> list[Self]:
         """Return the scenario under each policy of a list, with those of the options that the policy has.
@@ -226,16 +238,6 @@ def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy
     if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == default_order(chosen)):
         return chosen
     return QueuePolicy(chosen, order, slowdown)
-
-
-def _without_unknown_types(cluster: Cluster, trace: Trace) -> Trace:
-    """Forget which types of GPU jobs ask for if the cluster does not say which it has."""
-    columns = [name for name in ("gpu_type", "speeds") if name in trace.frame.columns]
-    asked = any(trace.frame[name].count() > 0 for name in columns)
-    if not asked or any(cluster.machines_with):  # a machine's type may be empty
-        return trace
-    note = "the cluster names no types of GPU: those that jobs ask for are ignored"
-    return replace(trace, frame=trace.frame.drop(columns), notes=(*trace.notes, note))
 
 
 def _distinct(jobs: Iterable[Job]) -> Iterator[Job]:

@@ -391,7 +391,7 @@ def test_says_what_is_wrong_with_a_partition(tmp_path: Path, text: str, said: st
         ),
         ("{names: '', gpus: 1}", "machines[0].names: must be a list of names such as node[001-004], not ''"),
         ("{names: [a], gpus: 1}", "machines[0].names: must be a list of names such as node[001-004], not a list"),
-        ("{names: 'a,a', gpus: 1}", "machines[0]: two machines are called 'a'; the other is on line 1"),
+        ("{names: 'a,a', gpus: 1}", "machines[0].names: names a machine twice"),
     ],
 )
 def test_says_what_is_wrong_with_a_host_list(tmp_path: Path, machine: str, said: str) -> None:

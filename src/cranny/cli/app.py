@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import admin, repro, traces
+from cranny.cli import admin, cluster, repro, traces
 from cranny.cli.advise import advise
 from cranny.cli.bench import bench
 from cranny.cli.defrag import defrag
@@ -24,7 +24,13 @@ from cranny.version import VERSION
 SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, defrag, network, interleave, policies)
 EXPERIMENTS = (sweep, conformance, profile, bench)
 SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume, admin.profiles)
-GROUPS = {"traces": traces.app, "repro": repro.app, "policy": admin.policy, "token": admin.token}
+GROUPS = {
+    "traces": traces.app,
+    "cluster": cluster.app,
+    "repro": repro.app,
+    "policy": admin.policy,
+    "token": admin.token,
+}
 
 app = Commands(
     name="cranny",

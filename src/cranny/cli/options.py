@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICIES = ",".join(COMPARED)
 DEFAULT_CLUSTER = "64x8x8"
+FROM_LOG = "from-log"  # in place of a cluster: guessed from where the log says that jobs ran
 CLUSTER_FILES = frozenset({".yaml", ".yml", ".json"})
 MAX_SEED = 2**63 - 1
 REQUIRED = object()  # in place of a default
@@ -68,7 +69,7 @@ TraceArgument = Annotated[
     ),
 ]
 ClusterOption = Annotated[
-    str, option("--cluster", "A cluster file (YAML or JSON), or RACKSxMACHINESxGPUS.", short="-c")
+    str, option("--cluster", "A cluster file (YAML or JSON), RACKSxMACHINESxGPUS, or from-log.", short="-c")
 ]
 LinkOption = Annotated[float, option("--link-gbps", "Uplink of each machine, for RACKSxMACHINESxGPUS.", positive)]
 OversubscriptionOption = Annotated[
@@ -140,6 +141,8 @@ PoliciesOption = Annotated[
         autocompletion=completion.policies,
     ),
 ]
+UNKNOWN_TYPES_HELP = "Skip and count jobs that ask for a type of GPU that the cluster has not."
+SkipUnknownTypesOption = Annotated[bool, option("--skip-unknown-types", UNKNOWN_TYPES_HELP)]
 JsonOption = Annotated[bool, option("--json", "Print JSON for machines.")]
 
 
@@ -148,6 +151,8 @@ def read_cluster(
 ) -> Cluster:
     """Read a cluster file, or build RACKSxMACHINESxGPUS."""
     sizes = shape(spec)
+    if spec == FROM_LOG and not Path(spec).exists():
+        raise InputError("--cluster: from-log is only for commands that read a log")
     if sizes is None:
         if not spec or not (Path(spec).exists() or Path(spec).suffix.lower() in CLUSTER_FILES):
             raise InputError(f"--cluster: must be a file or RACKSxMACHINESxGPUS, such as 8x8x8, not {spec!r}")
@@ -178,6 +183,7 @@ class ScenarioOptions:
     price: PriceOption = 1.0
     profiles: ProfilesOption = None
     policy_options: SettingsOption = None
+    skip_unknown_types: SkipUnknownTypesOption = False
 
     def read_cluster(self) -> Cluster:
         """Read the cluster."""
@@ -198,6 +204,19 @@ class ScenarioOptions:
             profiles=profiles,
         )
 
+    def read_both(self, spec: str, profiles: "ProfileLibrary") -> "tuple[Cluster, Trace]":
+        """Read the cluster and the trace; with `from-log` the cluster is guessed from the trace."""
+        if self.cluster != FROM_LOG or Path(self.cluster).exists():
+            cluster = self.read_cluster()
+            return cluster, self.read_trace(spec, cluster, profiles)
+        from cranny.cluster_import.from_log import with_guessed_cluster
+        from cranny.traces.read import read_trace
+
+        if not Path(spec).exists():
+            raise InputError(f"--cluster: from-log needs a log that says where jobs ran, and {spec!r} is no file")
+        trace = read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles)
+        return with_guessed_cluster(trace)
+
     def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
         """Check and read all that the options name, for the first of the policies that are to run."""
         from cranny.core.engine import LEAST_PERIOD_S
@@ -209,10 +228,11 @@ class ScenarioOptions:
             if 0 < self.period < least_s:
                 problem = f"must be 0, or at least {least_s:g} s for {name}, not {self.period!r}"
                 raise InputError(f"--period: {problem}")
-        cluster, models = self.read_cluster(), read_profiles(self.profiles)
+        models = read_profiles(self.profiles)
+        cluster, jobs = self.read_both(trace, models)
         return Scenario(
             cluster,
-            self.read_trace(trace, cluster, models),
+            jobs,
             policies[0],
             self.network,
             self.seed,
@@ -222,6 +242,7 @@ class ScenarioOptions:
             profiles=models,
             period_s=self.period,
             price_per_gpu_hour=self.price,
+            skip_unknown_types=self.skip_unknown_types,
             command=command_line(),
         )
 

@@ -24,7 +24,7 @@ SEARCH_WITH_HELP = (
 )
 
 
-@options.scenario_options("jobs", "load", cluster=options.REQUIRED, network="instant")
+@options.scenario_options("jobs", "load", cluster=options.FROM_LOG, network="instant")
 def what_if(
     log: Annotated[Path, argument("LOG", "A job log, such as the output of `sacct -X -P`.")],
     shared: options.ScenarioOptions,
@@ -44,6 +44,8 @@ def what_if(
 ) -> None:
     """Replay a job log under other policies: waits, machines that could be off, money, and the largest job.
 
+    Without --cluster, the cluster is guessed from where the log says that jobs ran.
+
     Example: cranny what-if sacct.txt --cluster my.yaml --policies cranny,best-fit --price-per-gpu-hour 2.5
     """
     from cranny.analysis.whatif.tables import write_page
@@ -57,7 +59,7 @@ def what_if(
         raise InputError(f"{log}: there is no such file")
     names = options.split_policies(policies)
     options.check_file(report, "--report")
-    if add is not None:
+    if add is not None and shared.cluster != options.FROM_LOG:
         whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
     given: Any = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
     given["restart_s"] = restart_s

@@ -149,6 +149,8 @@ def _machine_names(
             raise document.error(steps, "has `names`, which neither `name` nor `count` can stand beside")
         if wrong is not None or not names:
             raise document.error((*steps, "names"), f"must be {_MUST_BE['names']}, not {shown(group.names)}")
+        if len(set(names)) < len(names):
+            raise document.error((*steps, "names"), "names a machine twice")
         return names
     if group.name is None:
         return [f"{unnamed}{first + twin}" for twin in range(group.count)]

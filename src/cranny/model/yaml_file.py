@@ -35,7 +35,7 @@ class Document:
         self.path = path
         self._text_fields = text_fields  # `name: 0012` is the text 0012, not a number
         self._text_below = text_below  # fields of the file that hold nothing but text, however deep
-        text = _text(path)
+        text = read_text(path)
         if text.lstrip().startswith(("{", "[")):
             text = text.replace("\t", " ")  # JSON may be indented by tabs, YAML may not
         self._root = _compose(path, text)
@@ -114,11 +114,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path, most_bytes: int = MAX_BYTES) -> str:
     """Read a file of moderate size as text."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(most_bytes + 1)
     except FileNotFoundError:
         raise InputError(f"{at(path)}: there is no such file") from None
     except IsADirectoryError:
@@ -126,8 +126,8 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{at(path)}: cannot be read: {reason}") from None
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{at(path)}: is larger than {MAX_BYTES // 1024**2} MiB")
+    if len(content) > most_bytes:
+        raise InputError(f"{at(path)}: is larger than {most_bytes // 1024**2} MiB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -13,6 +13,7 @@ from cranny.report.scales import duration_text
 from cranny.sim.result import Result
 from cranny.traces.inspect import Window
 from cranny.traces.trace import Trace
+from cranny.traces.type_matching import SKIPPED as UNKNOWN_TYPES
 
 LONGER = 1.02  # from here on, running times are no longer those of the log
 ENDED_EARLY = "(?i)cancel|kill|fail|timeout|preempt|not_pass"
@@ -38,6 +39,12 @@ def warnings(
     large = int((trace.frame["gpus"] > cluster.gpus).sum())
     if large:
         found.append(f"Skipped because they are larger than the cluster: {counted(large, 'job')}.")
+    strange = trace.skipped.get(UNKNOWN_TYPES, 0)
+    if strange:
+        found.append(
+            f"Skipped because the cluster has no GPUs of their type: {counted(strange, 'job')} of "
+            f"{len(trace) + strange:,}. All figures are without them."
+        )
     longer = 0.0
     for result in results:
         done = result.jobs.filter(pl.col("status") == "done")

@@ -15,6 +15,7 @@ from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, 
 from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
 from cranny.analysis.whatif.machine_search import search as search_machines
 from cranny.analysis.whatif.waits import done_jobs, waits
+from cranny.cluster_import.from_log import with_guessed_cluster
 from cranny.core.protocol import FirstChoices
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
@@ -40,7 +41,7 @@ ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]
 
 def what_if(
     log: str | Path | Trace,
-    cluster: Cluster,
+    cluster: Cluster | None = None,
     policies: Sequence[str] = WHAT_IF,
     *,
     network: str = "instant",
@@ -55,14 +56,17 @@ def what_if(
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
 
-    A log is read as `read_trace` does. With `search` it is also searched how many machines could be removed and
-    what `add` more would change, for the policy with the shortest mean wait and for `search_policy`, the first one
-    if not given; both of those with compiled replays if there are many jobs. A job that is stopped loses
-    `restart_s` if it does not say. With `collectives` it is replayed for each of them too, for jobs without one.
+    A log is read as `read_trace` does. Without a cluster, one is guessed from where the log says that jobs ran.
+    With `search` it is also searched how many machines could be removed and what `add` more would change, for the
+    policy with the shortest mean wait and for `search_policy`, the first one if not given; both of those with
+    compiled replays if there are many jobs. A job that is stopped loses `restart_s` if it does not say. With
+    `collectives` it is replayed for each of them too, for jobs without one.
     """
     if not policies:
         raise InputError("no policy was given")
     trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
+    if cluster is None:
+        cluster, trace = with_guessed_cluster(trace)
     scenario = Scenario(cluster, trace, policies[0], network, seed, **settings)
     found: dict[str, Any] = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
     return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives)
@@ -166,7 +170,7 @@ def _searched(
     with WorkerPool(processes) as pool, bar("searching", most_replays(machines, len(base))) as tick:
 
         def run(replays: Sequence[ResizedReplay]) -> Sequence[WaitOutcome]:
-            tried = [replace(scenario_of[policy], cluster=resized(cluster, change)) for policy, change in replays]
+            tried = [scenario_of[policy].on_cluster(resized(cluster, change)) for policy, change in replays]
             return run_many(tried, keep=WaitOutcome.of, impossible=WaitOutcome(), pool=pool)
 
         return search_machines(run, machines, more, base, tick)
