@@ -1,15 +1,13 @@
 """A trace by the name that people give it: a file of jobs, or a preset to generate from."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cranny.model.errors import InputError, unknown
+from cranny.model.profile import ModelProfile
 from cranny.traces.generate import generate_trace, presets
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
-
-if TYPE_CHECKING:
-    from cranny.model.profile import ProfileLibrary
 
 JOBS, LOAD = 5000, 0.8  # of a generated trace, if not said otherwise
 
@@ -23,7 +21,7 @@ def named_trace(
     load: float = LOAD,
     trace_format: str = "auto",
     strict: bool | None = None,
-    profiles: "ProfileLibrary | None" = None,
+    profiles: Mapping[str, ModelProfile] | None = None,
 ) -> Trace:
     """Read a trace file, or generate from a preset to load a cluster of so many GPUs as wanted."""
     path = Path(name)
@@ -34,7 +32,7 @@ def named_trace(
     return read_trace(path, trace_format, strict=strict, profiles=profiles)
 
 
-def as_trace(given: object, gpus: int, *, seed: int = 0, profiles: "ProfileLibrary | None" = None) -> object:
+def as_trace(given: object, gpus: int, *, seed: int = 0, profiles: Mapping[str, ModelProfile] | None = None) -> object:
     """Return the trace that text names, and anything else as it is if it can be one."""
     if isinstance(given, str | Path):
         return named_trace(given, gpus, seed=seed, profiles=profiles)
