@@ -14,6 +14,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Shift, Start
 from cranny.model.profile import ModelProfile
 from cranny.service.job_records import KeptPace
+from cranny.service.learned_profile import LearnedProfile
 from cranny.service.paces import Paces, differs, iteration_s
 from cranny.service.point_history import Point
 from cranny.service.scheduler import REPACE_S
@@ -121,17 +122,21 @@ def test_jobs_notice_another_period_or_another_distance() -> None:
     assert not differs(None, None)
 
 
-def sharing(folder: Path) -> tuple[Course, str, str]:
+PROFILE = {"grad_bytes": 2.5e6, "iteration_ms": 200.0}
+
+
+def sharing(
+    folder: Path, policy: str = "themis+cassini", profile: dict[str, float] | None = None
+) -> tuple[Course, str, str]:
     """Return a scheduler whose two jobs share links, each with the only machines that it could have."""
-    course = Course(CLUSTER, {"name": "themis+cassini"}, folder)
+    course = Course(CLUSTER, {"name": policy}, folder)
     for machine in range(6):
         course.live.drain(machine, "root", 101.0)
     ids = []
     for place in range(2):
         for machine in (place, 3 + place):
             course.live.resume(machine, "root", 102.0)
-        profile = {"grad_bytes": 2.5e6, "iteration_ms": 200.0}
-        ids.append(course.submit(103.0 + place, gpus=2, profile=profile))
+        ids.append(course.submit(103.0 + place, gpus=2, profile=profile or PROFILE))
     return course, ids[0], ids[1]
 
 
@@ -169,4 +174,49 @@ def test_a_job_that_is_not_shifted_is_not_measured(tmp_path: Path) -> None:
     assert not course.live.measures(job, 0.5, 110.0)
     course.live.measured(job, 1, 0.5, 110.0)
     assert course.told(job).pace is None
+    course.check_replay()
+
+
+@pytest.mark.parametrize("before", ["themis", "titan", "best-fit", "tiresias"])
+def test_running_jobs_are_shifted_by_a_policy_that_is_set_later_and_run_freely_after_it(
+    before: str, tmp_path: Path
+) -> None:
+    course, first, second = sharing(tmp_path, before)
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    course.live.set_policy({"name": "themis+cassini"}, "root", 110.0)
+    told = course.told(first)
+    paces = [course.told(job).pace for job in (first, second)]
+    assert None not in paces
+    assert len({pace.period_s for pace in paces if pace is not None}) == 1
+    course.live.set_policy({"name": "themis+cassini"}, "root", 120.0)  # the same again
+    assert [course.told(job).pace for job in (first, second)] == paces
+    course.live.set_policy({"name": before}, "root", 130.0)
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    assert course.told(first).number > told.number
+    instructed = [each.record.id for each in course.live.instructions if each.do == "control"]
+    assert instructed[-2:] == [first, second]
+    assert course.live.records.shifted == set()
+    course.check_replay()
+
+
+def test_a_job_that_is_left_alone_on_its_links_runs_freely(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path)
+    assert course.told(first).pace is not None
+    course.end(second, 110.0)
+    assert course.told(first).pace is None
+    course.check_replay()
+
+
+def test_shifts_follow_what_is_learned_of_jobs(tmp_path: Path) -> None:
+    """Jobs whose files describe them wrongly are shifted once they have shown what they are."""
+    course, first, second = sharing(tmp_path, profile={"grad_bytes": 1.0, "iteration_ms": 100.0})
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    shown = LearnedProfile({"": 5.0}, batch=2.0, comm_start=1.0, gradient_bytes=2.5e6)
+    for job in (first, second):
+        course.live.profiled(job, shown, 170.0)
+    one, two = course.told(first).pace, course.told(second).pace
+    assert one is not None
+    assert two is not None
+    assert one.period_s == two.period_s == pytest.approx(0.409, rel=0.01)
+    assert abs(two.shift_s - one.shift_s) == pytest.approx(one.period_s / 2, rel=0.01)
     course.check_replay()
