@@ -220,3 +220,22 @@ def test_shifts_follow_what_is_learned_of_jobs(tmp_path: Path) -> None:
     assert one.period_s == two.period_s == pytest.approx(0.409, rel=0.01)
     assert abs(two.shift_s - one.shift_s) == pytest.approx(one.period_s / 2, rel=0.01)
     course.check_replay()
+
+
+def test_cranny_shifts_jobs_that_would_slow_each_other(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path, "cranny")
+    one, two = course.told(first).pace, course.told(second).pace
+    assert one is not None
+    assert two is not None
+    assert one.period_s == two.period_s == pytest.approx(0.408)  # 0.6 s if they send at the same time
+    assert abs(two.shift_s - one.shift_s) == pytest.approx(one.period_s / 2)
+    course.live.set_policy({"name": "cranny", "options": {"shift": False}}, "root", 110.0)
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    course.live.set_policy({"name": "cranny"}, "root", 120.0)
+    shown = LearnedProfile({"": 4.9}, batch=2.0, comm_start=1.0, gradient_bytes=2.5e6)  # 0.204 s of computing
+    for job in (first, second):
+        course.live.profiled(job, shown, 170.0)
+    learned = course.told(first).pace
+    assert learned is not None
+    assert learned.period_s == pytest.approx(0.413, rel=0.01)
+    course.check_replay()

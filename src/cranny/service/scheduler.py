@@ -34,6 +34,7 @@ from cranny.service.engines import (
     complete_setting,
     engine_with,
     follow,
+    forget_shifts,
     replay,
 )
 from cranny.service.executor import AttemptLaunched
@@ -212,6 +213,7 @@ class Scheduler:
         for each in self.records.jobs.values() if without else ():
             if each.constraints and not each.over:
                 raise ConflictError(f"policy {chosen['name']!r} does not support constraints; {each.id} has some")
+        forget_shifts(engine.state, now_s)
         self.engine = engine
         self._set_feasibility(chosen)
         self.log("policy", None, {**chosen, "by": by}, now_s)
