@@ -17,6 +17,7 @@ from cranny.service.job_records import KeptPace
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.paces import Paces, differs, iteration_s
 from cranny.service.point_history import Point
+from cranny.service.present import explain_running
 from cranny.service.scheduler import REPACE_S
 
 CLUSTER = Cluster.fat_tree(2, 3, 1, link_gbps=0.1, oversubscription=3)  # as in benchmarks/testbed
@@ -238,4 +239,24 @@ def test_cranny_shifts_jobs_that_would_slow_each_other(tmp_path: Path) -> None:
     learned = course.told(first).pace
     assert learned is not None
     assert learned.period_s == pytest.approx(0.413, rel=0.01)
+    course.check_replay()
+
+
+def test_explanations_name_the_neighbours_of_now(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path)
+
+    def links(now_s: float) -> list[list[str]]:
+        view = course.live.engine.state.snapshot(now_s)
+        told = explain_running(course.live.find(first), view)
+        return [link["jobs"] for link in told.facts["now"]["links"]]
+
+    assert links(110.0) == [[second]] * 2
+    for machine in (2, 5):
+        course.live.resume(machine, "root", 111.0)
+    third = course.submit(112.0, gpus=2, profile=PROFILE)
+    assert links(113.0) == [[second, third]] * 2
+    course.end(second, 114.0)
+    assert links(115.0) == [[third]] * 2
+    course.end(third, 116.0)
+    assert links(117.0) == []
     course.check_replay()

@@ -246,7 +246,7 @@ class Shifting(Policy, Protocol):
     """A policy that shifts jobs if it knows that they share links only while they communicate."""
 
     def expect_phases(self, *, drifting: bool = False) -> None:
-        """Let it know that, and whether jobs drift that are not shifted; it is called before the first decision."""
+        """Let it know that before it decides, and whether jobs that are not shifted drift."""
 
 
 def default_order(policy: object) -> str:
