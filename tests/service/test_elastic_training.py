@@ -75,8 +75,9 @@ def check_course(folder: Path, job: str) -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_a_training_that_is_resized_twice_loses_no_step(start: Start, tmp_path: Path) -> None:
-    running = start(CLUSTER, real=True, policy=HAS)
+@pytest.mark.parametrize("policy", ["has-exact", "cranny"])
+def test_a_training_that_is_resized_twice_loses_no_step(policy: str, start: Start, tmp_path: Path) -> None:
+    running = start(CLUSTER, real=True, policy={"name": policy})
     job = running.submit(**elastic(tmp_path, checkpoint={"grace_s": 600}))
     until(lambda: len(steps(tmp_path, job, 1)) > ENOUGH)
     small = running.submit(command=["sleep", "600"], gpus=2, duration_s=600.0)

@@ -36,9 +36,11 @@ class Adopted:
     def __init__(self) -> None:
         self.profiles: list[LearnedProfile] = []
         self.continued: list[tuple[int, Resumed, int]] = []
+        self.complaints: list[str] = []
         self.learner = Learner(
             lambda _job, profile: self.profiles.append(profile),
             lambda _job, attempt, at, lost: self.continued.append((attempt, at, lost)),
+            lambda _job, why: self.complaints.append(why),
         )
         self.learner.follow("job-1", ("ann", "net"), None)
 
@@ -81,6 +83,62 @@ def test_the_cost_of_a_restart_is_what_it_took_and_what_was_done_again() -> None
     seen.learner.take(two, 0, [Record(1, 140.0, 24, 10, 5.0, compute_s=4.0, samples=40.0)], RankState(resumed=at))
     assert seen.continued == [(2, at, 6)]
     assert seen.profiles[-1].restart_s == pytest.approx(7.0 + 6 * 0.5)
+
+
+GBIT = 1e9 / 8
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        ({"gradient_bytes": 1e15}, "more gradients than its links carry"),
+        ({"compute_s": 1e-9}, "compute for less than"),
+        ({"samples": 1e15}, "samples a second"),
+        ({"compute_s": 1e-9, "samples": 1e15, "gradient_bytes": 1e15, "wall_s": 1e-9}, "its links carry"),
+    ],
+)
+def test_what_no_gpu_and_no_link_can_do_is_not_learned_but_counted(lie: dict[str, float], why: str) -> None:
+    seen = Adopted()
+    one = watched()._replace(bytes_per_s=100 * GBIT)
+    for number in range(1, 30):
+        values: dict[str, Any] = {"compute_s": 4.0, "gradient_bytes": 1e6, **lie}
+        for rank in range(2):
+            seen.learner.take(one, rank, [record(number, 10.0 * number, **values)], RankState())
+    assert len(seen.complaints) == 58
+    assert why in seen.complaints[-1]
+    learned = seen.profiles[-1]
+    assert learned.gradient_bytes is not None
+    assert learned.gradient_bytes <= 2.0 * 100 * GBIT * 0.5
+    job = learned.applied(Job("job-1", 2, duration_s=100.0), CLUSTER)
+    assert 0.1 <= job.profile.iteration_ms <= 3.6e6
+    # All that it can say of itself: a link that it uses all the time.
+    assert job.profile.grad_bytes <= 2.0 * 100 * GBIT * max(0.5, job.profile.iteration_ms / 1e3)
+
+
+def test_one_type_of_gpu_is_not_believed_to_be_a_million_times_faster() -> None:
+    seen = Adopted()
+    for number in range(1, 30):
+        for rank, samples in enumerate((1e9, 1.0)):
+            values = {"samples": samples, "compute_s": 4.0}
+            seen.learner.take(watched(), rank, [record(number, 10.0 * number, **values)], RankState())
+    rates = seen.profiles[-1].rates
+    assert rates["T4"] / rates["V100"] <= 100.0 * (1 + 1e-9)
+    assert seen.profiles[-1].applied(Job("job-1", 2, duration_s=100.0), CLUSTER).profile.iteration_ms <= 3.6e6
+
+
+def test_a_restart_cannot_have_lost_more_than_the_attempt_ran() -> None:
+    seen = Adopted()
+    seen.learner.take(watched(), 0, [Record(1, 90.0, 10**12, 1, 80.0, compute_s=4.0)], RankState())
+    at = Resumed(0, 130.0, 7.0)
+    seen.learner.take(watched(2), 0, [Record(1, 140.0, 24, 10, 5.0, compute_s=4.0)], RankState(resumed=at))
+    assert seen.profiles[-1].restart_s == pytest.approx(7.0 + 90.0)
+
+
+def test_an_honest_job_is_believed() -> None:
+    seen = Adopted()
+    one = watched()._replace(bytes_per_s=100 * GBIT)
+    seen.learner.take(one, 0, [record(1, 10.0, 4.0, gradient_bytes=4e9)], RankState())
+    assert seen.complaints == []
 
 
 def test_a_profile_describes_the_job_as_it_was_measured() -> None:

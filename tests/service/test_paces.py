@@ -14,8 +14,10 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Shift, Start
 from cranny.model.profile import ModelProfile
 from cranny.service.job_records import KeptPace
+from cranny.service.learned_profile import LearnedProfile
 from cranny.service.paces import Paces, differs, iteration_s
 from cranny.service.point_history import Point
+from cranny.service.present import explain_running
 from cranny.service.scheduler import REPACE_S
 
 CLUSTER = Cluster.fat_tree(2, 3, 1, link_gbps=0.1, oversubscription=3)  # as in benchmarks/testbed
@@ -121,17 +123,21 @@ def test_jobs_notice_another_period_or_another_distance() -> None:
     assert not differs(None, None)
 
 
-def sharing(folder: Path) -> tuple[Course, str, str]:
+PROFILE = {"grad_bytes": 2.5e6, "iteration_ms": 200.0}
+
+
+def sharing(
+    folder: Path, policy: str = "themis+cassini", profile: dict[str, float] | None = None
+) -> tuple[Course, str, str]:
     """Return a scheduler whose two jobs share links, each with the only machines that it could have."""
-    course = Course(CLUSTER, {"name": "themis+cassini"}, folder)
+    course = Course(CLUSTER, {"name": policy}, folder)
     for machine in range(6):
         course.live.drain(machine, "root", 101.0)
     ids = []
     for place in range(2):
         for machine in (place, 3 + place):
             course.live.resume(machine, "root", 102.0)
-        profile = {"grad_bytes": 2.5e6, "iteration_ms": 200.0}
-        ids.append(course.submit(103.0 + place, gpus=2, profile=profile))
+        ids.append(course.submit(103.0 + place, gpus=2, profile=profile or PROFILE))
     return course, ids[0], ids[1]
 
 
@@ -169,4 +175,88 @@ def test_a_job_that_is_not_shifted_is_not_measured(tmp_path: Path) -> None:
     assert not course.live.measures(job, 0.5, 110.0)
     course.live.measured(job, 1, 0.5, 110.0)
     assert course.told(job).pace is None
+    course.check_replay()
+
+
+@pytest.mark.parametrize("before", ["themis", "titan", "best-fit", "tiresias"])
+def test_running_jobs_are_shifted_by_a_policy_that_is_set_later_and_run_freely_after_it(
+    before: str, tmp_path: Path
+) -> None:
+    course, first, second = sharing(tmp_path, before)
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    course.live.set_policy({"name": "themis+cassini"}, "root", 110.0)
+    told = course.told(first)
+    paces = [course.told(job).pace for job in (first, second)]
+    assert None not in paces
+    assert len({pace.period_s for pace in paces if pace is not None}) == 1
+    course.live.set_policy({"name": "themis+cassini"}, "root", 120.0)  # the same again
+    assert [course.told(job).pace for job in (first, second)] == paces
+    course.live.set_policy({"name": before}, "root", 130.0)
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    assert course.told(first).number > told.number
+    instructed = [each.record.id for each in course.live.instructions if each.do == "control"]
+    assert instructed[-2:] == [first, second]
+    assert course.live.records.shifted == set()
+    course.check_replay()
+
+
+def test_a_job_that_is_left_alone_on_its_links_runs_freely(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path)
+    assert course.told(first).pace is not None
+    course.end(second, 110.0)
+    assert course.told(first).pace is None
+    course.check_replay()
+
+
+def test_shifts_follow_what_is_learned_of_jobs(tmp_path: Path) -> None:
+    """Jobs whose files describe them wrongly are shifted once they have shown what they are."""
+    course, first, second = sharing(tmp_path, profile={"grad_bytes": 1.0, "iteration_ms": 100.0})
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    shown = LearnedProfile({"": 5.0}, batch=2.0, comm_start=1.0, gradient_bytes=2.5e6)
+    for job in (first, second):
+        course.live.profiled(job, shown, 170.0)
+    one, two = course.told(first).pace, course.told(second).pace
+    assert one is not None
+    assert two is not None
+    assert one.period_s == two.period_s == pytest.approx(0.409, rel=0.01)
+    assert abs(two.shift_s - one.shift_s) == pytest.approx(one.period_s / 2, rel=0.01)
+    course.check_replay()
+
+
+def test_cranny_shifts_jobs_that_would_slow_each_other(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path, "cranny")
+    one, two = course.told(first).pace, course.told(second).pace
+    assert one is not None
+    assert two is not None
+    assert one.period_s == two.period_s == pytest.approx(0.408)  # 0.6 s if they send at the same time
+    assert abs(two.shift_s - one.shift_s) == pytest.approx(one.period_s / 2)
+    course.live.set_policy({"name": "cranny", "options": {"shift": False}}, "root", 110.0)
+    assert {course.told(job).pace for job in (first, second)} == {None}
+    course.live.set_policy({"name": "cranny"}, "root", 120.0)
+    shown = LearnedProfile({"": 4.9}, batch=2.0, comm_start=1.0, gradient_bytes=2.5e6)  # 0.204 s of computing
+    for job in (first, second):
+        course.live.profiled(job, shown, 170.0)
+    learned = course.told(first).pace
+    assert learned is not None
+    assert learned.period_s == pytest.approx(0.413, rel=0.01)
+    course.check_replay()
+
+
+def test_explanations_name_the_neighbours_of_now(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path)
+
+    def links(now_s: float) -> list[list[str]]:
+        view = course.live.engine.state.snapshot(now_s)
+        told = explain_running(course.live.find(first), view)
+        return [link["jobs"] for link in told.facts["now"]["links"]]
+
+    assert links(110.0) == [[second]] * 2
+    for machine in (2, 5):
+        course.live.resume(machine, "root", 111.0)
+    third = course.submit(112.0, gpus=2, profile=PROFILE)
+    assert links(113.0) == [[second, third]] * 2
+    course.end(second, 114.0)
+    assert links(115.0) == [[third]] * 2
+    course.end(third, 116.0)
+    assert links(117.0) == []
     course.check_replay()

@@ -127,7 +127,9 @@ def stream(**more: Any) -> list[Job]:
 @pytest.mark.parametrize(
     ("policy", "more", "does"),
     [
-        ({"name": "cranny", "options": {"preempt": False}}, {}, "placed"),  # these jobs may not be stopped
+        # These jobs may not be stopped; a simulation is told that links are shared in phases, as a service knows.
+        ({"name": "cranny", "options": {"preempt": False, "phases": True}}, {}, "shifted"),
+        ({"name": "cranny", "options": {"preempt": False, "shift": False}}, {}, "placed"),
         ({"name": "titan"}, {}, "placed"),
         ({"name": "titan", "period_s": 30}, {}, "placed"),
         ({"name": "best-fit", "order": "backfill"}, {}, "placed"),

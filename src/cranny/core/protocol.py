@@ -245,8 +245,8 @@ class PhasedNetwork(Network, Protocol):
 class Shifting(Policy, Protocol):
     """A policy that shifts jobs if it knows that they share links only while they communicate."""
 
-    def expect_phases(self) -> None:
-        """Let it know that; it is called before the first decision."""
+    def expect_phases(self, *, drifting: bool = False) -> None:
+        """Let it know that before it decides, and whether jobs that are not shifted drift."""
 
 
 def default_order(policy: object) -> str:

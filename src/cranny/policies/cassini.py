@@ -13,7 +13,7 @@ Symbols of the paper and their names here:
 
 The host decides which jobs run and with how many workers; CASSINI respects that, and decides on which machines,
 and when iterations start. It asks its host at every decision. If the host has nothing to do, but jobs have ended
-since, shifts are computed anew.
+since, or show that they are others than was thought, shifts are computed anew.
 
 Departure: a candidate whose affinity graph has a loop is not dropped, but settled; `loops="drop"` does as the
 paper (lines 13-15). If all candidates are dropped, the host's first is done without shifts.
@@ -87,7 +87,7 @@ class Cassini:
         self.rank: Rank = rank
         self._runs: GroupRuns | None = None  # groups of jobs that were simulated
         self._known: _Known = {}  # circles of the last decision
-        self._shifted: dict[str, Placement] = {}  # where jobs were when shifts were last computed
+        self._shifted: dict[str, _PlacedJob] = {}  # what ran, and where, when shifts were last computed
         self._sent: dict[str, tuple[float, float]] = {}  # shifts, and when their jobs started
 
     def in_order(self, order: str, slowdown: Slowdown) -> "Cassini":
@@ -125,7 +125,7 @@ class Cassini:
     def _best(self, plans: Sequence[Plan], view: Snapshot, *, remember: bool = True) -> Plan:
         """Choose a plan, and add the shifts."""
         placed = [_after(plan, view) for plan in plans]
-        if len(plans) == 1 and not plans[0].actions and _placements(placed[0]) == self._shifted:
+        if len(plans) == 1 and not plans[0].actions and placed[0] == self._shifted:
             return plans[0]
         known: _Known = {}
         links = [self._links(jobs, view, known) for jobs in placed]  # lines 2-11
@@ -137,7 +137,7 @@ class Cassini:
         number, chosen = found
         plan = plans[number]
         if remember:
-            self._shifted = _placements(placed[number])
+            self._shifted = placed[number]
         shifts_s = self._shifts(plan, chosen, view, remember=remember)
         if not shifts_s and not plan.actions:
             return plan
@@ -263,11 +263,6 @@ def _after(plan: Plan, view: Snapshot) -> dict[str, _PlacedJob]:
 def _sharing(links: Iterable[SharedLink]) -> int:
     """Count the jobs that share links."""
     return len({job for link in links for job in link.circles})
-
-
-def _placements(jobs: Mapping[str, _PlacedJob]) -> dict[str, Placement]:
-    """Return where each job is."""
-    return {job_id: placement for job_id, (_, placement) in jobs.items()}
 
 
 class InterleavingRationale(NamedTuple):

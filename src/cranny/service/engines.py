@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine, period
-from cranny.core.protocol import Host, JobRules, Policy, Remembering, RuledPolicy, Timed
+from cranny.core.protocol import Host, JobRules, Policy, Remembering, RuledPolicy, Shifting, Timed
 from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
@@ -160,6 +160,8 @@ def complete_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
 def build_policy(setting: Mapping[str, Any], records: JobRecords) -> ServicePolicy:
     """Return the policy that a setting describes."""
     _, policy, order = resolve_policy(setting["name"], setting["order"], setting["options"], SEED, isolated)
+    if isinstance(policy, Shifting):
+        policy.expect_phases(drifting=True)  # as real jobs do, which can start iterations when they are asked to
     if isinstance(policy, Cassini):
         policy.host = FixedHost(policy.host, records)
     if isinstance(policy, SharingPolicy):
@@ -174,6 +176,13 @@ def engine_with(engine: Engine, setting: dict[str, Any], records: JobRecords) ->
     other = Engine(engine.state, build_policy(setting, records), setting["period_s"])
     other.queue.fill(list(engine.queue))
     return other
+
+
+def forget_shifts(state: ClusterState, now_s: float) -> None:
+    """Forget the shifts of another policy: jobs run freely until the present one shifts them."""
+    freed = tuple([Shift(job_id, 0.0) for job_id, running in state.running.items() if running.shift_s])
+    if freed:
+        state.commit(Plan(state.version, freed), now_s)
 
 
 def replay(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
@@ -193,6 +202,7 @@ def _apply(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
         engine.queue.add(Waiting(records.jobs[job_id].job))
         return engine
     if row.kind == "policy":
+        forget_shifts(state, row.at_s)
         engine = engine_with(engine, body, records)
     elif row.kind == "placed":
         waiting = engine.queue.take(job_id)

@@ -21,6 +21,7 @@ from cranny.service.clock import wall_clock
 from cranny.service.reports import ReportReader, WatchedAttempt
 
 POLL_S = 0.05
+WITHIN_GBPS = 14_400.0  # between GPUs of one machine, by the fastest links that there are
 # A shortage of resources, not the job's fault.
 TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 
@@ -231,9 +232,13 @@ class Executor:
         channel = self._backend.channel(what.job_id)
         if channel is not None:
             machines = numbered([rank.machine for rank in what.ranks], torchrun=what.torchrun)
-            of = self._backend.nodes().machines
-            types = tuple(of[each].gpu_type for each in machines)
-            self._reports.watch(WatchedAttempt(what.job_id, what.attempt, channel, types, launched_s))
+            cluster = self._backend.nodes()
+            types = tuple(cluster.machines[each].gpu_type for each in machines)
+            fastest = (
+                max(cluster.uplink_gbps[each] for each in machines) if len(set(machines)) > 1 else WITHIN_GBPS
+            )
+            watched = WatchedAttempt(what.job_id, what.attempt, channel, types, launched_s, fastest * 1e9 / 8)
+            self._reports.watch(watched)
         if self._controls.get(what.job_id, (0, None))[0] == what.attempt:
             self._unwritten.add(what.job_id)
 

@@ -114,6 +114,7 @@ class JobRecords:
         self.stopping: set[str] = set()  # cancelled jobs whose processes may still run
         self.fixed: set[str] = set()  # unfinished jobs that no policy may stop, move or resize
         self.shifted: set[str] = set()  # running jobs that the policy has shifted
+        self.paced: set[str] = set()  # running jobs that keep a period
         self._named: dict[tuple[str, str], set[str]] = {}  # unfinished jobs by user and name
         self.drained: set[int] = set()
         self.policy: dict[str, Any] = {}
@@ -269,6 +270,7 @@ class JobRecords:
         attempt.pace = None if period_s is None else KeptPace(period_s, row.body["shift_s"])
         attempt.iteration_s = row.body.get("iteration_s")
         attempt.control_seq = row.seq
+        self.paced.discard(record.id) if period_s is None else self.paced.add(record.id)
 
     def _aggregated(self, row: EventRow, record: JobRecord) -> None:
         attempt, body = record.attempts[-1], row.body
@@ -286,6 +288,7 @@ class JobRecords:
     def _close(self, row: EventRow, record: JobRecord, outcome: str) -> None:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome
         self.shifted.discard(record.id)
+        self.paced.discard(record.id)
 
     def _recommended(self, row: EventRow, record: JobRecord) -> None:
         self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}
@@ -322,7 +325,11 @@ class JobRecords:
         self.log_id = row.body.get("log", self.log_id)
 
     def _policy(self, row: EventRow) -> None:
+        """Take over another policy, which shifts jobs by itself or not at all."""
         self.policy = row.body
+        for job_id in self.shifted:
+            self.jobs[job_id].attempts[-1].shifted = False
+        self.shifted.clear()
 
     def _drained(self, row: EventRow) -> None:
         self.drained.add(row.body["machine"])

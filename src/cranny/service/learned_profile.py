@@ -9,6 +9,7 @@ from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
 
 NOTICED = 0.05  # a relative difference that decisions should follow
+LEAST_MS, MOST_MS = 0.1, 3.6e6  # of an iteration, whatever ranks say of their samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class LearnedProfile:
         model = job.profile
         if self.batch is not None and job.tp * job.pp == 1:
             unit_rate = rates[reference] / (1.0 if speeds is None else speeds[reference])
-            model = self._model(model, 1e3 * self.batch / (job.gpus * unit_rate))
+            iteration_ms = 1e3 * self.batch / (job.gpus * unit_rate)
+            model = self._model(model, min(max(iteration_ms, LEAST_MS), MOST_MS))
         return replace(job, model=model, speeds=speeds, restart_s=restart_s)
 
     def _model(self, model: ModelProfile, iteration_ms: float) -> ModelProfile:

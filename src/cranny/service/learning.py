@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from cranny.channel.report import Record, Resumed
 from cranny.service.learned_profile import LearnedProfile
+from cranny.service.plausible import believed, believed_rate
 from cranny.service.reports import RankState, WatchedAttempt
 
 WEIGHT = 0.3  # of a new measurement
@@ -32,19 +33,25 @@ class _Attempt:
     seen: dict[int, int] = field(default_factory=dict)  # iterations of each rank
     iteration_s: float = 0.0  # of the rank that reported last
     step: int = 0
+    ran_s: float = 0.0
     resumed: bool = False  # whether it has said from where it went on
 
 
 Key = tuple[str, str]  # user, and name of a job
 Adopt = Callable[[str, LearnedProfile], None]  # the job that has shown it
 Continued = Callable[[str, int, Resumed, int], None]  # a job, its attempt, and the steps that it does again
+Complain = Callable[[str, str], None]  # a job, and what it says that cannot be
+
+
+def _ignore(_job_id: str, _why: str) -> None:
+    """Do not count what cannot be."""
 
 
 class Learner:
     """Averages over what jobs report, by user and name."""
 
-    def __init__(self, adopt: Adopt, continued: Continued) -> None:
-        self._adopt, self._continued = adopt, continued
+    def __init__(self, adopt: Adopt, continued: Continued, complain: Complain = _ignore) -> None:
+        self._adopt, self._continued, self._complain = adopt, continued, complain
         self._lock = threading.Lock()
         self._keys: dict[str, Key] = {}  # of live jobs
         self._known: dict[Key, LearnedProfile] = {}
@@ -82,8 +89,11 @@ class Learner:
             attempt = self._attempts.setdefault((watched.job_id, watched.attempt), _Attempt())
             self._attempts.pop((watched.job_id, watched.attempt - 2), None)
             known = self._restarted(watched, attempt, state, known)
-            for record in records:
+            for each in records:
+                record, why = believed(each, watched)
                 known = _learned(known, watched, rank, record, attempt)
+                if why:
+                    self._complain(watched.job_id, why)
             self._known[key] = known
             if not self._due(watched, key, known, records[-1].at_s):
                 return
@@ -112,7 +122,8 @@ class Learner:
             return known
         lost = max(0, before.step - state.resumed.step)
         self._continued(watched.job_id, watched.attempt, state.resumed, lost)
-        return replace(known, restart_s=_mean(known.restart_s, state.resumed.took_s + lost * before.iteration_s))
+        again_s = min(lost * before.iteration_s, before.ran_s)
+        return replace(known, restart_s=_mean(known.restart_s, state.resumed.took_s + again_s))
 
 
 def _learned(
@@ -121,13 +132,15 @@ def _learned(
     """Learn from one record."""
     attempt.step = max(attempt.step, record.step)
     attempt.iteration_s = record.wall_s / record.iterations
+    attempt.ran_s = max(attempt.ran_s, record.at_s - watched.launched_s)
     before = attempt.seen.get(rank, 0)
     attempt.seen[rank] = before + record.iterations
     if before < FEWEST or record.compute_s <= 0.0:
         return known
     done = record.samples or record.iterations  # a job that does not say how many counts as one an iteration
     kind, rate = watched.gpu_types[rank], done / record.compute_s
-    rates = {**known.rates, kind: _mean(known.rates.get(kind), rate)}
+    others = [known.rates[other] for other in known.rates if other != kind]
+    rates = {**known.rates, kind: believed_rate(_mean(known.rates.get(kind), rate), others)}
     attempt.samples[rank] = done / record.iterations
     ranks = len(watched.gpu_types)
     batch = sum(attempt.samples.values()) * ranks / len(attempt.samples)

@@ -6,6 +6,7 @@ only ever taken for the job whose folder it is in.
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class WatchedAttempt(NamedTuple):
     channel: JobChannel
     gpu_types: tuple[str, ...]  # of the GPU of every rank
     launched_s: float
+    bytes_per_s: float = math.inf  # that leave a rank at most
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ from cranny.service.engines import (
     complete_setting,
     engine_with,
     follow,
+    forget_shifts,
     replay,
 )
 from cranny.service.executor import AttemptLaunched
@@ -212,6 +213,7 @@ class Scheduler:
         for each in self.records.jobs.values() if without else ():
             if each.constraints and not each.over:
                 raise ConflictError(f"policy {chosen['name']!r} does not support constraints; {each.id} has some")
+        forget_shifts(engine.state, now_s)
         self.engine = engine
         self._set_feasibility(chosen)
         self.log("policy", None, {**chosen, "by": by}, now_s)
@@ -346,7 +348,7 @@ class Scheduler:
             self._log_action(action, actions[at + 1 :], now_s)
         for job_id, body in found:
             self.log("withdrawn" if body is None else "recommended", job_id, body or {}, now_s)
-        if self.records.shifted:
+        if self.records.shifted or self.records.paced:
             self._pace(now_s)
 
     def measures(self, job_id: str, iteration_s: float, now_s: float) -> bool:
@@ -370,12 +372,15 @@ class Scheduler:
         return iteration_s if attempt == current.number else current.iteration_s
 
     def _pace(self, now_s: float) -> None:
-        """Log what shifted jobs keep from now on, if that changed: all switch or none, since periods must fit."""
-        shifted = self.records.shifted
+        """Log what shifted jobs keep from now on, if that changed: all switch or none, since periods must fit.
+
+        Jobs that are no longer shifted run freely.
+        """
+        shifted, paced = self.records.shifted, self.records.paced
         self._iterations_s = {job_id: known for job_id, known in self._iterations_s.items() if job_id in shifted}
-        measured_s = {job_id: self._iteration_s(job_id) for job_id in sorted(shifted)}
-        known_s = {job_id: each for job_id, each in measured_s.items() if each is not None}
-        kept = self._paces.kept(self.engine.state.running, shifted, known_s)
+        measured_s = {job_id: self._iteration_s(job_id) for job_id in sorted(shifted | paced)}
+        known_s = {job_id: each for job_id, each in measured_s.items() if each is not None and job_id in shifted}
+        kept = self._paces.kept(self.engine.state.running, shifted, known_s) if shifted else {}
         attempts = {job_id: self.records.jobs[job_id].attempts[-1] for job_id in measured_s}
         if not any(differs(kept.get(job_id), attempt.pace) for job_id, attempt in attempts.items()):
             return

@@ -86,8 +86,8 @@ class Service:
         self._policy = policy
         self._clock = Clock(clock)
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
-        self.learner = Learner(self._learned, self._continued)
         self.reports = ReportReader(self.now_s, self._measured)
+        self.learner = Learner(self._learned, self._continued, self.reports.complain)
         self._executor = None
         if backend is not None:
             self._executor = Executor(backend, self._reported, self._fail, reports=self.reports, now_s=self.now_s)

@@ -23,8 +23,9 @@ As long as jobs run or wait that can be resized, GPUs are divided among all jobs
 are short (`dividing`): its shares are exact, know of types of GPU, and count what a restart costs.
 
 Where a network says that links are shared only while jobs communicate, those that contend are shifted, so that
-they send at other times, and machines are priced by how well they do (`shifting`). Nothing else depends on the
-network of a simulation, and no weight is fitted to one trace.
+they send at other times, and machines are priced by how well they do (`shifting`). A service says so as well, and
+option `phases` tells it to a simulation on another network. Nothing else depends on the network of a simulation,
+and no weight is fitted to one trace.
 """
 
 import math
@@ -76,6 +77,7 @@ class Cranny:
         preempt: bool = True,
         resize: bool = True,
         shift: bool = True,
+        phases: bool = False,
         patience: float = PATIENCE,
         margin: float = MARGIN,
         move_every_s: float = 0.0,
@@ -91,7 +93,8 @@ class Cranny:
         self.margin = not_negative(margin, "cranny: margin")
         self.resize = yes_or_no(resize, "cranny: resize")
         self.shift = yes_or_no(shift, "cranny: shift")
-        self.in_phases = False  # whether links are known to be shared only while jobs communicate
+        # Whether links are shared only while jobs communicate, and iterations of jobs drift, as in a service.
+        self.in_phases = self.drifting = yes_or_no(phases, "cranny: phases")
         self._division: GpuDivision | None = None  # once a job comes that can be resized
         every_s = not_negative(move_every_s, "cranny: move_every_s")
         self._moves = PeriodicMoves(every_s) if every_s else None
@@ -108,9 +111,9 @@ class Cranny:
         ruled.rules = rules
         return ruled
 
-    def expect_phases(self) -> None:
+    def expect_phases(self, *, drifting: bool = False) -> None:
         """Shift jobs, and price links as they are shared with shifts."""
-        self.in_phases = True
+        self.in_phases, self.drifting = True, self.drifting or drifting
 
     # -- the queue ---------------------------------------------------------------------------------------
 

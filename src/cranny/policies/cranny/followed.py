@@ -53,7 +53,7 @@ class Followed:
         self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
         self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
         self._policy = policy
-        self.phased = _phased_links(cluster) if policy.shift and policy.in_phases else None
+        self.phased = _phased_links(cluster, policy.drifting) if policy.shift and policy.in_phases else None
         shared = (self.phased or LinkEffects(cluster)) if policy.contention else None
         self._links = self.phased or shared  # which are followed
         self.placing = Placing(self.gpus, shared, rank_map=policy.rank_map, racks=policy.racks, phased=self.phased)
@@ -97,7 +97,8 @@ class Followed:
     def _started(self, running: Running) -> None:
         job = running.job
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
-        phased = self.phased
+        # Real jobs are believed to overlap computing and communication only when they have shown it.
+        phased = None if self._policy.drifting else self.phased
         longer = isolated(job, running.communication) if phased is None else phased.alone(job, running.placement)
         submitted, slowdown = running.submitted, longer * running.stretch
         left_s = length_s = self._policy.length_s(submitted)
@@ -427,7 +428,7 @@ class Followed:
         self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
 
 
-def _phased_links(cluster: Cluster) -> "PhasedLinks":
+def _phased_links(cluster: Cluster, drifting: bool) -> "PhasedLinks":  # noqa: FBT001 - as the policy says
     from cranny.policies.cranny.shifting import PhasedLinks  # compiles, so it is imported only where it is used
 
-    return PhasedLinks(cluster)
+    return PhasedLinks(cluster, drifting=drifting)

@@ -12,6 +12,9 @@ group has the best of
 by the sum over its jobs of GPUs x the time of an iteration, in that of one alone. So where times do not vary, no
 group is slower than without shifts, neither than before the decision nor than if nothing had been shifted at all.
 
+In a service, iterations of jobs that are not shifted drift, until they send at the same time as others: when one
+waits for a link, so does the other. There `as they run` is that jobs without shifts start together.
+
 A candidate for a placement is priced by the times of the group that it would join, with the shifts that it would
 get: jobs that send at other times may share a link at little cost.
 """
@@ -58,8 +61,9 @@ class Timing(NamedTuple):
 class PhasedLinks:
     """Running jobs on links that they share in phases, kept up to date as they start and end."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, drifting: bool = False) -> None:
         self._cluster = cluster
+        self._drifting = drifting  # whether jobs that are not shifted come to send at the same time
         self._runs = GroupRuns()
         self._jobs: dict[str, SharingJob] = {}
         self._links = self._made({})
@@ -81,6 +85,8 @@ class PhasedLinks:
         if self._jobs.pop(job_id, None) is not None:
             self._links.remove(job_id)
             self._changed = True
+            # It may come back as another: what was learned of it changes its circles.
+            self._timings = {key: known for key, known in self._timings.items() if job_id not in known.times_s}
 
     def shifts(self) -> list[Shift]:
         """Return the shifts that make groups faster."""
@@ -136,7 +142,7 @@ class PhasedLinks:
 
     def _timing(self, group: Group, contended: Iterable[int]) -> Timing:
         """Return the best timing of a group."""
-        best = Timing(self._played(group, {}), {})
+        best = Timing(self._played(self._as_they_run(group), {}), {})
         if not 1 < len(group) <= MOST_SHIFTED:
             return best
         for shifts_s in self._options(group, frozenset(contended)):
@@ -144,6 +150,15 @@ class PhasedLinks:
             if _total(group, found) < _total(group, best) * (1.0 - FASTER):
                 best = found
         return best
+
+    def _as_they_run(self, group: Group) -> Group:
+        """Return a group whose jobs without shifts all start together if they drift, which is the worst."""
+        if not self._drifting:
+            return group
+        return {
+            job_id: job if job.on_links.shifted else job._replace(on_links=job.on_links._replace(since_s=0.0))
+            for job_id, job in group.items()
+        }
 
     def _options(self, group: Group, contended: frozenset[int]) -> Iterator[dict[str, float]]:
         """Yield shifts that are worth a try."""
