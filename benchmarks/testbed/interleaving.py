@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.testbed import network
-from benchmarks.testbed.served import IterationTimes, Measured, ServedCluster, TrainingJob, served
+from benchmarks.testbed.served import IterationTimes, Measured, ServedCluster, TestbedError, TrainingJob, served
 
 COMPUTE_S, GRADIENT_MB = 0.2, 2.5  # which take 0.2 s on a link of 0.1 Gbps
 JITTER = 0.01
@@ -29,6 +30,8 @@ LIGHT = TrainingJob("light", 0.25, 0.25, JITTER)
 BLOCKS = 10  # of a stretch of time, drawn anew: iterations that follow each other are alike
 DRAWS = 2000
 LIKELY = (2.5, 97.5)  # percentiles
+
+FloatArray = NDArray[np.float64]
 
 
 class Course(NamedTuple):
@@ -108,6 +111,23 @@ def courses(
         return [Course(*found) for found in zip(two, three, strict=True)]
 
 
+def once_shifted(folder: Path, seconds: float, settle_s: float) -> tuple[Course, Course]:
+    """Let two jobs start together, and then shift them: return how they train before and after.
+
+    One service and one start of the jobs take less time than two, and the jobs are the same.
+    """
+    jobs = [FIRST, SECOND]
+    with served("themis", folder) as cluster:
+        _start([cluster], jobs, together=True)
+        (before,) = _measure([cluster], jobs, 0.0, seconds)
+        if cluster.paces():
+            raise TestbedError("jobs are shifted by a policy that should not")
+        cluster.set_policy("themis+cassini")
+        cluster.paced(len(jobs))
+        (after,) = _measure([cluster], jobs, settle_s, seconds)
+        return Course(before), Course(after)
+
+
 def _start(clusters: Sequence[ServedCluster], jobs: Sequence[TrainingJob], *, together: bool) -> None:
     """Submit jobs to all clusters, and wait until they train."""
     if together:
@@ -137,7 +157,7 @@ def _measure(
     return [tuple([cluster.measured(job, since_s) for job in jobs]) for cluster in clusters]
 
 
-def _blocks(jobs: Sequence[Measured]) -> "np.ndarray[tuple[int, int, int], np.dtype[np.float64]]":
+def _blocks(jobs: Sequence[Measured]) -> FloatArray:
     """Return seconds and iterations of each job in each block of time."""
     from_s = min(each.times[0].before_s for each in jobs)
     to_s = max(each.times[-1].end_s for each in jobs)
@@ -149,10 +169,10 @@ def _blocks(jobs: Sequence[Measured]) -> "np.ndarray[tuple[int, int, int], np.dt
     return found
 
 
-def _mean_of(blocks: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
+def _mean_of(blocks: FloatArray) -> FloatArray:
     """Return the mean seconds of an iteration over blocks, on average over jobs."""
-    seconds, iterations = blocks.sum(axis=-1) if blocks.ndim == 3 else blocks.sum(axis=-1)
-    return (seconds / iterations).mean(axis=0)
+    seconds, iterations = blocks.sum(axis=-1)
+    return (seconds / iterations).mean(axis=0)  # type: ignore[no-any-return]
 
 
 def _common_s(one: IterationTimes, other: IterationTimes) -> float:

@@ -27,7 +27,9 @@ PAYLOAD = 0.956  # of the wire: what is left of packets of 1,500 bytes for data 
 RESTART = ("initcwnd", "40", "rto_min", "20ms")
 BURST_BYTES = 16_384
 MOST_PORTS = 200
-FAIR_QUANTUM = 69_536  # bytes that a queue sends in its turn: at least a packet before it is cut to the link's size
+FAIR_QUANTUM = (
+    69_536  # bytes that a queue sends in its turn: at least a packet before it is cut to the link's size
+)
 BY_SENDER = "3,48 0 0 29,4 0 0 65536,22 0 0 0"  # classic BPF: class 1:N for packets of the address 10.77.0.N
 _made = count()
 
