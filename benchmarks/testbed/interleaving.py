@@ -27,6 +27,7 @@ SETTLE_S = 15.0  # in which periods follow what was measured at the start
 FIRST = TrainingJob("first", COMPUTE_S, GRADIENT_MB, JITTER)
 SECOND = TrainingJob("second", COMPUTE_S, GRADIENT_MB, JITTER)
 LIGHT = TrainingJob("light", 0.25, 0.25, JITTER)
+RECENT, APART, APART_S = 6, 0.1, 30.0  # iterations, of which so little overlaps; seconds to wait for that
 BLOCKS = 10  # of a stretch of time, drawn anew: iterations that follow each other are alike
 DRAWS = 2000
 LIKELY = (2.5, 97.5)  # percentiles
@@ -111,7 +112,7 @@ def courses(
         return [Course(*found) for found in zip(two, three, strict=True)]
 
 
-def once_shifted(folder: Path, seconds: float, settle_s: float) -> tuple[Course, Course]:
+def once_shifted(folder: Path, seconds: float) -> tuple[Course, Course]:
     """Let two jobs start together, and then shift them: return how they train before and after.
 
     One service and one start of the jobs take less time than two, and the jobs are the same.
@@ -124,8 +125,19 @@ def once_shifted(folder: Path, seconds: float, settle_s: float) -> tuple[Course,
             raise TestbedError("jobs are shifted by a policy that should not")
         cluster.set_policy("themis+cassini")
         cluster.paced(len(jobs))
-        (after,) = _measure([cluster], jobs, settle_s, seconds)
+        _wait_until_apart(cluster, FIRST, SECOND)
+        (after,) = _measure([cluster], jobs, 0.0, seconds)
         return Course(before), Course(after)
+
+
+def _wait_until_apart(cluster: ServedCluster, first: TrainingJob, second: TrainingJob) -> None:
+    """Wait until two jobs take turns, or for so long that they do not."""
+    until_s = time.monotonic() + APART_S
+    while time.monotonic() < until_s:
+        latest = [Measured(tuple(cluster.times(job)[-RECENT:])) for job in (first, second)]
+        if overlap(*latest) < APART:
+            return
+        time.sleep(0.5)
 
 
 def _start(clusters: Sequence[ServedCluster], jobs: Sequence[TrainingJob], *, together: bool) -> None:

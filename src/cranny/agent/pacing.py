@@ -16,9 +16,9 @@ late to wait. Departure: an iteration that would start early waits for its slot.
 Departure: the paper does not say what becomes of a job that cannot keep its schedule. If its iterations take a
 little longer than the period, each adjustment costs nearly a period: with one that is 1 % short, 17 to 19 % more
 time. So the agent learns from the job's own times, and keeps a period that is as many percent longer as they
-need, until they need no more. If that is too much longer, or the job waits too much, it suspends pacing, and says so.
-Two jobs that something disturbs for a while keep different periods then, or none, and would be in each other's way for
-good; so both come back to their schedules, soon the first time, later if that fails.
+need, until they need no more. If that is too much longer, or the job waits too much, it suspends pacing, and says
+so. Two jobs that something disturbs for a while keep different periods then, or none, and would be in each other's
+way for good; so both come back to their schedules, soon the first time, later if that fails.
 """
 
 import json
