@@ -197,7 +197,8 @@ def _cancel_all(served_cluster: ServedCluster) -> None:
         if job["status"] not in {"done", "failed", "cancelled"}
     ]:
         for job_id in open_jobs:
-            served_cluster.request("POST", f"jobs/{job_id}/cancel")
+            with suppress(TestbedError):  # it has ended meanwhile
+                served_cluster.request("POST", f"jobs/{job_id}/cancel")
         if time.monotonic() > until_s:
             raise TestbedError(f"jobs do not end: {open_jobs}")
         time.sleep(0.5)
