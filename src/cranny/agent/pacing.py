@@ -400,7 +400,7 @@ class Pacer:
             self._suspend_for = SUSPEND_FIRST
         full = len(self._waits) == WINDOW
         self._fitted |= full
-        fits_s = self.schedule.period_s * (1.0 - STEP / 2)  # clearly, so that it does not change to and fro
+        fits_s = self.schedule.period_s * (1.0 - STEP / 2)  # clearly, so that it does not change each time
         if self._steps and full and median(work_s for _, work_s in self._waits) <= fits_s:
             self._adopt(self.schedule)
 
