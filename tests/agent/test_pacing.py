@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from cranny.agent.pacing import (
     PATIENCE,
     STEP,
-    SUSPEND_FOR,
+    SUSPEND_FIRST,
+    SUSPEND_MOST,
     TOLERANCE,
     WINDOW,
     Pacer,
@@ -206,10 +207,33 @@ def test_an_agent_lets_go_of_a_job_that_is_slower_than_its_beat_and_tries_again_
     assert sum(wait > 0 for wait in waits[:WINDOW]) > 3
     assert sum(waits[WINDOW + 1 :]) == 0.0
     assert not job.pacer.report().paced
-    waits = job.iterate(*[0.98] * (SUSPEND_FOR + 100))
+    waits = job.iterate(*[0.98] * (SUSPEND_MOST + 100))
     assert job.pacer.report().paced  # the job has become faster meanwhile
     lost = 19  # six waits of 0.94 s are more than a fifth of a trial, whatever the rest of it is like
-    assert sum(wait > 0 for wait in waits) == (30 + SUSPEND_FOR + 100) - (lost + SUSPEND_FOR)
+    assert sum(wait > 0 for wait in waits) == (30 + SUSPEND_MOST + 100) - (lost + SUSPEND_MOST)
+
+
+@pytest.mark.filterwarnings("ignore::cranny.agent.pacing.PacingWarning")
+def test_a_job_that_was_disturbed_keeps_its_schedule_again_soon() -> None:
+    job = Job(1.0)
+    job.iterate(*[0.98] * 40, *[1.3] * 10)
+    assert not job.pacer.report().paced
+    waits = job.iterate(*[0.98] * (SUSPEND_FIRST + 100))
+    assert sum(wait > 0 for wait in waits[SUSPEND_FIRST:]) >= 95
+    job.iterate(*[1.025] * 30)
+    assert job.pacer.report().kept_period_s == pytest.approx(1.03)
+    job.iterate(*[0.98] * (2 * WINDOW))
+    assert job.pacer.report().kept_period_s == 1.0  # as those of others that it was to fit
+
+
+@pytest.mark.filterwarnings("ignore::cranny.agent.pacing.PacingWarning")
+def test_a_job_that_never_keeps_its_schedule_is_tried_ever_less_often() -> None:
+    job = Job(1.0)
+    count = 10 * SUSPEND_MOST
+    waits = job.iterate(*[1.08] * count)
+    trials = sum(wait > 0 for wait in waits)
+    assert trials < 100
+    assert sum(waits) < 0.01 * count
 
 
 def test_a_beat_that_is_far_off_is_let_go_at_once() -> None:
@@ -223,7 +247,7 @@ def test_a_beat_that_is_far_off_is_let_go_at_once() -> None:
 def test_a_job_that_is_much_slower_than_its_period_is_let_go_and_that_is_said() -> None:
     job = Job(1.0)
     with pytest.warns(PacingWarning, match=r"suspended .* with a period of 1 s iterations take 1\.08 s"):
-        waits = job.iterate(*[1.08] * 100)
+        waits = job.iterate(*[1.08] * SUSPEND_FIRST)
     assert not job.pacer.report().paced
     assert sum(waits) < 4.0  # a few slots, until three iterations are known
 

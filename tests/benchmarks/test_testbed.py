@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from cranny.model.cluster import Cluster
 
 TWO = Cluster.single_rack(2, 1, link_gbps=0.1)
 WINDOW_S = 12.0
-LEAST_GAIN = 0.9  # 1.3 on an idle machine; where both cores are busy, what a link saves is lost elsewhere
-TRIALS = 2  # other work on the machine may stop a process for longer than an iteration takes
+LEAST_GAIN = (
+    1.1  # 1.3 as a rule; computing is a pause, and ranks have real-time priority: other work matters little
+)
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra `torch`)"),
@@ -62,32 +62,9 @@ def test_a_command_runs_on_the_machine_of_its_rank() -> None:
 
 
 def test_two_jobs_are_faster_once_they_are_shifted(tmp_path: Path) -> None:
-    gain = 0.0
-    for trial in range(TRIALS):
-        folder = tmp_path / str(trial)
-        folder.mkdir()
-        gain = max(gain, gain_of_shifts(folder))
-        if gain >= LEAST_GAIN:
-            break
-    assert gain >= LEAST_GAIN
+    from benchmarks.testbed.interleaving import gain, once_shifted, overlap
 
-
-def gain_of_shifts(folder: Path) -> float:
-    """Return how many times faster two jobs are under a policy that shifts them than if they start together."""
-    from benchmarks.testbed.interleaving import FIRST, SECOND, course
-    from benchmarks.testbed.served import served
-
-    with served("themis", folder) as cluster:
-        begin = folder / "begin"
-        for place, job in enumerate((FIRST, SECOND)):
-            cluster.submit(job, place, begin)
-        for job in (FIRST, SECOND):
-            cluster.ready(job)
-        begin.touch()
-        cluster.started(SECOND)
-        since_s = time.monotonic()
-        time.sleep(WINDOW_S)
-        before = [cluster.summary(job, since_s) for job in (FIRST, SECOND)]
-        assert cluster.paces() == []
-    after = course("themis+cassini", WINDOW_S).two
-    return sum(each.median_s for each in before) / sum(each.median_s for each in after)
+    before, after = once_shifted(tmp_path, WINDOW_S)
+    assert overlap(*after.two) < overlap(*before.two)
+    found = gain([before.two], [after.two])
+    assert found.times >= LEAST_GAIN

@@ -114,6 +114,12 @@ def test_jobs_in_each_others_way_are_not_measured_unless_they_cannot_keep_slots(
     assert iteration_s([*contended, point(1, 0.2, 0.2)], 1, paced_s=5.0) == pytest.approx(0.4)
 
 
+def test_an_exchange_that_was_short_without_slots_counts_once_slots_were_kept() -> None:
+    disturbed = [point(1, 0.2, 0.25)] * 3
+    assert iteration_s(disturbed, 1, 5.0) == pytest.approx(0.45)
+    assert iteration_s([*disturbed, point(1, 0.2, 0.21, paced=False)], 1, 5.0) == pytest.approx(0.41)
+
+
 def test_jobs_notice_another_period_or_another_distance() -> None:
     pace = KeptPace(0.4, 0.399)
     assert not differs(pace, KeptPace(0.4001, 0.0001))
@@ -160,6 +166,17 @@ def test_measured_iterations_change_the_periods_of_all_jobs_on_the_links(tmp_pat
     course.check_replay()
 
 
+def test_what_was_measured_too_soon_counts_at_the_next_change_of_periods(tmp_path: Path) -> None:
+    course, first, second = sharing(tmp_path)
+    course.live.measured(first, 1, 0.42, 110.0)
+    course.live.measured(first, 1, 0.408, 111.0)  # too soon
+    course.live.measured(second, 1, 0.41, 111.0 + REPACE_S)
+    pace = course.told(first).pace
+    assert pace is not None
+    assert 0.41 * 1.01 < pace.period_s < 0.42  # that of the second one: the first one's is no longer 0.42
+    course.check_replay()
+
+
 def test_what_a_job_says_of_itself_slows_no_other_by_much(tmp_path: Path) -> None:
     course, liar, honest = sharing(tmp_path)
     for number, said_s in enumerate((1e-6, 1e6, 0.3, 0.45, 0.42)):
@@ -172,7 +189,7 @@ def test_what_a_job_says_of_itself_slows_no_other_by_much(tmp_path: Path) -> Non
 def test_a_job_that_is_not_shifted_is_not_measured(tmp_path: Path) -> None:
     course = Course(CLUSTER, {"name": "themis"}, tmp_path)
     job = course.submit(101.0, gpus=2)
-    assert not course.live.measures(job, 0.5, 110.0)
+    assert not course.live.measures(job, 1, 0.5, 110.0)
     course.live.measured(job, 1, 0.5, 110.0)
     assert course.told(job).pace is None
     course.check_replay()

@@ -266,6 +266,7 @@ class JobAgent:
         if pace != before.pace:
             try:
                 self.pacer.update(*(pace or (0.0, 0.0, 0.0)))
+                self._interval_s = FIRST_REPORT_S  # a period that does not fit costs time until the service knows
             except InputError as error:
                 self.warn(f"the job keeps its schedule: {error}")
         if request is None or request.number <= self._answered:

@@ -16,7 +16,9 @@ late to wait. Departure: an iteration that would start early waits for its slot.
 Departure: the paper does not say what becomes of a job that cannot keep its schedule. If its iterations take a
 little longer than the period, each adjustment costs nearly a period: with one that is 1 % short, 17 to 19 % more
 time. So the agent learns from the job's own times, and keeps a period that is as many percent longer as they
-need. If that is too much longer, or the job waits too much, it suspends pacing, and says so.
+need, until they need no more. If that is too much longer, or the job waits too much, it suspends pacing, and says
+so. Two jobs that something disturbs for a while keep different periods then, or none, and would be in each other's
+way for good; so both come back to their schedules, soon the first time, later if that fails.
 """
 
 import json
@@ -39,7 +41,8 @@ PATIENCE = 0.2  # share of the time: pacing is suspended if waits take more
 WINDOW = 20  # iterations over which that share is measured
 STEP = 0.01  # of the period, by which it is lengthened: whole steps, so that workers and like jobs keep the same
 FEWEST = 3  # iterations from which a period is learned
-SUSPEND_FOR = 1000  # iterations until suspended pacing is resumed
+SUSPEND_FIRST = 50  # iterations until suspended pacing is resumed; twice as many each time that fails
+SUSPEND_MOST = 1000
 KEPT = 1000  # iterations that a report covers
 POLL_S = 1.0  # between two checks of the watched file
 FAR_S = 1e12  # later than any clock shows
@@ -204,6 +207,9 @@ class Pacer:
         self._due: int | None = None  # the number of the next slot, once there was a first one
         self._steps = 0  # by which the period is lengthened
         self._suspended = 0  # iterations until suspended pacing is resumed
+        self._suspend_for = SUSPEND_FIRST  # iterations, the next time
+        self._paced_for = 0  # iterations since pacing was resumed, or the period changed
+        self._fitted = False  # whether the job has kept the schedule for a while
         self._iterations = self._adjustments = 0
         self._waited_s = 0.0
         self._drift_s: float | None = None
@@ -224,6 +230,7 @@ class Pacer:
 
     def update(self, period_s: float, shift_s: float, epoch_s: float | None = None) -> None:
         """Switch to another schedule from the next iteration on."""
+        self._suspend_for, self._fitted = SUSPEND_FIRST, False
         self._adopt(PacingSchedule(period_s, shift_s, self.schedule.epoch_s if epoch_s is None else epoch_s))
 
     def step(self) -> float:
@@ -310,6 +317,7 @@ class Pacer:
     def _adopt(self, schedule: PacingSchedule, steps: int = 0) -> None:
         """Switch to a new schedule, or to the same with a longer period."""
         self.schedule, self._steps, self._due, self._suspended, self._drift_s = schedule, steps, None, 0, None
+        self._paced_for = 0
         self._waits.clear()
         if self._began is not None:  # by another schedule
             self._began = self._began._replace(judged=False)
@@ -326,7 +334,7 @@ class Pacer:
             warnings.warn(f"{error}; the job keeps its schedule", stacklevel=4)
             return
         if schedule is not None and schedule != self.schedule:
-            self._adopt(schedule)
+            self.update(schedule.period_s, schedule.shift_s, schedule.epoch_s)
 
     def _read_if_changed(self) -> PacingSchedule | None:
         """Return the schedule in the watched file; None if it has not changed, or does not exist yet."""
@@ -364,7 +372,11 @@ class Pacer:
             waits, works = map(sum, zip(*self._waits, strict=True))
             trial_s = waits + works * WINDOW / len(self._waits)  # at least: if no more of its iterations wait
             if waits > self._patience * trial_s:
+                if not self._fitted:  # it may be far off, and every trial long
+                    self._suspend_for = SUSPEND_MOST
                 self._suspend(f"waits take {waits / trial_s:.0%} of the time or more")
+            else:
+                self._return_to_schedule()
 
     def _hear(self, number: int, communication: CommunicationTimes) -> None:
         """Note the communication of an iteration, by its number; it may be known some iterations later."""
@@ -375,11 +387,22 @@ class Pacer:
 
     def _suspend(self, reason: str) -> None:
         """Let iterations start as they come for a while, and say why."""
-        period_s = self._kept.period_s
+        period_s, lasts = self._kept.period_s, self._suspend_for
         self._adopt(self.schedule)
-        self._suspended = SUSPEND_FOR
-        text = f"pacing is suspended for {SUSPEND_FOR} iterations: with a period of {period_s:g} s {reason}"
+        self._suspended, self._suspend_for = lasts, min(2 * lasts, SUSPEND_MOST)
+        text = f"pacing is suspended for {lasts} iterations: with a period of {period_s:g} s {reason}"
         warnings.warn(text, PacingWarning, stacklevel=5)
+
+    def _return_to_schedule(self) -> None:
+        """Forget what disturbed the job, once it has gone well for a while: a longer period, failed trials."""
+        self._paced_for += 1
+        if self._paced_for >= self._suspend_for:
+            self._suspend_for = SUSPEND_FIRST
+        full = len(self._waits) == WINDOW
+        self._fitted |= full
+        fits_s = self.schedule.period_s * (1.0 - STEP / 2)  # clearly, so that it does not change each time
+        if self._steps and full and median(work_s for _, work_s in self._waits) <= fits_s:
+            self._adopt(self.schedule)
 
     def _lengthen(self) -> None:
         """Learn a longer period if the job's own iterations take longer than the one it is to keep."""

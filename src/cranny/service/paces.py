@@ -86,16 +86,14 @@ def differs(pace: KeptPace | None, other: KeptPace | None) -> bool:
 def iteration_s(points: Iterable[Point], attempt: int, paced_s: float) -> float | None:
     """Return what an iteration of an attempt takes with its links to itself; None if that is not known yet.
 
-    Other jobs make communication longer, and nothing makes it shorter. So the least that was seen of it counts
-    while the job kept its slots, and of computing what is usual now. A job that got its slots at `paced_s` and
-    has not kept them for a while cannot: then all that was seen counts.
+    Other jobs make communication longer, and nothing makes it shorter. So the least that was seen of it counts,
+    once the job has kept its slots, and of computing what is usual now. A job that got its slots at `paced_s` and
+    has not kept them for a while cannot: then what was seen without them must do.
     """
     of = [each for each in points if each.attempt == attempt]
-    kept = [each for before, each in pairwise(of) if before.paced and each.paced]  # the first is of both kinds
-    if not kept and sum(each.at_s > paced_s for each in of) >= RECENT:
-        kept = of
-    if len(of) < FEWEST or not kept:
+    kept = any(before.paced and each.paced for before, each in pairwise(of))  # the first is of both kinds
+    if len(of) < FEWEST or not (kept or sum(each.at_s > paced_s for each in of) >= RECENT):
         return None
     computing_s = sorted(each.compute_s for each in of[-RECENT:])
-    exchange_s = min(each.iteration_s - each.waited_s - each.compute_s for each in kept)
+    exchange_s = min(each.iteration_s - each.waited_s - each.compute_s for each in of)
     return computing_s[len(computing_s) // 2] + max(0.0, exchange_s)

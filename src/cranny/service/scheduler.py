@@ -90,6 +90,7 @@ class Scheduler:
         self._paces = Paces(cluster)
         self._iterations_s: dict[str, tuple[int, float]] = {}  # measured, of attempts of shifted jobs
         self.paced_s = 0.0  # when jobs got their slots last
+        self._noted_s: dict[str, tuple[int, float]] = {}  # the same, while periods may not change yet
         self._repaced_s = -math.inf  # when that changed periods last
 
     def _new_engine(self) -> Engine:
@@ -351,17 +352,22 @@ class Scheduler:
         if self.records.shifted or self.records.paced:
             self._pace(now_s)
 
-    def measures(self, job_id: str, iteration_s: float, now_s: float) -> bool:
-        """Say whether periods ought to follow what iterations of a job were measured to take."""
-        if job_id not in self.records.shifted or now_s < self._repaced_s + REPACE_S:
+    def measures(self, job_id: str, attempt: int, iteration_s: float, now_s: float) -> bool:
+        """Note what iterations of a job were measured to take; say whether periods ought to follow that now."""
+        if job_id not in self.records.shifted:
+            return False
+        self._noted_s[job_id] = attempt, iteration_s
+        if now_s < self._repaced_s + REPACE_S:
             return False
         known_s = self._iteration_s(job_id)
         return known_s is None or abs(iteration_s - known_s) > CHANGED * known_s
 
     def measured(self, job_id: str, attempt: int, iteration_s: float, now_s: float) -> None:
-        """Let a shifted job, and those on its links, keep periods that fit its measured iterations."""
-        if attempt == len(self.find(job_id).attempts) and self.measures(job_id, iteration_s, now_s):
-            self._iterations_s[job_id] = attempt, iteration_s
+        """Let shifted jobs keep periods that fit what was measured of all of them since periods changed last."""
+        current = attempt == len(self.find(job_id).attempts)
+        if current and self.measures(job_id, attempt, iteration_s, now_s):
+            self._iterations_s |= self._noted_s
+            self._noted_s.clear()
             self._repaced_s = now_s
             self._pace(now_s)
 

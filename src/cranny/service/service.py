@@ -361,7 +361,7 @@ class Service:
         if found_s is None:
             return
         with self.lock:
-            wanted = self.scheduler.measures(watched.job_id, found_s, self.now_s())
+            wanted = self.scheduler.measures(watched.job_id, watched.attempt, found_s, self.now_s())
         if wanted:
             self._calls.put(
                 Call(partial(self.scheduler.measured, watched.job_id, watched.attempt, found_s), Future())
