@@ -48,6 +48,7 @@ class ScenarioSettings(TypedDict, total=False):
     period_s: float
     machine_events: Iterable[tuple[float, Event]]
     price_per_gpu_hour: float
+    limits: bool
     command: str
 
 
@@ -61,7 +62,8 @@ class Scenario:
     that the trace may name. `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job
     that a failure stops goes on from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy
     decides once in a period about all jobs that came since, and not at every event; a policy of rounds has its
-    own period.
+    own period. With `limits` policies know of a job only the limit that its user asked for, where the log has it,
+    as real schedulers do, and not how long it will run. A job of a log counts from when it was eligible to start.
     """
 
     cluster: Cluster
@@ -77,6 +79,7 @@ class Scenario:
     period_s: float = 0.0
     machine_events: Iterable[tuple[float, Event]] = ()
     price_per_gpu_hour: float = 1.0
+    limits: bool = False
     command: str = ""  # that repeats it; a call of `simulate` if empty
 
     def __post_init__(self) -> None:
@@ -87,7 +90,7 @@ class Scenario:
         network_model(self.network)
         decision_period_s(self.policy, self.period_s)
         if isinstance(self.trace, Trace):
-            object.__setattr__(self, "trace", _without_unknown_types(self.cluster, self.trace))
+            object.__setattr__(self, "trace", _without_unknown_types(self.cluster, self.trace).from_eligible())
         object.__setattr__(self, "options", dict(self.options or {}))
         object.__setattr__(self, "machine_events", tuple(self.machine_events))
 
@@ -111,7 +114,10 @@ class Scenario:
     def jobs(self) -> Iterable[Job]:
         """Return the jobs, in the order of their submission."""
         if isinstance(self.trace, Trace):
-            return self.trace.jobs(self.seed, self.collective, profiles=self.profiles)
+            restricting = self.cluster.partitions
+            return self.trace.jobs(
+                self.seed, self.collective, None, self.profiles, restricting, limits=self.limits
+            )
         return _distinct(self.trace)
 
     def resolve_policy(self) -> tuple[str, Policy, str]:
@@ -164,13 +170,15 @@ class Scenario:
             "trace_skipped": dict(trace.skipped) if trace else {},
             "checkpoint_s": self.checkpoint_s,
             "period_s": decision_period_s(self.policy, self.period_s),
+            "limits": self.limits,
             "own_profiles": sorted(set(self.profiles) - set(library())) if self.profiles is not None else [],
             "machine_events": [[at_s, str(event)] for at_s, event in self.machine_events],
             "cluster": self.cluster.describe(),
             "links": self.cluster.describe_links(),
             "version": VERSION,
         }
-        call = f"cranny.simulate(cluster, trace, {', '.join(f'{name}={made[name]!r}' for name in _PLAIN)})"
+        plain = (*_PLAIN, "limits") if self.limits else _PLAIN
+        call = f"cranny.simulate(cluster, trace, {', '.join(f'{name}={made[name]!r}' for name in plain)})"
         return {**made, "command": self.command or call}
 
 
