@@ -147,7 +147,7 @@ def logs(draw: st.DrawFn, partitions: Sequence[str | None], most: int = 14) -> l
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(logs(["old", "new", "both", None, "unlisted"]), st.sampled_from(["fifo", "priority", "backfill"]))
 def test_orders_do_as_the_reference(jobs: list[Job], order: str) -> None:
     decide = queues.easy if order == "backfill" else queues.blocking
@@ -155,14 +155,14 @@ def test_orders_do_as_the_reference(jobs: list[Job], order: str) -> None:
     assert replayed(LINKED, jobs, order) == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(logs([None]))
 def test_conservative_does_as_the_reference(jobs: list[Job]) -> None:
     cluster = Cluster.single_rack(3, 4)
     assert replayed(cluster, jobs, "conservative") == queues.starts(cluster, jobs, queues.conservative)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     logs(["old", "new"]), st.sampled_from(["fifo", "sjf", "las", "srtf", "priority", "backfill", "conservative"])
 )
@@ -175,7 +175,7 @@ def test_partitions_that_share_no_machine_never_delay_each_other(jobs: list[Job]
             assert {job_id: together[job_id] for job_id in found} == found
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     logs(["old", "new", "both", None], most=10),
     st.sampled_from(["fifo", "las", "srtf", "backfill", "conservative", "knapsack"]),
