@@ -8,6 +8,7 @@ from typing import Any, Self, TypedDict
 import numpy as np
 
 from cranny.core.protocol import (
+    FIFO,
     Placer,
     Policy,
     Reorderable,
@@ -153,6 +154,14 @@ class Scenario:
                 seeded_policy(name, self.seed, options)
             scenarios.append(replace(self, policy=name, options=options))
         return scenarios
+
+    def as_on_logs(self) -> Self:
+        """Return the scenario as logs are replayed: policies know limits, placers without an order backfill."""
+        order = self.order
+        if order is None and isinstance(self.policy, str) and TABLE[self.policy].order == FIFO:
+            placer = seeded_policy(self.policy, self.seed, self.options)
+            order = None if isinstance(placer, Policy) else "backfill"
+        return replace(self, order=order, limits=True)
 
     def settings(self, name: str, order: str) -> dict[str, Any]:
         """Return what a result records of the scenario, as plain values; `name` and `order` are resolved."""
