@@ -26,7 +26,7 @@ class Job:
     of the type that `duration_s` was measured on, which is 1. A job that goes on elsewhere loses `restart_s`.
 
     A job of a `partition` runs on machines of it only (`Cluster.partitions`). Queue orders that go by `priority`
-    start higher ones first. With `limit_s` policies are told this in place of the duration, as a scheduler knows
+    start higher ones first. With `limit_s` policies know this in place of the duration, as a scheduler knows
     only what its users ask for; a replay runs the job for its duration all the same.
 
     `duration_s` is the running time when all workers share one machine; the placement's communication comes
@@ -136,7 +136,7 @@ class Job:
             _put(self, "most_gpus", most)
 
     def _check_queue(self) -> None:
-        """Check what a scheduler is told of the job."""
+        """Check what a scheduler knows of the job."""
         if self.partition is not None and type(self.partition) is not str:
             raise InputError(f"job {self.id!r}: partition must be a string, not {self.partition!r}")
         _put(self, "priority", between(self.priority, f"job {self.id!r}: priority", -MAX_PRIORITY, MAX_PRIORITY))
@@ -185,15 +185,15 @@ class Job:
         return made
 
     @property
-    def as_told(self) -> "Job":
-        """The job as policies are told of it: with its limit in place of its duration, if it has one."""
+    def as_known(self) -> "Job":
+        """The job as policies know it: with its limit in place of its duration, if it has one."""
         if self.limit_s is None:
             return self
-        told: Job = object.__new__(Job)
+        known: Job = object.__new__(Job)
         for name in self.__dataclass_fields__:
-            _put(told, name, getattr(self, name))
-        _put(told, "duration_s", self.limit_s)
-        return told
+            _put(known, name, getattr(self, name))
+        _put(known, "duration_s", self.limit_s)
+        return known
 
     @property
     def dp(self) -> int:

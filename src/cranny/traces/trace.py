@@ -77,7 +77,7 @@ class Trace:
     ) -> Jobs:
         """Return the jobs in order of submission.
 
-        Those of one of the `partitions` run only there, and with `limits` policies are told the limit that a job
+        Those of one of the `partitions` run only there, and with `limits` policies know the limit that a job
         has in place of its duration.
 
         A job without a model gets one of `models` (all but `NOT_DRAWN` by default), each as likely; the draw
