@@ -8,6 +8,7 @@ from typing import Any, Self, TypedDict
 import numpy as np
 
 from cranny.core.protocol import (
+    FIFO,
     Placer,
     Policy,
     Reorderable,
@@ -50,6 +51,7 @@ class ScenarioSettings(TypedDict, total=False):
     machine_events: Iterable[tuple[float, Event]]
     price_per_gpu_hour: float
     skip_unknown_types: bool
+    limits: bool
     command: str
 
 
@@ -64,7 +66,8 @@ class Scenario:
     that a failure stops goes on from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy
     decides once in a period about all jobs that came since, and not at every event; a policy of rounds has its
     own period. Types of GPU that jobs of a trace ask for are matched without case and by alias; one that the
-    cluster does not have is an error, or skips its jobs with `skip_unknown_types`.
+    cluster does not have is an error, or skips its jobs with `skip_unknown_types`. With `limits` policies know of a job only the limit that its user asked for, where the log has it,
+    as real schedulers do, and not how long it will run. A job of a log counts from when it was eligible to start.
     """
 
     cluster: Cluster
@@ -81,6 +84,7 @@ class Scenario:
     machine_events: Iterable[tuple[float, Event]] = ()
     price_per_gpu_hour: float = 1.0
     skip_unknown_types: bool = False
+    limits: bool = False
     command: str = ""  # that repeats it; a call of `simulate` if empty
 
     def __post_init__(self) -> None:
@@ -93,7 +97,7 @@ class Scenario:
         if isinstance(self.trace, Trace):
             known = self.cluster.machines_with
             matched = with_types_of(self.trace, known, skip_unknown=self.skip_unknown_types)
-            object.__setattr__(self, "trace", matched)
+            object.__setattr__(self, "trace", matched.from_eligible())
         object.__setattr__(self, "options", dict(self.options or {}))
         object.__setattr__(self, "machine_events", tuple(self.machine_events))
 
@@ -117,7 +121,10 @@ class Scenario:
     def jobs(self) -> Iterable[Job]:
         """Return the jobs, in the order of their submission."""
         if isinstance(self.trace, Trace):
-            return self.trace.jobs(self.seed, self.collective, profiles=self.profiles)
+            restricting = self.cluster.partitions
+            return self.trace.jobs(
+                self.seed, self.collective, None, self.profiles, restricting, limits=self.limits
+            )
         return _distinct(self.trace)
 
     def resolve_policy(self) -> tuple[str, Policy, str]:
@@ -160,6 +167,14 @@ class Scenario:
             scenarios.append(replace(self, policy=name, options=options))
         return scenarios
 
+    def as_on_logs(self) -> Self:
+        """Return the scenario as logs are replayed: policies know limits, placers without an order backfill."""
+        order = self.order
+        if order is None and isinstance(self.policy, str) and TABLE[self.policy].order == FIFO:
+            placer = seeded_policy(self.policy, self.seed, self.options)
+            order = None if isinstance(placer, Policy) else "backfill"
+        return replace(self, order=order, limits=True)
+
     def settings(self, name: str, order: str) -> dict[str, Any]:
         """Return what a result records of the scenario, as plain values; `name` and `order` are resolved."""
         trace = self.trace if isinstance(self.trace, Trace) else None
@@ -176,13 +191,15 @@ class Scenario:
             "trace_skipped": dict(trace.skipped) if trace else {},
             "checkpoint_s": self.checkpoint_s,
             "period_s": decision_period_s(self.policy, self.period_s),
+            "limits": self.limits,
             "own_profiles": sorted(set(self.profiles) - set(library())) if self.profiles is not None else [],
             "machine_events": [[at_s, str(event)] for at_s, event in self.machine_events],
             "cluster": self.cluster.describe(),
             "links": self.cluster.describe_links(),
             "version": VERSION,
         }
-        call = f"cranny.simulate(cluster, trace, {', '.join(f'{name}={made[name]!r}' for name in _PLAIN)})"
+        plain = (*_PLAIN, "limits") if self.limits else _PLAIN
+        call = f"cranny.simulate(cluster, trace, {', '.join(f'{name}={made[name]!r}' for name in plain)})"
         return {**made, "command": self.command or call}
 
 

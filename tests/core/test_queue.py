@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.core.accounting import attained_gpu_s
+from cranny.core.backfill import remaining_s, reservation
 from cranny.core.engine import Engine
-from cranny.core.queue import ORDERS, QueuePolicy, las_level, remaining_s, reservation
+from cranny.core.queue import ORDERS, QueuePolicy, las_level
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
@@ -348,7 +349,7 @@ def test_a_reservation_knows_how_fast_gpus_train_the_running_jobs() -> None:
 def test_an_unknown_order_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"unknown queue order 'filo'; did you mean 'fifo'\?"):
         QueuePolicy(BestFit(), "filo")
-    assert set(ORDERS) == {"fifo", "sjf", "srtf", "las", "backfill", "knapsack"}
+    assert set(ORDERS) == {"fifo", "sjf", "srtf", "las", "priority", "backfill", "conservative", "knapsack"}
 
 
 def test_an_empty_queue_needs_no_plan() -> None:

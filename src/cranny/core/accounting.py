@@ -175,7 +175,8 @@ class Accounting:
 
     def _lowest(self, job: Job, machine: int, count: int, taken: dict[int, int] | None) -> int:
         """Return the lowest free GPUs of a machine, as bits."""
-        if taken is None and not self.down and job.gpu_type is None and 0 <= machine < len(self.slots):
+        plain = job.gpu_type is None and job.partition is None
+        if plain and taken is None and not self.down and 0 <= machine < len(self.slots):
             free = self.slots[machine]
         else:
             free = self._free_slots(job, machine, taken)
@@ -211,6 +212,8 @@ class Accounting:
             raise PlacementError(f"job {job.id!r}: machine {described.name} is down")
         if job.gpu_type is not None and described.gpu_type != job.gpu_type:
             raise PlacementError(f"job {job.id!r} needs {job.gpu_type} GPUs; {described.name} has none")
+        if job.partition is not None and not self.cluster.machines_in.get(job.partition, -1) >> machine & 1:
+            raise PlacementError(f"job {job.id!r} is of partition {job.partition!r}; {described.name} is not")
         return taken[machine] if taken and machine in taken else self.slots[machine]
 
     def check_machine(self, machine: int) -> None:

@@ -278,4 +278,5 @@ def lacks_gpus(job: Job, view: Snapshot) -> str | None:
     """Say that there are too few free GPUs, if that is so."""
     free = view.available(job).gpus
     kind = f"{job.gpu_type} " if job.gpu_type else ""
-    return f"needs {counted(job.gpus, f'{kind}GPU')}, {free} free" if free < job.gpus else None
+    where = f" in partition {job.partition!r}" if job.partition in view.cluster.partitions else ""
+    return f"needs {counted(job.gpus, f'{kind}GPU')}, {free} free{where}" if free < job.gpus else None

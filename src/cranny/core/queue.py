@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 from cranny.core.accounting import Running, attained_gpu_s
+from cranny.core.backfill import DEPTH, conservative, easy, remaining_s
 from cranny.core.knapsack import KnapsackBatches
 from cranny.core.protocol import FIFO, Placer, Slowdown
 from cranny.core.snapshot import ALL, Snapshot, Waiting
@@ -17,21 +18,22 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 
 ORDERS = {
-    "fifo": "first come, first served; the first job that must wait blocks the others",
+    "fifo": "first come, first served; a job that must wait blocks later ones that could use its machines",
     "sjf": "shortest job first, by its stated duration",
     "srtf": "shortest remaining time first, running or waiting, among jobs that fit (Tiresias's `shortest`)",
     "las": "least attained service first, in levels of GPU-seconds (Tiresias); stops jobs of higher levels",
-    "backfill": "fifo, but later jobs may start first if they do not delay the first (EASY)",
+    "priority": "highest priority first, then by submission; else as fifo",
+    "backfill": "as priority, but later jobs may start first if they do not delay the first (EASY)",
+    "conservative": "as priority, but later jobs may start first if they delay none of the first 100 (Slurm)",
     "knapsack": "the jobs worth most together among those that fit; worth grows with waiting (NetPack)",
 }
 
+BY_PRIORITY = frozenset({"priority", "backfill", "conservative"})
 # GPU-seconds at which a job falls to the next level of las.
 # Departure: Tiresias (NSDI'19, Sec. 3.2) promotes jobs that starve and orders a level by first start; here a level
 # is ordered by submission, no job is promoted, and a level is crossed at the next event, since no timer runs. Its
 # simulator stops the running jobs that come last in that order; here those that attained most are stopped first.
 LAS_LEVELS_GPU_S = (3_600.0, 36_000.0)
-# How many jobs behind the first are tried when it does not fit; batch schedulers bound this too.
-DEPTH = 100
 
 
 class BySubmission:
@@ -67,6 +69,8 @@ class QueuePolicy:
             return (remaining_s(waiting.job, waiting.attained_gpu_s, 1.0), waiting.job.submit_s)
         if self.order == "las":
             return (las_level(waiting.attained_gpu_s), waiting.job.submit_s)
+        if self.order in BY_PRIORITY:
+            return (-waiting.job.priority, waiting.job.submit_s)
         return waiting.job.submit_s
 
     def plan(self, view: Snapshot) -> Plan:
@@ -83,7 +87,9 @@ class QueuePolicy:
         if placement is not None:
             return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
         if self.order == "backfill":
-            return self._backfill(view)
+            return easy(view, self.placer, self._slowdown)
+        if self.order == "conservative":
+            return conservative(view, self.placer, self._slowdown)
         if self.order == "las":
             preempting = self._preempt(view) if view.now_s >= self._retry_s else None
             if preempting is not None:
@@ -92,7 +98,8 @@ class QueuePolicy:
                 placement = self.placer.place(waiting.job, view)
                 if placement is not None:
                     return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
-        return Plan(view.version)
+            return Plan(view.version)
+        return self._start_elsewhere(view)
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
         """Place the first job of the queue; one that did not fit is not tried again before something changes."""
@@ -109,9 +116,34 @@ class QueuePolicy:
         """Say why a job must wait: because of itself, or of the first of the queue."""
         if self.order == "knapsack" and self.placer.place(job, view) is not None:
             return "skipped: other waiting jobs are worth more together"
-        if view.waiting and view.waiting[0].job.id != job.id and self.placer.place(job, view) is not None:
-            return f"behind job {view.waiting[0].job.id!r}, which is first in the queue"
+        ahead = self._ahead_of(job, view)
+        if ahead is not None and self.placer.place(job, view) is not None:
+            return f"behind job {ahead.id!r}, which is first in the queue"
         return self.placer.why_wait(job, view)
+
+    @staticmethod
+    def _ahead_of(job: Job, view: Snapshot) -> Job | None:
+        """Return the first waiting job that could use machines of this one, if that is before it."""
+        eligible = view.eligible(job)
+        first = next((each.job for each in view.waiting if view.eligible(each.job) & eligible), None)
+        return None if first is None or first.id == job.id else first
+
+    def _start_elsewhere(self, view: Snapshot) -> Plan:
+        """Start the first job that could use none of the machines for which those before it wait."""
+        blocked = view.eligible(view.waiting[0].job)
+        if blocked == ALL:  # as most jobs
+            return Plan(view.version)
+        whole = (1 << len(view.cluster.machines)) - 1
+        for waiting in islice(view.waiting, 1, None):
+            eligible = view.eligible(waiting.job)
+            if not eligible & blocked:
+                placement = self.placer.place(waiting.job, view)
+                if placement is not None:
+                    return Plan(view.version, (Start(waiting.job, placement, waiting.attained_gpu_s),))
+            blocked |= eligible
+            if blocked & whole == whole:
+                break
+        return Plan(view.version)
 
     def _knapsack(self, view: Snapshot) -> Plan:
         """Place the jobs of the next batch one after the other."""
@@ -215,69 +247,6 @@ class QueuePolicy:
             ),
             default=math.inf,
         )
-
-    def _backfill(self, view: Snapshot) -> Plan:
-        """Start a later job that ends before the first could start, or leaves enough GPUs for it."""
-        first = view.waiting[0].job
-        reserved = reservation(first, view, self._slowdown)
-        if reserved is None:
-            return Plan(view.version)
-        eligible = view.eligible(first)
-        for waiting in view.waiting[1 : 1 + DEPTH]:
-            job = waiting.job
-            best = 1.0 if job.speeds is None else 1.0 / max(job.speeds.values(), default=1.0)
-            elsewhere = 0 if eligible == ALL else view.available(job).only(~eligible).gpus
-            if not _may_pass(waiting, reserved, view, max(0, job.gpus - elsewhere), best):
-                continue  # not even where it runs best, and with all that it can have of other GPUs
-            placement = self.placer.place(job, view)
-            if placement is None:
-                continue
-            running = view.as_running(job, placement)
-            slowdown = self._slowdown(running.job, running.communication) * running.stretch
-            if _may_pass(waiting, reserved, view, running.gpus_on(eligible & view.up_machines), slowdown):
-                return Plan(view.version, (Start(job, placement, waiting.attained_gpu_s),))
-        return Plan(view.version)
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """When the first job of the queue can start at the latest, and the GPUs it could use that are left over."""
-
-    start_s: float
-    extra_gpus: int
-
-
-def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Reservation | None:
-    """Count the GPUs that come free as running jobs end, until there are enough; None if that is unknown.
-
-    EASY counts GPUs only, not where they are, as batch schedulers do. Those that cannot run the job do not count.
-    """
-    free = view.available(job).gpus
-    eligible = view.eligible(job)
-    ends = []
-    for running in view.running.values():
-        if running.job.duration_s is not None:
-            slower = slowdown(running.job, running.communication) * running.stretch
-            left_s = remaining_s(running.job, running.attained_gpu_s, slower)
-            ends.append((running.started_s + left_s, running.gpus_on(eligible & view.up_machines)))
-    for end_s, gpus in sorted(ends):
-        free += gpus
-        if free >= job.gpus:
-            return Reservation(max(end_s, view.now_s), free - job.gpus)
-    return None
-
-
-def _may_pass(waiting: Waiting, reserved: Reservation, view: Snapshot, gpus: int, slowdown: float) -> bool:
-    """Say whether a job on `gpus` GPUs that the first could use ends before that starts, or fits beside it."""
-    end_s = view.now_s + remaining_s(waiting.job, waiting.attained_gpu_s, slowdown)
-    return end_s <= reserved.start_s or gpus <= reserved.extra_gpus
-
-
-def remaining_s(job: Job, attained_gpu_s: float, slowdown: float) -> float:
-    """Return how long a job still runs that takes so many times longer than on one machine; inf if unknown."""
-    if job.duration_s is None:
-        return math.inf
-    return max(0.0, job.duration_s * slowdown - attained_gpu_s / job.gpus)
 
 
 def las_level(attained: float) -> int:

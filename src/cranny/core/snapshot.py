@@ -156,23 +156,27 @@ class Snapshot:
         return ~self._accounting.down
 
     def available(self, job: Job) -> FreeMachines:
-        """Return the free machines that a job may use: those with a type of GPU that it names, if it does."""
+        """Return the free machines that a job may use: those of its types and its partition, if it has any."""
         eligible = self.eligible(job)
         return self.machines if eligible == ALL else self.machines.only(eligible)
 
     def usable(self, job: Job, free: Ints) -> Ints:
-        """Return those of some GPUs, (machines,), that are of a type which a job can use."""
+        """Return those of some GPUs, (machines,), that a job can use."""
         eligible = self.eligible(job)
         return free if eligible == ALL else np.where(self.membership(eligible), free, 0)
 
     def eligible(self, job: Job) -> int:
-        """Return the machines whose type of GPU a job can use, free or not, as a set; `ALL` if any will do."""
+        """Return the machines that a job can use, by type of GPU and partition, free or not; `ALL` if any will do.
+
+        A partition that the cluster does not list is no restriction.
+        """
         if job.gpu_type is None and job.speeds is None:
-            return ALL
+            return ALL if job.partition is None else self.cluster.machines_in.get(job.partition, ALL)
         machines_with = self.cluster.machines_with
         eligible = ALL if job.gpu_type is None else machines_with.get(job.gpu_type, 0)
         fast = ALL if job.speeds is None else sum(machines_with.get(each, 0) for each in job.speeds)
-        return eligible & fast
+        inside = ALL if job.partition is None else self.cluster.machines_in.get(job.partition, ALL)
+        return eligible & fast & inside
 
     def membership(self, machines: int) -> Flags:
         """Return whether each machine is in a set, (machines,)."""

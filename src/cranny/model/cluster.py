@@ -180,6 +180,11 @@ class Cluster:
         return sets
 
     @cached_property
+    def machines_in(self) -> dict[str, int]:
+        """The machines of each partition, as sets."""
+        return {name: mask_of(machines) for name, machines in self.partitions.items()}
+
+    @cached_property
     def share_unit(self) -> int:
         """Least common multiple of the machines' sizes: shares of a machine are whole multiples of 1/unit."""
         return math.lcm(*{machine.gpus for machine in self.machines})

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE, PLACED
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
-from cranny.model.validate import MAX_GPUS, positive, seconds, whole
+from cranny.model.validate import MAX_GPUS, between, positive, seconds, whole
 
 __all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # code that makes jobs checks numbers in the same way
 
 RESTART_S = 60.0  # that a job loses when it goes on elsewhere, if it does but does not say how much
+MAX_PRIORITY = 2**53  # beyond it numbers are no longer exact
 # Stands for the profile of a job that only names its model.
 _BY_NAME = ModelProfile(name="", grad_bytes=1.0, iteration_ms=1.0)
 
@@ -23,6 +24,10 @@ class Job:
     With `least_gpus` or `most_gpus` it may also run with fewer or more workers, which share the same work: each
     iteration then computes longer or shorter in proportion. `speeds` says how fast types of GPU train it, in those
     of the type that `duration_s` was measured on, which is 1. A job that goes on elsewhere loses `restart_s`.
+
+    A job of a `partition` runs on machines of it only (`Cluster.partitions`). Queue orders that go by `priority`
+    start higher ones first. With `limit_s` policies know this in place of the duration, as a scheduler knows
+    only what its users ask for; a replay runs the job for its duration all the same.
 
     `duration_s` is the running time when all workers share one machine; the placement's communication comes
     on top. `model` is a name of the library, or a `ModelProfile`, whose name it then becomes. Ranks are
@@ -45,6 +50,9 @@ class Job:
     most_gpus: int | None = None
     speeds: Mapping[str, float] | None = field(default=None, hash=False)
     restart_s: float = 0.0
+    partition: str | None = None
+    priority: float = 0.0
+    limit_s: float | None = None
     profile: ModelProfile = field(default=_BY_NAME, repr=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +79,8 @@ class Job:
                 positive(speed, f"job {self.id!r}: speeds: {gpu_type}")
         if self.restart_s:
             _put(self, "restart_s", seconds(self.restart_s, f"job {self.id!r}: restart_s"))
+        if self.partition is not None or self.priority or self.limit_s is not None:
+            self._check_queue()
         profile = self.profile
         if profile is _BY_NAME or profile.name != self.model or self.batch not in (None, profile.batch):
             self._find_profile()
@@ -87,6 +97,9 @@ class Job:
         tenant: str,
         gpu_type: str | None,
         profile: ModelProfile,
+        partition: str | None = None,
+        priority: float = 0.0,
+        limit_s: float | None = None,
     ) -> "Job":
         """Make a data-parallel job of values that were checked a column at a time, as those of a trace are."""
         job: Job = object.__new__(cls)
@@ -105,6 +118,9 @@ class Job:
         _put(job, "most_gpus", None)
         _put(job, "speeds", None)
         _put(job, "restart_s", 0.0)
+        _put(job, "partition", partition)
+        _put(job, "priority", priority)
+        _put(job, "limit_s", limit_s)
         _put(job, "profile", profile)
         return job
 
@@ -118,6 +134,14 @@ class Job:
         if self.most_gpus is not None:
             most = whole(self.most_gpus, f"job {self.id!r}: most_gpus", least=self.gpus)
             _put(self, "most_gpus", most)
+
+    def _check_queue(self) -> None:
+        """Check what a scheduler knows of the job."""
+        if self.partition is not None and type(self.partition) is not str:
+            raise InputError(f"job {self.id!r}: partition must be a string, not {self.partition!r}")
+        _put(self, "priority", between(self.priority, f"job {self.id!r}: priority", -MAX_PRIORITY, MAX_PRIORITY))
+        if self.limit_s is not None:
+            _put(self, "limit_s", seconds(self.limit_s, f"job {self.id!r}: limit_s"))
 
     def _check_groups(self) -> None:
         """Check the degrees of tensor and pipeline parallelism."""
@@ -159,6 +183,17 @@ class Job:
         _put(made, "gpus", gpus)
         _put(made, "profile", model)
         return made
+
+    @property
+    def as_known(self) -> "Job":
+        """The job as policies know it: with its limit in place of its duration, if it has one."""
+        if self.limit_s is None:
+            return self
+        known: Job = object.__new__(Job)
+        for name in self.__dataclass_fields__:
+            _put(known, name, getattr(self, name))
+        _put(known, "duration_s", self.limit_s)
+        return known
 
     @property
     def dp(self) -> int:

@@ -6,9 +6,9 @@ from heapq import heapify, heappop, heappush
 from operator import or_
 
 from cranny.core.accounting import Running
+from cranny.core.backfill import remaining_s
 from cranny.core.constraints import Constraints
 from cranny.core.machine_set import FreeMachines, members, within
-from cranny.core.queue import remaining_s
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster

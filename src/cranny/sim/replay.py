@@ -116,7 +116,8 @@ class Replay:
             events.append(self._finish(self._shared.first if shared else heappop(self._ends)[2], now_s))
         while self._machine_events and self._machine_events[-1][0] <= now_s:
             events.append(self._machine_events.pop()[1])
-        events += map(Submitted, arrived)
+        # Policies know what a scheduler would.
+        events += [Submitted(job if job.limit_s is None else job.as_known) for job in arrived]
         actions = self.engine.handle_all(events, now_s) if events else ()
         if actions:
             self._apply(actions, now_s)

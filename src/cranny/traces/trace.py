@@ -1,7 +1,7 @@
 """A trace: the jobs of a cluster in order of submission, held as columns."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
-from cranny.model.validate import seconds
+from cranny.model.validate import counted, seconds
 from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, checked, table_row, typed
 from cranny.traces.trace_jobs import Jobs
 
@@ -71,8 +71,14 @@ class Trace:
         collective: str | None = None,
         models: Sequence[str] | None = None,
         profiles: Mapping[str, ModelProfile] | None = None,
+        partitions: Collection[str] = (),
+        *,
+        limits: bool = False,
     ) -> Jobs:
         """Return the jobs in order of submission.
+
+        Those of one of the `partitions` run only there, and with `limits` policies know the limit that a job
+        has in place of its duration.
 
         A job without a model gets one of `models` (all but `NOT_DRAWN` by default), each as likely; the draw
         depends on the seed and the row alone. A job without a collective gets `collective`.
@@ -91,7 +97,7 @@ class Trace:
         rng = np.random.default_rng(whole(seed, "seed", least=0, most=2**63 - 1))
         # One draw a row, needed or not: a job's model does not change when another job names its own.
         draws = rng.integers(len(drawn_from), size=len(self), dtype=np.uint32)
-        return Jobs(self.frame, draws, drawn_from, default, known)
+        return Jobs(self.frame, draws, drawn_from, default, known, partitions, limits=limits)
 
     def slice(
         self,
@@ -134,6 +140,18 @@ class Trace:
             wanted = ", ".join(f"{column} {value!r}" for column, value in values.items())
             raise InputError(f"{self.name}: no jobs with {wanted}")
         return replace(self, frame=frame)
+
+    def from_eligible(self) -> "Trace":
+        """Return the jobs with each submitted when it was eligible to start, where that is later."""
+        if "eligible_s" not in self.frame.columns:
+            return self
+        later = (self.frame["eligible_s"].is_finite() & (self.frame["eligible_s"] > self.frame["submit_s"])).sum()
+        if not later:
+            return self
+        eligible_s = pl.max_horizontal("submit_s", pl.col("eligible_s").fill_nan(None))
+        note = f"{counted(int(later), 'job')} count from when they were eligible to start, not from submission"
+        frame = self.frame.with_columns(submit_s=eligible_s).sort("submit_s", maintain_order=True)
+        return replace(self, frame=frame, notes=(*self.notes, note))
 
     def with_restarts(self, restart_s: float) -> "Trace":
         """Return the jobs with so many seconds to lose when they are stopped or moved, where they do not say."""

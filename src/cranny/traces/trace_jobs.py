@@ -1,6 +1,6 @@
 """The jobs of a trace with their models drawn: to be gone through, looked up one by one, or read as columns."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
 
@@ -11,10 +11,12 @@ import polars as pl
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
-from cranny.traces.schema import COUNTS, SCHEMA
+from cranny.traces.schema import COUNTS, LOGGED, SCHEMA
 
 CHUNK = 8192
 CHUNKS_KEPT = 4  # a replay looks at the jobs that arrive, and at those that wait
+
+QUEUED = ("partition", "priority", "limit_s")  # columns of a log that schedulers go by
 
 Fields = tuple[list[Any], ...]  # of the jobs of a chunk
 
@@ -32,12 +34,19 @@ class Jobs(Sequence[Job]):
         drawn_from: Sequence[str],
         collective: str,
         profiles: Mapping[str, ModelProfile],
+        partitions: Collection[str] = (),
+        *,
+        limits: bool = False,
     ) -> None:
-        self._frame = frame.select([name for name in SCHEMA if name in frame.columns])
+        kept = {"partition": bool(partitions), "priority": True, "limit_s": limits}
+        names = [*SCHEMA, *(name for name in QUEUED if kept[name])]
+        self._frame = frame.select([name for name in names if name in frame.columns])
+        self._partitions = partitions  # that restrict where jobs run; others do not
         self._draws = draws  # (jobs,) index into `drawn_from`
         self._drawn_from = drawn_from
         self._collective = collective
         self._profiles = profiles
+        self._queued = any(name in self._frame.columns for name in QUEUED)
         self._plain = not any(name in frame.columns for name in (*COUNTS, "restart_s", "speeds"))
         # What makes a job of the fields of a row.
         self._make: Callable[..., Job] = Job.checked_before if self._plain else _checked
@@ -88,15 +97,15 @@ class Jobs(Sequence[Job]):
 
     @property
     def any_type(self) -> bool:
-        """Whether every job runs on any type of GPU."""
-        return all(
-            name not in self._frame.columns or self._frame[name].count() == 0 for name in ("gpu_type", "speeds")
-        )
+        """Whether every job runs on any type of GPU, in any partition."""
+        restricting = ("gpu_type", "speeds", "partition")
+        return all(name not in self._frame.columns or self._frame[name].count() == 0 for name in restricting)
 
     def _filled(self, name: str, default: Any, start: int = 0, rows: int | None = None) -> pl.Series:
         """Return a column with `default` where it is empty, or all `default` where there is none."""
         if name not in self._frame.columns:
-            return pl.repeat(default, len(self) if rows is None else rows, dtype=SCHEMA[name], eager=True)
+            dtype = SCHEMA.get(name) or LOGGED[name]
+            return pl.repeat(default, len(self) if rows is None else rows, dtype=dtype, eager=True)
         column = self._frame[name].slice(start, rows)
         return column if default is None else column.fill_null(default)
 
@@ -113,11 +122,16 @@ class Jobs(Sequence[Job]):
         profile = [self._profiles[name] for name in model]
         known = part("job_id"), part("gpus"), model, part("collective", self._collective)
         times, owner = (part("submit_s"), part("duration_s")), (part("tenant", ""), part("gpu_type"))
+        queued: Fields = ()
+        if self._queued:
+            limit_s = [value if value is not None and value > 0 else None for value in part("limit_s")]
+            partition = [name if name in self._partitions else None for name in part("partition")]
+            queued = partition, part("priority", 0.0), limit_s
         if self._plain:
-            return *known, *times, *owner, profile
+            return *known, *times, *owner, profile, *queued
         speeds = [_speeds(text) for text in part("speeds")]
         elastic = part("least_gpus"), part("most_gpus"), speeds, part("restart_s", 0.0)
-        return *known, *times, part("tp", 1), part("pp", 1), [None] * rows, *owner, *elastic, profile
+        return *known, *times, part("tp", 1), part("pp", 1), [None] * rows, *owner, *elastic, *queued, profile
 
 
 def _checked(*fields: Any) -> Job:

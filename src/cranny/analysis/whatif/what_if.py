@@ -26,7 +26,7 @@ from cranny.policies import WHAT_IF, policy
 from cranny.process_pool import WorkerPool
 from cranny.report.occupancy import map_span_s
 from cranny.report.sampling import numbers
-from cranny.run import run_many
+from cranny.run import COMPILE_FROM, run_many
 from cranny.scenario import Scenario, ScenarioSettings
 from cranny.sim.result import Result
 from cranny.traces.read import read_trace
@@ -93,6 +93,8 @@ def answer(
     more = max(1, round(ADD_SHARE * len(cluster.machines))) if add is None else add
     whole(more, "machines to add", most=MAX_MACHINES - len(cluster.machines))
     scenarios = replace(scenario, trace=trace).with_policies(policies)
+    if len(trace) < COMPILE_FROM:  # longer logs are replayed in compiled code, which knows fifo only
+        scenarios = [each.as_on_logs() for each in scenarios]
     with bar("replaying", len(policies)) as tick:
         results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
     logged = logged_jobs(trace)

@@ -32,9 +32,9 @@ import math
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING
 
+from cranny.core.backfill import DEPTH, remaining_s
 from cranny.core.constrained_placer import lacks_room
 from cranny.core.protocol import UNRESTRICTED, JobRules
-from cranny.core.queue import DEPTH, remaining_s
 from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.model.cluster import mask_of
 from cranny.model.job import Job

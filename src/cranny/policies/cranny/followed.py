@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cranny.core.accounting import Running, attained_gpu_s
+from cranny.core.backfill import DEPTH
 from cranny.core.change_log import Change, ChangePoint
 from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members, within
-from cranny.core.queue import DEPTH
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import isolated
 from cranny.model.arrays import Floats

@@ -13,6 +13,7 @@ import numpy as np
 
 from cranny.core.snapshot import Snapshot
 from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies._shared.candidates import as_trained
@@ -38,7 +39,9 @@ class Instance:
     def of(
         cls, jobs: Sequence[Job], cluster: Cluster, estimates: JobEstimates, between_gbps: float | None
     ) -> "Instance":
-        """Describe jobs as they are now."""
+        """Describe jobs as they are now; they are divided by type of GPU, so that partitions cannot be kept."""
+        if any(job.partition in cluster.partitions for job in jobs):
+            raise InputError("a policy that divides GPUs by type cannot keep jobs in partitions: choose another")
         types = list(cluster.machines_with)
         number = {gpu_type: at for at, gpu_type in enumerate(types)}
         if between_gbps is None:

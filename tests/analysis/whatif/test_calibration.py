@@ -1,0 +1,152 @@
+"""The row of the log's own scheduler, on logs that a known scheduler made."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cranny.analysis.whatif.baseline import LoggedJobs, logged_jobs
+from cranny.analysis.whatif.calibration import REPLAYED, Prediction, calibrated, scheduler_models
+from cranny.analysis.whatif.unexplained import free_while_waiting
+from cranny.model.cluster import Cluster
+from cranny.run import run
+from cranny.scenario import Scenario
+from cranny.traces.trace import Trace
+
+CLUSTER = replace(Cluster.single_rack(6, 8), partitions={"small": (0, 1), "large": (2, 3, 4, 5)})
+JOBS = 160
+
+
+def log(seed: int = 0) -> Trace:
+    """A crowded log with partitions, limits that are too long, and priorities, without starts."""
+    rng = np.random.default_rng(seed)
+    ran_s = rng.integers(60, 7200, JOBS).astype(float)
+    return Trace.from_frame(
+        pl.DataFrame(
+            {
+                "job_id": [f"j{at}" for at in range(JOBS)],
+                "submit_s": np.cumsum(rng.integers(0, 450, JOBS)).astype(float),
+                "gpus": rng.choice([1, 2, 4, 8, 16], JOBS),
+                "duration_s": ran_s,
+                "limit_s": np.ceil(ran_s * rng.uniform(1, 5, JOBS) / 600) * 600,
+                "priority": rng.integers(0, 3, JOBS).astype(float),
+                "partition": rng.choice(["small", "large"], JOBS, p=[0.3, 0.7]),
+                "user": rng.choice(["ann", "bob"], JOBS),
+            }
+        )
+    )
+
+
+def logged_by(trace: Trace, order: str, *, priorities: bool, delay_s: float = 0.0) -> tuple[Scenario, LoggedJobs]:
+    """Return the log as a scheduler would have written it that starts jobs in an order, each after a delay."""
+    scenario = Scenario(CLUSTER, trace, "best-fit", "instant", order=order, limits=True)
+    known = trace if priorities else replace(trace, frame=trace.frame.drop("priority"))
+    starts = run(replace(scenario, trace=known)).jobs.select("job_id", pl.col("start_s") + delay_s)
+    frame = trace.frame.join(starts, on="job_id", maintain_order="left")
+    logged = logged_jobs(replace(trace, frame=frame))
+    assert logged is not None
+    return replace(scenario, trace=replace(trace, frame=frame)), logged
+
+
+@pytest.mark.parametrize(
+    ("order", "priorities"), [("fifo", False), ("backfill", False), ("backfill", True), ("conservative", True)]
+)
+def test_the_scheduler_that_made_the_log_is_found_and_predicts_it(order: str, priorities: bool) -> None:  # noqa: FBT001
+    found = calibrated(*logged_by(log(), order, priorities=priorities), processes=1)
+    assert found is not None
+    assert (found.model.order, found.model.priorities) == (order, priorities)
+    assert found.second_half.error == pytest.approx(0.0, abs=0.01)
+    assert found.second_half.within_factor > 0.95
+    assert found.close
+    assert found.result.settings["policy"] == REPLAYED
+    assert set(found.by_partition) == {"small", "large"}
+    assert sum(each.jobs for each in found.by_size.values()) == found.second_half.jobs
+    assert found.second_half.logged_mean_s > 600
+
+
+def test_a_delay_at_every_start_is_learned_on_the_first_half() -> None:
+    found = calibrated(*logged_by(log(), "backfill", priorities=False, delay_s=90.0), processes=1)
+    assert found is not None
+    assert found.start_delay_s == pytest.approx(90.0)
+    assert found.close
+
+
+def test_a_policy_is_credited_only_with_its_difference_to_the_row() -> None:
+    scenario, logged = logged_by(log(), "backfill", priorities=False, delay_s=500.0)
+    found = calibrated(scenario, logged, processes=1)
+    assert found is not None
+    logged_s, replayed_s = float(found.jobs["logged_s"].mean()), float(found.jobs["replayed_s"].mean())  # type: ignore[arg-type]
+    assert found.credited_s(replayed_s) == pytest.approx(logged_s)  # it changes nothing, so nothing is credited
+    assert found.credited_s(replayed_s - 100.0) == pytest.approx(logged_s - 100.0)
+    assert found.credited_s(-1e9) == 0.0
+    same = found.jobs.select("job_id", wait_s="replayed_s")
+    for group in ("size", "partition", "user"):
+        table = found.credited_by(group, same)
+        assert table["gained_s"].abs().max() == 0.0
+        assert table["jobs"].sum() == found.jobs.height
+        assert table["credited_s"].to_list() == pytest.approx(table["logged_s"].to_list())
+
+
+def test_waits_that_no_queue_explains_are_said() -> None:
+    scenario, _ = logged_by(log(), "backfill", priorities=False)
+    trace = scenario.whole_trace
+    held = (pl.col("start_s") + 20_000.0 * (pl.col("user") == "ann")).alias("start_s")  # the limits of a user
+    trace = replace(trace, frame=trace.frame.with_columns(held))
+    logged = logged_jobs(trace)
+    assert logged is not None
+    found = calibrated(replace(scenario, trace=trace), logged, processes=1)
+    assert found is not None
+    assert not found.close
+    text = " ".join(found.sentences())
+    assert "That is not within 15 %." in text
+    assert "of the log's waiting passed while as many GPUs were free" in text
+
+
+def test_reservations_and_jobs_outside_the_window_are_not_compared() -> None:
+    scenario, logged = logged_by(log(), "backfill", priorities=False)
+    trace = scenario.whole_trace
+    frame = trace.frame.with_columns(
+        reservation=pl.when(pl.int_range(pl.len()) % 10 == 0).then(pl.lit("maintenance")),
+        counted=pl.int_range(pl.len()) >= 30,
+    )
+    found = calibrated(replace(scenario, trace=replace(trace, frame=frame)), logged, processes=1)
+    assert found is not None
+    assert found.jobs.height == sum(at >= 30 and at % 10 != 0 for at in range(JOBS))
+
+
+def test_the_share_of_waiting_with_enough_free_is_right() -> None:
+    trace = Trace.from_frame(
+        pl.DataFrame(
+            {
+                "job_id": ["a", "b"],
+                "submit_s": [0.0, 10.0],
+                "gpus": [6, 4],
+                "duration_s": [100.0, 10.0],
+                "start_s": [0.0, 160.0],
+            }
+        )
+    )
+    logged = logged_jobs(trace)
+    assert logged is not None
+    # Of the 150 s that b waits, a holds 6 of 8 GPUs for 90.
+    assert free_while_waiting(Cluster.single_rack(1, 8), trace, logged, logged.jobs) == pytest.approx(60 / 150)
+    assert free_while_waiting(Cluster.single_rack(1, 16), trace, logged, logged.jobs) == pytest.approx(1.0)
+
+
+def test_models_are_those_that_the_log_tells_of() -> None:
+    trace = log()
+    assert len(scheduler_models(trace)) == 6
+    plain = replace(trace, frame=trace.frame.drop("priority", "limit_s"))
+    assert [(model.order, model.limits) for model in scheduler_models(plain)] == [
+        ("fifo", False),
+        ("backfill", False),
+        ("conservative", False),
+    ]
+    assert "by submission, without backfill" in {model.about for model in scheduler_models(trace)}
+
+
+def test_short_waits_are_equal() -> None:
+    made = Prediction.of(np.array([0.0, 100.0, 100.0]), np.array([50.0, 199.0, 201.0]))
+    assert made.within_factor == pytest.approx(2 / 3)
+    assert made.miss_s == pytest.approx((50 + 99 + 101) / 3)
