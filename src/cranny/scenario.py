@@ -66,8 +66,9 @@ class Scenario:
     that a failure stops goes on from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy
     decides once in a period about all jobs that came since, and not at every event; a policy of rounds has its
     own period. Types of GPU that jobs of a trace ask for are matched without case and by alias; one that the
-    cluster does not have is an error, or skips its jobs with `skip_unknown_types`. With `limits` policies know of a job only the limit that its user asked for, where the log has it,
-    as real schedulers do, and not how long it will run. A job of a log counts from when it was eligible to start.
+    cluster does not have is an error, or skips its jobs with `skip_unknown_types`. With `limits` policies know of
+    a job only the limit that its user asked for, where the log has it, as real schedulers do, and not how long it
+    will run. A job of a log counts from when it was eligible to start.
     """
 
     cluster: Cluster
