@@ -62,12 +62,13 @@ def what_if(
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
 
-    A log is read as `read_trace` does. Without a cluster, one is guessed from where the log says that jobs ran;
-    without policies it is replayed under the usual ones, of which only those with compiled replays if there are many
-    jobs. With `search` it is also searched how many machines could be removed and what `add` more would change, for
-    the policy with the shortest mean wait and for `search_policy`, the first one if not given; both of those with
-    compiled replays if there are many jobs. A job that is stopped loses `restart_s` if it does not say. With
-    `collectives` it is replayed for each of them too, for jobs without one.
+    A log is read as `read_trace` does. Without a cluster, one is guessed from where the log says that jobs
+    ran; without policies it is replayed under the usual ones, of which only those with compiled replays if
+    there are many jobs. With `search` it is also searched how many machines could be removed and what `add`
+    more would change, for the policy with the shortest mean wait and for `search_policy`, the first one if
+    not given; both of those with compiled replays if there are many jobs. A job that is stopped loses
+    `restart_s` if it does not say. With `collectives` it is replayed for each of them too, for jobs without
+    one.
     """
     trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
     if cluster is None:
