@@ -16,7 +16,10 @@ from cranny.policies import WHAT_IF
 if TYPE_CHECKING:
     from cranny.analysis.whatif.answer import WhatIfAnswer
 
-DEFAULT_POLICIES = ",".join(WHAT_IF)
+POLICIES_HELP = (
+    f"Names with commas between; see `cranny policies` (default: {','.join(WHAT_IF)}; of these with more than "
+    "100,000 jobs the ones whose replays are compiled)."
+)
 SEARCH_HELP = "Also search for machines that could be removed, and try more."
 COLLECTIVES_HELP = "Also replay with these collectives, with commas between."
 SEARCH_WITH_HELP = (
@@ -28,7 +31,7 @@ SEARCH_WITH_HELP = (
 def what_if(
     log: Annotated[Path, argument("LOG", "A job log, such as the output of `sacct -X -P`.")],
     shared: options.ScenarioOptions,
-    policies: options.PoliciesOption = DEFAULT_POLICIES,
+    policies: Annotated[str, option("--policies", POLICIES_HELP, short="-p")] = "",
     search: Annotated[bool, option("--search/--no-search", SEARCH_HELP)] = True,
     search_policy: Annotated[
         str | None, option("--search-with", SEARCH_WITH_HELP, autocompletion=completion.policies)
@@ -57,7 +60,7 @@ def what_if(
             needs = "what-if needs a job log, such as the output of `sacct -X -P`"
             raise InputError(f"LOG: {str(log)!r} is a preset, and {needs}; see `cranny compare {log}`")
         raise InputError(f"{log}: there is no such file")
-    names = options.split_policies(policies)
+    names = options.split_policies(policies) if policies else None
     options.check_file(report, "--report")
     if add is not None and shared.cluster != options.FROM_LOG:
         whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
@@ -67,7 +70,7 @@ def what_if(
     for name in given["collectives"]:
         if name not in COLLECTIVES:
             raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
-    found = answer(shared.scenario(str(log), names), names, **given, bar=progress)
+    found = answer(shared.scenario(str(log), names or WHAT_IF), names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
     if as_json:
         print_json(found.facts())

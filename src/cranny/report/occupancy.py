@@ -116,22 +116,26 @@ def _rows(result: Result, times_s: NDArray[np.float64]) -> pl.DataFrame:
     first = np.searchsorted(times_s, start_s, side="left")
     # A row without an end still runs; NaN sorts after every time, which is what we want.
     after = np.searchsorted(times_s, end_s, side="left")
-    about = result.jobs.select(
+    shown = runs.select(
         pl.col("job_id").cast(pl.String),
-        pl.col("gpus").cast(pl.Int64).alias("wanted"),
-        pl.col("model").cast(pl.String).fill_null(""),
-    ).unique(subset="job_id", keep="first", maintain_order=True)
-    return (
-        runs.select(
-            pl.col("job_id").cast(pl.String),
-            pl.col("machine").cast(pl.Int64),
-            pl.col("gpus").cast(pl.UInt64),
-            pl.Series("first", first, dtype=pl.Int64),
-            pl.Series("count", after - first, dtype=pl.Int64),
+        pl.col("machine").cast(pl.Int64),
+        pl.col("gpus").cast(pl.UInt64),
+        pl.Series("first", first, dtype=pl.Int64),
+        pl.Series("count", after - first, dtype=pl.Int64),
+    ).filter(pl.col("count") > 0)
+    # Few of the jobs of a long log run at one of the times: only these are looked up.
+    about = (
+        result.jobs.select(pl.col("job_id").cast(pl.String), "gpus", "model")
+        .join(shown.select("job_id"), on="job_id", how="semi", maintain_order="left")
+        .select(
+            "job_id",
+            pl.col("gpus").cast(pl.Int64).alias("wanted"),
+            pl.col("model").cast(pl.String).fill_null(""),
         )
-        .filter(pl.col("count") > 0)
-        .join(about, on="job_id", how="left", maintain_order="left")
-        .with_columns(pl.col("wanted").fill_null(0), pl.col("model").fill_null(""))
+        .unique(subset="job_id", keep="first", maintain_order=True)
+    )
+    return shown.join(about, on="job_id", how="left", maintain_order="left").with_columns(
+        pl.col("wanted").fill_null(0), pl.col("model").fill_null("")
     )
 
 

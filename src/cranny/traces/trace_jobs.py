@@ -115,11 +115,15 @@ class Jobs(Sequence[Job]):
         rows = min(CHUNK, len(self) - start)
 
         def part(name: str, default: object = None) -> list[Any]:
+            if name not in self._frame.columns:
+                return [default] * rows
             return self._filled(name, default, start, rows).to_list()
 
-        drawn = [self._drawn_from[draw] for draw in self._draws[start : start + rows].tolist()]
-        model = [mine or other for mine, other in zip(part("model"), drawn, strict=True)]
-        profile = [self._profiles[name] for name in model]
+        model = [self._drawn_from[draw] for draw in self._draws[start : start + rows].tolist()]
+        if "model" in self._frame.columns:
+            model = [mine or other for mine, other in zip(part("model"), model, strict=True)]
+        by_name = {name: self._profiles[name] for name in set(model)}
+        profile = [by_name[name] for name in model]
         known = part("job_id"), part("gpus"), model, part("collective", self._collective)
         times, owner = (part("submit_s"), part("duration_s")), (part("tenant", ""), part("gpu_type"))
         queued: Fields = ()
@@ -129,7 +133,7 @@ class Jobs(Sequence[Job]):
             queued = partition, part("priority", 0.0), limit_s
         if self._plain:
             return *known, *times, *owner, profile, *queued
-        speeds = [_speeds(text) for text in part("speeds")]
+        speeds = [_speeds(text) for text in part("speeds")] if "speeds" in self._frame.columns else [None] * rows
         elastic = part("least_gpus"), part("most_gpus"), speeds, part("restart_s", 0.0)
         return *known, *times, part("tp", 1), part("pp", 1), [None] * rows, *owner, *elastic, *queued, profile
 

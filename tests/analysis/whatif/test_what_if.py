@@ -164,7 +164,10 @@ def test_the_search_tells_how_many_machines_could_go() -> None:
     assert all(search.removal.machines == 1 for search in answer.searches)
     assert all(search.addition.after_s == {"1": 0.0} for search in answer.searches)
     told = " ".join(findings(answer))
-    assert "With titan 1 machine could be removed: the mean wait would be 0 s instead of 0 s ($192 a day)." in told
+    assert (
+        "With titan 1 machine could be removed: the mean wait would be 0 s instead of 0 s (they cost $192 a day)."
+        in told
+    )
     assert "With titan and 1 more machine no size of job would start clearly sooner." in told
 
 
@@ -197,7 +200,7 @@ def test_a_wrong_number_of_machines_is_refused(settings: dict[str, Any]) -> None
 def test_facts_are_plain_json() -> None:
     facts = asked(log(STARTS), search=True).facts()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-    assert [case["name"] for case in facts["cases"]] == ["as logged", "best-fit"]
+    assert [case["name"] for case in facts["cases"]] == ["as it was", "best-fit"]
     assert facts["cases"][0]["largest_job"]["on_idle_machines"] is None
     assert facts["cases"][1]["money"]["off"] == pytest.approx(4.0)
     assert facts["search"][0]["removal"]["machines"] == 0

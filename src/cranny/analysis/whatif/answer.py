@@ -1,22 +1,33 @@
 """What a what-if found: one case for the log itself and one for each policy, and what was searched."""
 
+import enum
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from cranny.analysis.whatif.as_it_was import AsItWas
 from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours
+from cranny.analysis.whatif.job_spread import JobSpread
 from cranny.analysis.whatif.machine_search import MachineSearch
 from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
 from cranny.report.sampling import arrival_span_s
 from cranny.report.scales import duration_text
-from cranny.report.table import skipping
 from cranny.sim.result import Result
 from cranny.traces.inspect import StepFunction, Window
 
 JOBS_TO_START = (8, 16, 32, 64)  # GPUs of the jobs of which we say how often they could have started
 DAY_H = 24.0
+DELAYED = 0.01  # of the GPU-hours of the window: so many fewer are work that was put off, and no saving
+
+
+class CaseKind(enum.StrEnum):
+    """What a case is."""
+
+    LOG = "log"  # as it was
+    SCHEDULER = "scheduler"  # a replay of the scheduler that wrote the log, against which policies are judged
+    POLICY = "policy"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,10 +35,24 @@ class WhatIfCase:
     """The log itself, or its replay under one policy; None is for what the log does not say."""
 
     name: str
+    kind: CaseKind
     waits: Waits | None
     headroom: Headroom | None
     machines: MachineHours | None = None
     fragmentation: float | None = None
+    spread: JobSpread | None = None
+    cross_traffic_gb: float | None = None  # of one iteration of every running job, mean over arrivals
+    jobs_skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a policy leaves off beyond what was idle anyway; negative if it leaves less."""
+
+    off_hours: float
+    off_gpu_hours: float
+    money: float
+    money_a_day: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +80,13 @@ class WhatIfAnswer:
     cluster: Cluster
     window: Window
     price_per_gpu_hour: float
-    cases: Sequence[WhatIfCase]  # the log itself, then the policies
+    cases: Sequence[WhatIfCase]  # the log itself first
     searches: Sequence[MachineSearch]
     warnings: Sequence[str]
     assumptions: Sequence[str]
     results: Sequence[Result]
     collectives: Sequence[CollectiveCase] = ()
+    as_it_was: AsItWas | None = None  # where jobs ran; None if the log does not say
 
     def __repr__(self) -> str:
         from cranny.analysis.whatif.tables import answer_tables
@@ -89,15 +115,25 @@ class WhatIfAnswer:
         return f"the {duration_text(self.window[1] - self.window[0])} from the {ends}"
 
     @property
+    def was(self) -> WhatIfCase:
+        """The log itself."""
+        return self.cases[0]
+
+    @property
+    def scheduler(self) -> WhatIfCase | None:
+        """The replay of the log's own scheduler, if there is one."""
+        return next((case for case in self.cases if case.kind is CaseKind.SCHEDULER), None)
+
+    @property
     def policies(self) -> Sequence[WhatIfCase]:
-        """The cases that were replayed."""
-        return self.cases[1:]
+        """The policies that were replayed."""
+        return [case for case in self.cases if case.kind is CaseKind.POLICY]
 
     @property
     def compared(self) -> Sequence[WhatIfCase]:
         """Those of them that skip no more jobs than others: who does less has it easier."""
-        barred = skipping(self.results[: len(self.policies)])
-        return [case for run, case in enumerate(self.policies) if run not in barred]
+        fewest = min(case.jobs_skipped for case in self.policies)
+        return [case for case in self.policies if case.jobs_skipped == fewest]
 
     @property
     def sizes_to_start(self) -> tuple[int, ...]:
@@ -108,6 +144,23 @@ class WhatIfAnswer:
         """Return what the machines that could have been off cost a day."""
         return machines.off_gpu_hours * self.price_per_gpu_hour / self.days
 
+    def saving(self, case: WhatIfCase) -> Saving | None:
+        """Return what a case leaves off beyond what was idle anyway; None if unknown, or if work was put off."""
+        was, machines = self.was.machines, case.machines
+        if case is self.was or was is None or machines is None or self.delays_work(case):
+            return None
+        off_gpu_hours = machines.off_gpu_hours - was.off_gpu_hours
+        money = off_gpu_hours * self.price_per_gpu_hour
+        return Saving(machines.off_hours - was.off_hours, off_gpu_hours, money, money / self.days)
+
+    def delays_work(self, case: WhatIfCase) -> bool:
+        """Say whether jobs had clearly fewer GPU-hours in the window than as it was: they run after it."""
+        was, now = self.was.headroom, case.headroom
+        if was is None or now is None:
+            return False
+        held = [self.cluster.gpus - each.free_gpus.mean for each in (was, now)]
+        return held[1] < (1.0 - DELAYED) * held[0]
+
     def facts(self) -> dict[str, Any]:
         """Return the answer as plain values, for JSON."""
         return {
@@ -115,6 +168,7 @@ class WhatIfAnswer:
             "window_s": list(self.window),
             "days": self.days,
             "price_per_gpu_hour": self.price_per_gpu_hour,
+            "as_it_was": self._as_it_was(),
             "cases": [self._case(case) for case in self.cases],
             "search": [_finite(asdict(search)) for search in self.searches],
             "collectives": [asdict(case) for case in self.collectives],
@@ -126,18 +180,38 @@ class WhatIfAnswer:
         machines, waits, headroom = case.machines, case.waits, case.headroom
         money = largest = None
         if machines is not None:
-            off = machines.off_gpu_hours * self.price_per_gpu_hour
-            money = {"off_a_day": self.money_a_day(machines), "off": off}
+            off, saving = machines.off_gpu_hours * self.price_per_gpu_hour, self.saving(case)
+            money = {
+                "off_a_day": self.money_a_day(machines),
+                "off": off,
+                "saved_a_day": None if saving is None else saving.money_a_day,
+                "saved": None if saving is None else saving.money,
+            }
         if headroom is not None:
             steps = {"anywhere": headroom.free_gpus, "on_idle_machines": headroom.idle_gpus}
             largest = {where: None if each is None else self._shares(each) for where, each in steps.items()}
         return {
             "name": case.name,
+            "kind": str(case.kind),
             "waits": None if waits is None else asdict(waits),
             "machines": None if machines is None else asdict(machines),
             "money": money,
             "mean_fragmentation": case.fragmentation,
+            "mean_cross_traffic_gb": case.cross_traffic_gb,
+            "spread": None if case.spread is None else asdict(case.spread),
+            "jobs_skipped": case.jobs_skipped,
             "largest_job": largest,
+        }
+
+    def _as_it_was(self) -> dict[str, Any] | None:
+        was = self.as_it_was
+        if was is None:
+            return None
+        return {
+            "is_known": was.is_known,
+            "share_of_gpu_hours": was.share,
+            "unplaced": {reason: each._asdict() for reason, each in was.unplaced.items()},
+            "unknown_machines": list(was.unknown_machines),
         }
 
     def _shares(self, free: StepFunction) -> dict[str, Any]:

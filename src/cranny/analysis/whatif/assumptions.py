@@ -5,13 +5,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from cranny.analysis.whatif.baseline import UNKNOWN, LoggedJobs
+from cranny.analysis.whatif.answer import WhatIfAnswer
+from cranny.analysis.whatif.as_it_was import NEARLY_ALL, SHOWN_NAMES, AsItWas
+from cranny.analysis.whatif.baseline import AS_IT_WAS, UNKNOWN, LoggedJobs
 from cranny.analysis.whatif.headroom import HOLD_S
 from cranny.model.cluster import Cluster
-from cranny.model.validate import counted
+from cranny.model.validate import counted, percent
 from cranny.report.scales import duration_text
 from cranny.sim.result import Result
 from cranny.traces.inspect import Window
+from cranny.traces.quirks import quirks
 from cranny.traces.trace import Trace
 from cranny.traces.type_matching import SKIPPED as UNKNOWN_TYPES
 
@@ -20,10 +23,15 @@ ENDED_EARLY = "(?i)cancel|kill|fail|timeout|preempt|not_pass"
 
 
 def warnings(
-    cluster: Cluster, trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, window: Window
+    cluster: Cluster,
+    trace: Trace,
+    results: Sequence[Result],
+    logged: LoggedJobs | None,
+    was: AsItWas | None,
+    window: Window,
 ) -> list[str]:
-    """Say where the log asks for more than the cluster has, and where it cannot be compared with."""
-    found = []
+    """Say what is odd about the log, where it asks for more than the cluster has, and what it cannot answer."""
+    found = [*_quirks(trace), *_of_places(was)]
     gpu_s = float((trace.frame["gpus"] * trace.frame["duration_s"]).sum())
     asked = gpu_s / (window[1] - window[0])
     if asked > cluster.gpus:
@@ -59,29 +67,82 @@ def warnings(
     return found
 
 
-def assumptions(trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, compared: int) -> list[str]:
+def delayed_work(answer: WhatIfAnswer) -> list[str]:
+    """Name the policies under which work of the window runs after it, which would look like a saving."""
+    late = ", ".join(case.name for case in answer.policies if answer.delays_work(case))
+    why = (
+        f"Fewer GPU-hours run in {answer.span} than in the log with {late}, because jobs wait longer: "
+        "machines that are idle for that are not counted as a saving."
+    )
+    return [why] if late else []
+
+
+def _quirks(trace: Trace) -> Iterator[str]:
+    """Say what `traces inspect` finds odd about the log."""
+    for sentence in quirks(trace):
+        yield f"About the log: {sentence}."
+
+
+def _of_places(was: AsItWas | None) -> Iterator[str]:
+    """Say which jobs of the log could not be placed where they ran, and whether the others are enough."""
+    if was is None:
+        return
+    jobs = "; ".join(
+        f"{counted(each.jobs, 'job')} {reason} ({each.gpu_hours:,.0f} GPU-hours)"
+        for reason, each in was.unplaced.items()
+    )
+    if was.unknown_machines:
+        names = ", ".join(was.unknown_machines[:SHOWN_NAMES])
+        others = len(was.unknown_machines) - SHOWN_NAMES
+        more = f" and {others:,} more" if others > 0 else ""
+        jobs += f"; machines of the log that are not in the cluster: {names}{more}"
+    if not was.is_known:
+        yield (
+            f"Where jobs ran is known for {percent(was.share, 1)} of the log's GPU-hours, less than "
+            f"{percent(NEARLY_ALL)}: idle machines of that time are unknown, and no saving is shown. Missing: "
+            f"{jobs}."
+        )
+    elif jobs:
+        yield f"Not in the row '{AS_IT_WAS}', whose machines look a little emptier than they were: {jobs}."
+
+
+def assumptions(
+    trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, was: AsItWas | None, compared: int
+) -> list[str]:
     """List what was assumed, from the log to the replay."""
     notes = results[0].settings["trace_notes"]
-    return [*_of_the_log(trace, logged, compared), *_of_the_replay(trace, results), *notes]
+    return [*_of_the_log(trace, logged, was, compared), *_of_the_replay(trace, results), *notes]
 
 
-def _of_the_log(trace: Trace, logged: LoggedJobs | None, compared: int) -> Iterator[str]:
+def _of_the_log(trace: Trace, logged: LoggedJobs | None, was: AsItWas | None, compared: int) -> Iterator[str]:
     """Say what the log lacks, and which jobs are not compared."""
     if logged is None:
         known = trace.frame["start_s"].count() if "start_s" in trace.frame.columns else 0
         few = f" of {len(trace) - known:,} of {counted(len(trace), 'job')}" if known else ""
         yield f"The start{few} is {UNKNOWN}: policies can only be compared with each other."
     else:
-        yield (
-            "The row 'as logged' is from the log alone: jobs start as logged and end one duration later. On which "
-            "machines they ran is not used, so fragmentation and idle machines of that time are unknown."
+        yield f"The row '{AS_IT_WAS}' is from the log alone: jobs start as logged and end one duration later. " + (
+            "They ran on the machines that the log names, on the lowest GPUs that were free there, with ranks in "
+            "the order of its list."
+            if was is not None and was.is_known
+            else f"On which machines they ran is {UNKNOWN} or not enough of it, so fragmentation and idle "
+            "machines of that time are unknown: what could have been off is not a saving, as it may "
+            "have been idle anyway."
         )
         if logged.without_start:
             yield f"Replayed but not compared, without a start in the log: {counted(logged.without_start, 'job')}."
         if logged.early:
             clock = "started before their submission by the log's clock"
             yield f"Replayed but not compared, {clock}: {counted(logged.early, 'job')}."
-    yield f"Waits and completion times are over the {counted(compared, 'job')} that ran in every row."
+    waited = "eligible" if "eligible_s" in trace.frame.columns else "submitted"
+    yield (
+        f"Waits and completion times are over the {counted(compared, 'job')} that ran in every row, from when "
+        f"they were {waited}."
+    )
+    if "counted" in trace.frame.columns:
+        before = len(trace) - int(trace.frame["counted"].sum())
+        if before:
+            yield f"Replayed but not compared, from before the window or its warm-up: {counted(before, 'job')}."
     for reason, count in trace.skipped.items():
         yield f"Rows of the log skipped: {count:,}, {reason}."
     if "status" in trace.frame.columns:

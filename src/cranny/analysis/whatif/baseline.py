@@ -6,13 +6,10 @@ import numpy as np
 import polars as pl
 
 from cranny.analysis.whatif.headroom import Headroom
-from cranny.analysis.whatif.waits import time_stats
-from cranny.model.cluster import Cluster
-from cranny.sim.result import Result
 from cranny.traces.inspect import StepFunction, Window
 from cranny.traces.trace import Trace
 
-AS_LOGGED = "as logged"
+AS_IT_WAS = "as it was"
 UNKNOWN = "not in the log"
 ENOUGH = 0.5  # share of the jobs whose start must be known, to compare with the log at all
 NEARLY_ALL = 0.95  # share that must be known to say how many GPUs were held
@@ -54,7 +51,9 @@ def logged_jobs(trace: Trace) -> LoggedJobs | None:
     """Take the real starts from a log; None if it has none, or too few."""
     if "start_s" not in trace.frame.columns:
         return None
-    columns = trace.frame.select("job_id", "gpus", "submit_s", "duration_s", "start_s")
+    columns = trace.frame.select("job_id", "gpus", "duration_s", "start_s").with_columns(
+        ready_s(trace.frame).alias("submit_s")
+    )
     known = columns.filter(pl.col("start_s").is_finite())
     sound = known.filter(pl.col("start_s") >= pl.col("submit_s"))
     if sound.height < ENOUGH * len(trace):
@@ -66,26 +65,9 @@ def logged_jobs(trace: Trace) -> LoggedJobs | None:
     return LoggedJobs(jobs, len(trace) - known.height, known.height - sound.height)
 
 
-def baseline_result(logged: LoggedJobs, cluster: Cluster, like: Result, arrivals_s: pl.Series) -> Result:
-    """Return the log as a result, as far as it is known, so that the report shows it beside the others."""
-    wait, jct = time_stats(logged.jobs["wait_s"]), time_stats(logged.jobs["jct_s"])
-    jobs = logged.jobs.with_columns(
-        pl.lit(None, dtype=pl.String).alias("model"),
-        pl.lit("done").alias("status"),
-        pl.lit(None, dtype=pl.String).alias("reason"),
-    )
-    return Result(
-        cluster,
-        {**like.settings, "policy": AS_LOGGED, "order": UNKNOWN, "period_s": 0.0},
-        {
-            "jobs_done": jobs.height,
-            "mean_jct_s": jct.mean_s,
-            "p50_jct_s": jct.p50_s,
-            "p99_jct_s": jct.p99_s,
-            "mean_wait_s": wait.mean_s,
-            "p99_wait_s": wait.p99_s,
-        },
-        jobs,
-        arrivals_s.alias("time_s").to_frame(),
-        like.runs.clear(),
-    )
+def ready_s(frame: pl.DataFrame) -> pl.Series:
+    """Return when each job could first have started, from which waits count: its submission if nothing is said."""
+    if "eligible_s" not in frame.columns:
+        return frame["submit_s"]
+    eligible_s, submit_s = frame["eligible_s"], frame["submit_s"]
+    return submit_s.zip_with(eligible_s.is_finite().not_().fill_null(value=True), eligible_s).alias("submit_s")

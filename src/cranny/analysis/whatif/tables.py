@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from cranny.analysis.whatif.answer import CollectiveCase, WhatIfAnswer, WhatIfCase
-from cranny.analysis.whatif.baseline import UNKNOWN
-from cranny.analysis.whatif.findings import findings
+from cranny.analysis.whatif.baseline import AS_IT_WAS, UNKNOWN
+from cranny.analysis.whatif.findings import findings, money
 from cranny.analysis.whatif.headroom import HOLD_S
+from cranny.analysis.whatif.job_spread import LEAST_GPUS
 from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, MachineSearch
 from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
@@ -21,12 +22,14 @@ from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable, text_table_html
 from cranny.traces.inspect import StepFunction
 
+NOTHING = ""  # the log saves nothing against itself
 HOURS = ("hours used", "hours idle", "hours off")
+SAVED = ("hours saved", "saved a day")
 
 
 def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     """Return the tables in the order in which people ask."""
-    made = [_waiting(answer), _by_size(answer), _machines(answer), _largest(answer)]
+    made = [_waiting(answer), _by_size(answer), _machines(answer), _places(answer), _largest(answer)]
     if answer.searches:
         made += [_removal(answer), _addition(answer.searches)]
     if answer.collectives:
@@ -88,7 +91,7 @@ def _waiting(answer: WhatIfAnswer) -> TextTable:
         times = (wait.mean_s, wait.p50_s, wait.p95_s, wait.p99_s, jct.mean_s, jct.p50_s, jct.p99_s)
         shown = [duration_text(value) for value in times]
         rows.append([case.name, *shown[:4], f"{waits.over_10_min:,}", f"{waits.over_1_h:,}", *shown[4:]])
-    jobs = answer.policies[0].waits.jobs if answer.policies[0].waits is not None else 0
+    jobs = next((case.waits.jobs for case in answer.cases if case.waits is not None), 0)
     return TextTable(
         "How long jobs waited and took",
         f"Over {jobs:,} jobs; JCT is from submission to finish, waiting included.",
@@ -111,26 +114,56 @@ def _by_size(answer: WhatIfAnswer) -> TextTable:
 
 
 def _machines(answer: WhatIfAnswer) -> TextTable:
+    saves = answer.was.machines is not None  # otherwise there is nothing to save against
     rows = [
         [
             case.name,
             f"{machines.used:,.1f}",
-            _percent(case.fragmentation, 1),
             *map(_hours, (machines.used_hours, machines.idle_hours, machines.off_hours)),
             f"{machines.off:,.1f}",
-            f"${answer.money_a_day(machines):,.0f}",
+            money(answer.money_a_day(machines)),
+            *(_saving(answer, case) if saves else []),
         ]
         if (machines := case.machines) is not None
-        else _unknown(case, 7)
+        else _unknown(case, 6)
         for case in answer.cases
     ]
     hold = duration_text(HOLD_S)
+    saved = (
+        f"saved is off beyond what was off in the row '{AS_IT_WAS}'"
+        if saves
+        else "what was idle anyway is not in the log, so what is off is not a saving"
+    )
     return TextTable(
         "Machines, and what could have been off",
         f"Of {counted(len(answer.cluster.machines), 'machine')} over {answer.span}; hours are machine-hours; off "
-        f"is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour. Fragmentation is "
-        "a mean over arrivals.",
-        ("", "machines used", "frag- mented", *HOURS, "machines off", "money a day"),
+        f"is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour; {saved}.",
+        ("", "machines used", *HOURS, "machines off", "off, a day", *(SAVED if saves else ())),
+        rows,
+    )
+
+
+def _saving(answer: WhatIfAnswer, case: WhatIfCase) -> list[str]:
+    saving = answer.saving(case)
+    if saving is None:
+        return [NOTHING if case is answer.was else MISSING] * 2
+    return [_hours(saving.off_hours), money(saving.money_a_day)]
+
+
+def _places(answer: WhatIfAnswer) -> TextTable:
+    rows = []
+    for case in answer.cases:
+        spread = (
+            [MISSING] * 2 if case.spread is None else [f"{case.spread.machines:,.2f}", f"{case.spread.racks:,.2f}"]
+        )
+        sent = MISSING if case.cross_traffic_gb is None else f"{case.cross_traffic_gb:,.2f}"
+        rows.append([case.name, _percent(case.fragmentation, 1), *spread, sent])
+    return TextTable(
+        "Where jobs ran",
+        f"Machines and racks per job are means over jobs of {LEAST_GPUS} GPUs or more; fragmentation, the share "
+        "of GPUs that are free on machines in use, and cross traffic, what one iteration of every running job "
+        "moves between machines, are means over arrivals.",
+        ("", "frag- mented", "machines per job", "racks per job", "cross traffic, GB"),
         rows,
     )
 
@@ -200,7 +233,7 @@ def _unknown(case: WhatIfCase, cells: int) -> list[str]:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}"
+    return f"{hours:,.0f}" if abs(hours) >= 100 else f"{hours:.1f}"
 
 
 def _percent(share: float | None, places: int = 0) -> str:

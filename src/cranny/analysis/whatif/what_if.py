@@ -8,10 +8,13 @@ from typing import Any, Unpack
 
 import polars as pl
 
-from cranny.analysis.whatif.answer import CollectiveCase, WhatIfAnswer, WhatIfCase
-from cranny.analysis.whatif.assumptions import assumptions, warnings
-from cranny.analysis.whatif.baseline import AS_LOGGED, LoggedJobs, baseline_result, logged_jobs
+from cranny.analysis.whatif.answer import CaseKind, CollectiveCase, WhatIfAnswer, WhatIfCase
+from cranny.analysis.whatif.as_it_was import AsItWas, as_it_was
+from cranny.analysis.whatif.assumptions import assumptions, delayed_work, warnings
+from cranny.analysis.whatif.baseline import AS_IT_WAS, LoggedJobs, logged_jobs
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
+from cranny.analysis.whatif.job_spread import job_spread
+from cranny.analysis.whatif.logged_result import LoggedRun, logged_result
 from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
 from cranny.analysis.whatif.machine_search import search as search_machines
 from cranny.analysis.whatif.waits import done_jobs, waits
@@ -29,11 +32,14 @@ from cranny.report.sampling import numbers
 from cranny.run import COMPILE_FROM, run_many
 from cranny.scenario import Scenario, ScenarioSettings
 from cranny.sim.result import Result
+from cranny.traces.inspect import Window
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
+from cranny.traces.trace_jobs import Jobs
 
 ADD_SHARE = 0.05  # of the machines, if the caller does not say how many more
 SEARCHED_WITH_ALL = 20_000  # jobs; more are searched with policies whose replays are compiled, if one is asked for
+REPLAYED_WITH_ALL = 100_000  # jobs; of the usual policies, more are replayed with the compiled ones alone
 DECIMALS = 6  # of seconds and hours: what is smaller is rounding
 # Shows the progress of some work: given its name and number of parts, it yields what to call after each.
 ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -42,7 +48,7 @@ ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]
 def what_if(
     log: str | Path | Trace,
     cluster: Cluster | None = None,
-    policies: Sequence[str] = WHAT_IF,
+    policies: Sequence[str] | None = None,
     *,
     network: str = "instant",
     seed: int = 0,
@@ -56,25 +62,25 @@ def what_if(
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
 
-    A log is read as `read_trace` does. Without a cluster, one is guessed from where the log says that jobs ran.
-    With `search` it is also searched how many machines could be removed and what `add` more would change, for the
-    policy with the shortest mean wait and for `search_policy`, the first one if not given; both of those with
-    compiled replays if there are many jobs. A job that is stopped loses `restart_s` if it does not say. With
-    `collectives` it is replayed for each of them too, for jobs without one.
+    A log is read as `read_trace` does. Without a cluster, one is guessed from where the log says that jobs
+    ran; without policies it is replayed under the usual ones, of which only those with compiled replays if
+    there are many jobs. With `search` it is also searched how many machines could be removed and what `add`
+    more would change, for the policy with the shortest mean wait and for `search_policy`, the first one if
+    not given; both of those with compiled replays if there are many jobs. A job that is stopped loses
+    `restart_s` if it does not say. With `collectives` it is replayed for each of them too, for jobs without
+    one.
     """
-    if not policies:
-        raise InputError("no policy was given")
     trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
     if cluster is None:
         cluster, trace = with_guessed_cluster(trace)
-    scenario = Scenario(cluster, trace, policies[0], network, seed, **settings)
+    scenario = Scenario(cluster, trace, (policies or WHAT_IF)[0], network, seed, **settings)
     found: dict[str, Any] = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
     return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives)
 
 
 def answer(
     scenario: Scenario,
-    policies: Sequence[str],
+    policies: Sequence[str] | None = None,
     *,
     search: bool = True,
     search_policy: str | None = None,
@@ -86,44 +92,112 @@ def answer(
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
     cluster, trace = scenario.cluster, scenario.whole_trace.with_restarts(restart_s)
-    quick = policies if len(trace) <= SEARCHED_WITH_ALL else _compiled(policies) or policies
+    chosen = usual_policies(len(trace)) if policies is None else policies
+    if not chosen:
+        raise InputError("no policy was given")
+    quick = chosen if len(trace) <= SEARCHED_WITH_ALL else _compiled(chosen) or chosen
     named = search_policy if search_policy is not None else quick[0]
-    if named not in policies:
-        raise unknown("policy to search with", named, policies)
+    if named not in chosen:
+        raise unknown("policy to search with", named, chosen)
     more = max(1, round(ADD_SHARE * len(cluster.machines))) if add is None else add
     whole(more, "machines to add", most=MAX_MACHINES - len(cluster.machines))
-    scenarios = replace(scenario, trace=trace).with_policies(policies)
+    scenarios = replace(scenario, trace=trace).with_policies(chosen)
     if len(trace) < COMPILE_FROM:  # longer logs are replayed in compiled code, which knows fifo only
         scenarios = [each.as_on_logs() for each in scenarios]
-    with bar("replaying", len(policies)) as tick:
+    with bar("replaying", len(chosen)) as tick:
         results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
-    logged = logged_jobs(trace)
+    logged, was = logged_jobs(trace), as_it_was(trace, cluster)
     window = map_span_s(results)
-    jobs = _compared(results, logged)
-    cases = []
-    for result in results:
-        name = str(result.settings["policy"])
-        idle = idle_stretches(result.runs, len(cluster.machines), window)
-        left = headroom(result.runs, idle, cluster.machines, window)
-        off = switched_off(idle, cluster.machines, window)
-        cases.append(WhatIfCase(name, waits(jobs[name]), left, off, result.summary["mean_fragmentation"]))
-    was = WhatIfCase(AS_LOGGED, None, None)
-    shown = [_with_headroom(result, case.headroom) for result, case in zip(results, cases, strict=True)]
-    if logged is not None:
-        was = WhatIfCase(AS_LOGGED, waits(jobs[AS_LOGGED]), logged.headroom(cluster.gpus, window))
-        as_logged = baseline_result(logged, cluster, results[0], trace.frame["submit_s"])
-        shown.append(_with_headroom(as_logged, was.headroom))
-    return WhatIfAnswer(
+    compared = _compared(results, logged, trace)
+    shown = [_without_rates(result) for result in results]
+    if logged is not None and isinstance(jobs := scenarios[0].jobs(), Jobs):
+        log = LoggedRun(trace, jobs, logged, was)
+        shown.append(logged_result(log, cluster, results[0], scenario.price_per_gpu_hour))
+    cases = _cases(shown, compared, logged, was, window)
+    found = WhatIfAnswer(
         cluster=cluster,
         window=window,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
-        cases=(was, *cases),
+        cases=cases,
         searches=_searched(scenarios, results, quick, named, more, processes, bar) if search else (),
-        warnings=warnings(cluster, trace, results, logged, window),
-        assumptions=assumptions(trace, results, logged, jobs[cases[0].name].height),
-        results=shown,
+        warnings=warnings(cluster, trace, results, logged, was, window),
+        assumptions=[
+            *_left_to_others(len(trace), policies),
+            *assumptions(trace, results, logged, was, next(iter(compared.values())).height),
+        ],
+        results=[_with_headroom(result, _named(cases, result).headroom) for result in shown],
         collectives=_with_collectives(scenarios, collectives, processes, bar),
+        as_it_was=was,
     )
+    return replace(found, warnings=[*found.warnings, *delayed_work(found)])
+
+
+def usual_policies(jobs: int) -> Sequence[str]:
+    """Return the policies to replay a log of so many jobs under if none are asked for."""
+    return WHAT_IF if jobs <= REPLAYED_WITH_ALL else _compiled(WHAT_IF)
+
+
+def _left_to_others(jobs: int, asked: Sequence[str] | None) -> list[str]:
+    """Name the usual policies that a large log is not replayed under."""
+    missing = ", ".join(name for name in WHAT_IF if name not in usual_policies(jobs)) if asked is None else ""
+    why = (
+        f"Not replayed because the log has more than {REPLAYED_WITH_ALL:,} jobs: {missing}, whose "
+        "replays are not compiled and take minutes to hours; --policies names them."
+    )
+    return [why] if missing else []
+
+
+def _cases(
+    results: Sequence[Result],
+    compared: Mapping[str, pl.DataFrame],
+    logged: LoggedJobs | None,
+    was: AsItWas | None,
+    window: Window,
+) -> list[WhatIfCase]:
+    """Measure the log itself and each replay; all cases are made here."""
+    cases = [
+        _case(result, CaseKind.POLICY, compared, was, window)
+        for result in results
+        if result.settings["policy"] != AS_IT_WAS
+    ]
+    if logged is None:
+        return [WhatIfCase(AS_IT_WAS, CaseKind.LOG, None, None), *cases]
+    if was is None or not was.is_known:
+        left = logged.headroom(results[0].cluster.gpus, window)
+        return [WhatIfCase(AS_IT_WAS, CaseKind.LOG, waits(compared[AS_IT_WAS]), left), *cases]
+    return [_case(results[-1], CaseKind.LOG, compared, was, window), *cases]
+
+
+def _case(
+    result: Result, kind: CaseKind, compared: Mapping[str, pl.DataFrame], was: AsItWas | None, window: Window
+) -> WhatIfCase:
+    """Measure one run, of a replay or of the log itself."""
+    name, machines = str(result.settings["policy"]), result.cluster.machines
+    idle = idle_stretches(result.runs, len(machines), window)
+    jobs = compared[name].select("job_id", "gpus")
+    if was is not None and was.is_known and was.unplaced:  # as long as rows are over the same jobs
+        jobs = jobs.join(was.runs.select("job_id").unique(), on="job_id", how="semi")
+    return WhatIfCase(
+        name,
+        kind,
+        waits(compared[name]),
+        headroom(result.runs, idle, machines, window),
+        switched_off(idle, machines, window),
+        result.summary["mean_fragmentation"],
+        job_spread(result.runs, jobs, result.cluster.rack_of),
+        result.summary["mean_cross_traffic_gb"],
+        int(result.summary["jobs_skipped"]),
+    )
+
+
+def _named(cases: Sequence[WhatIfCase], result: Result) -> WhatIfCase:
+    """Return the case of a result."""
+    return next(case for case in cases if case.name == result.settings["policy"])
+
+
+def _without_rates(result: Result) -> Result:
+    """Leave off the sum of the profit rates, which reads like money and is none."""
+    return replace(result, summary={key: value for key, value in result.summary.items() if key != "total_profit"})
 
 
 def _with_collectives(
@@ -135,19 +209,23 @@ def _with_collectives(
         return run_many(asked, keep=CollectiveCase.of, processes=processes, progress=tick)
 
 
-def _compared(results: Sequence[Result], logged: LoggedJobs | None) -> dict[str, pl.DataFrame]:
-    """Return for each case the jobs that ran in all of them: means over other jobs could not be compared."""
+def _compared(results: Sequence[Result], logged: LoggedJobs | None, trace: Trace) -> dict[str, pl.DataFrame]:
+    """Return for each case the jobs that count and ran in all of them: means over others could not be compared."""
     jobs = {str(each.settings["policy"]): done_jobs(each) for each in results}
     if logged is not None:
-        jobs[AS_LOGGED] = logged.jobs
-    common = next(iter(jobs.values())).select("job_id")
+        jobs[AS_IT_WAS] = logged.jobs
+    counts = trace.frame.filter("counted") if "counted" in trace.frame.columns else trace.frame
+    common = counts.select("job_id")
     for each in jobs.values():
-        common = common.join(each.select("job_id"), on="job_id", how="semi")
+        if each.height < len(trace):  # else it has all of them
+            common = common.join(each.select("job_id"), on="job_id", how="semi")
     if common.is_empty():
         everywhere = "in the log and under every policy" if logged is not None else "under every policy"
         raise InputError(
             f"{results[0].settings['trace']}: no job ran {everywhere}, so there is nothing to compare"
         )
+    if common.height == len(trace):
+        return jobs
     return {name: each.join(common, on="job_id", how="semi") for name, each in jobs.items()}
 
 
