@@ -186,7 +186,7 @@ def test_a_saving_has_an_interval_from_four_weeks_on() -> None:
 def test_equal_weeks_leave_no_doubt() -> None:
     found = saving(np.full(5, 100.0), np.full(5, 30.0), (0.0, 5 * WEEK_S))
     assert found.interval is not None
-    assert (found.interval.low, found.interval.high) == (pytest.approx(10.0), pytest.approx(10.0))
+    assert [found.interval.low, found.interval.high] == pytest.approx([10.0, 10.0])
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:

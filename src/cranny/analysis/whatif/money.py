@@ -63,7 +63,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SavedMoney:
     """Money a day that one case costs less than another; `interval` is None where the log is too short for one."""
 
     a_day: float
@@ -119,7 +119,7 @@ def machine_cost(
 
     kwh = 1.0 / HOUR_S / 1000
     idle_gpu_kwh = of_runs(lambda machine, start, end: rates.idle_watts[machine] * (end - start) * kwh)
-    off = _switched_off(idle_stretches(runs, len(machines), window), machines, prices, rates, edges_s)
+    off = _switched_off(idle_stretches(runs, len(machines), window), prices, rates, edges_s)
     return MachineCost(
         on=of_machines(rates.price),
         busy_energy=of_runs(lambda machine, start, end: rates.busy_watts[machine] * rates.energy(start, end)),
@@ -137,7 +137,7 @@ def machine_cost(
     )
 
 
-def saving(before: Floats, after: Floats, window: Window, seed: int = 0) -> Saving:
+def saving(before: Floats, after: Floats, window: Window, seed: int = 0) -> SavedMoney:
     """Return what is saved a day, from what two cases cost in each week.
 
     The interval is that of the bootstrap: weeks are drawn with replacement, for both cases the same ones, and
@@ -150,13 +150,13 @@ def saving(before: Floats, after: Floats, window: Window, seed: int = 0) -> Savi
     whole_weeks = int((window[1] - window[0]) / WEEK_S + 1e-9)
     a_day = float(less.sum() / days.sum())
     if whole_weeks < LEAST_WEEKS:
-        return Saving(a_day, None, whole_weeks)
+        return SavedMoney(a_day, None, whole_weeks)
     drawn = np.random.default_rng(seed).integers(less.size, size=(RESAMPLES, less.size))
     resampled = less[drawn].sum(axis=1) / days[drawn].sum(axis=1)
     wider = math.sqrt(less.size / (less.size - 1)) * stats.t.ppf(OUTSIDE / 2, less.size - 1)
     level = float(stats.norm.cdf(wider))
     low, high = np.quantile(resampled, [level, 1 - level])
-    return Saving(a_day, Interval(float(low), float(high)), whole_weeks)
+    return SavedMoney(a_day, Interval(float(low), float(high)), whole_weeks)
 
 
 class _Rates:
@@ -194,7 +194,9 @@ class _Rates:
     def saved(self, machine: Ints, start_s: Floats, end_s: Floats) -> Floats:
         """Return what is saved by machines that are off from starts to ends, boots not counted."""
         watts = self.idle_machine_watts[machine] - self.off_watts[machine]
-        return self.price(machine, start_s, end_s) + watts * self.energy(start_s, end_s)
+        return np.asarray(
+            self.price(machine, start_s, end_s) + watts * self.energy(start_s, end_s), dtype=np.float64
+        )
 
     def _between(self, summed: Floats, start_s: Floats, end_s: Floats) -> Floats:
         ends, starts = (np.interp(at_s, self._edges_s, summed) for at_s in (end_s, start_s))
@@ -210,9 +212,7 @@ class _Off:
     hours: Floats
 
 
-def _switched_off(
-    idle: pl.DataFrame, machines: Sequence[Machine], prices: Prices, rates: _Rates, edges_s: Floats
-) -> _Off:
+def _switched_off(idle: pl.DataFrame, prices: Prices, rates: _Rates, edges_s: Floats) -> _Off:
     """Switch machines off in those idle stretches in which it pays, each on its own.
 
     A machine is off from the start of a stretch, and boots so that it is on again at its end. One that is idle to
@@ -231,7 +231,7 @@ def _switched_off(
     paid = np.bincount(week, weights=boots * rates.boot_cost[machine], minlength=edges_s.size - 1)
     return _Off(
         _by_week(edges_s, machine, start_s, off_to_s, weights, rates.saved) - paid,
-        np.bincount(week, weights=boots, minlength=edges_s.size - 1),
+        np.bincount(week, weights=boots, minlength=edges_s.size - 1).astype(np.float64),
         _by_week(
             edges_s, machine, start_s, off_to_s, weights, lambda _machine, start, end: (end - start) / HOUR_S
         ),
@@ -250,4 +250,4 @@ def _by_week(
     week = first[row] + np.arange(row.size) - np.repeat(np.cumsum(times) - times, times)
     start_s, end_s = np.maximum(start_s[row], edges_s[week]), np.minimum(end_s[row], edges_s[week + 1])
     found = weight[row] * amounts(machine[row], start_s, np.maximum(start_s, end_s))
-    return np.bincount(week, weights=found, minlength=weeks)
+    return np.bincount(week, weights=found, minlength=weeks).astype(np.float64)

@@ -92,15 +92,14 @@ class PriceClock(NamedTuple):
     edges_s: Floats  # (stretches + 1,)
     hour: Ints  # (stretches,) of the day, in the zone of the prices; empty if the log has no date
 
-    def summed(self, rates: Sequence[float]) -> Floats:
+    def summed(self, rates: Floats) -> Floats:
         """Add up a rate a second, given by hour of the day, from the start of the window to each edge."""
-        each = np.asarray(rates, dtype=np.float64)
-        of_stretch = each[self.hour] if self.hour.size else np.full(self.edges_s.size - 1, each.mean())
+        of_stretch = rates[self.hour] if self.hour.size else np.full(self.edges_s.size - 1, rates.mean())
         return np.concatenate([[0.0], np.cumsum(of_stretch * np.diff(self.edges_s))])
 
 
 def price_clock(window: Window, zero_epoch_s: float | None, zone: str) -> PriceClock:
-    """Say for each stretch of the window which hour of the day it is; clocks that are set by an hour are minded."""
+    """Say for each stretch of the window which hour of the day it is, on clocks that are set forward and back."""
     first_s, last_s = window
     if zero_epoch_s is None:
         return PriceClock(np.array([first_s, last_s]), np.empty(0, dtype=np.int64))
