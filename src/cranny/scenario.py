@@ -180,6 +180,7 @@ class Scenario:
             "machine_events": [[at_s, str(event)] for at_s, event in self.machine_events],
             "cluster": self.cluster.describe(),
             "links": self.cluster.describe_links(),
+            "zero_epoch_s": trace.zero_epoch_s if trace else None,
             "version": VERSION,
         }
         call = f"cranny.simulate(cluster, trace, {', '.join(f'{name}={made[name]!r}' for name in _PLAIN)})"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICIES = ",".join(WHAT_IF)
 SEARCH_HELP = "Also search for machines that could be removed, and try more."
 COLLECTIVES_HELP = "Also replay with these collectives, with commas between."
+PRICES_HELP = "A YAML file with prices by type and hour, power and boots, instead of --price-per-gpu-hour."
 SEARCH_WITH_HELP = (
     "Policy to search with, beside the best (default: the first; with more than 20,000 jobs a quick one)."
 )
@@ -39,7 +40,12 @@ def what_if(
     ] = "",
     restart_s: options.RestartOption = RESTART_S,
     processes: options.ProcessesOption = None,
+    prices: Annotated[Path | None, option("--prices", PRICES_HELP)] = None,
     report: options.ReportOption = None,
+    csv: Annotated[Path | None, option("--csv", "Write all tables as CSV files to this folder.")] = None,
+    parquet: Annotated[
+        Path | None, option("--parquet", "Write all tables as Parquet files to this folder.")
+    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Replay a job log under other policies: waits, machines that could be off, money, and the largest job.
@@ -48,6 +54,8 @@ def what_if(
 
     Example: cranny what-if sacct.txt --cluster my.yaml --policies cranny,best-fit --price-per-gpu-hour 2.5
     """
+    from cranny.analysis.whatif.export import write_tables
+    from cranny.analysis.whatif.prices_file import read_prices
     from cranny.analysis.whatif.tables import write_page
     from cranny.analysis.whatif.what_if import answer
     from cranny.traces.generate import presets
@@ -63,12 +71,16 @@ def what_if(
         whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
     given: Any = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
     given["restart_s"] = restart_s
+    given["prices"] = read_prices(prices) if prices is not None else None
     given["collectives"] = [name.strip() for name in collectives.split(",") if name.strip()]
     for name in given["collectives"]:
         if name not in COLLECTIVES:
             raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
     found = answer(shared.scenario(str(log), names), names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
+    for folder, kind in ((csv, "csv"), (parquet, "parquet")):
+        if folder is not None:
+            write_tables(found, folder, kind)
     if as_json:
         print_json(found.facts())
     else:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from cranny.analysis.whatif.details import AnswerDetails
 from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours
 from cranny.analysis.whatif.machine_search import MachineSearch
+from cranny.analysis.whatif.schema_name import SCHEMA
 from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
 from cranny.report.sampling import arrival_span_s
@@ -61,6 +63,7 @@ class WhatIfAnswer:
     assumptions: Sequence[str]
     results: Sequence[Result]
     collectives: Sequence[CollectiveCase] = ()
+    details: AnswerDetails | None = None  # money, groups and problem jobs
 
     def __repr__(self) -> str:
         from cranny.analysis.whatif.tables import answer_tables
@@ -111,6 +114,7 @@ class WhatIfAnswer:
     def facts(self) -> dict[str, Any]:
         """Return the answer as plain values, for JSON."""
         return {
+            "schema": SCHEMA,
             "cluster": self.cluster.describe(),
             "window_s": list(self.window),
             "days": self.days,
@@ -120,6 +124,7 @@ class WhatIfAnswer:
             "collectives": [asdict(case) for case in self.collectives],
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
+            "details": None if self.details is None else _finite(self.details.facts()),
         }
 
     def _case(self, case: WhatIfCase) -> dict[str, Any]:

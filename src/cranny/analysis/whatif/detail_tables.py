@@ -44,8 +44,8 @@ def _money(details: AnswerDetails) -> TextTable:
     sure = "; ".join(reasons) or "in brackets the interval that holds 95 % of resampled weeks"
     return TextTable(
         "What machines cost a day, and what a policy saves",
-        f"{_rule(details)} Saved is against what the log itself cost with the same rule; {sure}. A year is 365 days "
-        "like these.",
+        f"{_rule(details)} Saved is against what the log itself cost with the same rule; {sure}. A year is 365 "
+        "days like these.",
         ("", "machines on", "energy", "off", "total", "boots", "saved a day", "saved a year"),
         rows,
     )
@@ -72,11 +72,9 @@ def _changes(details: AnswerDetails) -> TextTable:
         these = details.changes.filter(pl.col("case") == name)
         weight = (pl.col("mean_change_s") * pl.col("jobs")).abs()
         groups = these.filter(pl.col("by") != "all", pl.col("mean_change_s").abs() >= 1.0)
-        for row in [
-            *these.filter(pl.col("by") == "all").rows(named=True),
-            *groups.sort(weight, descending=True, maintain_order=True).head(MOST_GROUPS).rows(named=True),
-        ]:
-            rows.append([name, _named(row), *_change_cells(row)])
+        everyone = these.filter(pl.col("by") == "all")
+        most = groups.sort(weight, descending=True, maintain_order=True).head(MOST_GROUPS)
+        rows += [[name, _named(row), *_change_cells(row)] for row in pl.concat([everyone, most]).rows(named=True)]
     return TextTable(
         "Who would gain and who would lose",
         f"Against {details.against!r}: jobs that wait clearly less or more, by a minute and 5 % at least, and the "
@@ -122,7 +120,9 @@ def _problems(details: AnswerDetails) -> TextTable:
             continue
         amount = duration_text(row["amount"]) if row["problem"] == "wait_s" else f"{row['amount']:,.1f} h"
         what = PROBLEMS[row["problem"]].removeprefix("seconds of ")
-        rows.append([what, row["job_id"], str(row.get("user") or row.get("tenant") or ""), f"{row['gpus']:,}", amount])
+        rows.append(
+            [what, row["job_id"], str(row.get("user") or row.get("tenant") or ""), f"{row['gpus']:,}", amount]
+        )
     return TextTable(
         "Which jobs are the problem",
         f"In the row {details.problems_of!r}: the five worst of each kind.",

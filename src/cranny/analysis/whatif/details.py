@@ -1,4 +1,4 @@
-"""What is found beside waits and machines: money with its intervals, groups of jobs, and jobs that are a problem."""
+"""What is found beside waits and machines: money with its intervals, groups of jobs, and problem jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -83,9 +83,15 @@ class AnswerDetails:
 
 
 def details(
-    results: Sequence[Result], trace: Trace, was: str, window: Window, prices: Prices, seed: int, scheduler: str = ""
+    results: Sequence[Result],
+    trace: Trace,
+    was: str,
+    window: Window,
+    prices: Prices,
+    seed: int,
+    scheduler: str = "",
 ) -> AnswerDetails:
-    """Measure the cases of a what-if; `was` names the log itself, `scheduler` the replay of the log's scheduler."""
+    """Measure the cases of a what-if; `was` names the log itself, `scheduler` a replay of its scheduler."""
     by_name = {str(result.settings["policy"]): result for result in results}
     machines = results[0].cluster.machines
     clock = price_clock(window, trace.zero_epoch_s, prices.zone)
@@ -140,7 +146,9 @@ def _price_notes(prices: Prices, result: Result, trace: Trace) -> list[str]:
     unused = prices.unused_types(result.cluster.machines)
     if unused:
         there = sorted({machine.gpu_type or "no type" for machine in result.cluster.machines})
-        notes.append(f"{prices.name}: types {', '.join(unused)} are not in the cluster, which has {', '.join(there)}.")
+        notes.append(
+            f"{prices.name}: types {', '.join(unused)} are not in the cluster, which has {', '.join(there)}."
+        )
     if prices.by_hour and trace.zero_epoch_s is None:
         notes.append("The log has no dates, so the mean price of the day was taken for every hour.")
     return notes

@@ -11,9 +11,11 @@ import polars as pl
 from cranny.analysis.whatif.answer import CollectiveCase, WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.assumptions import assumptions, warnings
 from cranny.analysis.whatif.baseline import AS_LOGGED, LoggedJobs, baseline_result, logged_jobs
+from cranny.analysis.whatif.details import details
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
 from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
 from cranny.analysis.whatif.machine_search import search as search_machines
+from cranny.analysis.whatif.prices import Prices
 from cranny.analysis.whatif.waits import done_jobs, waits
 from cranny.cluster_import.from_log import with_guessed_cluster
 from cranny.core.protocol import FirstChoices
@@ -52,6 +54,7 @@ def what_if(
     restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
+    prices: Prices | None = None,
     **settings: Unpack[ScenarioSettings],
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
@@ -61,6 +64,7 @@ def what_if(
     policy with the shortest mean wait and for `search_policy`, the first one if not given; both of those with
     compiled replays if there are many jobs. A job that is stopped loses `restart_s` if it does not say. With
     `collectives` it is replayed for each of them too, for jobs without one.
+    `prices`, read by `read_prices`, stand for `price_per_gpu_hour` where money is added up.
     """
     if not policies:
         raise InputError("no policy was given")
@@ -69,7 +73,7 @@ def what_if(
         cluster, trace = with_guessed_cluster(trace)
     scenario = Scenario(cluster, trace, policies[0], network, seed, **settings)
     found: dict[str, Any] = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
-    return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives)
+    return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives, prices=prices)
 
 
 def answer(
@@ -82,6 +86,7 @@ def answer(
     restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
+    prices: Prices | None = None,
     bar: ProgressBar = lambda _what, _total: nullcontext(lambda _done: None),
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
@@ -111,6 +116,7 @@ def answer(
         was = WhatIfCase(AS_LOGGED, waits(jobs[AS_LOGGED]), logged.headroom(cluster.gpus, window))
         as_logged = baseline_result(logged, cluster, results[0], trace.frame["submit_s"])
         shown.append(_with_headroom(as_logged, was.headroom))
+    paid = prices if prices is not None else Prices.simple(scenario.price_per_gpu_hour)
     return WhatIfAnswer(
         cluster=cluster,
         window=window,
@@ -121,6 +127,7 @@ def answer(
         assumptions=assumptions(trace, results, logged, jobs[cases[0].name].height),
         results=shown,
         collectives=_with_collectives(scenarios, collectives, processes, bar),
+        details=details(shown, trace, AS_LOGGED, window, paid, scenario.seed),
     )
 
 
