@@ -65,11 +65,23 @@ def _money_tile(answer: WhatIfAnswer) -> list[Tile]:
         return [("Saved a year", "unknown", "on which machines jobs ran is not in the log")]
     name, saved = max(answer.details.saved.items(), key=lambda each: each[1].a_day)
     sure = _range(saved.year_interval) or saved.why_no_interval
-    return [("Saved a year", dollars(saved.a_year), f"with {name}, {dollars(saved.a_day)} a day; {sure}")]
+    doubtful = saved.interval is not None and saved.interval.low <= 0 <= saved.interval.high
+    shown = "no clear saving" if doubtful else dollars(saved.a_year)
+    return [
+        (
+            "Saved a year",
+            shown,
+            f"with {name}, {dollars(saved.a_day)} a day, {dollars(saved.a_year)} a year; {sure}",
+        )
+    ]
 
 
 def _range(interval: Interval | None) -> str:
-    return f"95 % of resampled weeks: {dollars(interval.low)} to {dollars(interval.high)}" if interval else ""
+    return (
+        f"95 % interval from resampled weeks: {dollars(interval.low)} to {dollars(interval.high)}"
+        if interval
+        else ""
+    )
 
 
 def _jobs_tile(answer: WhatIfAnswer, best: WhatIfCase | None) -> list[Tile]:

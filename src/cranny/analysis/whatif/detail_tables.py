@@ -41,7 +41,7 @@ def _money(details: AnswerDetails) -> TextTable:
         a_day = (each / details.days for each in (cost.on.sum(), energy, -cost.saved.sum(), cost.total.sum()))
         rows.append([name, *(dollars(float(each)) for each in a_day), f"{cost.boots.sum():,.0f}", *_saved(saved)])
     reasons = {each.why_no_interval for each in details.saved.values() if each.why_no_interval}
-    sure = "; ".join(reasons) or "in brackets the interval that holds 95 % of resampled weeks"
+    sure = "; ".join(reasons) or "in brackets the 95 % interval from resampled weeks"
     return TextTable(
         "What machines cost a day, and what a policy saves",
         f"{_rule(details)} Saved is against what the log itself cost with the same rule; {sure}. A year is 365 "

@@ -30,10 +30,10 @@ def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     made = [_waiting(answer), _by_size(answer), _machines(answer), _largest(answer)]
     if answer.searches:
         made += [_removal(answer), _addition(answer.searches)]
-    if answer.collectives:
-        made.append(_collectives(answer.collectives))
     if answer.details is not None:
         made += detail_tables(answer.details)
+    if answer.collectives:
+        made.append(_collectives(answer.collectives))
     return [
         replace(sheet, note=f"{sheet.note} {MISSING} {UNKNOWN}.")
         if any(MISSING in row for row in sheet.rows)
