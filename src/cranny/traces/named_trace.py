@@ -32,7 +32,9 @@ def named_trace(
     return read_trace(path, trace_format, strict=strict, profiles=profiles)
 
 
-def as_trace(given: object, gpus: int, *, seed: int = 0, profiles: Mapping[str, ModelProfile] | None = None) -> object:
+def as_trace(
+    given: object, gpus: int, *, seed: int = 0, profiles: Mapping[str, ModelProfile] | None = None
+) -> object:
     """Return the trace that text names, and anything else as it is if it can be one."""
     if isinstance(given, str | Path):
         return named_trace(given, gpus, seed=seed, profiles=profiles)
