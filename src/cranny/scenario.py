@@ -197,6 +197,7 @@ class Scenario:
             "machine_events": [[at_s, str(event)] for at_s, event in self.machine_events],
             "cluster": self.cluster.describe(),
             "links": self.cluster.describe_links(),
+            "zero_epoch_s": trace.zero_epoch_s if trace else None,
             "version": VERSION,
         }
         plain = (*_PLAIN, "limits") if self.limits else _PLAIN

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cranny.report.scales import (
+    calendar_axis,
     count_axis,
     duration_text,
     log_time_axis,
@@ -89,3 +90,20 @@ def test_numbers_are_rounded_to_significant_digits() -> None:
     assert significant(1234.567) == 1235
     assert significant(0.000123456) == 0.0001235
     assert significant(math.nan) is None
+
+
+def test_a_calendar_axis_has_ticks_on_midnights_hours_and_months() -> None:
+    noon = 1774785600.0  # 2026-03-29T12:00:00Z
+    days = calendar_axis(0.0, 5 * 86400.0, noon)
+    assert [text for _, text in days.ticks] == ["30 Mar", "31 Mar", "1 Apr", "2 Apr", "3 Apr"]
+    assert days.ticks[0][0] == 43200.0
+    assert [text for _, text in calendar_axis(0.0, 86400.0, noon).ticks][:5] == [
+        "12:00",
+        "15:00",
+        "18:00",
+        "21:00",
+        "30 Mar",
+    ]
+    months = calendar_axis(0.0, 365 * 86400.0, noon)
+    assert [text for _, text in months.ticks][:2] == ["May 2026", "Jul 2026"]
+    assert calendar_axis(5.0, 5.0, noon).high == 6.0

@@ -22,6 +22,7 @@ POLICIES_HELP = (
 )
 SEARCH_HELP = "Also search for machines that could be removed, and try more."
 COLLECTIVES_HELP = "Also replay with these collectives, with commas between."
+PRICES_HELP = "A YAML file with prices by type and hour, power and boots, instead of --price-per-gpu-hour."
 SEARCH_WITH_HELP = (
     "Policy to search with, beside the best (default: the first; with more than 20,000 jobs a quick one)."
 )
@@ -42,7 +43,12 @@ def what_if(
     ] = "",
     restart_s: options.RestartOption = RESTART_S,
     processes: options.ProcessesOption = None,
+    prices: Annotated[Path | None, option("--prices", PRICES_HELP)] = None,
     report: options.ReportOption = None,
+    csv: Annotated[Path | None, option("--csv", "Write all tables as CSV files to this folder.")] = None,
+    parquet: Annotated[
+        Path | None, option("--parquet", "Write all tables as Parquet files to this folder.")
+    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Replay a job log under other policies: waits, machines that could be off, money, and the largest job.
@@ -51,6 +57,8 @@ def what_if(
 
     Example: cranny what-if sacct.txt --cluster my.yaml --policies cranny,best-fit --price-per-gpu-hour 2.5
     """
+    from cranny.analysis.whatif.export import write_tables
+    from cranny.analysis.whatif.prices_file import read_prices
     from cranny.analysis.whatif.tables import write_page
     from cranny.analysis.whatif.what_if import answer
     from cranny.traces.generate import presets
@@ -66,12 +74,16 @@ def what_if(
         whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
     given: Any = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
     given["restart_s"] = restart_s
+    given["prices"] = read_prices(prices) if prices is not None else None
     given["collectives"] = [name.strip() for name in collectives.split(",") if name.strip()]
     for name in given["collectives"]:
         if name not in COLLECTIVES:
             raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
     found = answer(shared.scenario(str(log), names or WHAT_IF), names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
+    for folder, kind in ((csv, "csv"), (parquet, "parquet")):
+        if folder is not None:
+            write_tables(found, folder, kind)
     if as_json:
         print_json(found.facts())
     else:
@@ -81,12 +93,11 @@ def what_if(
 def _show(answer: "WhatIfAnswer", report: Path | None) -> None:
     """Print warnings, tables, findings and assumptions."""
     from cranny.analysis.whatif.findings import findings
-    from cranny.analysis.whatif.tables import answer_tables
     from cranny.report.text_table import terminal_table
 
     for line in answer.warnings:
         out.print(f"warning: {line}", style="yellow", markup=False)
-    for sheet in answer_tables(answer):
+    for sheet in answer.tables:
         out.print(terminal_table(sheet))
     for line in findings(answer):
         out.print(f"- {line}", markup=False)

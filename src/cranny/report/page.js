@@ -37,6 +37,12 @@
     return minutes ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${Number(seconds.toFixed(1))} s`;
   }
 
+  // A moment: its date where the trace has dates, else the time since the first arrival.
+  function moment(seconds) {
+    if (data.zero_epoch_s === null) return clock(seconds);
+    return new Date((data.zero_epoch_s + seconds) * 1000).toISOString().slice(0, 16).replace("T", " ");
+  }
+
   function amount(value, format) {
     const shown = value * format.factor;
     const places = format.places ?? (Math.abs(shown) >= 100 ? 0 : Math.abs(shown) >= 10 ? 1 : 2);
@@ -226,7 +232,7 @@
     }
     const found = readings(figure, place, at).sort((a, b) => b[1] - a[1]);
     const format = timed ? figure.spec.format : { factor: 100, suffix: " %", places: 1 };
-    const top = timed ? clock(at) : `≤ ${duration(at)}`;
+    const top = timed ? moment(at) : `≤ ${duration(at)}`;
     const box = svg.getBoundingClientRect();
     const x = client ? client.clientX : box.left + scale.x(at) / svg.viewBox.baseVal.width * box.width;
     showTip([element("div", "top", top), ...found.map(([run, reading]) => tipRow(run, amount(reading, format)))],

@@ -27,7 +27,7 @@ from cranny.report.sampling import (
     slice_times_s,
     slices,
 )
-from cranny.report.scales import count_axis, log_time_axis, share_axis, significant, time_axis
+from cranny.report.scales import calendar_axis, count_axis, log_time_axis, share_axis, significant, time_axis
 from cranny.report.shell import escape, file_text, html_page, json_for_script, write_file
 from cranny.report.styles import RunStyle, css_colours, run_styles
 from cranny.report.table import (
@@ -92,13 +92,14 @@ def render(
         "times_s": [significant(at, 7) for at in slice_times_s(span_s)],
         "time": time_data,
         "cdf": cdf_data,
+        "zero_epoch_s": _first_arrival_epoch_s(results),
     }
     main = Template(file_text("page.html")).substitute(
         lead=lead.section if lead else "",
         table_hint=_table_hint(results, lead.span if lead else ""),
         table=summary_table(results, drawn),
         legend=_legend(drawn),
-        time_hint=_time_hint(drawn, in_rounds=bool(in_rounds(results))),
+        time_hint=_time_hint(drawn, in_rounds=bool(in_rounds(results)), dated=data["zero_epoch_s"] is not None),
         time_charts=times,
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
@@ -174,7 +175,9 @@ def _time_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[
     """Draw the charts over time, and return the numbers that the crosshair reads."""
     span_s = arrival_span_s(results)
     at_s = slice_times_s(span_s)
-    x_axis = time_axis(0.0, span_s[1] - span_s[0])
+    zero_epoch_s = _first_arrival_epoch_s(results)
+    length_s = span_s[1] - span_s[0]
+    x_axis = time_axis(0.0, length_s) if zero_epoch_s is None else calendar_axis(0.0, length_s, zero_epoch_s)
     figures: list[str] = []
     data: dict[str, object] = {}
     timelines = [settled(result.timeline) for result in results]
@@ -194,6 +197,12 @@ def _time_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[
         shown = [[*map(significant, each.mean)] for each in cut]
         data[name] = {"lines": shown, "format": {"factor": factor, "suffix": suffix, "places": places}}
     return "".join(figures), data
+
+
+def _first_arrival_epoch_s(results: Sequence[Result]) -> float | None:
+    """Return when the first job arrived, in seconds since 1970; None if the trace has no dates."""
+    zero_epoch_s = results[0].settings.get("zero_epoch_s")
+    return None if zero_epoch_s is None else float(zero_epoch_s) + arrival_span_s(results)[0]
 
 
 def _cdf_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
@@ -281,12 +290,13 @@ def _table_hint(results: Sequence[Result], lead_span: str) -> str:
     return f"{mark}{escape(spans[0].upper() + spans[1:])} {how}"
 
 
-def _time_hint(drawn: Sequence[RunStyle], *, in_rounds: bool) -> str:
+def _time_hint(drawn: Sequence[RunStyle], *, in_rounds: bool, dated: bool) -> str:
     """Say what lines and bands mean."""
     not_yet = "; policies that decide in rounds have not placed the arriving job by then" if in_rounds else ""
+    when = "Dates and times are in UTC" if dated else "Time since the first arrival"
     strong = next((f"{look.label} and for " for look in drawn if look.strong), "")
     return escape(
-        f"Time since the first arrival. Values are taken when jobs arrive{not_yet}. Lines are means over short "
+        f"{when}. Values are taken when jobs arrive{not_yet}. Lines are means over short "
         "slices of time with arrivals, and a dot is a single such slice. Faint lines bridge longer "
         "intervals without arrivals, for which the chart has no values. The pale band, shown for "
         f"{strong}the policy whose name you point at, reaches from the lowest to the highest value in a "

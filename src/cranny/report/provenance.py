@@ -21,7 +21,7 @@ NAMES = {
     "trace_skipped": "rows of the trace skipped",
     "version": "cranny version",
 }
-APART = frozenset({"command", "trace_notes"})  # shown in places of their own
+APART = frozenset({"zero_epoch_s", "command", "trace_notes"})  # shown in places of their own
 EXAMPLES = 5
 
 

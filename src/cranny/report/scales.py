@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
@@ -13,6 +14,12 @@ TIME_STEPS_S = (
     *(minutes * MINUTE_S for minutes in (1, 2, 5, 10, 30)),
     *(hours * HOUR_S for hours in (1, 2, 3, 6, 12)),
     *(days * DAY_S for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)),
+)
+CALENDAR_STEPS_S = (
+    *(1.0, 2.0, 5.0, 10.0, 30.0),
+    *(minutes * MINUTE_S for minutes in (1, 2, 5, 10, 30)),
+    *(hours * HOUR_S for hours in (1, 2, 3, 6, 12)),
+    *(days * DAY_S for days in (1, 2, 4, 7, 14, 28)),
 )
 TINY = 1e-30  # no metric has a range under this; dividing by less would leave the range of floats
 LEAST_FLOOR_S = 1e-5
@@ -78,6 +85,41 @@ def time_axis(low_s: float, high_s: float) -> Axis:
     unit, length_s = next((entry for entry in TIME_UNITS if step_s >= entry[1]), ("s", 1.0))
     texts = ("0", *(f"{index * step_s / length_s:g} {unit}" for index in range(1, count + 1)))
     return Axis(low_s, low_s + span_s, tuple((low_s + at * step_s, text) for at, text in enumerate(texts)))
+
+
+def calendar_axis(low_s: float, high_s: float, zero_epoch_s: float) -> Axis:
+    """Make an axis of dates in UTC, with ticks on midnights, the first of months, or whole hours."""
+    span_s = high_s - low_s if high_s > low_s else 1.0
+    if span_s > 200 * DAY_S:
+        ticks = _months(low_s + zero_epoch_s, low_s + span_s + zero_epoch_s)
+    else:
+        step_s = next(step for step in CALENDAR_STEPS_S if span_s / step <= 8)
+        first = math.ceil((low_s + zero_epoch_s) / step_s - 1e-9)
+        last = math.floor((low_s + span_s + zero_epoch_s) / step_s + 1e-9)
+        ticks = [(at * step_s, _moment(at * step_s)) for at in range(first, last + 1)]
+    return Axis(low_s, low_s + span_s, tuple((at - zero_epoch_s, text) for at, text in ticks))
+
+
+def _months(start: float, end: float) -> list[Tick]:
+    """Return the first of each month, or of each few months of a long time; times are since 1970."""
+    step = next(
+        months for months in (1, 2, 3, 6, 12, 24, 60, 120, 1200) if (end - start) / (30 * DAY_S) / months <= 8
+    )
+    first, last = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at) for at in (start, end))
+    ticks = []
+    for month in range(first.year * 12, last.year * 12 + 12, step):
+        at = datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC)
+        if first <= at <= last:
+            ticks.append((at.timestamp(), f"{at:%b} {at.year}"))
+    return ticks
+
+
+def _moment(epoch_s: float) -> str:
+    """Write a date, or the time of a day that has begun."""
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=epoch_s)
+    if epoch_s % DAY_S == 0:
+        return f"{at.day} {at:%b}"
+    return f"{at:%H:%M:%S}" if epoch_s % MINUTE_S else f"{at:%H:%M}"
 
 
 def log_time_axis(values_s: Iterable[float], *, floor_s: float = 1.0) -> Axis:

@@ -7,13 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from cranny.analysis.whatif.as_it_was import AsItWas
+from cranny.analysis.whatif.details import AnswerDetails
 from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours
 from cranny.analysis.whatif.job_spread import JobSpread
 from cranny.analysis.whatif.machine_search import MachineSearch
+from cranny.analysis.whatif.schema_name import SCHEMA
 from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
+from cranny.report.notebook import plain_text, sheets_html
 from cranny.report.sampling import arrival_span_s
 from cranny.report.scales import duration_text
+from cranny.report.text_table import TextTable, terminal_table
 from cranny.sim.result import Result
 from cranny.traces.inspect import StepFunction, Window
 
@@ -87,20 +91,15 @@ class WhatIfAnswer:
     results: Sequence[Result]
     collectives: Sequence[CollectiveCase] = ()
     as_it_was: AsItWas | None = None  # where jobs ran; None if the log does not say
+    details: AnswerDetails | None = None  # money, groups and problem jobs
+    tables: Sequence[TextTable] = ()  # of all that, for people
 
     def __repr__(self) -> str:
-        from cranny.analysis.whatif.tables import answer_tables
-        from cranny.report.notebook import plain_text
-        from cranny.report.text_table import terminal_table
-
         about = f"{self.span} on {self.cluster.describe()}"
-        return f"{about}\n{plain_text(terminal_table(answer_tables(self)[0]))}"
+        return f"{about}\n{plain_text(terminal_table(self.tables[0]))}" if self.tables else about
 
     def _repr_html_(self) -> str:
-        from cranny.analysis.whatif.tables import answer_tables
-        from cranny.report.notebook import sheets_html
-
-        return sheets_html(answer_tables(self))
+        return sheets_html(self.tables)
 
     @property
     def days(self) -> float:
@@ -164,6 +163,7 @@ class WhatIfAnswer:
     def facts(self) -> dict[str, Any]:
         """Return the answer as plain values, for JSON."""
         return {
+            "schema": SCHEMA,
             "cluster": self.cluster.describe(),
             "window_s": list(self.window),
             "days": self.days,
@@ -174,6 +174,7 @@ class WhatIfAnswer:
             "collectives": [asdict(case) for case in self.collectives],
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
+            "details": None if self.details is None else _finite(self.details.facts()),
         }
 
     def _case(self, case: WhatIfCase) -> dict[str, Any]:

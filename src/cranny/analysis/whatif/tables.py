@@ -3,12 +3,14 @@
 The page is the report of the runs, with what operators ask at its top.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cranny.analysis.whatif.answer import CollectiveCase, WhatIfAnswer, WhatIfCase
+from cranny.analysis.whatif.answer_sections import answer_sections
 from cranny.analysis.whatif.baseline import AS_IT_WAS, UNKNOWN
+from cranny.analysis.whatif.detail_tables import detail_tables
 from cranny.analysis.whatif.findings import findings, money
 from cranny.analysis.whatif.headroom import HOLD_S
 from cranny.analysis.whatif.job_spread import LEAST_GPUS
@@ -17,9 +19,8 @@ from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
 from cranny.report.page import Lead, write_report
 from cranny.report.scales import duration_text
-from cranny.report.shell import escape, html_section
 from cranny.report.table import MISSING
-from cranny.report.text_table import TextTable, text_table_html
+from cranny.report.text_table import TextTable
 from cranny.traces.inspect import StepFunction
 
 NOTHING = ""  # the log saves nothing against itself
@@ -32,6 +33,8 @@ def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     made = [_waiting(answer), _by_size(answer), _machines(answer), _places(answer), _largest(answer)]
     if answer.searches:
         made += [_removal(answer), _addition(answer.searches)]
+    if answer.details is not None:
+        made += detail_tables(answer.details)
     if answer.collectives:
         made.append(_collectives(answer.collectives))
     return [
@@ -46,15 +49,9 @@ def write_page(answer: WhatIfAnswer, path: str | Path) -> Path:
     """Write the self-contained page, with the first finding, which is about waiting, as its headline."""
     trace = answer.results[0].settings["trace"]
     headline, *others = findings(answer)
-    lines = [*(f"<strong>{escape(line)}</strong>" for line in answer.warnings), *map(escape, others)]
-    tables = "".join(map(text_table_html, answer_tables(answer)))
-    content = (
-        f'<div class="card prose">{_items(lines)}<div class="grid">{tables}</div>'
-        f"<h3>Assumptions</h3>{_items(map(escape, answer.assumptions))}</div>"
-    )
     lead = Lead(
         headline,
-        html_section("what-if", "What if", content),
+        answer_sections(answer, others, answer.tables),
         f"unlike the tables above, which are over {answer.span}",
     )
     return write_report(answer.results, path, title=f"What if: {trace}", lead=lead)
@@ -74,10 +71,6 @@ def _collectives(cases: Sequence[CollectiveCase]) -> TextTable:
     note = "For jobs that name none: mean JCT of all jobs, machine-hours to the last end, traffic at arrivals."
     head = ("collective", "", "JCT, mean", "machine-hours", "cross traffic, GB")
     return TextTable("What the collective decides", note, head, rows)
-
-
-def _items(lines: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"
 
 
 def _waiting(answer: WhatIfAnswer) -> TextTable:

@@ -12,11 +12,14 @@ from cranny.analysis.whatif.answer import CaseKind, CollectiveCase, WhatIfAnswer
 from cranny.analysis.whatif.as_it_was import AsItWas, as_it_was
 from cranny.analysis.whatif.assumptions import assumptions, delayed_work, warnings
 from cranny.analysis.whatif.baseline import AS_IT_WAS, LoggedJobs, logged_jobs
+from cranny.analysis.whatif.details import details
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
 from cranny.analysis.whatif.job_spread import job_spread
 from cranny.analysis.whatif.logged_result import LoggedRun, logged_result
 from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
 from cranny.analysis.whatif.machine_search import search as search_machines
+from cranny.analysis.whatif.prices import Prices
+from cranny.analysis.whatif.tables import answer_tables
 from cranny.analysis.whatif.waits import done_jobs, waits
 from cranny.cluster_import.from_log import with_guessed_cluster
 from cranny.core.protocol import FirstChoices
@@ -58,6 +61,7 @@ def what_if(
     restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
+    prices: Prices | None = None,
     **settings: Unpack[ScenarioSettings],
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
@@ -68,14 +72,14 @@ def what_if(
     more would change, for the policy with the shortest mean wait and for `search_policy`, the first one if
     not given; both of those with compiled replays if there are many jobs. A job that is stopped loses
     `restart_s` if it does not say. With `collectives` it is replayed for each of them too, for jobs without
-    one.
+    one. `prices`, read by `read_prices`, stand for `price_per_gpu_hour` where money is added up.
     """
     trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
     if cluster is None:
         cluster, trace = with_guessed_cluster(trace)
     scenario = Scenario(cluster, trace, (policies or WHAT_IF)[0], network, seed, **settings)
     found: dict[str, Any] = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
-    return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives)
+    return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives, prices=prices)
 
 
 def answer(
@@ -88,6 +92,7 @@ def answer(
     restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
+    prices: Prices | None = None,
     bar: ProgressBar = lambda _what, _total: nullcontext(lambda _done: None),
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
@@ -114,6 +119,7 @@ def answer(
         log = LoggedRun(trace, jobs, logged, was)
         shown.append(logged_result(log, cluster, results[0], scenario.price_per_gpu_hour))
     cases = _cases(shown, compared, logged, was, window)
+    paid = prices if prices is not None else Prices.simple(scenario.price_per_gpu_hour)
     found = WhatIfAnswer(
         cluster=cluster,
         window=window,
@@ -128,8 +134,10 @@ def answer(
         results=[_with_headroom(result, _named(cases, result).headroom) for result in shown],
         collectives=_with_collectives(scenarios, collectives, processes, bar),
         as_it_was=was,
+        details=details(shown, trace, AS_IT_WAS, window, paid, scenario.seed),
     )
-    return replace(found, warnings=[*found.warnings, *delayed_work(found)])
+    found = replace(found, warnings=[*found.warnings, *delayed_work(found)])
+    return replace(found, tables=answer_tables(found))
 
 
 def usual_policies(jobs: int) -> Sequence[str]:

@@ -1,0 +1,93 @@
+"""Waits by user, account, partition, type of GPU and size of job: who gains, and who loses."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from cranny.analysis.whatif.headroom import HOUR_S
+from cranny.analysis.whatif.waits import SIZES, done_jobs
+from cranny.sim.record import DONE
+from cranny.sim.result import Result
+
+BY = ("user", "account", "tenant", "partition", "qos", "gpu_type", "size")
+NO_NAME = "(none)"
+CLEAR_S = 60.0  # a wait that differs by less is the same to a person
+CLEAR = 0.05  # or by less than this share of the longer one
+
+JobsOf = Mapping[str, pl.DataFrame]  # by case: job_id, gpus, duration_s, wait_s, jct_s, of the same jobs each
+
+
+def case_jobs(result: Result) -> pl.DataFrame:
+    """Return the jobs of a case that are done; of the log itself it is not known whether they were stopped."""
+    known = "restarts" in result.jobs.columns
+    return done_jobs(result) if known else result.jobs.filter(pl.col("status") == DONE)
+
+
+def labels(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return for each job of a log what it can be grouped by: those columns that say something, and its size."""
+    size = pl.lit(None, pl.String)
+    for name, (least, most) in SIZES.items():
+        size = pl.when(pl.col("gpus").is_between(least, most)).then(pl.lit(name)).otherwise(size)
+    known = [name for name in BY if name in jobs.columns and jobs[name].count()]
+    named = (pl.col(name).cast(pl.String).fill_null(NO_NAME) for name in known)
+    return jobs.select("job_id", *named, size.alias("size"))
+
+
+def same_jobs(jobs: JobsOf, counted: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Keep of each case the jobs that all cases and `counted` have, with what groups need."""
+    common = counted.select("job_id")
+    for each in jobs.values():
+        common = common.join(each, on="job_id", how="semi")
+    columns = ("job_id", "gpus", "duration_s", "wait_s", "jct_s")
+    return {name: each.select(columns).join(common, on="job_id", how="semi") for name, each in jobs.items()}
+
+
+def waits_by_group(jobs: JobsOf, label: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each case, way to group and group: jobs, GPU-hours, waits and JCT; most GPU-hours first."""
+    found = []
+    for name, each in jobs.items():
+        labelled = each.join(label, on="job_id")
+        for by in label.columns[1:]:
+            stats = labelled.group_by(pl.col(by).alias("group")).agg(
+                jobs=pl.len(),
+                gpu_hours=(pl.col("gpus") * pl.col("duration_s")).sum() / HOUR_S,
+                mean_wait_s=pl.col("wait_s").mean(),
+                p95_wait_s=pl.col("wait_s").quantile(0.95, "linear"),
+                mean_jct_s=pl.col("jct_s").mean(),
+            )
+            ordered = stats.sort(["gpu_hours", "group"], descending=[True, False])
+            found.append(ordered.select(pl.lit(name).alias("case"), pl.lit(by).alias("by"), pl.all()))
+    return pl.concat(found)
+
+
+def changes_by_group(jobs: JobsOf, label: pl.DataFrame, against: str) -> pl.DataFrame:
+    """Return for each case and group how many jobs wait clearly less and more than in the case `against`."""
+    found = []
+    before = jobs[against].select("job_id", "gpus", "duration_s", pl.col("wait_s").alias("before_s"))
+    change = pl.col("wait_s") - pl.col("before_s")
+    clear = pl.max_horizontal(pl.lit(CLEAR_S), CLEAR * pl.max_horizontal("wait_s", "before_s"))
+    for name, each in jobs.items():
+        if name == against:
+            continue
+        labelled = each.select("job_id", "wait_s").join(before, on="job_id").join(label, on="job_id")
+        labelled = labelled.with_columns(pl.lit("all").alias("all"))
+        for by in ("all", *label.columns[1:]):
+            stats = labelled.group_by(pl.col(by).alias("group")).agg(
+                jobs=pl.len(),
+                gpu_hours=(pl.col("gpus") * pl.col("duration_s")).sum() / HOUR_S,
+                sooner=(change < -clear).sum(),
+                later=(change > clear).sum(),
+                mean_wait_before_s=pl.col("before_s").mean(),
+                mean_wait_s=pl.col("wait_s").mean(),
+                mean_change_s=change.mean(),
+            )
+            ordered = stats.sort(["mean_change_s", "group"], descending=[True, False])
+            found.append(
+                ordered.select(
+                    pl.lit(name).alias("case"),
+                    pl.lit(against).alias("against"),
+                    pl.lit(by).alias("by"),
+                    pl.all(),
+                )
+            )
+    return pl.concat(found) if found else pl.DataFrame()

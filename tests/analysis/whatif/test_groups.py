@@ -1,0 +1,133 @@
+"""Who gains and loses, and which jobs are the problem, on frames that are small enough to check by hand."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.reference.idle_beside import idle_by_seconds
+
+from cranny.analysis.whatif.groups import changes_by_group, labels, same_jobs, waits_by_group
+from cranny.analysis.whatif.problem_jobs import extra_machine_hours, idle_beside, problem_jobs
+from cranny.model.cluster import Machine
+
+LOG = pl.DataFrame(
+    {
+        "job_id": ["a", "b", "c", "d"],
+        "gpus": [1, 8, 2, 64],
+        "duration_s": [3600.0, 7200.0, 3600.0, 3600.0],
+        "user": ["ann", "bob", "ann", None],
+        "partition": [None] * 4,
+    },
+    schema_overrides={"partition": pl.String},
+)
+
+
+def jobs(*wait_s: float) -> pl.DataFrame:
+    made = LOG.select("job_id", "gpus", "duration_s").with_columns(wait_s=pl.Series(wait_s))
+    return made.with_columns(jct_s=pl.col("wait_s") + pl.col("duration_s"))
+
+
+WAS, THEN = jobs(0, 600, 1200, 7200), jobs(0, 1200, 600, 7210)
+RUNS = {"job_id": pl.String, "start_s": pl.Float64, "end_s": pl.Float64, "machine": pl.Int32, "gpus": pl.UInt64}
+
+
+def runs(*rows: tuple[str, float, float, int, int]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=RUNS, orient="row")
+
+
+def rows(frame: pl.DataFrame, **where: Any) -> list[dict[str, Any]]:
+    return frame.filter(*(pl.col(name) == value for name, value in where.items())).rows(named=True)
+
+
+def test_jobs_are_grouped_by_what_the_log_says() -> None:
+    label = labels(LOG)
+    assert label.columns == ["job_id", "user", "size"]  # a column without a value says nothing
+    assert label["size"].to_list() == ["1", "8", "2-7", "64+"]
+    assert label["user"].to_list() == ["ann", "bob", "ann", "(none)"]
+
+
+def test_waits_and_gpu_hours_are_those_of_the_group() -> None:
+    found = waits_by_group({"was": WAS, "then": THEN}, labels(LOG))
+    (ann,) = rows(found, case="was", by="user", group="ann")
+    assert (ann["jobs"], ann["gpu_hours"], ann["mean_wait_s"]) == (2, 3.0, 600.0)
+    assert ann["p95_wait_s"] == pytest.approx(0.95 * 1200)
+    assert ann["mean_jct_s"] == pytest.approx(600.0 + 3600.0)
+    assert [each["group"] for each in rows(found, case="then", by="user")] == ["(none)", "bob", "ann"]
+    for by in ("user", "size"):
+        assert sum(each["jobs"] for each in rows(found, case="then", by=by)) == 4
+
+
+def test_who_gains_and_loses_is_counted_job_by_job() -> None:
+    found = changes_by_group({"was": WAS, "then": THEN}, labels(LOG), "was")
+    (everyone,) = rows(found, by="all")
+    assert (everyone["jobs"], everyone["sooner"], everyone["later"]) == (4, 1, 1)  # ten seconds are no change
+    assert everyone["mean_change_s"] == pytest.approx((600 - 600 + 10) / 4)
+    by_user = rows(found, case="then", by="user")
+    assert [(each["group"], each["mean_change_s"]) for each in by_user] == [
+        ("bob", 600),
+        ("(none)", 10),
+        ("ann", -300),
+    ]
+    assert {each["against"] for each in by_user} == {"was"}
+
+
+def test_only_jobs_of_all_cases_are_compared() -> None:
+    found = same_jobs({"was": WAS.head(3), "then": THEN}, LOG.filter(pl.col("job_id") != "a"))
+    assert {name: each["job_id"].to_list() for name, each in found.items()} == {
+        "was": ["b", "c"],
+        "then": ["b", "c"],
+    }
+
+
+# Machine 0 has 8 GPUs: a holds 2 of them from 0 to 2 h, b holds 4 from 1 to 2 h. c holds one GPU on each of two
+# machines for an hour although one machine would do.
+HOUR = 3600.0
+HELD = runs(
+    ("a", 0, 2 * HOUR, 0, 0b11), ("b", HOUR, 2 * HOUR, 0, 0b111100), ("c", 0, HOUR, 1, 1), ("c", 0, HOUR, 2, 1)
+)
+MACHINES = Machine("x", 8), Machine("y", 4), Machine("z", 4)
+
+
+def test_idle_gpus_are_divided_among_the_jobs_of_their_machine() -> None:
+    found = dict(idle_beside(HELD, MACHINES, (0.0, 4 * HOUR)).rows())
+    assert found == pytest.approx({"a": 6 + 2 / 2, "b": 2 / 2, "c": 3 + 3})
+
+
+def test_more_machines_than_needed_are_counted_by_the_hour() -> None:
+    found = dict(extra_machine_hours(HELD, MACHINES, (0.0, 4 * HOUR)).rows())
+    assert found == pytest.approx({"a": 0.0, "b": 0.0, "c": 1.0})
+
+
+def test_problem_jobs_are_ranked_by_kind() -> None:
+    log = LOG.with_columns(gpu_utilisation=pl.Series([1.0, 0.25, None, 0.5]))
+    found = problem_jobs(HELD, WAS, log, MACHINES, (0.0, 4 * HOUR))
+    assert [each["job_id"] for each in rows(found, problem="wait_s")] == ["d", "c", "b"]
+    assert [each["job_id"] for each in rows(found, problem="idle_gpu_hours")] == ["a", "c", "b"]
+    assert [each["job_id"] for each in rows(found, problem="extra_machine_hours")] == ["c"]
+    unused = rows(found, problem="unused_gpu_hours")
+    assert [(each["job_id"], each["amount"]) for each in unused] == [("d", 32.0), ("b", 12.0)]
+    assert unused[1]["user"] == "bob"
+    assert problem_jobs(HELD.clear(), WAS, LOG, MACHINES, (0.0, HOUR))["problem"].unique().to_list() == ["wait_s"]
+
+
+@st.composite
+def second_runs(draw: st.DrawFn) -> pl.DataFrame:
+    made = []
+    for machine in range(2):
+        for gpu in range(3):
+            at = draw(st.integers(-5, 10))
+            for _ in range(draw(st.integers(0, 3))):
+                end = at + draw(st.integers(1, 12))
+                made.append((f"{machine}-{gpu}-{at}", float(at), float(end), machine, 1 << gpu))
+                at = end + draw(st.integers(0, 6))
+    return runs(*made)
+
+
+@settings(max_examples=40, deadline=None)
+@given(second_runs())
+def test_idle_gpus_are_those_of_a_walk_second_by_second(held: pl.DataFrame) -> None:
+    machines = Machine("x", 3), Machine("y", 5)
+    found = dict(idle_beside(held, machines, (0.0, 40.0)).rows())
+    assert found == pytest.approx(idle_by_seconds(held, machines, (0, 40)), abs=1e-9)
