@@ -143,7 +143,8 @@ class FarJobs(NamedTuple):
     """A few jobs that were submitted long before all others, or after."""
 
     jobs: int
-    far_s: float  # from the last of them to the first of the rest
+    far_s: float  # how far from the rest
+    apart: bool  # all of them; otherwise they come one by one in that time
     rest_s: float  # the submission of the rest that is nearest
     before: bool
 
@@ -152,14 +153,14 @@ def far_jobs(trace: Trace) -> list[FarJobs]:
     """Find few jobs that are submitted far from the rest: they would set the time over which all is measured."""
     submit_s = trace.frame["submit_s"].to_numpy()
     return [
-        FarJobs(count, far_s, float(submit_s[count] if before else submit_s[-1 - count]), before)
+        FarJobs(count, far_s, apart, float(submit_s[count] if before else submit_s[-1 - count]), before)
         for before, times in ((True, submit_s), (False, -submit_s[::-1]))
-        for count, far_s in _far(times)
+        for count, far_s, apart in _far(times)
     ]
 
 
-def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float]]:
-    """Return how many of the first times are far from the rest, and how far; none if none are."""
+def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float, bool]]:
+    """Return how many of the first times are far from the rest, how far, and whether all; nothing if none are."""
     jobs = len(submit_s)
     few = max(int(FEW * jobs), min(LEAST_FEW, jobs // 10))
     if not few or jobs - few < 2:
@@ -169,17 +170,19 @@ def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float]]:
     rest_s = float(submit_s[-1] - submit_s[count])
     least_s = max(DAY_S, FAR_SHARE * rest_s, FAR_GAPS * rest_s / (jobs - count - 1))
     if gaps_s[count - 1] >= least_s:
-        return [(count, float(gaps_s[count - 1]))]
+        return [(count, float(gaps_s[count - 1]), True)]
     # Not one gap, but a few jobs all along: such as those that ran on into the month that was asked for.
     rest_s = float(submit_s[-1] - submit_s[few])
     far_s = float(submit_s[few] - submit_s[0])
     thin = far_s / few >= FAR_GAPS * rest_s / (jobs - few - 1)
-    return [(few, far_s)] if far_s >= max(DAY_S, FAR_SHARE * rest_s) and thin else []
+    return [(few, far_s, False)] if far_s >= max(DAY_S, FAR_SHARE * rest_s) and thin else []
 
 
 def far_sentence(trace: Trace, far: FarJobs) -> str:
     """Say in a sentence that jobs are far from the rest, and what to do."""
     place, edge = ("before", "--from") if far.before else ("after", "--to")
+    days = f"{far.far_s / DAY_S:,.0f} days"
+    when_so = f"{days} {place}" if far.apart else f"in the {days} {place}"
     day = (
         None
         if trace.zero_epoch_s is None
@@ -187,8 +190,8 @@ def far_sentence(trace: Trace, far: FarJobs) -> str:
     )
     when = f"{far.rest_s / DAY_S:.0f}d" if day is None else day[:10]
     return (
-        f"{counted(far.jobs, 'job')} submitted {far.far_s / DAY_S:,.0f} days {place} the rest: all is measured "
-        f"over that time too; use {edge} {when}"
+        f"{counted(far.jobs, 'job')} submitted {when_so} the rest: all is measured over that time too; "
+        f"use {edge} {when}"
     )
 
 

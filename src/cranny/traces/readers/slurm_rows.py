@@ -61,11 +61,11 @@ def once(frame: pl.DataFrame) -> tuple[pl.DataFrame, Sequence[str]]:
     notes = (
         (
             changes[0],
-            "fall into an hour that clocks show twice: the reading that fits the row counts, or the first",
+            "an hour that clocks show twice, read as fits the row, else as the first",
         ),
-        (changes[1], "fall into an hour that clocks skip: they are read as if the clock had been changed later"),
+        (changes[1], "an hour that clocks skip, read as if they had been changed later"),
     )
-    return frame, [f"{counted(count, 'time')} {said}" for count, said in notes if count]
+    return frame, [f"{counted(count, 'time')} in {said}" for count, said in notes if count]
 
 
 def _both(frame: pl.DataFrame) -> list[str]:
