@@ -62,7 +62,7 @@ def test_jobs_that_cross_the_edges_are_cut() -> None:
         (None, 200.0),
     ]
     assert some.notes[-1].split("; ") == [
-        "the window begins at second 50 of the log, which is time zero",
+        "time zero is second 50 of the log, the begin of the window",
         "running when it began, counted from then on: 1 job",
         "waiting when it began: 1 job",
         "running on when it ended, cut there: 2 jobs",

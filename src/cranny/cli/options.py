@@ -21,6 +21,7 @@ from cranny.model.validate import not_negative, positive, seconds, whole
 from cranny.policies import COMPARED, TABLE, policy_class
 
 if TYPE_CHECKING:
+    from cranny.cli.window_options import WindowOptions
     from cranny.model.profile import ProfileLibrary
     from cranny.scenario import Scenario
     from cranny.traces.trace import Trace
@@ -156,7 +157,9 @@ class ScenarioOptions:
         """Read the cluster."""
         return read_cluster(self.cluster, self.link_gbps, self.oversubscription, self.pat_gbps)
 
-    def read_trace(self, spec: str, cluster: Cluster, profiles: "ProfileLibrary") -> "Trace":
+    def read_trace(
+        self, spec: str, cluster: Cluster, profiles: "ProfileLibrary", zone: str | None = None
+    ) -> "Trace":
         """Read a trace file, or generate from a preset to load the cluster as wanted."""
         from cranny.traces.generate import generate_trace, presets
         from cranny.traces.read import read_trace
@@ -165,9 +168,9 @@ class ScenarioOptions:
             return generate_trace(spec, jobs=self.jobs, seed=self.seed, load=self.load, gpus=cluster.gpus)
         if not Path(spec).exists() and not Path(spec).suffix:
             raise unknown("trace file or preset", spec, presets())
-        return read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles)
+        return read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles, zone=zone)
 
-    def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
+    def scenario(self, trace: str, policies: Sequence[str], window: "WindowOptions | None" = None) -> "Scenario":
         """Check and read all that the options name, for the first of the policies that are to run."""
         from cranny.core.engine import LEAST_PERIOD_S
         from cranny.core.protocol import least_period_s
@@ -179,9 +182,10 @@ class ScenarioOptions:
                 problem = f"must be 0, or at least {least_s:g} s for {name}, not {self.period!r}"
                 raise InputError(f"--period: {problem}")
         cluster, models = self.read_cluster(), read_profiles(self.profiles)
+        jobs = self.read_trace(trace, cluster, models, window.zone if window else None)
         return Scenario(
             cluster,
-            self.read_trace(trace, cluster, models),
+            window.cut(jobs) if window else jobs,
             policies[0],
             self.network,
             self.seed,

@@ -23,7 +23,7 @@ from cranny.model.errors import InputError
 from cranny.model.validate import counted, not_negative
 from cranny.traces.inspect import DAY_S
 from cranny.traces.readers.timestamps import said
-from cranny.traces.schema import CLOCKED
+from cranny.traces.schema import CLOCKED, TIME_ZERO
 from cranny.traces.trace import Trace
 from cranny.traces.zones import parse_moment
 
@@ -69,7 +69,9 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
     if "start_s" not in trace.frame.columns:
         shifted = shifted.drop("start_s")
     zero_s = None if trace.zero_epoch_s is None else trace.zero_epoch_s + begin_s
-    return replace(trace, frame=shifted, notes=(*trace.notes, *figures.notes(zero_s)), zero_epoch_s=zero_s)
+    notes = [note for note in trace.notes if not note.startswith(TIME_ZERO)]
+    notes.append(figures.note(zero_s, trace.zone))
+    return replace(trace, frame=shifted, notes=tuple(notes), zero_epoch_s=zero_s)
 
 
 _RAN = "(ran)"
@@ -96,10 +98,11 @@ class _Figures(NamedTuple):
     late: int  # were submitted in it and started after it
     outside: int
 
-    def notes(self, zero_epoch_s: float | None) -> list[str]:
+    def note(self, zero_epoch_s: float | None, zone: str | None) -> str:
         """Say it."""
-        day = None if zero_epoch_s is None else said(zero_epoch_s)
+        day = None if zero_epoch_s is None else said(zero_epoch_s, zone)
         begin = f"second {self.begin_s:,.0f} of the log" if day is None else f"{day}"
+        begin += f" ({zone})" if zone else ""
         places = (
             (self.ran, "running when it began, counted from then on"),
             (self.waited, "waiting when it began"),
@@ -108,7 +111,7 @@ class _Figures(NamedTuple):
             (self.outside, "outside of it, left out"),
         )
         where = "; ".join(f"{place}: {counted(count, 'job')}" for count, place in places if count)
-        return [f"the window begins at {begin}, which is time zero" + (f"; {where}" if where else "")]
+        return f"{TIME_ZERO}{begin}, the begin of the window" + (f"; {where}" if where else "")
 
 
 def _figures(frame: pl.DataFrame, start_s: pl.Expr, begin_s: float, finish_s: float) -> _Figures:
@@ -183,11 +186,7 @@ def far_sentence(trace: Trace, far: FarJobs) -> str:
     place, edge = ("before", "--from") if far.before else ("after", "--to")
     days = f"{far.far_s / DAY_S:,.0f} days"
     when_so = f"{days} {place}" if far.apart else f"in the {days} {place}"
-    day = (
-        None
-        if trace.zero_epoch_s is None
-        else said(trace.zero_epoch_s + far.rest_s + (0 if far.before else DAY_S))
-    )
+    day = None if trace.zero_epoch_s is None else _day(trace, far)
     when = f"{far.rest_s / DAY_S:.0f}d" if day is None else day[:10]
     return (
         f"{counted(far.jobs, 'job')} submitted {when_so} the rest: all is measured over that time too; "
@@ -195,11 +194,17 @@ def far_sentence(trace: Trace, far: FarJobs) -> str:
     )
 
 
+def _day(trace: Trace, far: FarJobs) -> str | None:
+    """Return the day on which the rest begins, or that after its end."""
+    after_s = 0.0 if far.before else DAY_S
+    return None if trace.zero_epoch_s is None else said(trace.zero_epoch_s + far.rest_s + after_s, trace.zone)
+
+
 def _span(trace: Trace) -> str:
     """Say when jobs are submitted."""
     first_s, last_s = float(trace.frame["submit_s"][0]), float(trace.frame["submit_s"][-1])
     if trace.zero_epoch_s is not None:
-        days = said(trace.zero_epoch_s + first_s), said(trace.zero_epoch_s + last_s)
+        days = [said(trace.zero_epoch_s + submit_s, trace.zone) for submit_s in (first_s, last_s)]
         if None not in days:
             return f"they are submitted from {days[0]} to {days[1]}"
     return f"they are submitted from {first_s:,.0f} s to {last_s:,.0f} s"

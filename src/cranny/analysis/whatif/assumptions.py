@@ -12,6 +12,7 @@ from cranny.model.validate import counted
 from cranny.report.scales import duration_text
 from cranny.sim.result import Result
 from cranny.traces.inspect import Window
+from cranny.traces.quirks import quirks
 from cranny.traces.trace import Trace
 
 LONGER = 1.02  # from here on, running times are no longer those of the log
@@ -22,7 +23,7 @@ def warnings(
     cluster: Cluster, trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, window: Window
 ) -> list[str]:
     """Say where the log asks for more than the cluster has, and where it cannot be compared with."""
-    found = []
+    found = [f"{line[0].upper()}{line[1:]}." for line in quirks(trace)]
     gpu_s = float((trace.frame["gpus"] * trace.frame["duration_s"]).sum())
     asked = gpu_s / (window[1] - window[0])
     if asked > cluster.gpus:

@@ -10,7 +10,7 @@ import polars as pl
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
 from cranny.traces.readers import timestamps
-from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, Find, RowRule, checked
+from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, TIME_ZERO, Find, RowRule, checked
 from cranny.traces.trace import Trace
 
 Columns = dict[str, str | pl.Expr]
@@ -125,8 +125,8 @@ def as_trace(
     day = None if log.zone is None else timestamps.said(zero_s, log.read_in)
     second = f"{zero_s:,.3f}".rstrip("0").rstrip(".") if zero_s < 1e15 else f"{zero_s:g}"
     zero = f"second {second} of the log's own clock" if day is None else f"{day} ({log.zone})"
-    notes = (f"time zero is {zero}", *log.notes, *first, *_running(frame), *notes, *last)
-    return Trace(path.stem, frame, notes, {**skipped, **joined}, None if day is None else zero_s)
+    notes = (f"{TIME_ZERO}{zero}", *log.notes, *first, *_running(frame), *notes, *last)
+    return Trace(path.stem, frame, notes, {**skipped, **joined}, None if day is None else zero_s, log.read_in)
 
 
 def _with_durations(frame: pl.DataFrame) -> pl.DataFrame:
