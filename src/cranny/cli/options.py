@@ -21,7 +21,6 @@ from cranny.model.validate import not_negative, positive, seconds, whole
 from cranny.policies import COMPARED, TABLE, policy_class
 
 if TYPE_CHECKING:
-    from cranny.cli.window_options import WindowOptions
     from cranny.model.profile import ProfileLibrary
     from cranny.scenario import Scenario
     from cranny.traces.trace import Trace
@@ -170,8 +169,17 @@ class ScenarioOptions:
             raise unknown("trace file or preset", spec, presets())
         return read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles, zone=zone)
 
-    def scenario(self, trace: str, policies: Sequence[str], window: "WindowOptions | None" = None) -> "Scenario":
-        """Check and read all that the options name, for the first of the policies that are to run."""
+    def scenario(
+        self,
+        trace: str,
+        policies: Sequence[str],
+        zone: str | None = None,
+        cut: "Callable[[Trace], Trace] | None" = None,
+    ) -> "Scenario":
+        """Check and read all that the options name, for the first of the policies that are to run.
+
+        The trace is read in `zone` and then `cut`, if these are given.
+        """
         from cranny.core.engine import LEAST_PERIOD_S
         from cranny.core.protocol import least_period_s
         from cranny.scenario import Scenario
@@ -182,10 +190,10 @@ class ScenarioOptions:
                 problem = f"must be 0, or at least {least_s:g} s for {name}, not {self.period!r}"
                 raise InputError(f"--period: {problem}")
         cluster, models = self.read_cluster(), read_profiles(self.profiles)
-        jobs = self.read_trace(trace, cluster, models, window.zone if window else None)
+        jobs = self.read_trace(trace, cluster, models, zone)
         return Scenario(
             cluster,
-            window.cut(jobs) if window else jobs,
+            jobs if cut is None else cut(jobs),
             policies[0],
             self.network,
             self.seed,

@@ -64,7 +64,7 @@ def what_if(
     for name in given["collectives"]:
         if name not in COLLECTIVES:
             raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
-    found = answer(shared.scenario(str(log), names, window), names, **given, bar=progress)
+    found = answer(shared.scenario(str(log), names, window.zone, window.cut), names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
     if as_json:
         print_json(found.facts())
