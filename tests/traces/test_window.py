@@ -66,8 +66,8 @@ def test_jobs_that_cross_the_edges_are_cut() -> None:
         "running when it began, counted from then on: 1 job",
         "waiting when it began: 1 job",
         "running on when it ended, cut there: 2 jobs",
-        "submitted in it but started after it, left out: 1 job",
-        "outside of it, left out: 2 jobs",
+        "submitted in it but started after it, skipped: 1 job",
+        "outside of it, skipped: 2 jobs",
     ]
 
 

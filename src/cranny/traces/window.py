@@ -5,7 +5,7 @@ By what the log says, with a job running from its start for its duration:
 - one that runs when the window begins is there at time zero, and lasts as long as it still ran;
 - one that waits when the window begins is there at time zero, and waits on;
 - one that runs on when the window ends is cut there, as one that still ran when the log was written;
-- one that starts after the window, or ends before it, is left out, and so is one that is in no window because its
+- one that starts after the window, or ends before it, is skipped, and so is one that is in no window because its
   start is unknown and its submission is outside.
 
 The column `counted` is true for jobs whose wait belongs to the window: neither there at its begin, nor submitted
@@ -107,8 +107,8 @@ class _Figures(NamedTuple):
             (self.ran, "running when it began, counted from then on"),
             (self.waited, "waiting when it began"),
             (self.cut, "running on when it ended, cut there"),
-            (self.late, "submitted in it but started after it, left out"),
-            (self.outside, "outside of it, left out"),
+            (self.late, "submitted in it but started after it, skipped"),
+            (self.outside, "outside of it, skipped"),
         )
         where = "; ".join(f"{place}: {counted(count, 'job')}" for count, place in places if count)
         return f"{TIME_ZERO}{begin}, the begin of the window" + (f"; {where}" if where else "")

@@ -55,8 +55,8 @@ def _as_it_is(frame: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int], Seq
 class LogMapping:
     """How our columns come from those of a log.
 
-    `before` and `after` look at all rows at once, before and after those that cannot be used are left out. They
-    return the rows, which `before` may change but neither add nor move, what was left out, and notes.
+    `before` and `after` look at all rows at once, before and after those that cannot be used are skipped. They
+    return the rows, which `before` may change but neither add nor move, what was skipped, and notes.
 
     `columns` and `further` give the log's name for a column of ours, which is then read as what ours holds;
     `columns` may also hold expressions, and what `rules` look at besides ours; only ours stay. Times count from
