@@ -76,8 +76,12 @@ SIZES = ("job_id", "submit_s", "gpus", "duration_s")
         (
             "pods.json",
             "kubernetes",
-            [("research/alone", 0.0, 1, 60.0), ("research/llm", 60.0, 16, 3545.0)],
-            {CPU: 1, NEVER: 1, RUNNING: 1},
+            [
+                ("research/alone", 0.0, 1, 60.0),
+                ("research/llm", 60.0, 16, 3545.0),
+                ("research/going", 420.0, 2, 3235.0),
+            ],
+            {CPU: 1, NEVER: 1},
         ),
         (
             "jobs.json",
@@ -86,8 +90,9 @@ SIZES = ("job_id", "submit_s", "gpus", "duration_s")
                 ("research/both", 0.0, 2, 2040.0),
                 ("research/good", 600.0, 8, 600.0),
                 ("research/bad", 610.0, 2, 30.0),
+                ("research/going", 620.0, 2, 1719.0),
             ],
-            {"not a job, or one without an id": 1, NEVER: 1, RUNNING: 1},
+            {"not a job, or one without an id": 1, NEVER: 1},
         ),
     ],
 )

@@ -62,12 +62,12 @@ def test_jobs_that_cross_the_edges_are_cut() -> None:
         (None, 200.0),
     ]
     assert some.notes[-1].split("; ") == [
-        "the window begins at second 50 of the log, which is time zero",
+        "time zero is second 50 of the log, the begin of the window",
         "running when it began, counted from then on: 1 job",
         "waiting when it began: 1 job",
         "running on when it ended, cut there: 2 jobs",
-        "submitted in it but started after it, left out: 1 job",
-        "outside of it, left out: 2 jobs",
+        "submitted in it but started after it, skipped: 1 job",
+        "outside of it, skipped: 2 jobs",
     ]
 
 

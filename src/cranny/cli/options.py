@@ -189,7 +189,9 @@ class ScenarioOptions:
         """Read the cluster."""
         return read_cluster(self.cluster, self.link_gbps, self.oversubscription, self.pat_gbps)
 
-    def read_trace(self, spec: str, cluster: Cluster, profiles: "ProfileLibrary") -> "Trace":
+    def read_trace(
+        self, spec: str, cluster: Cluster, profiles: "ProfileLibrary", zone: str | None = None
+    ) -> "Trace":
         """Read a trace file, or generate from a preset to load the cluster as wanted."""
         from cranny.traces.named_trace import named_trace
 
@@ -202,23 +204,40 @@ class ScenarioOptions:
             trace_format=self.trace_format,
             strict=self.strict,
             profiles=profiles,
+            zone=zone,
         )
 
-    def read_both(self, spec: str, profiles: "ProfileLibrary") -> "tuple[Cluster, Trace]":
-        """Read the cluster and the trace; with `from-log` the cluster is guessed from the trace."""
+    def read_both(
+        self,
+        spec: str,
+        profiles: "ProfileLibrary",
+        zone: str | None = None,
+        cut: "Callable[[Trace], Trace] | None" = None,
+    ) -> "tuple[Cluster, Trace]":
+        """Read the cluster and the trace; with `from-log` the cluster is guessed from the trace, as it is cut."""
         if self.cluster != FROM_LOG or Path(self.cluster).exists():
             cluster = self.read_cluster()
-            return cluster, self.read_trace(spec, cluster, profiles)
+            jobs = self.read_trace(spec, cluster, profiles, zone)
+            return cluster, jobs if cut is None else cut(jobs)
         from cranny.cluster_import.from_log import with_guessed_cluster
         from cranny.traces.read import read_trace
 
         if not Path(spec).exists():
             raise InputError(f"--cluster: from-log needs a log that says where jobs ran, and {spec!r} is no file")
-        trace = read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles)
-        return with_guessed_cluster(trace)
+        trace = read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles, zone=zone)
+        return with_guessed_cluster(trace if cut is None else cut(trace))
 
-    def scenario(self, trace: str, policies: Sequence[str]) -> "Scenario":
-        """Check and read all that the options name, for the first of the policies that are to run."""
+    def scenario(
+        self,
+        trace: str,
+        policies: Sequence[str],
+        zone: str | None = None,
+        cut: "Callable[[Trace], Trace] | None" = None,
+    ) -> "Scenario":
+        """Check and read all that the options name, for the first of the policies that are to run.
+
+        The trace is read in `zone` and then `cut`, if these are given.
+        """
         from cranny.core.engine import LEAST_PERIOD_S
         from cranny.core.protocol import least_period_s
         from cranny.scenario import Scenario
@@ -229,7 +248,7 @@ class ScenarioOptions:
                 problem = f"must be 0, or at least {least_s:g} s for {name}, not {self.period!r}"
                 raise InputError(f"--period: {problem}")
         models = read_profiles(self.profiles)
-        cluster, jobs = self.read_both(trace, models)
+        cluster, jobs = self.read_both(trace, models, zone, cut)
         return Scenario(
             cluster,
             jobs,

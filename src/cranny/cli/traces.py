@@ -1,6 +1,5 @@
 """`cranny traces`: find, inspect, convert, cut and generate job logs."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ from cranny.cli import completion, options
 from cranny.cli.console import out, print_json, print_table, progress, say
 from cranny.cli.options import argument, option
 from cranny.cli.typer_errors import Commands
+from cranny.cli.window_options import WindowOptions, length_s
 from cranny.model.errors import InputError, unknown
 from cranny.model.validate import counted, positive, whole
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 app = Commands(help="Find, inspect, convert, cut and generate job logs.")
 
 CHART_EDGE = 12  # letters beside a chart, for the numbers of its axes
-UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 FileArgument = Annotated[Path, argument("FILE", "A trace file.")]
 ToArgument = Annotated[Path, argument("OUT", "Where to write it: .csv or .parquet.")]
@@ -79,8 +78,10 @@ def _print_list(found: list[dict[str, Any]]) -> None:
 
 
 @app.command("inspect")
+@options.expand_options(WindowOptions, "window", "warm_up")
 def inspect(
     file: FileArgument,
+    window: WindowOptions,
     format: options.FormatOption = "auto",  # noqa: A002
     strict: options.StrictOption = None,
     profiles: options.ProfilesOption = None,
@@ -103,7 +104,8 @@ def inspect(
     if gpus is not None and cluster is not None:
         raise InputError("give --gpus or --cluster, not both")
     capacity = options.read_cluster(cluster).gpus if cluster is not None else gpus
-    trace = read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles))
+    models = options.read_profiles(profiles)
+    trace = window.cut(read_trace(file, format, strict=strict, profiles=models, zone=window.zone))
     facts = {**describe(trace), "warnings": quirks(trace, capacity)}
     if as_json:
         print_json(facts)
@@ -131,6 +133,7 @@ def _print_facts(facts: dict[str, Any]) -> None:
         "GPU-hours": f"{facts['gpu_hours']:,.0f}",
         "largest job": f"{facts['largest_job_gpus']:,} GPUs",
         "GPUs asked for at once": f"{mean}at most {facts['peak_requested_gpus']:,}",
+        **_log_rows(facts["log"]),
     }
     wide = max(map(len, rows))
     for name, text in rows.items():
@@ -147,6 +150,23 @@ def _at_most(values: list[float], count: int) -> list[float]:
     """Return so many values at most: the greatest of each few neighbours."""
     few = -(-len(values) // max(1, count))
     return [max(values[at : at + few]) for at in range(0, len(values), few)]
+
+
+def _log_rows(log: dict[str, Any]) -> dict[str, str]:
+    """Return what a log says besides, as far as it does."""
+    parts = f"{counted(log['jobs_on_parts'], 'job')}, {log['gpu_hours_on_parts']:,.0f} GPU-hours of whole GPUs"
+    said = {
+        "submitted": f"{log['first_day']} to {log['last_day']}" if log["first_day"] else "",
+        "machines known": counted(log["jobs_with_machines"], "job"),
+        "partitions": ", ".join(log["partitions"]),
+        "further attempts": counted(log["further_attempts"], "job"),
+        "running at the end": counted(log["running_at_end"], "job"),
+        "parts of GPUs": parts,
+    }
+    given = {"submitted": log["first_day"], "machines known": log["jobs_with_machines"]}
+    given |= {"partitions": log["partitions"], "further attempts": log["further_attempts"]}
+    given |= {"running at the end": log["running_at_end"], "parts of GPUs": log["jobs_on_parts"]}
+    return {name: text for name, text in said.items() if given[name]}
 
 
 def _print_remarks(facts: dict[str, Any]) -> None:
@@ -206,7 +226,7 @@ def slice_(
     from cranny.traces.read import read_trace
 
     _check_apart(file, to)
-    window_s = {"start_s": _seconds(start, "--from")} | ({} if end is None else {"end_s": _seconds(end, "--to")})
+    window_s = {"start_s": length_s(start, "--from")} | ({} if end is None else {"end_s": length_s(end, "--to")})
     trace = read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles))
     some = trace.where(**_values(trace, where)) if where else trace
     some = some.slice(**window_s, skip=skip, count=count, from_zero=from_zero)
@@ -217,14 +237,6 @@ def _check_apart(file: Path, to: Path) -> None:
     """Refuse to write over the file that is read."""
     if to.exists() and file.exists() and to.samefile(file):
         raise InputError(f"{to}: is the file to read; write to another one")
-
-
-def _seconds(text: str, option: str) -> float:
-    """Read a time such as 90, 90m, 3h or 2d."""
-    time = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([smhdw]?)", text.strip())
-    if time is None:
-        raise InputError(f"{option}: must be a time such as 3600, 90m, 3h, 2d or 1w, not {text!r}")
-    return float(time[1]) * UNITS_S[time[2]]
 
 
 def _values(trace: "Trace", pairs: list[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cranny.cli import completion, options
 from cranny.cli.console import out, print_json, progress, say
 from cranny.cli.options import argument, option
+from cranny.cli.window_options import WindowOptions
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import RESTART_S
@@ -29,9 +30,11 @@ SEARCH_WITH_HELP = (
 
 
 @options.scenario_options("jobs", "load", cluster=options.FROM_LOG, network="instant")
+@options.expand_options(WindowOptions, "window")
 def what_if(
-    log: Annotated[Path, argument("LOG", "A job log, such as the output of `sacct -X -P`.")],
+    log: Annotated[Path, argument("LOG", "A job log, such as the output of `sacct -D -X -P`.")],
     shared: options.ScenarioOptions,
+    window: WindowOptions,
     policies: Annotated[str, option("--policies", POLICIES_HELP, short="-p")] = "",
     search: Annotated[bool, option("--search/--no-search", SEARCH_HELP)] = True,
     search_policy: Annotated[
@@ -65,7 +68,7 @@ def what_if(
 
     if not log.exists():
         if str(log) in presets():  # which other commands take for a trace
-            needs = "what-if needs a job log, such as the output of `sacct -X -P`"
+            needs = "what-if needs a job log, such as the output of `sacct -D -X -P`"
             raise InputError(f"LOG: {str(log)!r} is a preset, and {needs}; see `cranny compare {log}`")
         raise InputError(f"{log}: there is no such file")
     names = options.split_policies(policies) if policies else None
@@ -79,7 +82,8 @@ def what_if(
     for name in given["collectives"]:
         if name not in COLLECTIVES:
             raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
-    found = answer(shared.scenario(str(log), names or WHAT_IF), names, **given, bar=progress)
+    scenario = shared.scenario(str(log), names or WHAT_IF, window.zone, window.cut)
+    found = answer(scenario, names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
     for folder, kind in ((csv, "csv"), (parquet, "parquet")):
         if folder is not None:

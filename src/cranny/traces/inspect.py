@@ -10,11 +10,13 @@ import polars as pl
 from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError
 from cranny.traces.generate import Floats
+from cranny.traces.readers.timestamps import said
 from cranny.traces.trace import Trace
 
 DAY_S = 86_400.0
 HOUR_S = 3600.0
 Window = tuple[float, float]  # seconds, from and to
+MOST_QUEUES = 12  # partitions that are named
 POWERS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -114,9 +116,34 @@ def describe(trace: Trace, buckets: int = 60) -> dict[str, Any]:
         "bucket_s": span_s / max(buckets, 1),
         "jobs_without_model": len(trace) - _given(trace, "model"),
         "jobs_without_collective": len(trace) - _given(trace, "collective"),
+        "log": _log_facts(trace),
         "skipped": dict(trace.skipped),
         "notes": list(trace.notes),
         "assumed": assumed(trace),
+    }
+
+
+def _log_facts(trace: Trace) -> dict[str, Any]:
+    """Return what a log says about its jobs besides size and time."""
+    frame, columns = trace.frame, trace.frame.columns
+    parts = frame.filter(pl.col("gpu_fraction") < 1) if "gpu_fraction" in columns else frame.clear()
+    part_s = (parts["gpus"] * parts["gpu_fraction"] * parts["duration_s"]).sum() if len(parts) else 0.0
+    days = [
+        None
+        if trace.zero_epoch_s is None
+        else said(trace.zero_epoch_s + float(frame["submit_s"][place]), trace.zone)
+        for place in (0, -1)
+    ]
+    queues = frame["partition"].drop_nulls().value_counts(sort=True) if "partition" in columns else None
+    return {
+        "first_day": days[0],
+        "last_day": days[1],
+        "jobs_with_machines": _given(trace, "ran_on"),
+        "partitions": [] if queues is None else queues["partition"].head(MOST_QUEUES).to_list(),
+        "further_attempts": int((frame["attempt"] > 1).sum()) if "attempt" in columns else 0,
+        "running_at_end": frame["end_s"].null_count() if {"start_s", "end_s"} <= set(columns) else 0,
+        "jobs_on_parts": len(parts),
+        "gpu_hours_on_parts": float(part_s) / HOUR_S,
     }
 
 

@@ -22,6 +22,7 @@ def named_trace(
     trace_format: str = "auto",
     strict: bool | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
+    zone: str | None = None,
 ) -> Trace:
     """Read a trace file, or generate from a preset to load a cluster of so many GPUs as wanted."""
     path = Path(name)
@@ -29,7 +30,7 @@ def named_trace(
         return generate_trace(str(name), jobs=jobs, seed=seed, load=load, gpus=gpus)
     if not path.exists() and not path.suffix:
         raise unknown("trace file or preset", str(name), presets())
-    return read_trace(path, trace_format, strict=strict, profiles=profiles)
+    return read_trace(path, trace_format, strict=strict, profiles=profiles, zone=zone)
 
 
 def as_trace(

@@ -127,15 +127,7 @@ def uneven_load(trace: Trace) -> str | None:
     busy = int(np.searchsorted(np.cumsum(busiest_first), len(trace) / 2)) + 1
     if busy > len(weeks) / 4:
         return None
-    uneven = f"load is uneven: half of the jobs come in {busy} of {len(weeks)} weeks"
-    quiet_s = float(since_s[len(since_s) // 100])
-    if quiet_s < since_s[-1] / 5:
-        return uneven
-    start_d = int((quiet_s + float(trace.frame["submit_s"][0])) // DAY_S)
-    return (
-        f"{uneven}, and the first 1 % of them take {quiet_s / DAY_S:.0f} of {since_s[-1] / DAY_S:.0f} days: "
-        f"traces slice --from {start_d}d skips the quiet beginning"
-    )
+    return f"load is uneven: half of the jobs come in {busy} of {len(weeks)} weeks"
 
 
 def idle_gaps(trace: Trace) -> str | None:

@@ -60,6 +60,7 @@ MODEL_ALIASES: Mapping[str, str] = {"bert": "bert-base"}
 # Published tables with this column (ElasticFlow, Muri) carry models that their authors drew at random.
 DRAWN_MODELS_COLUMN = "iterations"
 
+TIME_ZERO = "time zero is "  # so begins the note that says when it was
 BLANK = "(blank line)"
 _REPEATED = "job_id: repeated"
 _SECONDS = "must be a number of seconds, zero or more"

@@ -35,6 +35,7 @@ class Trace:
     notes: tuple[str, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     zero_epoch_s: float | None = None  # time zero in seconds since 1970; None if the log has a clock of its own
+    zone: str | None = None  # in which the log's times were read; None: they name one, or are on its own clock
 
     def __post_init__(self) -> None:
         for name, dtype in {**SCHEMA, **LOGGED}.items():

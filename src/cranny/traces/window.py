@@ -5,7 +5,7 @@ By what the log says, with a job running from its start for its duration:
 - one that runs when the window begins is there at time zero, and lasts as long as it still ran;
 - one that waits when the window begins is there at time zero, and waits on;
 - one that runs on when the window ends is cut there, as one that still ran when the log was written;
-- one that starts after the window, or ends before it, is left out, and so is one that is in no window because its
+- one that starts after the window, or ends before it, is skipped, and so is one that is in no window because its
   start is unknown and its submission is outside.
 
 The column `counted` is true for jobs whose wait belongs to the window: neither there at its begin, nor submitted
@@ -23,7 +23,7 @@ from cranny.model.errors import InputError
 from cranny.model.validate import counted, not_negative
 from cranny.traces.inspect import DAY_S
 from cranny.traces.readers.timestamps import said
-from cranny.traces.schema import CLOCKED
+from cranny.traces.schema import CLOCKED, TIME_ZERO
 from cranny.traces.trace import Trace
 from cranny.traces.zones import parse_moment
 
@@ -69,7 +69,9 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
     if "start_s" not in trace.frame.columns:
         shifted = shifted.drop("start_s")
     zero_s = None if trace.zero_epoch_s is None else trace.zero_epoch_s + begin_s
-    return replace(trace, frame=shifted, notes=(*trace.notes, *figures.notes(zero_s)), zero_epoch_s=zero_s)
+    notes = [note for note in trace.notes if not note.startswith(TIME_ZERO)]
+    notes.append(figures.note(zero_s, trace.zone))
+    return replace(trace, frame=shifted, notes=tuple(notes), zero_epoch_s=zero_s)
 
 
 _RAN = "(ran)"
@@ -96,19 +98,20 @@ class _Figures(NamedTuple):
     late: int  # were submitted in it and started after it
     outside: int
 
-    def notes(self, zero_epoch_s: float | None) -> list[str]:
+    def note(self, zero_epoch_s: float | None, zone: str | None) -> str:
         """Say it."""
-        day = None if zero_epoch_s is None else said(zero_epoch_s)
+        day = None if zero_epoch_s is None else said(zero_epoch_s, zone)
         begin = f"second {self.begin_s:,.0f} of the log" if day is None else f"{day}"
+        begin += f" ({zone})" if zone else ""
         places = (
             (self.ran, "running when it began, counted from then on"),
             (self.waited, "waiting when it began"),
             (self.cut, "running on when it ended, cut there"),
-            (self.late, "submitted in it but started after it, left out"),
-            (self.outside, "outside of it, left out"),
+            (self.late, "submitted in it but started after it, skipped"),
+            (self.outside, "outside of it, skipped"),
         )
         where = "; ".join(f"{place}: {counted(count, 'job')}" for count, place in places if count)
-        return [f"the window begins at {begin}, which is time zero" + (f"; {where}" if where else "")]
+        return f"{TIME_ZERO}{begin}, the begin of the window" + (f"; {where}" if where else "")
 
 
 def _figures(frame: pl.DataFrame, start_s: pl.Expr, begin_s: float, finish_s: float) -> _Figures:
@@ -143,7 +146,8 @@ class FarJobs(NamedTuple):
     """A few jobs that were submitted long before all others, or after."""
 
     jobs: int
-    far_s: float  # from the last of them to the first of the rest
+    far_s: float  # how far from the rest
+    apart: bool  # all of them; otherwise they come one by one in that time
     rest_s: float  # the submission of the rest that is nearest
     before: bool
 
@@ -152,14 +156,14 @@ def far_jobs(trace: Trace) -> list[FarJobs]:
     """Find few jobs that are submitted far from the rest: they would set the time over which all is measured."""
     submit_s = trace.frame["submit_s"].to_numpy()
     return [
-        FarJobs(count, far_s, float(submit_s[count] if before else submit_s[-1 - count]), before)
+        FarJobs(count, far_s, apart, float(submit_s[count] if before else submit_s[-1 - count]), before)
         for before, times in ((True, submit_s), (False, -submit_s[::-1]))
-        for count, far_s in _far(times)
+        for count, far_s, apart in _far(times)
     ]
 
 
-def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float]]:
-    """Return how many of the first times are far from the rest, and how far; none if none are."""
+def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float, bool]]:
+    """Return how many of the first times are far from the rest, how far, and whether all; nothing if none are."""
     jobs = len(submit_s)
     few = max(int(FEW * jobs), min(LEAST_FEW, jobs // 10))
     if not few or jobs - few < 2:
@@ -169,34 +173,38 @@ def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float]]:
     rest_s = float(submit_s[-1] - submit_s[count])
     least_s = max(DAY_S, FAR_SHARE * rest_s, FAR_GAPS * rest_s / (jobs - count - 1))
     if gaps_s[count - 1] >= least_s:
-        return [(count, float(gaps_s[count - 1]))]
+        return [(count, float(gaps_s[count - 1]), True)]
     # Not one gap, but a few jobs all along: such as those that ran on into the month that was asked for.
     rest_s = float(submit_s[-1] - submit_s[few])
     far_s = float(submit_s[few] - submit_s[0])
     thin = far_s / few >= FAR_GAPS * rest_s / (jobs - few - 1)
-    return [(few, far_s)] if far_s >= max(DAY_S, FAR_SHARE * rest_s) and thin else []
+    return [(few, far_s, False)] if far_s >= max(DAY_S, FAR_SHARE * rest_s) and thin else []
 
 
 def far_sentence(trace: Trace, far: FarJobs) -> str:
     """Say in a sentence that jobs are far from the rest, and what to do."""
     place, edge = ("before", "--from") if far.before else ("after", "--to")
-    day = (
-        None
-        if trace.zero_epoch_s is None
-        else said(trace.zero_epoch_s + far.rest_s + (0 if far.before else DAY_S))
-    )
+    days = f"{far.far_s / DAY_S:,.0f} days"
+    when_so = f"{days} {place}" if far.apart else f"in the {days} {place}"
+    day = None if trace.zero_epoch_s is None else _day(trace, far)
     when = f"{far.rest_s / DAY_S:.0f}d" if day is None else day[:10]
     return (
-        f"{counted(far.jobs, 'job')} submitted {far.far_s / DAY_S:,.0f} days {place} the rest: all is measured "
-        f"over that time too; use {edge} {when}"
+        f"{counted(far.jobs, 'job')} submitted {when_so} the rest: all is measured over that time too; "
+        f"use {edge} {when}"
     )
+
+
+def _day(trace: Trace, far: FarJobs) -> str | None:
+    """Return the day on which the rest begins, or that after its end."""
+    after_s = 0.0 if far.before else DAY_S
+    return None if trace.zero_epoch_s is None else said(trace.zero_epoch_s + far.rest_s + after_s, trace.zone)
 
 
 def _span(trace: Trace) -> str:
     """Say when jobs are submitted."""
     first_s, last_s = float(trace.frame["submit_s"][0]), float(trace.frame["submit_s"][-1])
     if trace.zero_epoch_s is not None:
-        days = said(trace.zero_epoch_s + first_s), said(trace.zero_epoch_s + last_s)
+        days = [said(trace.zero_epoch_s + submit_s, trace.zone) for submit_s in (first_s, last_s)]
         if None not in days:
             return f"they are submitted from {days[0]} to {days[1]}"
     return f"they are submitted from {first_s:,.0f} s to {last_s:,.0f} s"

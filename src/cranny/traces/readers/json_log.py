@@ -47,9 +47,11 @@ def rows_trace(
     strict: bool,
     zone: str,
     notes: Sequence[str],
+    rules: Sequence[RowRule] = life(),
 ) -> Trace:
     """Make a trace of rows with our columns, which the document calls otherwise; it names rows by their place."""
-    there = {name for row in rows for name in row} | {"job_id", "submit_s", "start_s", "end_s", "gpus"}
+    asked_for = {name for rule in rules for name in rule.broken.meta.root_names()}
+    there = {name for row in rows for name in row} | asked_for | {"job_id", "submit_s", "start_s", "end_s", "gpus"}
     # Numbers are floats; a column that no row has is dropped.
     schema = {
         name: pl.String() if dtype == pl.String() else pl.Float64()
@@ -65,7 +67,7 @@ def rows_trace(
         values = {called.get(name, name): value for name, value in rows[row].items()}
         return SourceRow(line, f"{path}: {line}", values, called)
 
-    log = LogMapping({}, rules=(NO_JOB, *life()), zone=zone, notes=notes)
+    log = LogMapping({}, rules=(NO_JOB, *rules), zone=zone, notes=notes)
     return as_trace(path, frame, log, find, profiles, strict=strict)
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
 from cranny.traces.readers import timestamps
-from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, Find, RowRule, checked
+from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, TIME_ZERO, Find, RowRule, checked
 from cranny.traces.trace import Trace
 
 Columns = dict[str, str | pl.Expr]
@@ -55,8 +55,8 @@ def _as_it_is(frame: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int], Seq
 class LogMapping:
     """How our columns come from those of a log.
 
-    `before` and `after` look at all rows at once, before and after those that cannot be used are left out. They
-    return the rows, which `before` may change but neither add nor move, what was left out, and notes.
+    `before` and `after` look at all rows at once, before and after those that cannot be used are skipped. They
+    return the rows, which `before` may change but neither add nor move, what was skipped, and notes.
 
     `columns` and `further` give the log's name for a column of ours, which is then read as what ours holds;
     `columns` may also hold expressions, and what `rules` look at besides ours; only ours stay. Times count from
@@ -125,8 +125,8 @@ def as_trace(
     day = None if log.zone is None else timestamps.said(zero_s, log.read_in)
     second = f"{zero_s:,.3f}".rstrip("0").rstrip(".") if zero_s < 1e15 else f"{zero_s:g}"
     zero = f"second {second} of the log's own clock" if day is None else f"{day} ({log.zone})"
-    notes = (f"time zero is {zero}", *log.notes, *first, *_running(frame), *notes, *last)
-    return Trace(path.stem, frame, notes, {**skipped, **joined}, None if day is None else zero_s)
+    notes = (f"{TIME_ZERO}{zero}", *log.notes, *first, *_running(frame), *notes, *last)
+    return Trace(path.stem, frame, notes, {**skipped, **joined}, None if day is None else zero_s, log.read_in)
 
 
 def _with_durations(frame: pl.DataFrame) -> pl.DataFrame:

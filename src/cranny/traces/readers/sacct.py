@@ -52,7 +52,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
     lasts, limit = _first(names, "ElapsedRaw", "Elapsed"), _first(names, "TimelimitRaw", "Timelimit")
     columns: Columns = {
         "job_id": ids[0],
-        "gpus": pl.coalesce(_gpus(name) for name in tells_gpus),
+        "gpus": pl.coalesce(_gpus(given, name) for name, given in _first_given(tells_gpus).items()),
         "gpu_type": pl.coalesce(_gpu_type(name) for name in tells_gpus),
         PARTS: _parts(tells_gpus),
         **_times(names, zone),
@@ -136,9 +136,18 @@ def _first(names: Sequence[str], *wanted: str) -> str:
     return next((name for name in wanted if name in names), "")
 
 
-def _gpus(name: str) -> pl.Expr:
+def _first_given(names: Sequence[str]) -> dict[str, pl.Expr]:
+    """Return each field where none before it is given: what need not be looked at is null, and costs nothing."""
+    given = [text(name) for name in names]
+    before = [
+        pl.lit(value=True),
+        *(pl.all_horizontal(each.is_null() for each in given[:k]) for k in range(1, len(names))),
+    ]
+    return {name: pl.when(empty).then(each) for name, empty, each in zip(names, before, given, strict=True)}
+
+
+def _gpus(given: pl.Expr, name: str) -> pl.Expr:
     """Count the GPUs of a field; null where it is empty, 0 where it names no GPU."""
-    given = text(name)
     # TRES reads gres/gpu=8 or gres/gpu:h100=8, GRES reads gpu:8 or gpu:h100:8.
     one, typed, machines = (r"gres/gpu=(\d+)", r"gres/gpu:[^=,]+=(\d+)", r"node=(\d+)")
     if name in GRES:
@@ -156,16 +165,18 @@ def _gpus(name: str) -> pl.Expr:
 
 def _gpu_type(name: str) -> pl.Expr:
     """Take the type of GPU that a field names; none if it names several."""
-    types = text(name).str.extract_all(r"gpu:[^:=,]+[:=]\d").list.eval(pl.element().str.extract(r"gpu:([^:=,]+)"))
-    return pl.when(types.list.n_unique() == 1).then(types.list.first())
+    named = r"gpu:([^:=,]+)[:=]\d"
+    return pl.when(text(name).str.count_matches(named) == 1).then(text(name).str.extract(named))
 
 
 def _parts(names: Sequence[str]) -> pl.Expr:
     """Take the first field that is given if it names MIG instances, or shards and no GPU."""
     given = pl.coalesce(text(name) for name in names)
-    parts = given.str.contains(r"gpu:[^=,]*\dg\.\d+gb")
-    shards = given.str.contains("shard", literal=True) & ~given.str.contains("gpu[:=]")
-    return pl.when(parts | shards).then(given)
+    # Most rows name no parts, and looking for a plain text is quick.
+    likely = pl.when(given.str.contains_any(["g.", "shard"])).then(given)
+    parts = likely.str.contains(r"gpu:[^=,]*\dg\.\d+gb")
+    shards = likely.str.contains("shard", literal=True) & ~likely.str.contains("gpu[:=]")
+    return pl.when(parts | shards).then(likely)
 
 
 def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool, zone: str | None = None) -> Trace:

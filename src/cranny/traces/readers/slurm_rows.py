@@ -16,10 +16,10 @@ from typing import NamedTuple
 import polars as pl
 
 from cranny.model.errors import InputError
+from cranny.model.hostlist import expand
 from cranny.model.job import MAX_GPUS
 from cranny.model.validate import counted
 from cranny.traces.gpu_types import part_of_gpu, without_part
-from cranny.traces.hostlist import expand
 from cranny.traces.schema import RowRule
 
 LATER = "(later) "  # before the name of a column: its times as they are read with the offset after a change
@@ -61,11 +61,11 @@ def once(frame: pl.DataFrame) -> tuple[pl.DataFrame, Sequence[str]]:
     notes = (
         (
             changes[0],
-            "fall into an hour that clocks show twice: the reading that fits the row counts, or the first",
+            "an hour that clocks show twice, read as fits the row, else as the first",
         ),
-        (changes[1], "fall into an hour that clocks skip: they are read as if the clock had been changed later"),
+        (changes[1], "an hour that clocks skip, read as if they had been changed later"),
     )
-    return frame, [f"{counted(count, 'time')} {said}" for count, said in notes if count]
+    return frame, [f"{counted(count, 'time')} in {said}" for count, said in notes if count]
 
 
 def _both(frame: pl.DataFrame) -> list[str]:
@@ -201,12 +201,12 @@ def with_machines(frame: pl.DataFrame, *, allocated: bool) -> tuple[pl.DataFrame
         return frame, ()
     several = pl.col("ran_on").str.contains(r"[\[,\s:]")
     lists = frame.filter(several.fill_null(value=False)).select("ran_on", "gpus").unique(maintain_order=True)
-    expanded: dict[str, list[str]] = {}
+    expanded: dict[str, Sequence[str]] = {}
     for text in lists["ran_on"].unique().to_list():
         try:
             expanded[text] = expand(text)
         except InputError:
-            expanded[text] = []
+            expanded[text] = ()
     rows = [
         (text, gpus, _held(expanded[text], gpus, allocated=allocated), len(expanded[text]))
         for text, gpus in lists.rows()
