@@ -99,6 +99,23 @@ def at_arrivals(events: Sequence[dict[str, float]]) -> list[dict[str, float]]:
     return [event for event in events for _ in range(int(event["arrivals"]))]
 
 
+def next_start(
+    cluster: Cluster, running: Sequence[Running], queue: Sequence[Job]
+) -> tuple[Job, list[int]] | tuple[None, None]:
+    """Return the next job to start, and where; a job holds up those behind it that could use its machines."""
+    taken: set[int] = set()
+    for job in queue:
+        could_use = {
+            index for index, machine in enumerate(cluster.machines) if job.gpu_type in (None, machine.gpu_type)
+        }
+        if not could_use & taken:
+            machines = best_fit(cluster, free_gpus(cluster, running), job)
+            if machines is not None:
+                return job, machines
+        taken |= could_use
+    return None, None
+
+
 def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.0) -> dict[str, Any]:
     """Replay jobs; return starts and finishes by id, the jobs skipped, the timeline, and the summary."""
     running: list[Running] = []  # in order of their start
@@ -121,11 +138,11 @@ def replay(cluster: Cluster, jobs: Sequence[Job], price_per_gpu_hour: float = 1.
         if not ended and not arrived:
             continue
         queue += arrived
-        while queue:
-            machines = best_fit(cluster, free_gpus(cluster, running), queue[0])
-            if machines is None:
-                break  # the first of the queue holds up the others
-            job = queue.pop(0)
+        while True:
+            job, machines = next_start(cluster, running, queue)
+            if job is None or machines is None:
+                break
+            queue.remove(job)
             cost = communicate(cluster, job, machines)
             slower = 1 + cost.comm_s / job.profile.iteration_s
             start_s[job.id], slowdown[job.id] = now_s, slower

@@ -73,7 +73,7 @@ def test_what_may_be_left_out_is_named() -> None:
     shown = text(jobs, 24)
     assert "a-very" not in shown
     assert "somebody" in shown
-    assert "left out for lack of space: name (" in " ".join(shown.split())
+    assert "dropped for lack of space: name (" in " ".join(shown.split())
     assert "left out" not in text(jobs, 80)
 
 
@@ -99,7 +99,7 @@ def tables(draw: st.DrawFn) -> FittedTable:
 def test_every_number_is_whole_or_its_column_is_named_below(table: FittedTable, width: int) -> None:
     shown = text(table, width)
     words = shown.split()
-    below = " ".join(words).partition("left out for lack of space:")[2]
+    below = " ".join(words).partition("dropped for lack of space:")[2]
     printed = sum("$" in word for word in words)
     expected = 1
     for column in table.columns[1:]:

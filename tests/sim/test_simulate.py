@@ -364,7 +364,7 @@ def test_a_cluster_that_names_no_types_runs_jobs_that_ask_for_one() -> None:
     assert result.summary["jobs_done"] == 5
     assert any("types of GPU" in note for note in result.settings["trace_notes"])
     named = Cluster.fat_tree(1, 4, 8, gpu_type="t4")
-    with pytest.raises(InputError, match="h100 GPU, the cluster has 0"):
+    with pytest.raises(InputError, match="gpu_type: 'h100' is not in the cluster, which has t4"):
         simulate(named, Trace("typed", frame))
 
 

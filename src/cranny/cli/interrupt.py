@@ -28,7 +28,7 @@ def ending_at_once() -> Iterator[None]:
     """End this process at most `GRACE_S` after Ctrl-C, if it has not ended by itself until then.
 
     Python runs what handles a signal between two steps of the main thread only, and that may be busy for long with
-    what is no Python. So another thread is told as soon as the signal arrives.
+    what is no Python. So another thread learns of it as soon as the signal arrives.
     """
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield  # Ctrl-C is ignored, as for a command in the background of a script, or handled by the caller

@@ -1,7 +1,7 @@
 """A table for a terminal of any width that never cuts a word or a number.
 
 Where the columns do not fit, their heads and the cells that hold words are broken between words. Where that is not
-enough, columns that may be left out are left out and named below the table; then rows become columns, if there are
+enough, columns that may be dropped are dropped and named below the table; then rows become columns, if there are
 few; then columns follow below others; and at last every value has a line of its own.
 """
 
@@ -29,7 +29,7 @@ class FittedColumn:
     cells: Sequence[str]
     words: bool = False
     right: bool = True  # where values stand
-    spare: int = 0  # columns that may be left out are left out in this order, the greatest first; 0 never
+    spare: int = 0  # columns that may be dropped are dropped in this order, the greatest first; 0 never
     styles: Sequence[str] = ()  # of the cells, if they have any
     least: int = 0  # letters, so that columns of several tables stand below each other
     name: str = ""  # the head on one line, if that reads otherwise
@@ -88,7 +88,7 @@ class FittedTable:
             yield from _side_by_side(self.columns, [column.narrow for column in self.columns], self.gap, rule)
         if left_out:
             names = ", ".join(column.one_line_head for column in left_out)
-            text = f"left out for lack of space: {names} (wider terminal, `| less -S`, or --json shows them)"
+            text = f"dropped for lack of space: {names} (wider terminal, `| less -S`, or --json shows them)"
             yield from _words([(text, "dim")], width)
         yield from _words([*self.below, *([(self.note, "dim")] if self.note else [])], width)
 

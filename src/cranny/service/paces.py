@@ -6,6 +6,7 @@ with as much slack as is best when all jobs on the links are simulated, with a l
 that is not shifted. Jobs that would be slower with agents than without run freely.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
@@ -71,6 +72,34 @@ class Paces:
             found = {link: circle for link, circle in on.items() if circle.arcs}
         self._known[job.id] = running, found
         return found
+
+
+class MeasuredIterations:
+    """What iterations of shifted jobs were measured to take: what periods follow, and what was noted since."""
+
+    def __init__(self) -> None:
+        self._followed: dict[str, tuple[int, float]] = {}  # by job: the attempt, and seconds
+        self._noted: dict[str, tuple[int, float]] = {}
+        self.followed_s = -math.inf  # when periods followed what was noted last
+
+    def note(self, job_id: str, attempt: int, iteration_s: float) -> None:
+        """Note a measurement."""
+        self._noted[job_id] = attempt, iteration_s
+
+    def follow(self, now_s: float) -> None:
+        """Let periods follow all that was noted."""
+        self._followed |= self._noted
+        self._noted.clear()
+        self.followed_s = now_s
+
+    def of(self, job_id: str, attempt: int) -> float | None:
+        """Return what periods follow for an attempt; None if it was not measured."""
+        measured, iteration_s = self._followed.get(job_id, (0, 0.0))
+        return iteration_s if measured == attempt else None
+
+    def keep(self, shifted: AbstractSet[str]) -> None:
+        """Forget all other jobs."""
+        self._followed = {job_id: known for job_id, known in self._followed.items() if job_id in shifted}
 
 
 def differs(pace: KeptPace | None, other: KeptPace | None) -> bool:

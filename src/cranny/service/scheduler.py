@@ -6,7 +6,6 @@ are stored.
 
 import hashlib
 import json
-import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -51,7 +50,7 @@ from cranny.service.job_records import (
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
-from cranny.service.paces import CHANGED, Paces, differs
+from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventRow, EventStore
 
@@ -88,10 +87,8 @@ class Scheduler:
         self._set_feasibility(complete_setting(FIRST_SETTING))
         self._recommender = Recommender()  # used in recommend-only mode
         self._paces = Paces(cluster)
-        self._iterations_s: dict[str, tuple[int, float]] = {}  # measured, of attempts of shifted jobs
+        self._iterations = MeasuredIterations()
         self.paced_s = 0.0  # when jobs got their slots last
-        self._noted_s: dict[str, tuple[int, float]] = {}  # the same, while periods may not change yet
-        self._repaced_s = -math.inf  # when that changed periods last
 
     def _new_engine(self) -> Engine:
         return Engine(ClusterState(self.cluster), build_policy(complete_setting(FIRST_SETTING), self.records))
@@ -356,8 +353,8 @@ class Scheduler:
         """Note what iterations of a job were measured to take; say whether periods ought to follow that now."""
         if job_id not in self.records.shifted:
             return False
-        self._noted_s[job_id] = attempt, iteration_s
-        if now_s < self._repaced_s + REPACE_S:
+        self._iterations.note(job_id, attempt, iteration_s)
+        if now_s < self._iterations.followed_s + REPACE_S:
             return False
         known_s = self._iteration_s(job_id)
         return known_s is None or abs(iteration_s - known_s) > CHANGED * known_s
@@ -366,16 +363,14 @@ class Scheduler:
         """Let shifted jobs keep periods that fit what was measured of all of them since periods changed last."""
         current = attempt == len(self.find(job_id).attempts)
         if current and self.measures(job_id, attempt, iteration_s, now_s):
-            self._iterations_s |= self._noted_s
-            self._noted_s.clear()
-            self._repaced_s = now_s
+            self._iterations.follow(now_s)
             self._pace(now_s)
 
     def _iteration_s(self, job_id: str) -> float | None:
         """Return what iterations of a running job were measured to take; None if that is not known."""
         current = self.records.jobs[job_id].attempts[-1]
-        attempt, iteration_s = self._iterations_s.get(job_id, (0, 0.0))
-        return iteration_s if attempt == current.number else current.iteration_s
+        measured_s = self._iterations.of(job_id, current.number)
+        return current.iteration_s if measured_s is None else measured_s
 
     def _pace(self, now_s: float) -> None:
         """Log what shifted jobs keep from now on, if that changed: all switch or none, since periods must fit.
@@ -383,7 +378,7 @@ class Scheduler:
         Jobs that are no longer shifted run freely.
         """
         shifted, paced = self.records.shifted, self.records.paced
-        self._iterations_s = {job_id: known for job_id, known in self._iterations_s.items() if job_id in shifted}
+        self._iterations.keep(shifted)
         measured_s = {job_id: self._iteration_s(job_id) for job_id in sorted(shifted | paced)}
         known_s = {job_id: each for job_id, each in measured_s.items() if each is not None and job_id in shifted}
         kept = self._paces.kept(self.engine.state.running, shifted, known_s) if shifted else {}

@@ -1,7 +1,9 @@
 """A trace by the name that people give it: a file of jobs, or a preset to generate from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+import polars as pl
 
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile
@@ -39,7 +41,7 @@ def as_trace(
     """Return the trace that text names, and anything else as it is if it can be one."""
     if isinstance(given, str | Path):
         return named_trace(given, gpus, seed=seed, profiles=profiles)
-    if isinstance(given, Trace) or (hasattr(given, "__iter__") and not hasattr(given, "columns")):
+    if isinstance(given, Trace) or (isinstance(given, Iterable) and not isinstance(given, pl.DataFrame)):
         return given
     wanted = "a trace, jobs, the path of a trace file, or a preset"
     raise InputError(f"trace: must be {wanted} ({', '.join(presets())}), not {type(given).__name__}")

@@ -295,7 +295,7 @@ def test_a_log_written_by_a_policy_is_measured_like_its_replay(seed: int, policy
             zip(rng.integers(1, 9, 20), np.sort(rng.integers(0, 5000, 20)), rng.integers(1, 4000, 20), strict=True)
         )
     ]
-    replayed = cranny.simulate(CLUSTER, jobs, policy, "instant")
+    replayed = cranny.simulate(CLUSTER, jobs, policy, "instant", order="backfill")  # as what-if replays logs
     names = pl.Series([machine.name for machine in CLUSTER.machines])
     lists = replayed.runs.select(
         "job_id",

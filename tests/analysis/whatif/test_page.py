@@ -36,7 +36,7 @@ def test_the_page_says_which_time_its_numbers_cover(tmp_path: Path) -> None:
 
 def test_a_burst_of_jobs_is_covered_to_the_last_end() -> None:
     answer = asked(log(submit_s=[0.0] * 4))
-    assert answer.span == "the 2.2 h from the first submission to the last end"
+    assert answer.span == "the 2 h from the first submission to the last end"
 
 
 def test_what_runs_in_rounds_does_not_put_the_log_in_rounds() -> None:

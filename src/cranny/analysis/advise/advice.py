@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cranny.analysis.advise.comparison import SAME, Comparison, Judge, PolicyRatio
+from cranny.analysis.advise.comparison import SAME, Judge, PolicyComparison, PolicyRatio
 from cranny.analysis.advise.policy_outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.workload import Workload, stretch
 from cranny.model.collective import DEFAULT_COLLECTIVE
@@ -36,7 +36,7 @@ class Advice:
     ranking: Sequence[str]  # policies, the best first
     values: Mapping[str, Mapping[str, float]]  # of each policy: its metrics over the jobs that all ran
     outcomes: Mapping[str, PolicyOutcome]
-    comparisons: Sequence[Comparison]  # of the others with the best, in the order of the ranking
+    comparisons: Sequence[PolicyComparison]  # of the others with the best, in the order of the ranking
     failed: Mapping[str, str]  # policies that could not run, and why
     parts: int  # of the log that intervals are over; 0 if it has too few jobs
 
@@ -46,7 +46,7 @@ class Advice:
         return self.ranking[0]
 
     @property
-    def rivals(self) -> list[Comparison]:
+    def rivals(self) -> list[PolicyComparison]:
         """Policies that ran every job and are as good as the best, or do not differ from it beyond doubt."""
         return [each for each in self.comparisons if self.outcomes[each.policy].finished and _close(each.overall)]
 

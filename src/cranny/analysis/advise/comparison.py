@@ -35,7 +35,7 @@ class PolicyRatio:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PolicyComparison:
     """One policy against the recommended one: each metric, and all judged metrics alike in one."""
 
     policy: str
@@ -83,7 +83,7 @@ class Judge:
 
         return sorted(self.values, key=rank)
 
-    def compare(self, policy: str, best: str) -> Comparison:
+    def compare(self, policy: str, best: str) -> PolicyComparison:
         """Compare a policy with the best one."""
         mine, its, drawn = self.values[best], self.values[policy], {}
         leads = {}
@@ -97,9 +97,9 @@ class Judge:
                 leads[metric] = PolicyRatio(ratio)
         overall = _mean([leads[metric].ratio for metric in self._by])
         if not self.parts:
-            return Comparison(policy, leads, PolicyRatio(overall))
+            return PolicyComparison(policy, leads, PolicyRatio(overall))
         together = np.exp(np.mean([np.log(drawn[metric]) for metric in self._by], axis=0))
-        return Comparison(policy, leads, _lead(overall, together))
+        return PolicyComparison(policy, leads, _lead(overall, together))
 
 
 def _lead(ratio: float, drawn: Floats) -> PolicyRatio:

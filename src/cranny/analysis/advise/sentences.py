@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cranny.analysis.advise.advice import Advice
-from cranny.analysis.advise.comparison import SAME, Comparison, PolicyRatio
+from cranny.analysis.advise.comparison import SAME, PolicyComparison, PolicyRatio
 from cranny.analysis.advise.policy_outcome import METRICS, PolicyOutcome
 from cranny.analysis.advise.workload import LONGEST
 from cranny.model.validate import counted, percent
@@ -110,7 +110,7 @@ def verdict(advice: Advice) -> list[str]:
     return lines
 
 
-def _against(best: str, other: Comparison) -> str:
+def _against(best: str, other: PolicyComparison) -> str:
     """Say what the best policy gains against another."""
     parts = [f"{METRICS[name].label} {_times(lead)}" for name, lead in other.metrics.items()]
     return f"{other.policy} has, against {best}: {', '.join(parts)}; overall {_times(other.overall)}."
