@@ -24,7 +24,7 @@ def read(tmp_path: Path, rows: Sequence[str], names: str = NAMES, **options: str
     """Read rows of a log of 2024-03-01; times may be hours alone."""
     path = tmp_path / "sacct.txt"
     path.write_text("\n".join([names, *rows]), encoding="utf-8")
-    return read_trace(path, parts_as_whole=True, **options)  # type: ignore[arg-type]
+    return read_trace(path, count_parts=True, **options)  # type: ignore[arg-type]
 
 
 def row(

@@ -1,4 +1,4 @@
-"""Jobs on parts of GPUs: MIG instances and shards. Placement is of whole GPUs, so that no policy can place them."""
+"""Jobs on parts of GPUs, MIG instances and shards: policies place whole GPUs, so that none can place them."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from cranny.model.errors import InputError
 from cranny.model.validate import counted
 from cranny.traces.trace import Trace
 
-PARTS = "on parts of GPUs (MIG, shards); --parts-as-whole counts each as a GPU"
+PARTS = "on parts of GPUs (MIG, shards); --count-parts counts each as a GPU"
 HOUR_S = 3600.0
 
 

@@ -87,7 +87,7 @@ def read_trace(
     strict: bool | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
     zone: str | None = None,
-    parts_as_whole: bool = False,
+    count_parts: bool = False,
 ) -> Trace:
     """Read a trace; the format is found by content unless it is named.
 
@@ -95,7 +95,7 @@ def read_trace(
     stays); with `strict` the first such row is an error. By default our own formats are strict, and logs of other
     systems are not. `profiles` are the models that jobs may name (the built-in ones by default). Times that
     name no zone are read in `zone`, such as Europe/Berlin, if the format has dates; else it is left aside. Jobs
-    on parts of GPUs (MIG instances, shards) are skipped unless `parts_as_whole` lets each part count as a GPU.
+    on parts of GPUs (MIG instances, shards) are skipped unless `count_parts` lets each part count as a GPU.
     """
     if format != AUTO and format not in READERS:
         raise unknown("trace format", format, [AUTO, *READERS])
@@ -113,7 +113,7 @@ def read_trace(
         trace = reader.read(path, known, strict=strict)
     else:
         trace = reader.in_zone(path, known, strict=strict, zone=zone)
-    return trace if parts_as_whole else without_parts(trace)
+    return trace if count_parts else without_parts(trace)
 
 
 def find_format(path: str | Path) -> str | None:

@@ -80,7 +80,7 @@ _RAN = "(ran)"
 
 
 def _to_the_cut(frame: pl.DataFrame, finish_s: float) -> pl.DataFrame:
-    """Let jobs that still ran when the log was written run to the end of the window, but not beyond their limit."""
+    """Let jobs that still ran when the log was written run to the end of the window, within their limit."""
     if "end_s" not in frame.columns or not math.isfinite(finish_s):
         return frame
     longest_s = finish_s - pl.col("start_s")
