@@ -50,7 +50,7 @@ def node(name: str, **labels: str) -> dict[str, Any]:
 def read(tmp_path: Path, *items: dict[str, Any]) -> Trace:
     path = tmp_path / "pods.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8")
-    return read_trace(path)
+    return read_trace(path, count_parts=True)
 
 
 def test_says_where_jobs_ran_and_on_what(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def read(tmp_path: Path, rows: Sequence[str], names: str = NAMES, **options: str
     """Read rows of a log of 2024-03-01; times may be hours alone."""
     path = tmp_path / "sacct.txt"
     path.write_text("\n".join([names, *rows]), encoding="utf-8")
-    return read_trace(path, **options)  # type: ignore[arg-type]
+    return read_trace(path, count_parts=True, **options)  # type: ignore[arg-type]
 
 
 def row(
@@ -273,3 +273,16 @@ def test_columns_are_read_as_python_reads_single_times(texts: list[str], zone: s
     )
     assert frame["early"].to_list() == [moment_s(text, zone) for text in texts]
     assert (frame["early"] - frame["late"]).abs().max() in (0.0, 1800.0, 3600.0)
+
+
+def test_jobs_on_parts_of_gpus_are_skipped_unless_asked_for(tmp_path: Path) -> None:
+    times = "08:00 08:00 09:00 16:00"
+    rows = [row("1", times), row("2", times, "n2", "gres/gpu:1g.5gb=3,node=1")]
+    assert len(read(tmp_path, rows)) == 2
+    trace = read_trace(tmp_path / "sacct.txt")
+    assert trace.frame["job_id"].to_list() == ["1"]
+    assert list(trace.skipped.values()) == [1]
+    assert trace.notes[-1] == "1 job on parts of GPUs skipped: they held 3 GPU-hours of whole GPUs"
+    read(tmp_path, rows[1:])
+    with pytest.raises(InputError, match="all of its 1 job are on parts of GPUs"):
+        read_trace(tmp_path / "sacct.txt")

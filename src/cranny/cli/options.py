@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -126,6 +126,10 @@ STRICT_HELP = (
     "(default: strict for our own formats only)."
 )
 StrictOption = Annotated[bool | None, option("--strict/--no-strict", STRICT_HELP, show_default=False)]
+COUNT_PARTS_HELP = (
+    "Count each MIG instance or shard of a log as a GPU; otherwise jobs on parts of GPUs are skipped."
+)
+CountPartsOption = Annotated[bool, option("--count-parts", COUNT_PARTS_HELP)]
 ProcessesOption = Annotated[
     int | None, option("--processes", "At once; as many as there are cores if not given.", min=1)
 ]
@@ -175,6 +179,7 @@ class ScenarioOptions:
     load: LoadOption = 0.8
     trace_format: FormatOption = "auto"
     strict: StrictOption = None
+    count_parts: CountPartsOption = False
     order: OrderOption = None
     period: PeriodOption = 0.0
     network: NetworkOption = "isolated"
@@ -205,6 +210,7 @@ class ScenarioOptions:
             strict=self.strict,
             profiles=profiles,
             zone=zone,
+            count_parts=self.count_parts,
         )
 
     def read_both(
@@ -224,7 +230,8 @@ class ScenarioOptions:
 
         if not Path(spec).exists():
             raise InputError(f"--cluster: from-log needs a log that says where jobs ran, and {spec!r} is no file")
-        trace = read_trace(spec, self.trace_format, strict=self.strict, profiles=profiles, zone=zone)
+        read = partial(read_trace, strict=self.strict, profiles=profiles, zone=zone, count_parts=self.count_parts)
+        trace = read(spec, self.trace_format)
         return with_guessed_cluster(trace if cut is None else cut(trace))
 
     def scenario(

@@ -84,6 +84,7 @@ def inspect(
     window: WindowOptions,
     format: options.FormatOption = "auto",  # noqa: A002
     strict: options.StrictOption = None,
+    count_parts: options.CountPartsOption = False,
     profiles: options.ProfilesOption = None,
     gpus: Annotated[
         int | None, option("--gpus", "GPUs of the cluster, to compare the demand with.", min=1)
@@ -105,7 +106,8 @@ def inspect(
         raise InputError("give --gpus or --cluster, not both")
     capacity = options.read_cluster(cluster).gpus if cluster is not None else gpus
     models = options.read_profiles(profiles)
-    trace = window.cut(read_trace(file, format, strict=strict, profiles=models, zone=window.zone))
+    given: Any = {"strict": strict, "profiles": models, "zone": window.zone, "count_parts": count_parts}
+    trace = window.cut(read_trace(file, format, **given))
     facts = {**describe(trace), "warnings": quirks(trace, capacity)}
     if as_json:
         print_json(facts)
@@ -194,7 +196,8 @@ def convert(
     from cranny.traces.read import read_trace
 
     _check_apart(file, to)
-    _write(read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles)), to, as_json=as_json)
+    models = options.read_profiles(profiles)
+    _write(read_trace(file, format, strict=strict, profiles=models, count_parts=True), to, as_json=as_json)
 
 
 @app.command("slice")
@@ -227,7 +230,8 @@ def slice_(
 
     _check_apart(file, to)
     window_s = {"start_s": length_s(start, "--from")} | ({} if end is None else {"end_s": length_s(end, "--to")})
-    trace = read_trace(file, format, strict=strict, profiles=options.read_profiles(profiles))
+    models = options.read_profiles(profiles)
+    trace = read_trace(file, format, strict=strict, profiles=models, count_parts=True)
     some = trace.where(**_values(trace, where)) if where else trace
     some = some.slice(**window_s, skip=skip, count=count, from_zero=from_zero)
     _write(some, to, of=len(trace), as_json=as_json)

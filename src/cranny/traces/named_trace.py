@@ -25,6 +25,7 @@ def named_trace(
     strict: bool | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
     zone: str | None = None,
+    count_parts: bool = False,
 ) -> Trace:
     """Read a trace file, or generate from a preset to load a cluster of so many GPUs as wanted."""
     path = Path(name)
@@ -32,7 +33,7 @@ def named_trace(
         return generate_trace(str(name), jobs=jobs, seed=seed, load=load, gpus=gpus)
     if not path.exists() and not path.suffix:
         raise unknown("trace file or preset", str(name), presets())
-    return read_trace(path, trace_format, strict=strict, profiles=profiles, zone=zone)
+    return read_trace(path, trace_format, strict=strict, profiles=profiles, zone=zone, count_parts=count_parts)
 
 
 def as_trace(

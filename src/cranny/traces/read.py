@@ -10,6 +10,7 @@ import polars as pl
 
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
+from cranny.traces.gpu_parts import without_parts
 from cranny.traces.readers import (
     acme,
     cranny_format,
@@ -86,13 +87,15 @@ def read_trace(
     strict: bool | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
     zone: str | None = None,
+    count_parts: bool = False,
 ) -> Trace:
     """Read a trace; the format is found by content unless it is named.
 
     Rows that cannot be used are skipped and counted in `Trace.skipped` (of rows with the same id the first
     stays); with `strict` the first such row is an error. By default our own formats are strict, and logs of other
     systems are not. `profiles` are the models that jobs may name (the built-in ones by default). Times that
-    name no zone are read in `zone`, such as Europe/Berlin, if the format has dates; else it is left aside.
+    name no zone are read in `zone`, such as Europe/Berlin, if the format has dates; else it is left aside. Jobs
+    on parts of GPUs (MIG instances, shards) are skipped unless `count_parts` lets each part count as a GPU.
     """
     if format != AUTO and format not in READERS:
         raise unknown("trace format", format, [AUTO, *READERS])
@@ -106,9 +109,11 @@ def read_trace(
     strict = reader.strict if strict is None else strict
     if zone is not None:
         time_zone(zone)
-        if reader.in_zone is not None:
-            return reader.in_zone(path, known, strict=strict, zone=zone)
-    return reader.read(path, known, strict=strict)
+    if zone is None or reader.in_zone is None:
+        trace = reader.read(path, known, strict=strict)
+    else:
+        trace = reader.in_zone(path, known, strict=strict, zone=zone)
+    return trace if count_parts else without_parts(trace)
 
 
 def find_format(path: str | Path) -> str | None:

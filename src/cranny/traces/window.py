@@ -4,7 +4,8 @@ By what the log says, with a job running from its start for its duration:
 
 - one that runs when the window begins is there at time zero, and lasts as long as it still ran;
 - one that waits when the window begins is there at time zero, and waits on;
-- one that runs on when the window ends is cut there, as one that still ran when the log was written;
+- one that runs on when the window ends is cut there; one that still ran when the log was written is taken to run
+  to there, if its limit allows;
 - one that starts after the window, or ends before it, is skipped, and so is one that is in no window because its
   start is unknown and its submission is outside.
 
@@ -44,6 +45,7 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
     frame = trace.frame if "start_s" in trace.frame.columns else trace.frame.with_columns(start_s=None)
     start_s = pl.col("start_s").cast(pl.Float64)
     start_s = pl.when(start_s.is_finite()).then(start_s)
+    frame = _to_the_cut(frame, finish_s)
     end_s = start_s + pl.col("duration_s")
     submitted_in = pl.col("submit_s").is_between(begin_s, finish_s, closed="left")
     # A job of no seconds is where it starts.
@@ -75,6 +77,18 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
 
 
 _RAN = "(ran)"
+
+
+def _to_the_cut(frame: pl.DataFrame, finish_s: float) -> pl.DataFrame:
+    """Let jobs that still ran when the log was written run to the end of the window, within their limit."""
+    if "end_s" not in frame.columns or not math.isfinite(finish_s):
+        return frame
+    longest_s = finish_s - pl.col("start_s")
+    if "limit_s" in frame.columns:
+        longest_s = pl.min_horizontal(longest_s, "limit_s")
+    runs_on = pl.col("end_s").is_null() & pl.col("start_s").is_finite()
+    lasts_s = pl.when(runs_on).then(pl.max_horizontal("duration_s", longest_s)).otherwise("duration_s")
+    return frame.with_columns(lasts_s.alias("duration_s"))
 
 
 def _from_zero(frame: pl.DataFrame, begin_s: float) -> pl.DataFrame:
