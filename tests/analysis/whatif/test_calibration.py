@@ -6,9 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cranny.analysis.whatif.baseline import LoggedJobs, logged_jobs
+from cranny.analysis.whatif.baseline import AS_IT_WAS, LoggedJobs, logged_jobs
 from cranny.analysis.whatif.calibration import REPLAYED, Prediction, calibrated, scheduler_models
+from cranny.analysis.whatif.findings import findings
 from cranny.analysis.whatif.unexplained import free_while_waiting
+from cranny.analysis.whatif.what_if import CALIBRATED_FROM, answer
 from cranny.model.cluster import Cluster
 from cranny.run import run
 from cranny.scenario import Scenario
@@ -150,3 +152,24 @@ def test_short_waits_are_equal() -> None:
     made = Prediction.of(np.array([0.0, 100.0, 100.0]), np.array([50.0, 199.0, 201.0]))
     assert made.within_factor == pytest.approx(2 / 3)
     assert made.miss_s == pytest.approx((50 + 99 + 101) / 3)
+
+
+def test_what_if_shows_the_row_before_the_policies_and_judges_them_against_it() -> None:
+    scenario, _ = logged_by(log(), "backfill", priorities=False)
+    found = answer(scenario, ["best-fit", "titan"], search=False, processes=1)
+    assert [case.name for case in found.cases] == [AS_IT_WAS, REPLAYED, "best-fit", "titan"]
+    assert found.scheduler is not None
+    assert found.scheduler.waits is not None
+    assert found.was.waits is not None
+    assert found.scheduler.waits.wait.mean_s == pytest.approx(found.was.waits.wait.mean_s, rel=0.01)
+    assert any(line.startswith("Replayed like the log's own scheduler") for line in findings(found))
+    assert any("In the second half it predicts a mean wait" in line for line in found.assumptions)
+    assert found.details is not None
+    assert found.details.against == REPLAYED
+
+
+def test_a_few_jobs_tell_nothing_of_a_scheduler() -> None:
+    scenario, _ = logged_by(log(), "backfill", priorities=False)
+    few = scenario.whole_trace.slice(count=CALIBRATED_FROM - 1)
+    found = answer(replace(scenario, trace=few), ["best-fit"], search=False, processes=1)
+    assert found.scheduler is None

@@ -12,6 +12,7 @@ from cranny.analysis.whatif.answer import CaseKind, CollectiveCase, WhatIfAnswer
 from cranny.analysis.whatif.as_it_was import AsItWas, as_it_was
 from cranny.analysis.whatif.assumptions import assumptions, delayed_work, warnings
 from cranny.analysis.whatif.baseline import AS_IT_WAS, LoggedJobs, logged_jobs
+from cranny.analysis.whatif.calibration import REPLAYED, Calibration, calibrated
 from cranny.analysis.whatif.details import details
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
 from cranny.analysis.whatif.job_spread import job_spread
@@ -40,6 +41,7 @@ from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace
 from cranny.traces.trace_jobs import Jobs
 
+CALIBRATED_FROM = 100  # jobs; fewer tell nothing of how a scheduler works
 ADD_SHARE = 0.05  # of the machines, if the caller does not say how many more
 SEARCHED_WITH_ALL = 20_000  # jobs; more are searched with policies whose replays are compiled, if one is asked for
 REPLAYED_WITH_ALL = 100_000  # jobs; of the usual policies, more are replayed with the compiled ones alone
@@ -113,8 +115,10 @@ def answer(
         results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
     logged, was = logged_jobs(trace), as_it_was(trace, cluster)
     window = map_span_s(results)
-    compared = _compared(results, logged, trace)
-    shown = [_without_rates(result) for result in results]
+    calibration = _calibration(scenarios[0], logged, processes, bar)
+    replayed = results if calibration is None else [*results, calibration.result]
+    compared = _compared(replayed, logged, trace)
+    shown = [_without_rates(result) for result in replayed]
     if logged is not None and isinstance(jobs := scenarios[0].jobs(), Jobs):
         log = LoggedRun(trace, jobs, logged, was)
         shown.append(logged_result(log, cluster, results[0], scenario.price_per_gpu_hour))
@@ -130,14 +134,27 @@ def answer(
         assumptions=[
             *_left_to_others(len(trace), policies),
             *assumptions(trace, results, logged, was, next(iter(compared.values())).height),
+            *(() if calibration is None else calibration.sentences()),
         ],
         results=[_with_headroom(result, _named(cases, result).headroom) for result in shown],
         collectives=_with_collectives(scenarios, collectives, processes, bar),
         as_it_was=was,
-        details=details(shown, trace, AS_IT_WAS, window, paid, scenario.seed),
+        details=details(shown, trace, AS_IT_WAS, window, paid, scenario.seed, REPLAYED),
     )
     found = replace(found, warnings=[*found.warnings, *delayed_work(found)])
     return replace(found, tables=answer_tables(found))
+
+
+def _calibration(
+    scenario: Scenario, logged: LoggedJobs | None, processes: int | None, bar: ProgressBar
+) -> Calibration | None:
+    """Replay the log's own scheduler, if its waits are known and the jobs are neither too few nor too many."""
+    if logged is None or not CALIBRATED_FROM <= len(scenario.whole_trace) < COMPILE_FROM:
+        return None
+    with bar("your scheduler", 1) as tick:
+        found = calibrated(scenario, logged, processes)
+        tick(1)
+    return found
 
 
 def usual_policies(jobs: int) -> Sequence[str]:
@@ -163,17 +180,17 @@ def _cases(
     window: Window,
 ) -> list[WhatIfCase]:
     """Measure the log itself and each replay; all cases are made here."""
-    cases = [
-        _case(result, CaseKind.POLICY, compared, was, window)
-        for result in results
-        if result.settings["policy"] != AS_IT_WAS
-    ]
+    by_name = {str(result.settings["policy"]): result for result in results}
+    kinds = {REPLAYED: CaseKind.SCHEDULER} | {
+        name: CaseKind.POLICY for name in by_name if name not in (REPLAYED, AS_IT_WAS)
+    }
+    cases = [_case(by_name[name], kind, compared, was, window) for name, kind in kinds.items() if name in by_name]
     if logged is None:
         return [WhatIfCase(AS_IT_WAS, CaseKind.LOG, None, None), *cases]
     if was is None or not was.is_known:
         left = logged.headroom(results[0].cluster.gpus, window)
         return [WhatIfCase(AS_IT_WAS, CaseKind.LOG, waits(compared[AS_IT_WAS]), left), *cases]
-    return [_case(results[-1], CaseKind.LOG, compared, was, window), *cases]
+    return [_case(by_name[AS_IT_WAS], CaseKind.LOG, compared, was, window), *cases]
 
 
 def _case(
