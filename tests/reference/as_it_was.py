@@ -80,17 +80,22 @@ def placed_jobs(cluster: Cluster, rows: Sequence[LogRow]) -> tuple[list[Placed],
         else:
             ready.append((row.start_s or 0.0, place, row, held))
     for now_s, _, row, held in sorted(ready, key=lambda each: each[:2]):
-        chosen = {}
-        for machine, count in held.items():
+        free_on = {}
+        for machine in held:
             taken = {
                 gpu
                 for other in placed
                 if other.start_s <= now_s < other.end_s
                 for gpu in other.gpus.get(machine, [])
             }
-            free = [gpu for gpu in range(cluster.machines[machine].gpus) if gpu not in taken]
-            chosen[machine] = free[:count]
-        if any(len(chosen[machine]) < count for machine, count in held.items()):
+            free_on[machine] = [gpu for gpu in range(cluster.machines[machine].gpus) if gpu not in taken]
+        chosen = {machine: free_on[machine][:count] for machine, count in held.items()}
+        while sum(map(len, chosen.values())) < row.job.gpus:  # one by one, where the first has more
+            larger = next((each for each in held if len(free_on[each]) > len(chosen[each])), None)
+            if larger is None:
+                break
+            chosen[larger] = free_on[larger][: len(chosen[larger]) + 1]
+        if sum(map(len, chosen.values())) < row.job.gpus or not all(chosen.values()):
             others.setdefault("no room", []).append(row.job.id)
         else:
             placed.append(Placed(row.job, now_s, row.end_s or 0.0, chosen))

@@ -131,6 +131,16 @@ def test_gpus_are_divided_evenly_where_the_log_does_not_count_them() -> None:
     assert held == [("a", 0, 3), ("a", 1, 2), ("b", 0, 1), ("c", 2, 1), ("d", 3, 1), ("last", 0, 1)]
 
 
+def test_gpus_are_divided_by_what_was_free_where_evenly_there_is_no_room() -> None:
+    columns: dict[str, list[Any]] = {"gpus": [3, 5, 1, 1, 1], "start_s": [0.0, 1.0, 0.0, 0.0, 7200.0]}
+    found = as_it_was(log(**columns, ran_on=[f"{A}:3", f"{A}:3 {B}:2", C, D, A]), CLUSTER)
+    assert found is not None
+    held = found.runs.select("job_id", "machine", pl.col("gpus").bitwise_count_ones()).rows()
+    assert held == [("a", 0, 3), ("b", 0, 1), ("b", 1, 4), ("c", 2, 1), ("d", 3, 1), ("last", 0, 1)]
+    assert not found.unplaced
+    assert found.divided_otherwise == 1
+
+
 def test_names_are_matched_without_case_and_domain_but_never_by_guess() -> None:
     machines = [Machine(name, 4) for name in ("N1", "n2.example.com", "twin.a", "twin.b", "10.0.0.1", "10.0.0.2")]
     names = ["N1", "n1.example.com", "n2", "N2.EXAMPLE.COM", "n2.other.org", "twin", "10.0.0.2", "10.0.0.3"]

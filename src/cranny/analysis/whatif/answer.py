@@ -213,6 +213,7 @@ class WhatIfAnswer:
             "share_of_gpu_hours": was.share,
             "unplaced": {reason: each._asdict() for reason, each in was.unplaced.items()},
             "unknown_machines": list(was.unknown_machines),
+            "divided_otherwise": was.divided_otherwise,
         }
 
     def _shares(self, free: StepFunction) -> dict[str, Any]:

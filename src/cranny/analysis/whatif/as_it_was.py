@@ -1,7 +1,9 @@
 """Where the jobs of a log really ran: the runs of the log, in the columns in which a replay records its own.
 
 A log names machines and how many GPUs a job held on each, but not which of them: here these are the lowest free
-ones. A job that cannot be placed like that is counted with the reason, and has no run.
+ones. Logs of Slurm do not say how GPUs are divided among several machines: where there is no room for what was
+assumed, a job holds there what is free. A job that cannot be placed like that is counted with the reason, and has
+no run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +47,7 @@ class AsItWas:
     gpu_hours: float  # of all jobs of the log
     unplaced: Mapping[str, Unplaced]  # by reason
     unknown_machines: Sequence[str]  # names in the log that the cluster has not
+    divided_otherwise: int = 0  # jobs whose GPUs are divided among their machines otherwise than assumed
 
     @property
     def share(self) -> float:
@@ -88,7 +91,9 @@ def as_it_was(trace: Trace, cluster: Cluster) -> AsItWas | None:
         }
     )
     gpu_hours = asked * frame["duration_s"].to_numpy() / HOUR_S
-    return AsItWas(runs, job, float(gpu_hours.sum()), _counted(reason, gpu_hours), unknown_machines)
+    otherwise = len(np.unique(job[np.bitwise_count(gpus[fits]) != count[fits]]))
+    unplaced = _counted(reason, gpu_hours)
+    return AsItWas(runs, job, float(gpu_hours.sum()), unplaced, unknown_machines, otherwise)
 
 
 def logged_times_s(frame: pl.DataFrame) -> tuple[Floats, Floats]:
@@ -148,12 +153,28 @@ def held_gpus(
                 free[on[part]] |= held[part]
             ended += 1
         parts = range(from_part[each], past[each])
-        if all(free[on[part]].bit_count() >= asked[part] for part in parts):
-            for part in parts:
-                held[part] = _lowest(free[on[part]], asked[part])
-                if is_lasting[each]:
-                    free[on[part]] ^= held[part]
+        counts = _divided([asked[part] for part in parts], [free[on[part]].bit_count() for part in parts])
+        for part, taken in zip(parts, counts, strict=False):
+            held[part] = _lowest(free[on[part]], taken)
+            if is_lasting[each]:
+                free[on[part]] ^= held[part]
     return np.array(held, dtype=np.uint64)
+
+
+def _divided(asked: Sequence[int], free: Sequence[int]) -> Sequence[int]:
+    """Return how many GPUs a job holds on each of its machines; nothing if there is no room for it.
+
+    What does not fit on one of them is on the first ones that have more free. Each machine has one at least.
+    """
+    if all(count <= left for count, left in zip(asked, free, strict=True)):
+        return asked
+    counts = [min(count, left) for count, left in zip(asked, free, strict=True)]
+    missing = sum(asked) - sum(counts)
+    for at, left in enumerate(free):
+        more = min(missing, left - counts[at])
+        counts[at] += more
+        missing -= more
+    return () if missing or 0 in counts else counts
 
 
 def _lowest(free: int, count: int) -> int:

@@ -104,6 +104,11 @@ def _of_places(was: AsItWas | None) -> Iterator[str]:
         )
     elif jobs:
         yield f"Not in the row '{AS_IT_WAS}', whose machines look a little emptier than they were: {jobs}."
+    if was.divided_otherwise:
+        yield (
+            f"How the GPUs of {counted(was.divided_otherwise, 'job')} were divided among their machines is taken "
+            "from what was free there: evenly there was no room."
+        )
 
 
 def assumptions(

@@ -156,7 +156,7 @@ def _places(answer: WhatIfAnswer) -> TextTable:
         f"Machines and racks per job are means over jobs of {LEAST_GPUS} GPUs or more; fragmentation, the share "
         "of GPUs that are free on machines in use, and cross traffic, what one iteration of every running job "
         "moves between machines, are means over arrivals.",
-        ("", "frag- mented", "machines per job", "racks per job", "cross traffic, GB"),
+        ("", "fragmented", "machines per job", "racks per job", "cross traffic, GB"),
         rows,
     )
 
