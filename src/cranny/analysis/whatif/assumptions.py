@@ -192,7 +192,9 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
     orders = {str(result.settings["policy"]): str(result.settings["order"]) for result in results}
     yield f"Queue orders: {', '.join(f'{policy} {order}' for policy, order in orders.items())}."
     if {"sjf", "srtf", "backfill"} & set(orders.values()):
-        yield "sjf, srtf and backfill know how long each job will run."
+        said = "limit_s" in trace.frame.columns and trace.frame["limit_s"].count() and settings["limits"]
+        known = "the limit that its user asked for, where the log has it" if said else "how long it will run"
+        yield f"sjf, srtf and backfill know of each job {known}."
     stops = {str(result.settings["policy"]): int(result.summary["restarts"]) for result in results}
     if any(stops.values()):
         counts = ", ".join(f"{policy} {count:,}" for policy, count in stops.items() if count)
@@ -202,7 +204,8 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
         )
     yield (
         "The cluster is empty at the first submission: jobs that ran before are not in the log, so the first "
-        "waits are too short. Priorities, quotas, reservations, failures and maintenance are not replayed."
+        "waits are too short. Quotas, fair share, reservations, failures and maintenance are not replayed; "
+        "priorities are under backfill, if the log has them."
     )
     yield (
         "Machines, money and the largest job are measured from the first to the last submission (to the last end "
