@@ -7,6 +7,7 @@ from typing import get_type_hints
 import pytest
 
 import cranny
+from cranny.analysis.whatif.what_if import usual_policies
 from cranny.model.errors import InputError
 from cranny.policies import DEFAULT_POLICY
 from cranny.run import run, run_many
@@ -32,7 +33,7 @@ def test_the_keywords_of_simulate_are_the_settings_of_a_scenario() -> None:
 def test_the_default_policy_is_the_same_wherever_one_can_be_named() -> None:
     assert Scenario(CLUSTER, TRACE).policy == DEFAULT_POLICY
     assert signature(cranny.simulate).parameters["policy"].default == DEFAULT_POLICY
-    assert signature(cranny.what_if).parameters["policies"].default[0] == DEFAULT_POLICY
+    assert usual_policies(len(TRACE))[0] == DEFAULT_POLICY
 
 
 def test_a_scenario_is_frozen_and_checked_when_made() -> None:

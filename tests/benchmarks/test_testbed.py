@@ -65,7 +65,9 @@ def test_two_jobs_are_faster_once_they_are_shifted(tmp_path: Path) -> None:
 
     found = []
     for trial in range(TRIALS):
-        before, after = once_shifted(tmp_path / str(trial), WINDOW_S)
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        before, after = once_shifted(folder, WINDOW_S)
         times = gain([before.two], [after.two]).times
         found.append((times, overlap(*before.two), overlap(*after.two)))
         if times >= LEAST_GAIN and overlap(*after.two) < overlap(*before.two):

@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 from benchmarks import importing
 from cranny.cli.app import app
 from cranny.model.collective import COLLECTIVES
-from cranny.policies import DEFAULT_POLICY
+from cranny.policies import DEFAULT_POLICY, WHAT_IF
 from cranny.version import VERSION
 
 
@@ -100,12 +100,19 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "    [job.step() for _ in range(9)]\n"
     )
     small_sweep = tmp_path / "sweep.yaml"
+    log_with_machines = tmp_path / "sacct.txt"
+    log_with_machines.write_text(
+        "JobID|Submit|Start|End|NodeList|AllocTRES\n"
+        "1|2026-03-02T08:00:00|2026-03-02T08:00:00|2026-03-02T09:00:00|n[1-2]|gres/gpu=8\n"
+    )
     small_sweep.write_text("traces: [philly]\njobs: 20\nclusters: [1x2x4]\npolicies: [best-fit]\n")
     return {
         "demo": ["--jobs", 30, *SMALL, "--policies", "titan", "--out", tmp_path / "out"],
         "simulate": [trace_file, *SMALL],
         "compare": [trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1],
         "what-if": [trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1],
+        "cluster import": ["--log", log_with_machines],
+        "cluster show": ["1x2x4"],
         "place": ["--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--policy", "all"],
         "explain": [trace_file, "b", *SMALL],
         "network": [trace_file, *SMALL, "--policy", "random"],
@@ -187,7 +194,7 @@ def test_compare_marks_the_best_of_each_column(run: Run, trace_file: Path) -> No
     rows = [line for line in shown.out.splitlines() if line.split()[:1] in (["titan"], ["best-fit"])]
     assert len(rows) == 2  # a name that is given twice counts once
     assert any("*" in row for row in rows)
-    assert "* best of its column" in shown.out
+    assert "* best of its metric" in shown.out
 
 
 def test_compare_prints_a_list_as_json(run: Run, trace_file: Path) -> None:
@@ -269,9 +276,9 @@ def test_commands_have_one_default_policy_and_comparisons_show_it_first() -> Non
         for option in command.params
         if option.name in {"policy", "policies"} and option.default  # others know theirs when they run
     }
-    named = ("simulate", "place", "explain", "network", "defrag", "demo", "compare", "what-if")
+    named = ("simulate", "place", "explain", "network", "defrag", "demo", "compare")
     assert defaults == dict.fromkeys(named, DEFAULT_POLICY)
-    assert DEFAULT_POLICY == "cranny"
+    assert WHAT_IF[0] == DEFAULT_POLICY == "cranny"
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -341,7 +348,7 @@ def test_compare_runs_in_processes(tmp_path: Path, trace_file: Path) -> None:
     names = "titan,best-fit,fragments-first"
     done = cranny("compare", trace_file, *SMALL, "--policies", names, "--processes", 2, "--report", page)
     assert done.returncode == 0, done.stderr
-    assert "best of its column" in done.stdout
+    assert "best of its metric" in done.stdout
     assert page.is_file()
 
 

@@ -100,7 +100,7 @@ def test_the_page_holds_the_map(run: Run, crossing: Path, tmp_path: Path) -> Non
         (("--period", -5), "--period: must be a number, zero or more"),
         (("--network", "stedy"), "unknown network model 'stedy'; did you mean 'steady'?"),
         (("--policy", "randm"), "unknown policy 'randm'"),
-        (("--out", "."), "--out: .: is a folder, not a file"),
+        (("--report", "."), "--report: .: is a folder, not a file"),
     ],
 )
 def test_wrong_words_get_one_clear_line(run: Run, crossing: Path, words: tuple[object, ...], says: str) -> None:

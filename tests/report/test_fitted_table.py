@@ -33,10 +33,10 @@ def test_money_is_never_cut(width: int) -> None:
 
 def test_heads_are_broken_where_columns_do_not_fit() -> None:
     assert text(terminal_table(MONEY), 61).splitlines()[1:5] == [
-        "                       machine-hours",
-        "         machines idle         a day saved a day saved a year",
+        "                       machine-hours a   saved a",
+        "         machines idle             day       day saved a year",
         "─────────────────────────────────────────────────────────────",
-        "best-fit     64.0 12.3         1,234      $3,256   $1,188,440",
+        "best-fit     64.0 12.3           1,234    $3,256   $1,188,440",
     ]
 
 

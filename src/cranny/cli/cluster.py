@@ -43,6 +43,7 @@ def import_(
     count_parts: Annotated[bool, option("--count-parts", PARTS_HELP)] = False,
     link_gbps: Annotated[float, option("--link-gbps", "Assumed uplink of each machine.", positive)] = 100.0,
     trace_format: options.FormatOption = "auto",
+    as_json: options.JsonOption = False,
 ) -> None:
     """Make a cluster file from what Slurm or Kubernetes prints, or guess one from a log.
 
@@ -62,13 +63,17 @@ def import_(
     if output is not None and output.exists():
         raise InputError(f"--output: {output}: is there already; remove it, or give another name")
     found = _import(scontrol, topology, kubectl, log, rack_label or [], count_parts, link_gbps, trace_format)
+    if output is not None:
+        try:
+            output.write_text(found.yaml(), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"--output: {output}: cannot be written: {error.strerror or error}") from None
+    if as_json:
+        print_json({"cluster": found.cluster.describe(), "notes": list(found.notes), "yaml": found.yaml()})
+        return
     if output is None:
         say(*found.yaml().splitlines())
         return
-    try:
-        output.write_text(found.yaml(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--output: {output}: cannot be written: {error.strerror or error}") from None
     say(found.cluster.describe())
     for note in found.notes:
         warn(note)
@@ -85,7 +90,7 @@ def _import(
     link_gbps: float,
     trace_format: str,
 ) -> "ImportedCluster":
-    """Read whichever source was given."""
+    """Read the source that was given."""
     if scontrol is not None:
         from cranny.cluster_import.scontrol import read_scontrol
         from cranny.cluster_import.slurm_topology import read_topology

@@ -12,7 +12,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.client import Remote, changes, path_of, remote_options, state, writes, written
-from cranny.cli.console import err, out, print_json, print_table, say, warn
+from cranny.cli.console import PIPED_WIDTH, err, out, print_json, print_table, say, warn
 from cranny.cli.options import argument, option
 from cranny.model.errors import CrannyError, InputError
 from cranny.service.clock import wall_clock
@@ -20,7 +20,8 @@ from cranny.service.clock import wall_clock
 JobArgument = Annotated[str, argument("JOB", "The id of a job, such as job-17.")]
 MAX_KEY = 200  # characters
 COLUMNS = ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why")
-SPARE = ("name", "submitted", "user")  # columns that a narrow terminal does without
+SPARE = ("submitted", "name", "user")  # columns that a narrow terminal does without
+MOST_NAME, MOST_USER = 20, 12  # letters of a name on a terminal, so that it takes no other column's place
 
 
 @remote_options
@@ -78,6 +79,11 @@ def jobs(
         out.print(f"{len(found['jobs'])} of {found['total']}; see --limit")
 
 
+def _short(name: str, most: int) -> str:
+    """Shorten a name on a terminal; output that is piped has all of it."""
+    return name if len(name) <= most or out.width >= PIPED_WIDTH else f"{name[: most - 1]}…"
+
+
 def _show(found: list[dict[str, Any]]) -> None:
     """Print a table of jobs: submission, start, and machines or reason to wait."""
     now = wall_clock()
@@ -89,7 +95,13 @@ def _show(found: list[dict[str, Any]]) -> None:
         first, more = job["machines"][:1], len(job["machines"]) - 1
         where = " and ".join([*first, f"{more} more"] if more > 0 else first)
         why = job["reason"].removeprefix(f"{job['status']} ").removeprefix("with ")
-        own = (job["id"], job["name"] or "", job["user"], str(job["gpus"]), job["status"])
+        own = (
+            job["id"],
+            _short(job["name"] or "", MOST_NAME),
+            _short(job["user"], MOST_USER),
+            str(job["gpus"]),
+            job["status"],
+        )
         rows.append((*own, ago(job["submitted_s"], now), start, why or where))
     print_table(COLUMNS, rows, numbers=("GPUs",), words=("where or why",), spare=SPARE)
 
