@@ -105,9 +105,7 @@ class Calibration:
     by_size: Mapping[str, Prediction]  # of the second half
     by_partition: Mapping[str, Prediction]
     tried: Mapping[str, float]  # by how much each model misses a wait of the first half, by its description
-    jobs: (
-        pl.DataFrame
-    )  # job_id, gpus, user, account, partition, logged_s, replayed_s of the jobs that are compared
+    jobs: pl.DataFrame  # those compared: job_id, gpus, user, account, partition, logged_s, replayed_s
     result: Result  # the replay, whose policy is called `REPLAYED`
     reasons: Sequence[str]  # why it may differ from the log
 
