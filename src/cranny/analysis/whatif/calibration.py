@@ -14,7 +14,7 @@ import polars as pl
 
 from cranny.analysis.whatif.baseline import LoggedJobs
 from cranny.analysis.whatif.unexplained import free_while_waiting
-from cranny.analysis.whatif.waits import SIZES, done_jobs
+from cranny.analysis.whatif.waits import done_jobs, size_of_job
 from cranny.model.arrays import Floats
 from cranny.model.validate import counted, percent
 from cranny.report.scales import duration_text
@@ -145,7 +145,7 @@ class Calibration:
         """
         waited = self.jobs.join(policy_jobs.select("job_id", policy_s="wait_s"), on="job_id")
         if group == "size":
-            waited = waited.with_columns(size=_size_names(waited["gpus"]))
+            waited = waited.with_columns(size_of_job())
         means = [pl.col(name).mean() for name in ("logged_s", "replayed_s", "policy_s")]
         gained_s = pl.col("replayed_s") - pl.col("policy_s")
         return (
@@ -204,7 +204,7 @@ def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = N
         delay_s,
         first_half,
         _predicted(second, delay_s),
-        _by(second, _size_names(second["gpus"]), delay_s),
+        _by(second, second.select(size_of_job())["size"], delay_s),
         by_partition,
         tried,
         jobs.select("job_id", "gpus", *shown, "logged_s", "replayed_s"),
@@ -248,12 +248,6 @@ def _by(jobs: pl.DataFrame, group: pl.Series, delay_s: float) -> dict[str, Predi
         str(name): _predicted(part, delay_s)
         for (name,), part in sorted(parts.items(), key=lambda each: str(each[0]))
     }
-
-
-def _size_names(gpus: pl.Series) -> pl.Series:
-    """Return the name of the size of each job."""
-    uppers = [most for _, most in SIZES.values()]
-    return pl.Series("size", list(SIZES)).gather(np.searchsorted(uppers, gpus.to_numpy()))
 
 
 def _tells(trace: Trace, name: str) -> bool:

@@ -10,6 +10,7 @@ from cranny.analysis.whatif.groups import case_jobs, changes_by_group, labels, s
 from cranny.analysis.whatif.money import DAY_S, Interval, MachineCost, SavedMoney, machine_cost, saving
 from cranny.analysis.whatif.prices import Prices, price_clock
 from cranny.analysis.whatif.problem_jobs import problem_jobs
+from cranny.analysis.whatif.waits import counted_jobs
 from cranny.sim.result import Result
 from cranny.traces.inspect import Window
 from cranny.traces.trace import Trace
@@ -100,8 +101,7 @@ def details(
         for name, result in by_name.items()
         if result.runs.height
     }
-    counted = trace.frame.filter("counted") if "counted" in trace.frame.columns else trace.frame
-    jobs = same_jobs({name: case_jobs(result) for name, result in by_name.items()}, counted)
+    jobs = same_jobs({name: case_jobs(result) for name, result in by_name.items()}, counted_jobs(trace))
     label = labels(trace.frame)
     against = next(name for name in (scheduler, was, *by_name) if name in by_name)
     blamed = was if was in costs else against if against in costs else next(iter(costs))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from cranny.analysis.whatif.headroom import HOUR_S
-from cranny.analysis.whatif.waits import SIZES, done_jobs
+from cranny.analysis.whatif.waits import done_jobs, size_of_job
 from cranny.sim.record import DONE
 from cranny.sim.result import Result
 
@@ -25,12 +25,9 @@ def case_jobs(result: Result) -> pl.DataFrame:
 
 def labels(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return for each job of a log what it can be grouped by: those columns that say something, and its size."""
-    size = pl.lit(None, pl.String)
-    for name, (least, most) in SIZES.items():
-        size = pl.when(pl.col("gpus").is_between(least, most)).then(pl.lit(name)).otherwise(size)
     known = [name for name in BY if name in jobs.columns and jobs[name].count()]
     named = (pl.col(name).cast(pl.String).fill_null(NO_NAME) for name in known)
-    return jobs.select("job_id", *named, size.alias("size"))
+    return jobs.select("job_id", *named, size_of_job())
 
 
 def same_jobs(jobs: JobsOf, counted: pl.DataFrame) -> dict[str, pl.DataFrame]:

@@ -8,6 +8,7 @@ import polars as pl
 from cranny.model.validate import MAX_GPUS
 from cranny.sim.record import DONE
 from cranny.sim.result import Result
+from cranny.traces.trace import Trace
 
 MINUTE_S = 60.0
 # Sizes of jobs that people speak of: from and to so many GPUs.
@@ -75,6 +76,19 @@ def time_stats(values_s: pl.Series) -> TimeStats:
     """Return mean, median, p95 and p99."""
     quantiles = [values_s.quantile(share, "linear") for share in (0.5, 0.95, 0.99)]
     return TimeStats(*(float(value or 0.0) for value in (values_s.mean(), *quantiles)))  # type: ignore[arg-type]
+
+
+def size_of_job() -> pl.Expr:
+    """Name the size of each job, by its column gpus."""
+    size = pl.lit(None, pl.String)
+    for name, (least, most) in SIZES.items():
+        size = pl.when(pl.col("gpus").is_between(least, most)).then(pl.lit(name)).otherwise(size)
+    return size.alias("size")
+
+
+def counted_jobs(trace: Trace) -> pl.DataFrame:
+    """Return the jobs of a log whose waits count; all but those outside its window."""
+    return trace.frame.filter("counted") if "counted" in trace.frame.columns else trace.frame
 
 
 def mean_by_size(jobs: pl.DataFrame) -> dict[str, float]:

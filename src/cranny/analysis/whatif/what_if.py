@@ -21,7 +21,7 @@ from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, 
 from cranny.analysis.whatif.machine_search import search as search_machines
 from cranny.analysis.whatif.prices import Prices
 from cranny.analysis.whatif.tables import answer_tables
-from cranny.analysis.whatif.waits import done_jobs, waits
+from cranny.analysis.whatif.waits import counted_jobs, done_jobs, waits
 from cranny.cluster_import.from_log import with_guessed_cluster
 from cranny.core.protocol import FirstChoices
 from cranny.model.cluster import Cluster
@@ -239,8 +239,7 @@ def _compared(results: Sequence[Result], logged: LoggedJobs | None, trace: Trace
     jobs = {str(each.settings["policy"]): done_jobs(each) for each in results}
     if logged is not None:
         jobs[AS_IT_WAS] = logged.jobs
-    counts = trace.frame.filter("counted") if "counted" in trace.frame.columns else trace.frame
-    common = counts.select("job_id")
+    common = counted_jobs(trace).select("job_id")
     for each in jobs.values():
         if each.height < len(trace):  # else it has all of them
             common = common.join(each.select("job_id"), on="job_id", how="semi")
