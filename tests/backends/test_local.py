@@ -371,7 +371,7 @@ def test_a_supervisor_notes_that_its_attempt_is_called_off_just_now(
 
     monkeypatch.setattr(supervisor, "write", write_then_restart)
     write(files.launch, {"token": "x"})
-    assert supervisor.claim(files) is None
+    assert supervisor.claim(files, None) is None
     assert found == [Ended("a", 1, None, "lost")]
     assert not list(tmp_path.iterdir())
 

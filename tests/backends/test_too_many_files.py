@@ -101,7 +101,7 @@ def test_a_supervisor_that_cannot_look_for_children_ends_the_ranks_it_knows(
     monkeypatch.setattr(supervisor, "descendants", blind)
     with subprocess.Popen(["sleep", "30"], start_new_session=True) as rank:
         attempt = SupervisedAttempt.__new__(SupervisedAttempt)
-        attempt._ranks, attempt._subreaper = {rank.pid}, True
+        attempt._ranks, attempt._subreaper, attempt._group = {rank.pid}, True, None
         attempt._signal_all(signal.SIGTERM)
         assert rank.wait(60) == -signal.SIGTERM
     assert "cannot list processes: Too many open files in system" in capfd.readouterr().err

@@ -5,11 +5,12 @@ the attempt's log folder (see `attempt_files`).
 """
 
 import contextlib
+import math
 import os
 import secrets
 import shutil
 import signal
-import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +20,16 @@ from typing import cast, get_args
 from cranny.backends import attempt_files as io
 from cranny.backends import local_machine
 from cranny.backends.attempt_files import AttemptFiles
+from cranny.backends.control_group import ControlGroup
+from cranny.backends.launcher import Launcher, spawn_supervisor
 from cranny.backends.process import Process, carrying
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
 from cranny.backends.ranks import CHANNEL, LAUNCH, commands
 from cranny.model.cluster import Cluster
+from cranny.model.errors import CrannyError
 
-SOURCE = str(Path(__file__).parents[2])
+LATE_S = 30.0  # beyond limit and grace, that a supervisor may be late on a busy machine
+ENTERED = 0o711  # of folders in which other accounts may reach what belongs to them, but list nothing
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class _Running:
     supervisor: Process
     token: str
     port: int | None  # None if an earlier service chose it
+    overdue_at: float  # by the monotonic clock: its supervisor should have ended it by then
 
 
 class LocalBackend:
@@ -45,8 +51,15 @@ class LocalBackend:
     logical and jobs see no GPU, since no two may share one. With none, CUDA_VISIBLE_DEVICES contains slot numbers.
     """
 
-    def __init__(self, cluster: Cluster, devices: Sequence[str] | None = None, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        devices: Sequence[str] | None = None,
+        grace_s: float = GRACE_S,
+        launcher: Launcher | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._launcher = launcher  # if jobs run under the accounts of their users
         self._slots = Slots(cluster)
         self._running: dict[str, _Running] = {}  # by job
         self._grace_s = grace_s
@@ -60,10 +73,11 @@ class LocalBackend:
             self._device = dict.fromkeys(slots, "")
 
     @classmethod
-    def this_machine(cls) -> "LocalBackend":
+    def this_machine(cls, launcher: Launcher | None = None) -> "LocalBackend":
         """Return a backend for this machine: its GPUs or, if it has none, as many slots as it has processors."""
         found = local_machine.gpus()
-        return cls(local_machine.cluster_of(found), tuple(index for index, _ in found))
+        devices = tuple(index for index, _ in found)
+        return cls(local_machine.cluster_of(found), devices, launcher=launcher)
 
     def nodes(self) -> Cluster:
         """Return the machines and their GPU slots."""
@@ -76,10 +90,12 @@ class LocalBackend:
         self._slots.take(what)
         try:
             self._running[what.job_id] = self._start(what)
-        except (OSError, BackendError) as error:
+        except (OSError, CrannyError) as error:
             self._slots.release(what)
             if isinstance(error, BackendError):
                 raise
+            if isinstance(error, CrannyError):
+                raise BackendError(f"job {what.job_id!r}: {error}") from error
             spot = f"{error.filename}: " if error.filename else ""
             raise BackendError(f"job {what.job_id!r} cannot start: {spot}{error.strerror}") from error
 
@@ -132,7 +148,7 @@ class LocalBackend:
             claimed = None if other is not None or io.remove(files.launch) else io.read(files.pid)
             match claimed:
                 case {"pid": int(pid), "started": str(started), "token": str(token)}:
-                    running = _Running(what, files, Process(pid, started), token, port=None)
+                    running = _Running(what, files, Process(pid, started), token, None, self._overdue_at(what))
                     end = self._look(running)
                 case _:  # it never started; or it ended and was reported, and is reported again now
                     end = _result(what, files) or Ended(what.job_id, what.attempt, None, "lost")
@@ -154,9 +170,11 @@ class LocalBackend:
         """Write the launch file and start the supervisor, which reads it."""
         log_dir = what.log_dir.absolute()
         files = AttemptFiles.of(log_dir, what.attempt)
-        base = local_machine.base_environment()
-        _check_command(what, {**base, **what.env}["PATH"])
-        _private_folder(log_dir / CHANNEL)
+        account = None if self._launcher is None else self._launcher.account(what.user)
+        base = local_machine.base_environment(account=account)
+        if account is None:  # what other accounts can read is seen when the job starts
+            _check_command(what, {**base, **what.env}["PATH"])
+        _make_folder(log_dir / CHANNEL, 0o700 if account is None else ENTERED)
         if any(os.path.lexists(path) for path in (files.launch, files.pid, files.result)):
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before in {log_dir}")
         token = secrets.token_hex(16)
@@ -167,47 +185,82 @@ class LocalBackend:
         ranks = commands(what, base, devices, port, token, log_dir)
         document = {
             "token": token,
-            "cwd": None if what.cwd is None else str(what.cwd),
+            "cwd": str(what.cwd) if what.cwd is not None else account and account.home,
             "time_limit_s": what.time_limit_s,
             "grace_s": self._grace_s,
             "ranks": [command._asdict() for command in ranks],
+            "channel": str(log_dir / CHANNEL),
+            "logs": [str(log_dir / f"rank-{rank.rank}.log") for rank in what.ranks] if what.torchrun else [],
         }
         try:
             io.write(files.launch, document, new=True)
-            pid = _spawn(log_dir, what.attempt, files, base)
-        except OSError:
+            if self._launcher is None:
+                pid = spawn_supervisor(log_dir, what.attempt, base)
+            else:
+                pid = self._launcher.start(what.user, log_dir, what.attempt)
+        except (OSError, CrannyError):
             io.remove(files.launch)  # it holds the environment
             raise
         try:
-            return _Running(what, files, Process.of(pid), token, port)
+            return _Running(what, files, Process.of(pid), token, port, self._overdue_at(what))
         except OSError:  # without its start time it could not be identified later
             if io.remove(files.launch):  # withdrawn before it was claimed: nothing has started
                 os.kill(pid, signal.SIGKILL)
             else:  # only the supervisor knows what it has started
                 _ask_to_end(files, 0.0, partial(os.kill, pid))
-            os.waitpid(pid, 0)
+            if self._launcher is None:
+                os.waitpid(pid, 0)
             raise
+
+    def _overdue_at(self, what: Launch) -> float:
+        """Return when an attempt is ended without its supervisor, if that has not reacted to its time limit.
+
+        An attempt that was adopted counts from now: how long it has run only clocks say that may have been set.
+        """
+        return time.monotonic() + (what.time_limit_s or math.inf) + self._grace_s + LATE_S
 
     def _look(self, running: _Running) -> Ended | None:
         """Return how an attempt ended; None if anything of it still runs."""
+        late_s = time.monotonic() - running.overdue_at
         if running.supervisor.alive():
+            if late_s >= 0.0:  # something keeps stopping the supervisor: its ranks die with it
+                running.supervisor.send(signal.SIGKILL)
+            elif late_s >= -LATE_S:
+                running.supervisor.send(signal.SIGCONT)  # a job may have sent it SIGSTOP
             return None
         what, files = running.what, running.files
         ended = _result(what, files)
         if ended is None:
             # The supervisor was killed. Its ranks died with it, but perhaps not all their children.
-            if left := carrying(LAUNCH, running.token):
-                for pid in left:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL)
+            if not _nothing_left(running):
                 return None
-            ended = Ended(what.job_id, what.attempt, None, "lost")
+            ended = Ended(what.job_id, what.attempt, None, "timed out" if late_s >= 0.0 else "lost")
         # All but the result, which may be read again.
         for path in (files.launch, files.pid, files.stop, files.signal, files.reserve):
             io.remove(path)
         if self._running.pop(what.job_id, None) is not None:
             self._slots.release(what)
         return ended
+
+
+def _nothing_left(running: _Running) -> bool:
+    """Kill what is left of an attempt whose supervisor was killed; return whether there was nothing.
+
+    With a control group it is all that is in it. Otherwise it is what was started with the attempt's variable, and
+    still has it.
+    """
+    match io.read(running.files.pid):
+        case {"group": str(folder)}:
+            group = ControlGroup(Path(folder))
+            if not group.is_empty:
+                group.kill()
+                return False
+            group.remove()
+    left = carrying(LAUNCH, running.token)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return not left
 
 
 def _ask_to_end(files: AttemptFiles, grace_s: float, send: Callable[[int], None]) -> None:
@@ -226,21 +279,6 @@ def _result(what: Launch, files: AttemptFiles) -> Ended | None:
     return None
 
 
-def _spawn(log_dir: Path, attempt: int, files: AttemptFiles, base: dict[str, str]) -> int:
-    """Start a supervisor in a session of its own, with signals blocked until it has its handlers."""
-    # Without `site`: the supervisor needs the standard library and this package only.
-    argv = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervisor", str(log_dir), str(attempt)]
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 2, str(files.errors), flags, 0o600),
-    ]
-    blocked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-    env = {**base, "PYTHONPATH": SOURCE}
-    return os.posix_spawn(sys.executable, argv, env, file_actions=actions, setsid=True, setsigmask=blocked)
-
-
 def _check_command(what: Launch, path: str) -> None:
     """Raise `BackendError` if the command or the folder to run it in is not there."""
     cwd = Path.cwd() if what.cwd is None else what.cwd
@@ -253,9 +291,10 @@ def _check_command(what: Launch, path: str) -> None:
         raise BackendError(f"job {what.job_id!r}: there is no command {command!r}")
 
 
-def _private_folder(folder: Path) -> None:
-    """Create a folder and its parents, readable by the owner only."""
+def _make_folder(folder: Path, mode: int) -> None:
+    """Create a folder and its parents."""
     if folder.is_dir():
         return
-    _private_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    _make_folder(folder.parent, mode)
+    folder.mkdir(mode=mode, exist_ok=True)
+    folder.chmod(mode)  # whatever the umask is

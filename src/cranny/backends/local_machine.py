@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from cranny.backends.privileges import Account
 from cranny.backends.protocol import BackendError
 from cranny.model.cluster import Cluster
 from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, Machine, Switch
@@ -46,12 +47,14 @@ def cluster_of(devices: Collection[tuple[str, str]]) -> Cluster:
     return Cluster.of(Switch("here", (machine,), (100.0,)))  # one machine sends nothing over its link
 
 
-def base_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment that every job starts from."""
+def base_environment(environ: Mapping[str, str] = os.environ, account: Account | None = None) -> dict[str, str]:
+    """Return the environment that every job starts from, under its account if that is not the service's."""
     base = {name: environ[name] for name in KEPT if name in environ}
     # Our own `python` and `torchrun` come last, as a fallback.
     base["PATH"] = os.pathsep.join((environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
     base["PYTHONUNBUFFERED"] = "1"  # so that log lines appear at once
+    if account is not None:
+        base |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name, "SHELL": account.shell}
     return base
 
 

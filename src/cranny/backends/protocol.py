@@ -45,6 +45,7 @@ class Launch:
     server: int | None = None  # the machine of the parameter server, if any
     aggregate: Aggregation = True  # the switches that aggregate on the way to it
     launched_s: float | None = None  # when an earlier service launched it; None if it is new
+    user: str = ""  # whose job it is
 
 
 class JobChannel(NamedTuple):

@@ -1,6 +1,6 @@
 """The supervisor of one attempt: starts its ranks, watches them, and writes how they ended.
 
-    python -m cranny.backends.supervisor LOG_DIR ATTEMPT
+    python -m cranny.backends.supervisor LOG_DIR ATTEMPT [ACCOUNT]
 
 It runs in its own session, so that it survives the service; the next service finds it by its pid file, and the
 result if it has ended. SIGTERM means that the job is to end: cancelled by the service, or lost if the service did
@@ -9,6 +9,9 @@ not request it, as when the system shuts down.
 No process of a job outlives its supervisor. Ranks get sessions of their own, to be signalled with all their
 children. The supervisor is their subreaper (Linux): a child that leaves its session, and then loses its parent,
 becomes a child of the supervisor. If the supervisor itself is killed, the ranks die with it.
+
+With an account, ranks run under it: the launcher has started the supervisor then, with the capabilities for that.
+The supervisor itself has the account of the service, and its files are out of the reach of the job.
 
 It imports little, to start quickly.
 """
@@ -26,6 +29,8 @@ from types import FrameType
 from typing import Any
 
 from cranny.backends.attempt_files import RESERVED, AttemptFiles, keep_result, read, remove, write
+from cranny.backends.control_group import ControlGroup, attempts_group
+from cranny.backends.privileges import Account, become_rank, of_arguments
 from cranny.backends.process import Process, catches, descendants
 
 TICK_S = 0.1  # between two polls of processes that are to end
@@ -81,8 +86,15 @@ class Signals:
 class SupervisedAttempt:
     """The ranks of an attempt, from their start to the end of the last of their children."""
 
-    def __init__(self, what: dict[str, Any], files: AttemptFiles, signals: Signals) -> None:
-        self._what, self._files, self._signals = what, files, signals
+    def __init__(
+        self,
+        what: dict[str, Any],
+        files: AttemptFiles,
+        signals: Signals,
+        account: Account | None,
+        group: ControlGroup | None,
+    ) -> None:
+        self._what, self._files, self._signals, self._account, self._group = what, files, signals, account, group
         self._ranks: set[int] = set()  # those that have not ended
         self._groups: list[int] = []
         # Linux's prctl, or a function that fails.
@@ -98,6 +110,8 @@ class SupervisedAttempt:
         if self._signals.take_cancel():
             return None, self._why()
         limit_at = time.monotonic() + (self._what["time_limit_s"] or math.inf)
+        if self._account is not None:
+            give_files(self._what, self._account)
         self._start()
         while not self._all_exited():
             now = time.monotonic()
@@ -141,13 +155,19 @@ class SupervisedAttempt:
         trying = f"start {command}"
         try:
             os.setsid()
-            self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if parent != os.getppid():  # the supervisor was killed just before
-                return
+            if self._group is not None:
+                self._group.enter()
             null = os.open(os.devnull, os.O_RDONLY)
             log = os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
             for ours, theirs in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(ours, theirs)
+            if self._account is not None:
+                trying = f"act as {self._account.name}"
+                become_rank(self._account)
+                trying = f"start {command}"
+            self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: another account would clear it
+            if parent != os.getppid():  # the supervisor was killed just before
+                return
             if cwd is not None:
                 trying = f"enter {cwd}"
                 os.chdir(cwd)
@@ -167,6 +187,8 @@ class SupervisedAttempt:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
+                if self._group is not None:
+                    return self._group.is_empty
                 return self._subreaper or not any(map(_exists, self._groups))
             if pid == 0:
                 return False
@@ -194,6 +216,9 @@ class SupervisedAttempt:
 
     def _signal_all(self, number: int) -> None:
         """Signal every process of the attempt, whole groups at once so that none escapes by forking."""
+        if self._group is not None and number == signal.SIGKILL:
+            self._group.kill()
+            return
         try:
             below = descendants(os.getpid())
         except OSError as error:  # no more files may be opened: signal the sessions of the ranks for now
@@ -227,13 +252,14 @@ def log_error(text: str) -> None:
     os.write(2, f"cranny: {text}\n".encode(errors="replace"))
 
 
-def claim(files: AttemptFiles) -> Any:
+def claim(files: AttemptFiles, group: ControlGroup | None) -> Any:
     """Claim an attempt and return what is to be run; None if the service has withdrawn it."""
     what = read(files.launch)
     if what is None:
         return None
     own = Process.of(os.getpid())
-    write(files.pid, {"pid": own.pid, "started": own.started, "token": what["token"]})
+    found = {"pid": own.pid, "started": own.started, "token": what["token"]}
+    write(files.pid, found | {"group": None if group is None else str(group.folder)})
     write(files.reserve, None, size=RESERVED)
     if remove(files.launch):
         return what
@@ -242,18 +268,35 @@ def claim(files: AttemptFiles) -> Any:
     return None
 
 
-def main(log_dir: Path, attempt: int) -> None:
+def give_files(what: dict[str, Any], account: Account) -> None:
+    """Let the account of a job have its channel, and the logs that its ranks open by themselves."""
+    folder = os.open(what["channel"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    # The group stays that of the service, also of the files that the job makes there: so both can read them.
+    os.fchmod(folder, 0o2770)
+    os.fchown(folder, account.uid, -1)
+    os.close(folder)
+    for name in what["logs"]:
+        log = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o640)
+        os.fchown(log, account.uid, -1)
+        os.close(log)
+
+
+def main(log_dir: Path, attempt: int, account: Account | None) -> None:
     """Run an attempt, unless the service has withdrawn it, and write its result."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # ranks must not inherit files of the service
     files = AttemptFiles.of(log_dir, attempt)
     signals = Signals()
-    what = claim(files)
+    group = ControlGroup.make(attempts_group(), f"attempt-{os.getpid()}")
+    what = claim(files, group)
+    if what is not None:
+        keep_result(files, *SupervisedAttempt(what, files, signals, account, group).run())
+    if group is not None:
+        group.remove()
     if what is None:
         return
-    keep_result(files, *SupervisedAttempt(what, files, signals).run())
     if os.fstat(2).st_size == 0:
         remove(files.errors)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), of_arguments(*sys.argv[3:]) if sys.argv[3:] else None)
