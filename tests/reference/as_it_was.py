@@ -1,6 +1,6 @@
 """Where the jobs of a log ran, instant by instant and GPU by GPU, with nothing clever in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -95,11 +95,33 @@ def placed_jobs(cluster: Cluster, rows: Sequence[LogRow]) -> tuple[list[Placed],
             if larger is None:
                 break
             chosen[larger] = free_on[larger][: len(chosen[larger]) + 1]
-        if sum(map(len, chosen.values())) < row.job.gpus or not all(chosen.values()):
-            others.setdefault("no room", []).append(row.job.id)
-        else:
+        if sum(map(len, chosen.values())) == row.job.gpus and all(chosen.values()):
             placed.append(Placed(row.job, now_s, row.end_s or 0.0, chosen))
+        elif all(there_is_room(cluster, placed, now_s, row.job.gpus, held, machine) for machine in held):
+            for machine, count in held.items():  # as if evenly divided, free GPUs first
+                every = range(cluster.machines[machine].gpus)
+                others_there = [gpu for gpu in every if gpu not in free_on[machine]]
+                chosen[machine] = sorted([*free_on[machine], *others_there][:count])
+            placed.append(Placed(row.job, now_s, row.end_s or 0.0, chosen))
+        else:
+            others.setdefault("no room", []).append(row.job.id)
     return placed, others
+
+
+def there_is_room(
+    cluster: Cluster, placed: Sequence[Placed], now_s: float, gpus: int, on: Iterable[int], machine: int
+) -> bool:
+    """Tell whether a job of so many GPUs could be on a machine if each there has as few GPUs as it can."""
+    here = [
+        (other.job.gpus, list(other.gpus))
+        for other in placed
+        if other.start_s <= now_s < other.end_s and machine in other.gpus
+    ]
+    least = 0
+    for asked, machines in [*here, (gpus, list(on))]:
+        elsewhere = sum(cluster.machines[each].gpus for each in machines if each != machine)
+        least += max(1, asked - elsewhere)
+    return least <= cluster.machines[machine].gpus
 
 
 def stretches(cluster: Cluster, placed: Sequence[Placed], window: tuple[float, float]) -> list[dict[str, Any]]:

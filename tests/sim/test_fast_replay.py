@@ -55,6 +55,27 @@ UNEVEN = Cluster.of(
         (25.0, 40.0, 60.0),
     )
 )
+
+
+def typed_rack(name: str, *machines: tuple[str, int]) -> Switch:
+    children = tuple(Machine(f"{name}-{at}", gpus, gpu_type) for at, (gpu_type, gpus) in enumerate(machines))
+    return Switch(name, children, (25.0,) * len(machines))
+
+
+def mixed(partitions: Mapping[str, Sequence[str]]) -> Cluster:
+    """Three types of GPU, one of them on smaller machines, which share racks and so links."""
+    racks = (
+        typed_rack("r", ("a100", 4), ("a100", 4), ("v100", 4), ("t4", 2)),
+        typed_rack("s", ("a100", 4), ("v100", 4), ("v100", 4), ("t4", 2), ("t4", 2)),
+    )
+    return Cluster.of(Switch("top", racks, (25.0, 25.0)), partitions)
+
+
+A100, V100, T4 = ("r-0", "r-1", "s-0"), ("r-2", "s-1", "s-2"), ("r-3", "s-3", "s-4")
+APART = mixed({"a": A100, "v": V100, "t": T4})  # each type has a partition of its own
+OVERLAPPING = mixed({"a": A100, "large": (*A100, *V100), "v": V100, "all": (*A100, *V100, *T4), "t": T4[:2]})
+LINKED = mixed({"a": A100, "v": (*A100[2:], *V100), "t": T4})  # some machines are in two partitions
+UNLISTED = mixed({})
 # A model so large that the uplinks of the small cluster carry it only where ranks share machines.
 HUGE: Mapping[str, ModelProfile] = {**library(), "huge": ModelProfile("huge", grad_bytes=1e10, iteration_ms=900.0)}
 
@@ -72,10 +93,14 @@ def both(
     seed: int = 0,
     network: Slowdown = isolated,
     collective: str | None = None,
+    order: str = "fifo",
 ) -> tuple[ReplayRecord, ReplayRecord]:
-    fast = CompiledReplay(cluster, first_choices(name), network).run(trace.jobs(seed, collective, profiles=HUGE))
-    replay = Replay(cluster, QueuePolicy(policy(name)), network=Isolated(network))
-    return fast, replay.run(trace.jobs(seed, collective, profiles=HUGE))
+    jobs, again = (
+        trace.jobs(seed, collective, profiles=HUGE, partitions=cluster.partitions, limits=True) for _ in range(2)
+    )
+    fast = CompiledReplay(cluster, first_choices(name), network, order=order).run(jobs)
+    replay = Replay(cluster, QueuePolicy(policy(name), order, network), network=Isolated(network))
+    return fast, replay.run(again)
 
 
 def twice(job: Job, cost: Communication) -> float:
@@ -109,6 +134,68 @@ def traces(draw: st.DrawFn) -> Trace:
     return Trace(
         "drawn", pl.DataFrame(rows, schema={**schema, "model": pl.String, "collective": pl.String}, orient="row")
     )
+
+
+@st.composite
+def queued_traces(draw: st.DrawFn) -> Trace:
+    """Jobs of some types and partitions, with limits and priorities that several share; some can run nowhere."""
+    trace = draw(traces())
+    jobs = len(trace)
+
+    def column(values: Sequence[object], dtype: pl.DataType) -> pl.Series:
+        return pl.Series(draw(st.lists(st.sampled_from(values), min_size=jobs, max_size=jobs)), dtype=dtype)
+
+    restricted = trace.frame.with_columns(
+        gpus=column([1, 1, 1, 2, 3, 4, 4, 5, 6, 8, 12, 16], pl.Int32()),
+        gpu_type=column(draw(st.sampled_from([[None], [None, "a100", "v100", "t4"]])), pl.String()),
+        partition=column(
+            draw(st.sampled_from([["a", "v", "t"], [None, "a", "v", "t", "large", "all"]])), pl.String()
+        ),
+        limit_s=column(draw(st.sampled_from([[None], [None, 0.0, 5.0, 60.0, 60.0, 300.0, 1e6]])), pl.Float64()),
+        priority=column(draw(st.sampled_from([[None], [None, 1.0, 1.0, 2.0, -1.0]])), pl.Float64()),
+    )
+    return Trace("queued", restricted)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@settings(max_examples=60)
+@given(
+    cluster=st.sampled_from([SMALL, UNEVEN, APART, OVERLAPPING, LINKED, UNLISTED]),
+    trace=queued_traces(),
+    order=st.sampled_from(["fifo", "priority", "sjf", "backfill", "backfill", "backfill"]),
+    network=st.sampled_from([isolated, instant, twice]),
+)
+def test_kinds_of_jobs_in_any_order_equal_the_event_loop(
+    name: str, cluster: Cluster, trace: Trace, order: str, network: Slowdown
+) -> None:
+    plain_types = {machine.gpu_type for machine in cluster.machines}
+    if plain_types == {""}:
+        trace = Trace("untyped", trace.frame.drop("gpu_type"))
+    assert_equal(*both(cluster, trace, name, network=network, order=order))
+
+
+@pytest.mark.parametrize("name", ["best-fit", "consolidate-idle", "titan"])
+@pytest.mark.parametrize("order", ["fifo", "backfill"])
+def test_a_busy_cluster_of_partitions_equals_the_event_loop(name: str, order: str) -> None:
+    kinds = [("a100", 8), ("v100", 4), ("a100", 8)]
+    racks = tuple(typed_rack(f"rack{at}", *[kinds[at % 3]] * 6) for at in range(6))
+    names = [[machine.name for machine in rack.children if isinstance(machine, Machine)] for rack in racks]
+    partitions = {"new": names[0] + names[2], "old": names[1] + names[4], "spare": names[3] + names[5]}
+    cluster = Cluster.of(Switch("top", racks, (50.0,) * 6), {**partitions, "any-a100": names[2] + names[3]})
+    jobs = generate_trace("itp", jobs=1500, seed=3, load=1.05, gpus=cluster.gpus, max_gpus=32).frame
+    row = pl.int_range(pl.len())
+    trace = Trace(
+        "busy",
+        jobs.with_columns(
+            partition=pl.Series(list(cluster.partitions)).gather(jobs.select(row % 11 % 4).to_series()),
+            limit_s=pl.col("duration_s") * (1.0 + (row % 7)),
+            priority=(row % 5).cast(pl.Float64),
+        ),
+    )
+    fast, plain = both(cluster, trace, name, order=order)
+    assert_equal(fast, plain)
+    assert (fast.jobs["wait_s"] > 0).sum() > 300
+    assert (fast.jobs["machines"] > 1).any()
 
 
 @pytest.mark.parametrize("name", COMPILED)
@@ -286,16 +373,28 @@ def test_a_job_that_fits_one_machine_starts_on_an_empty_cluster(name: str, gpus:
     assert policy(name).place(Job("job", gpus), state_with([4, 4]).snapshot()) is not None
 
 
-def test_only_simple_set_ups_are_compiled() -> None:
+def test_only_orders_and_jobs_that_are_known_from_the_start_are_compiled() -> None:
     jobs = generate_trace("philly", jobs=3).jobs()
-    fifo = QueuePolicy(policy("titan"))
+    titan = policy("titan")
     uneven = Cluster.of(Switch("top", (Machine("a", 2), Machine("b", 4)), (10.0, 10.0)))
-    typed = generate_trace("philly", jobs=3).frame.with_columns(gpu_type=pl.lit("h200"))
-    assert compiled_replay(SMALL, fifo, isolated, jobs) is not None
-    assert compiled_replay(uneven, fifo, isolated, jobs) is None
-    assert compiled_replay(SMALL, QueuePolicy(policy("titan"), "backfill"), isolated, jobs) is None
+    for order in ("fifo", "sjf", "priority", "backfill"):
+        assert compiled_replay(SMALL, QueuePolicy(titan, order), isolated, jobs) is not None
+    assert compiled_replay(uneven, QueuePolicy(titan), isolated, jobs) is not None
+    assert compiled_replay(SMALL, QueuePolicy(titan, "las"), isolated, jobs) is None
+    assert (
+        compiled_replay(SMALL, QueuePolicy(titan, "backfill"), instant, jobs) is None
+    )  # it expects another network
     assert compiled_replay(SMALL, QueuePolicy(policy("hived")), isolated, jobs) is None
-    assert compiled_replay(SMALL, fifo, isolated, Trace("typed", typed).jobs()) is None
+    elastic = generate_trace("philly", jobs=3).frame.with_columns(least_gpus=pl.lit(1, dtype=pl.Int32))
+    assert compiled_replay(SMALL, QueuePolicy(titan), isolated, Trace("elastic", elastic).jobs()) is None
+
+
+def test_more_kinds_of_jobs_than_bits_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = generate_trace("philly", jobs=3).frame.with_columns(gpu_type=pl.Series(["a100", "v100", None]))
+    kinds = Trace("typed", jobs).jobs()
+    assert compiled_replay(UNLISTED, QueuePolicy(policy("titan")), isolated, kinds) is not None
+    monkeypatch.setattr(fast_replay, "MOST_KINDS", 2)
+    assert compiled_replay(UNLISTED, QueuePolicy(policy("titan")), isolated, kinds) is None
 
 
 def test_simulate_compiles_long_traces_and_tells_progress(monkeypatch: pytest.MonkeyPatch) -> None:

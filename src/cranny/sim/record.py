@@ -104,6 +104,7 @@ class SimulatedJob:
     stops: int = 0
     stopped_s: float = math.nan  # when it was last stopped on purpose
     moves: int = 0
+    ran_before: bool = False  # the replay began
     reason: str = ""  # why it never finished
     held: Held | None = None  # known once it runs
     first_sample: int = 0

@@ -39,6 +39,8 @@ from cranny.model.job import Job
 from cranny.model.plan import Action, Aggregate, Move, Shift, Start, Stop
 from cranny.model.validate import not_negative, seconds
 from cranny.network.networks import Isolated, NetworkModel
+from cranny.sim.admission import Admission, Gate
+from cranny.sim.held_before import HeldBefore, placed_before
 from cranny.sim.metrics import Metrics
 from cranny.sim.progress import SharedProgress
 from cranny.sim.record import ReplayLog, ReplayRecord, SimulatedJob, refuse_if_all_skipped
@@ -58,6 +60,8 @@ class Replay:
         machine_events: Iterable[tuple[float, Event]] = (),
         checkpoint_s: float = 1800.0,
         period_s: float = 0.0,
+        held_before: HeldBefore | None = None,
+        admission: Admission | None = None,
     ) -> None:
         if isinstance(network, PhasedNetwork) and isinstance(policy, Shifting):
             policy.expect_phases()
@@ -70,6 +74,7 @@ class Replay:
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
+        self._held_before = held_before or {}  # empty once the first jobs have arrived
         self._jobs: dict[str, SimulatedJob] = {}
         self._ends: list[tuple[float, int, SimulatedJob, int]] = []  # a heap
         self._shared = SharedProgress()  # of jobs that share the network, with their ends
@@ -77,6 +82,7 @@ class Replay:
         self._tick_s = math.inf  # when the policy is asked next, if it has a period
         self._feasibility = Feasibility(cluster)
         self._placer = policy.placer if isinstance(policy, PlacerPolicy) else None
+        self._gate = Gate(admission) if admission else None
 
     def run(
         self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None, until_s: float = math.inf
@@ -104,6 +110,8 @@ class Replay:
             now_s = min(self._next_end_s(), self._tick_s)
             if self._machine_events:
                 now_s = min(now_s, self._machine_events[-1][0])
+            if self._gate is not None:
+                now_s = min(now_s, self._gate.next_s)
             if now_s >= limit_s:
                 return
             self._take_instant(now_s)
@@ -116,27 +124,53 @@ class Replay:
             events.append(self._finish(self._shared.first if shared else heappop(self._ends)[2], now_s))
         while self._machine_events and self._machine_events[-1][0] <= now_s:
             events.append(self._machine_events.pop()[1])
-        # Policies know what a scheduler would.
-        events += [Submitted(job if job.limit_s is None else job.as_known) for job in arrived]
+        came = len(arrived)
+        went_on = self._go_on(arrived, now_s) if self._held_before and arrived else ()
+        waiting = [job for job in arrived if job.id not in went_on] if went_on else arrived
+        if self._gate is not None:
+            waiting = self._admitted(self._gate, waiting, now_s)
+        events += [Submitted(_as_known(job)) for job in waiting]
         actions = self.engine.handle_all(events, now_s) if events else ()
         if actions:
             self._apply(actions, now_s)
         queue, asked = self.engine.queue, not self.engine.period_s
-        if queue and arrived:
-            self._skip_infeasible(arrived, now_s)
+        if queue and waiting:
+            self._skip_infeasible(waiting, now_s)
         if now_s >= self._tick_s:
             due, self._tick_s, asked = not events or not asked, math.inf, True
             if due and (queue or self.state.running_jobs):
                 self._ask(now_s)
-            elif not events:  # all have ended since it was predicted
+            elif not events and not came:  # all have ended since it was predicted
                 return
-        elif not events:  # only jobs arrived that are larger than the cluster
+        elif not events and not came:  # only jobs arrived that are larger than the cluster
             return
         if queue and asked:
             self._skip_stuck(now_s)
         if self._tick_s == math.inf or not self.engine.period_s:  # a policy without a period may name other times
             self._tick_s = self.engine.next_tick_s(now_s)
-        self.metrics.sample(now_s, len(arrived), len(queue))
+        self.metrics.sample(now_s, came, len(queue))
+
+    def _admitted(self, gate: Gate, arrived: Sequence[Job], now_s: float) -> list[Job]:
+        """Return the jobs that join the queue: those that waited outside for that, then those that arrive."""
+        joining = gate.due(now_s)
+        for job in joining:
+            # An attempt is submitted when the one before has ended.
+            if job.submit_s != self._jobs[job.id].job.submit_s:
+                self._jobs[job.id].job = job
+        return [*joining, *(job for job in arrived if gate.arrive(job, now_s) is not None)]
+
+    def _go_on(self, arrived: Sequence[Job], now_s: float) -> set[str]:
+        """Let those of the first jobs that ran before go on where they were; return their ids."""
+        held, self._held_before = self._held_before, {}
+        placed = placed_before(self.state.cluster, held, arrived)
+        for job in arrived:
+            if job.id in placed:
+                self.state.place(_as_known(job), placed[job.id], now_s)
+                self._start(self._jobs[job.id], now_s)
+                self._jobs[job.id].ran_before = True
+                if self._gate is not None:
+                    self._gate.go_on(job)
+        return set(placed)
 
     def _ask(self, now_s: float) -> None:
         self._apply(self.engine.tick(now_s), now_s)
@@ -170,6 +204,7 @@ class Replay:
         del self._jobs[job_id]
         simulated.finish_s = now_s
         self.log.done.append(simulated)
+        self._leave(job_id, now_s)
         return Finished(job_id)
 
     def _apply(self, actions: Sequence[Action], now_s: float) -> None:
@@ -205,10 +240,11 @@ class Replay:
         simulated.first_sample = self.metrics.samples_taken
         simulated.stretch = running.stretch
         self._set_speeds(self._network.start(running), now_s)
+        again = simulated.ran_before or simulated.first_start_s < now_s
         if simulated.stopped_s == now_s:  # it did not wait: it was moved
             simulated.stops -= 1
-            simulated.moves += simulated.first_start_s < now_s
-        if running.submitted.restart_s and simulated.first_start_s < now_s:
+            simulated.moves += again
+        if running.submitted.restart_s and again:
             lost_s = running.submitted.restart_s  # while it holds its GPUs
             if not self._shared.delay(simulated, lost_s):
                 simulated.remaining_s += lost_s / simulated.slowdown
@@ -267,7 +303,7 @@ class Replay:
         waiting = [(job, self._feasibility.why_not(job, placer)) for job in arrived if queue.has(job.id)]
         infeasible = [(job, reason) for job, reason in waiting if reason is not None]
         for job, reason in infeasible:
-            self._skip(job, reason)
+            self._skip(job, reason, now_s)
         if infeasible and not self.engine.period_s:
             self._ask(now_s)
 
@@ -278,17 +314,29 @@ class Replay:
             job = queue[0].job
             simulated, reason = self._jobs[job.id], self.engine.why_wait(job.id, now_s)
             if simulated.first_start_s is None and self.state.all_up:
-                self._skip(job, never_fits(reason))
+                self._skip(job, never_fits(reason), now_s)
             else:  # it could continue only on machines that are gone for good
                 simulated.reason = f"waits for machines that do not come back: {reason}"
                 self.log.unfinished.append(self._jobs.pop(job.id))
                 queue.take(job.id)
+                self._leave(job.id, now_s)
             self._ask(now_s)
 
-    def _skip(self, job: Job, reason: str) -> None:
+    def _skip(self, job: Job, reason: str, now_s: float) -> None:
         self.log.skipped.append((job, reason))
         del self._jobs[job.id]
         self.engine.queue.take(job.id)
+        self._leave(job.id, now_s)
+
+    def _leave(self, job_id: str, now_s: float) -> None:
+        """Let jobs that a job holds back go on."""
+        if self._gate is not None:
+            self._gate.leave(job_id, now_s)
+
+
+def _as_known(job: Job) -> Job:
+    """Return a job as policies know it: what a scheduler would know."""
+    return job if job.limit_s is None else job.as_known
 
 
 def _advance(simulated: SimulatedJob, now_s: float) -> None:

@@ -2,8 +2,8 @@
 
 The outcome is the same, to the last bit, as that of `Replay`. Most jobs of most logs fit one machine, and their
 placement follows from the free GPUs alone: these are placed in compiled code, and so are jobs on several machines,
-if the placer has a drafter and the case is simple. For other jobs the placer is called as in `Replay`, once the
-accounting is up to date.
+if the placer has a drafter and the machines that the job can use are equal. For other jobs the placer is called as
+in `Replay`, once the accounting is up to date.
 """
 
 from collections.abc import Callable
@@ -26,45 +26,66 @@ from cranny.core.fast.placement_arrays import (
     add_pattern,
     build_arrays,
 )
-from cranny.core.feasibility import Feasibility, never_fits, too_large
+from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.jit import pointer
-from cranny.core.protocol import Drafter, Drafting, FirstChoices, Policy, Slowdown
+from cranny.core.protocol import FIFO, Drafter, Drafting, FirstChoices, Policy, Slowdown
 from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Snapshot
+from cranny.core.state import ClusterState
 from cranny.core.traffic import GIGA, SILENT, communication, exchange_graph, isolated
 from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.errors import PlacementError
+from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.network.networks import instant
-from cranny.sim.fast import replay_kernel as kernel
-from cranny.sim.fast.kernel_setup import JobColumns, pattern_count, set_up
+from cranny.sim.fast import replay_arrays as kernel
+from cranny.sim.fast.kernel_setup import JobColumns, pattern_count, set_up, set_up_groups, set_up_lines
+from cranny.sim.fast.kinds import MOST_KINDS, kind_arrays, kinds_of
+from cranny.sim.fast.replay_kernel import advance, go_on, take_out
+from cranny.sim.held_before import HeldBefore, placed_before
 from cranny.sim.record import DONE, JOBS, RUNS, SKIPPED, ReplayRecord, RunColumns
 
 PAUSE_EVERY = 8192  # arrivals, to report progress
 # Of the time that a job's communication takes, the share that lengthens its iterations in these networks.
 STRETCH: dict[Slowdown, float] = {isolated: 1.0, instant: 0.0}
+# Orders in which a job keeps its place among those that wait, and none is stopped.
+ORDERS = frozenset({"fifo", "sjf", "priority", "backfill"})
 
 
 def compiled_replay(
-    cluster: Cluster, policy: Policy, network: Slowdown, jobs: JobColumns
+    cluster: Cluster, policy: Policy, network: Slowdown, jobs: JobColumns, held_before: HeldBefore | None = None
 ) -> "CompiledReplay | None":
     """Return a compiled replay if cluster, policy, network and jobs allow it; None if not."""
-    simple = len({machine.gpus for machine in cluster.machines}) == 1 and jobs.any_type
-    placer = policy.placer if isinstance(policy, QueuePolicy) and policy.order == "fifo" else None
-    return CompiledReplay(cluster, placer, network) if simple and isinstance(placer, FirstChoices) else None
+    if not isinstance(policy, QueuePolicy) or not isinstance(policy.placer, FirstChoices) or not jobs.is_rigid:
+        return None
+    if policy.order not in ORDERS or (policy.order == "backfill" and policy.slowdown is not network):
+        return None
+    replay = CompiledReplay(cluster, policy.placer, network, held_before, policy.order)
+    return replay if len(replay.kinds(jobs)[1]) <= MOST_KINDS else None
 
 
 class CompiledReplay:
-    """One simulation of a cluster of equal machines, in fifo order."""
+    """One simulation in an order in which jobs keep their places."""
 
-    def __init__(self, cluster: Cluster, placer: FirstChoices, network: Slowdown = isolated) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        placer: FirstChoices,
+        network: Slowdown = isolated,
+        held_before: HeldBefore | None = None,
+        order: str = FIFO,
+    ) -> None:
         self.cluster = cluster
+        self._held_before = held_before or {}
         self._placer = placer
         self._network = network
+        self._order = order
         self._drafter = _drafter(placer) if network in STRETCH else None
         self._accounting = Accounting(cluster)  # machines and links as of the last update; it holds no jobs
         self._feasibility = Feasibility(cluster)
-        self._memo = Memo(cluster.machines[0].gpus + 1, 1 + 2 * len(cluster.machines) + cluster.gpus)
+        self._empty = ClusterState(cluster).snapshot()
+        self._memo = Memo(len(self._empty.machines.idle), 1 + 2 * len(cluster.machines) + cluster.gpus)
         setting = self._drafter.setting if self._drafter is not None else 0.0
         self._arrays: PlacementArrays = build_arrays(
             cluster, placer, self._memo.table, pattern_count(cluster), setting
@@ -73,47 +94,72 @@ class CompiledReplay:
         self._held = kernel.PartArrays(ints, bits, ints.copy(), np.zeros(1024))
         self._skipped: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
 
+    def kinds(self, jobs: JobColumns) -> tuple[Ints, list[int]]:
+        """Return the kind of each job, and the machines of each kind as sets."""
+        return kinds_of(jobs, self._empty)
+
     def run(self, jobs: JobColumns, progress: Callable[[int], None] | None = None) -> ReplayRecord:
         """Replay jobs in the order of their submission until all are done."""
+        kind, sets = self.kinds(jobs)
+        kinds = kind_arrays(kind, sets, self._empty, self._placer)
+        queues = kernel.QueueArrays(kinds, set_up_groups(kind, kinds), set_up_lines(kinds))
         replay = set_up(
             self.cluster,
             jobs,
+            kind,
+            kinds,
+            order=self._order,
             drafts=self._drafter is not None,
+            refuses_by_size=self._drafter is not None and self._drafter.refuses_by_size,
             fragments_before_idle=self._placer.fragments_before_idle,
             stretch=STRETCH.get(self._network, 0.0),
         )
         drafter = self._drafter or greedy(fewest=False)
         draft = pointer(drafter.draft, self._arrays, PlacementRequest(1, 0, 1.0, 1.0))
-        serve = {
-            kernel.PLACE: self._place,
-            kernel.CHECK: self._check,
-            kernel.STUCK: self._skip_first,
-            kernel.ADD_PATTERN: self._add_pattern,
-            kernel.LEARN_SPLIT: self._learn_split,
-            kernel.GROW: self._grow,
-        }
+        self._go_on(replay, queues, jobs)
         pause = PAUSE_EVERY
-        while (why := kernel.advance(replay, self._arrays, self._held, draft, pause)) != kernel.FINISHED:
+        while (why := advance(replay, self._arrays, queues, self._held, draft, pause)) != kernel.FINISHED:
             if why != kernel.PAUSED:
-                serve[why](replay, jobs)
+                self._serve(why, replay, queues, jobs)
                 continue
             if progress is not None:
                 progress(pause)
             pause += PAUSE_EVERY
-        return self._record(replay, jobs)
+        return self._record(replay, kinds, jobs)
 
-    def _place(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:
-        """Place the first job of the queue, or report that it must wait."""
-        job = jobs[_first_job(replay)]
-        self._update_accounting(replay)
+    def _serve(self, why: int, replay: kernel.ReplayArrays, queues: kernel.QueueArrays, jobs: JobColumns) -> None:
+        """Do what the kernel stopped for."""
+        asked = int(replay.at[kernel.ASKED])
+        if why == kernel.PLACE:
+            self._place(jobs[asked], replay, queues)
+        elif why == kernel.CHECK:
+            self._check(replay, queues, jobs)
+        elif why == kernel.STUCK:
+            self._skip_first(replay, queues, jobs)
+        elif why == kernel.ADD_PATTERN:
+            number = int(replay.pattern[asked])
+            patterns = add_pattern(self._arrays.patterns, number, exchange_graph(jobs[asked]))
+            self._arrays = self._arrays._replace(patterns=patterns)
+        elif why == kernel.LEARN_SPLIT:
+            self._learn_split(jobs[asked], int(queues.kinds.size[replay.kind[asked]]))
+        else:
+            self._grow(replay)
+
+    def _place(self, job: Job, replay: kernel.ReplayArrays, queues: kernel.QueueArrays) -> None:
+        """Place a job, or report that it must wait."""
+        self._update_accounting(replay, queues)
         placement = self._placer.place(job, self._view(replay))
         if placement is None:
             replay.at[kernel.ANSWER] = WAIT
             return
-        held = placement.counts
-        for machine, gpus in held.items():
+        for machine, gpus in placement.counts.items():
             if self._accounting.free[machine] < gpus:
                 raise PlacementError(f"job {job.id!r} needs {gpus} GPUs of machine {machine}, which are not free")
+        replay.at[kernel.ANSWER] = self._draft(job, placement)
+
+    def _draft(self, job: Job, placement: Placement) -> int:
+        """Write a placement as the draft that the kernel starts; return its parts."""
+        held = placement.counts
         cost = communication(self.cluster, job, placement.machines) if len(held) > 1 else SILENT
         draft, parts, links = self._arrays.draft, len(held), len(cost.link_gbps)
         draft.machine[:parts] = list(held)
@@ -123,71 +169,79 @@ class CompiledReplay:
         draft.at[PARTS], draft.at[LINKS] = parts, links
         draft.cost[CROSS_BYTES] = cost.cross_bytes
         draft.cost[SLOWDOWN] = self._network(job, cost) if cost.comm_s else 1.0
-        replay.at[kernel.ANSWER] = parts
+        return parts
 
-    def _add_pattern(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:
-        """Add the communication pattern of the first job of the queue."""
-        index = _first_job(replay)
-        patterns = add_pattern(self._arrays.patterns, int(replay.pattern[index]), exchange_graph(jobs[index]))
-        self._arrays = self._arrays._replace(patterns=patterns)
+    def _go_on(self, replay: kernel.ReplayArrays, queues: kernel.QueueArrays, jobs: JobColumns) -> None:
+        """Start those of the first jobs that ran before where they were."""
+        if not self._held_before:
+            return
+        first = [jobs[at] for at in range(int((replay.submit_s == replay.submit_s[0]).sum()))]
+        placed = placed_before(self.cluster, self._held_before, first)
+        for index, job in enumerate(first):
+            if job.id in placed:
+                self._draft(job, placed[job.id])
+                while go_on(replay, self._arrays, queues, self._held, index) == kernel.GROW:
+                    self._grow(replay)
 
-    def _learn_split(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:
-        """Add what the drafter needs to the memo for the first job of the queue."""
+    def _learn_split(self, job: Job, size: int) -> None:
+        """Add what the drafter needs to the memo for a job on machines of a size."""
         if self._drafter is not None and self._drafter.memo_entry is not None:
             key = self._arrays.draft.key
-            self._memo.add(key, self._drafter.memo_entry(jobs[_first_job(replay)], [0, *key[1:].tolist()]))
+            self._memo.add(key, self._drafter.memo_entry(job, [0, *key[1 : size + 1].tolist()]))
 
-    def _grow(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:  # noqa: ARG002 - one signature for all
+    def _grow(self, replay: kernel.ReplayArrays) -> None:
         """Grow the arrays of what jobs hold."""
         parts = 2 * int(replay.at[kernel.HELD]) + len(self._arrays.draft.machine)
         uses = 2 * int(replay.at[kernel.SENT]) + len(self._arrays.draft.links)
         sizes = zip(self._held, (parts, parts, uses, uses), strict=True)
         self._held = kernel.PartArrays._make(np.resize(column, size) for column, size in sizes)
 
-    def _update_accounting(self, replay: kernel.ReplayArrays) -> None:
+    def _update_accounting(self, replay: kernel.ReplayArrays, queues: kernel.QueueArrays) -> None:
         """Update the accounting with what happened since."""
-        accounting, machines = self._accounting, self._arrays.machines
+        accounting, every = self._accounting, queues.kinds.sets[0]
         changed = replay.changed[: replay.at[kernel.CHANGED]]
-        for machine, slots in zip(changed.tolist(), machines.open_slots[changed].tolist(), strict=True):
+        open_slots = self._arrays.machines.open_slots[changed].tolist()
+        for machine, slots in zip(changed.tolist(), open_slots, strict=True):
             accounting.slots[machine] = slots
             accounting.free[machine] = slots.bit_count()
         replay.is_changed[changed] = False
         replay.at[kernel.CHANGED] = 0
-        words, width = machines.sets.tobytes(), machines.sets.itemsize * machines.sets.shape[1]
+        words, width = every.tobytes(), every.itemsize * every.shape[1]
         sets = [int.from_bytes(words[at : at + width], "little") for at in range(0, len(words), width)]
-        *accounting.in_use, accounting.idle[-1] = sets  # the machines with each number of GPUs free
-        accounting.in_use.append(0)  # a machine with all its GPUs free is idle
+        # Of the machines with so many GPUs free, those that have no more are idle.
+        whole = self._empty.machines.idle
+        accounting.idle[:] = [machines & size for machines, size in zip(sets, whole, strict=True)]
+        accounting.in_use[:] = [machines & ~size for machines, size in zip(sets, whole, strict=True)]
         accounting.link_use_gbps = self._arrays.links.use_gbps.tolist()
         accounting.link_users = self._arrays.links.users.tolist()
 
-    def _check(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:
+    def _check(self, replay: kernel.ReplayArrays, queues: kernel.QueueArrays, jobs: JobColumns) -> None:
         """Skip arrived jobs that would not be placed on the empty cluster: they would block others for good."""
-        at, queue = replay.at, replay.queue
-        first = max(at[kernel.HEAD], at[kernel.TAIL] - at[kernel.ARRIVED])
-        waiting = queue[first : at[kernel.TAIL]].tolist()
-        reasons = {index: self._feasibility.why_not(jobs[index], self._placer) for index in waiting}
-        last = int(at[kernel.NEXT_JOB]) - 1
-        self._skipped += [(last, index, reason) for index, reason in reasons.items() if reason is not None]
-        feasible = [index for index in waiting if reasons[index] is None]
-        at[kernel.TAIL] = first + len(feasible)
-        queue[first : at[kernel.TAIL]] = feasible
-        if first == at[kernel.HEAD] and reasons[waiting[0]] is not None:
-            at[kernel.STAGE] = kernel.SERVE  # another job is the first now
+        first, past = int(replay.at[kernel.FIRST_ARRIVED]), int(replay.at[kernel.NEXT_JOB])
+        waiting = (first + np.flatnonzero(replay.is_waiting[first:past])).tolist()
+        reasons = {job: self._feasibility.why_not(jobs[job], self._placer) for job in waiting}
+        infeasible = {job: reason for job, reason in reasons.items() if reason is not None}
+        for job, reason in infeasible.items():
+            self._skip(job, reason, replay, queues)
 
-    def _skip_first(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> None:
+    def _skip_first(self, replay: kernel.ReplayArrays, queues: kernel.QueueArrays, jobs: JobColumns) -> None:
         """Skip the first job of the queue, which does not start although nothing runs."""
-        index = _first_job(replay)
-        self._update_accounting(replay)
-        reason = self._placer.why_wait(jobs[index], self._view(replay))
-        self._skipped.append((int(replay.at[kernel.NEXT_JOB]) - 1, index, never_fits(reason)))
-        replay.at[kernel.HEAD] += 1
+        groups = queues.groups
+        first = int(replay.by_rank[groups.queue[groups.head[groups.head < groups.tail]].min()])
+        self._update_accounting(replay, queues)
+        self._skip(first, never_fits(self._placer.why_wait(jobs[first], self._view(replay))), replay, queues)
+
+    def _skip(self, job: int, reason: str, replay: kernel.ReplayArrays, queues: kernel.QueueArrays) -> None:
+        """Take a job out of the queue for good; others are served anew."""
+        self._skipped.append((int(replay.at[kernel.NEXT_JOB]) - 1, job, reason))
+        take_out(replay, queues, job)
 
     def _view(self, replay: kernel.ReplayArrays) -> Snapshot:
         """Return the cluster as of the last update."""
         version, now_s = int(replay.at[kernel.STARTS]), float(replay.level[kernel.NOW_S])
         return Snapshot(self._accounting, version, now_s, ())
 
-    def _record(self, replay: kernel.ReplayArrays, jobs: JobColumns) -> ReplayRecord:
+    def _record(self, replay: kernel.ReplayArrays, kinds: kernel.KindArrays, jobs: JobColumns) -> ReplayRecord:
         """Return everything in columns."""
         done = replay.ended[: replay.at[kernel.ENDED]]
         run_columns = RunColumns(
@@ -198,12 +252,16 @@ class CompiledReplay:
             replay.past_sample[done],
         )
         samples = replay.samples[: replay.at[kernel.SAMPLES]]
-        return ReplayRecord(self._jobs(replay, jobs, done), self._runs(replay, jobs, done), samples, run_columns)
+        return ReplayRecord(
+            self._jobs(replay, kinds, jobs, done), self._runs(replay, jobs, done), samples, run_columns
+        )
 
-    def _jobs(self, replay: kernel.ReplayArrays, jobs: JobColumns, done: Ints) -> pl.DataFrame:
-        capacity = self.cluster.gpus
-        larger = np.flatnonzero(replay.gpus > capacity).tolist()
-        found = [*((at, at, too_large(int(replay.gpus[at]), capacity)) for at in larger), *self._skipped]
+    def _jobs(
+        self, replay: kernel.ReplayArrays, kinds: kernel.KindArrays, jobs: JobColumns, done: Ints
+    ) -> pl.DataFrame:
+        larger = np.flatnonzero(replay.gpus > kinds.capacity[replay.kind]).tolist()
+        too_large = ((at, at, self._feasibility.why_too_large(jobs[at]) or "") for at in larger)
+        found = [*too_large, *self._skipped]
         skipped = {job: reason for _, job, reason in sorted(found, key=itemgetter(0))}  # as that was found
         rows = np.concatenate([done, np.fromiter(skipped, np.int64, len(skipped))])
         submit_s = replay.submit_s[rows]
@@ -261,8 +319,3 @@ def _drafter(placer: FirstChoices) -> Drafter | None:
     family = type(placer).__mro__
     drafts, places = (next(each for each in family if name in vars(each)) for name in ("drafter", "place"))
     return placer.drafter() if issubclass(drafts, places) else None  # a parent's would not do as `place` does
-
-
-def _first_job(replay: kernel.ReplayArrays) -> int:
-    """Return the first job of the queue."""
-    return int(replay.queue[replay.at[kernel.HEAD]])

@@ -1,123 +1,66 @@
-"""The compiled part of a replay: arrivals, ends, the queue and the samples, as long as placement is simple.
+"""The compiled part of a replay: arrivals, ends, starts and the samples.
 
-Machines are equal, the queue is fifo, and a small job goes to the lowest machine that has
-the first of some numbers of GPUs free. A job that takes several machines goes where the policy's drafter says, if
-it has one. Everything else is left to Python: `advance` returns, and continues with the answer. All state
-is in the arrays of a `ReplayArrays` and a `PlacementArrays`; the numbers that change are in `ReplayArrays.at`.
+A small job goes to the lowest machine of its kind that has the first of some numbers of GPUs free. A job that
+takes several machines goes where the policy's drafter says, if it has one and the machines of the kind are equal.
+Everything else is left to Python: `advance` returns, and continues with the answer. All state is in arrays; the
+numbers that change are in `ReplayArrays.at`.
 """
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.fast.bit_sets import count_bits, join, leave, lowest_slots, lowest_with
-from cranny.core.fast.placement_arrays import (
-    COMM_S,
-    CROSS_BYTES,
-    FALLBACK,
-    LINKS,
-    NO_ENTRY,
-    PARTS,
-    SLOWDOWN,
-    WAIT,
-    PlacementArrays,
-    PlacementRequest,
-)
+from cranny.core.fast.bit_sets import bit_of, count_bits, lowest_slots
+from cranny.core.fast.placement_arrays import CROSS_BYTES, LINKS, PARTS, SLOWDOWN, Draft, PlacementArrays
 from cranny.core.jit import compiled, inside
-from cranny.model.arrays import Bits, Flags, Floats, Ints
-
-Drafts = Callable[[PlacementArrays, PlacementRequest], int]
-
-# What `advance` returns: why it stopped.
-FINISHED = 0  # everything has happened
-PAUSED = 1  # it reached the arrival at which it was to pause
-PLACE = 2  # the first job of the queue needs Python to place it
-CHECK = 3  # jobs that just arrived must wait: are they feasible at all?
-STUCK = 4  # the first job of the queue does not start although nothing runs
-ADD_PATTERN = 5  # the pattern of the first job of the queue is not in the arrays yet
-LEARN_SPLIT = 6  # the drafter needs a split of the first job of the queue
-GROW = 7  # the arrays of what jobs hold are full
-
-# What comes next, in `at[STAGE]`.
-NEXT_INSTANT, SERVE, SERVED, TAKE_SAMPLE = 0, 1, 2, 3
-
-# Places in `ReplayArrays.at`.
-STAGE = 0
-ANSWER = 1  # Python's about the first job of the queue: the parts of its draft, or WAIT
-ARRIVED = 2  # jobs, at the present instant: the last of the queue
-NEXT_JOB = 3  # to arrive
-HEAD = 4  # of the queue: its jobs are queue[HEAD:TAIL]
-TAIL = 5
-RUNNING = 6  # jobs, as many as there are ends
-STARTS = 7  # so far
-SAMPLES = 8
-ENDED = 9
-CHANGED = 10
-USED = 11  # machines
-FREE = 12  # GPUs
-CROSSING = 13  # jobs that use links
-HELD = 14  # parts of jobs that were drafted
-SENT = 15  # links that those use
-COUNTERS = 16
-
-# Places in `ReplayArrays.level`.
-NOW_S, MOVED_BYTES = 0, 1
-
-
-class PartArrays(NamedTuple):
-    """The machines of drafted jobs, and what they send; the arrays grow when they are full."""
-
-    machine: Ints  # (parts,)
-    slots: Bits  # (parts,)
-    link: Ints  # (uses,)
-    gbps: Floats  # (uses,)
-
-
-class ReplayArrays(NamedTuple):
-    """Everything that a compiled replay reads and writes."""
-
-    # Jobs, (jobs,) each
-    gpus: Ints
-    submit_s: Floats
-    duration_s: Floats
-    start_s: Floats
-    finish_s: Floats
-    slowdown: Floats
-    cross_bytes: Floats
-    model: Ints
-    pattern: Ints  # of its communication; -1 if only Python can tell
-    machine: Ints  # of a job that took its first choice
-    slots: Bits  # its GPUs on that machine
-    first_part: Ints  # a drafted job is on PartArrays[first_part:first_part + parts]
-    parts: Ints
-    first_use: Ints  # and uses the links PartArrays[first_use:first_use + uses]
-    uses: Ints
-    first_sample: Ints
-    past_sample: Ints
-    queue: Ints
-    ended: Ints  # jobs in the order of their ends
-    # Models, (models,) each
-    grad_bytes: Floats
-    iteration_s: Floats
-    # Settings
-    fragments_before_idle: bool  # whether idle machines are no choice while fragments would hold the job
-    stretch: float  # of the time that a job's communication takes, the share that lengthens its iterations
-    # A heap of ends, (GPUs + 1,) each
-    end_s: Floats
-    end_start: Ints  # which start it belongs to; the earlier comes first
-    end_job: Ints
-    # What Python's accounting must be updated with
-    is_changed: Flags  # (machines,)
-    changed: Ints  # (machines,) machines that changed since the last update of Python's accounting
-    # Samples and counters
-    samples: Floats  # (2 * jobs, SAMPLE_COLUMNS)
-    at: Ints  # (COUNTERS,)
-    level: Floats  # (2,) the time, and the bytes that running jobs move between machines
+from cranny.sim.fast.end_heap import expect_end, forget_end, pop, push
+from cranny.sim.fast.queue_kernel import begin_plan, dequeue, enqueue, next_start
+from cranny.sim.fast.replay_arrays import (
+    ANSWER,
+    ARRIVED,
+    ASKED,
+    CHANGED,
+    CHECK,
+    CHECKED,
+    CHOSEN,
+    CROSSING,
+    ENDED,
+    FINISHED,
+    FIRST_ARRIVED,
+    FREE,
+    GROW,
+    HELD,
+    IDLE_UNITS,
+    MOVED_BYTES,
+    NEXT_INSTANT,
+    NEXT_JOB,
+    NOW_S,
+    PAUSED,
+    RUNNING,
+    SAMPLES,
+    SENT,
+    SERVE,
+    SERVED,
+    STAGE,
+    STARTS,
+    STUCK,
+    TAKE_SAMPLE,
+    USED,
+    WAITING,
+    Drafts,
+    PartArrays,
+    QueueArrays,
+    ReplayArrays,
+)
 
 
 @compiled
-def advance(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, drafter: Drafts, until: int) -> int:
+def advance(
+    replay: ReplayArrays,
+    arrays: PlacementArrays,
+    queues: QueueArrays,
+    held: PartArrays,
+    drafter: Drafts,
+    until: int,
+) -> int:
     """Process events up to the arrival of job `until`, or until Python is needed; return why it stopped."""
     at = replay.at
     while True:
@@ -126,137 +69,141 @@ def advance(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, dra
                 return PAUSED
             if at[NEXT_JOB] == len(replay.gpus) and not at[RUNNING]:
                 return FINISHED
-            _next_instant(replay, arrays, held)
+            _next_instant(replay, arrays, queues, held)
         elif at[STAGE] == SERVE:
-            why = _serve(replay, arrays, held, drafter)
+            why = _serve(replay, arrays, queues, held, drafter)
             if why:
                 return why
             at[STAGE] = SERVED
-            size = len(arrays.machines.members) - 1
-            for place in range(max(at[HEAD], at[TAIL] - at[ARRIVED]), at[TAIL]):
-                if replay.gpus[replay.queue[place]] > size:
-                    return CHECK
+            if not at[CHECKED] and _is_doubtful(replay, queues):
+                at[CHECKED] = 1
+                return CHECK
         elif at[STAGE] == SERVED:
-            if at[HEAD] < at[TAIL] and not at[RUNNING]:
-                at[STAGE] = SERVE  # the next job, once Python has skipped the first
-                return STUCK
+            if at[WAITING] and not at[RUNNING]:
+                return STUCK  # once Python has skipped the first, the next is served
             at[STAGE] = TAKE_SAMPLE
         else:
-            _sample(replay, arrays)
+            _sample(replay, queues)
             at[STAGE] = NEXT_INSTANT
 
 
+@compiled
+def take_out(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
+    """Remove a job that will never start from the queue; then the others are served anew."""
+    dequeue(replay, queues, job)
+    begin_plan(replay, queues.groups)
+    replay.at[STAGE] = SERVE
+
+
 @inside
-def _next_instant(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays) -> None:
+def _next_instant(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays) -> None:
     """Process all ends, then all arrivals of the next instant."""
-    at = replay.at
-    jobs, capacity = len(replay.gpus), len(arrays.machines.free) * (len(arrays.machines.members) - 1)
+    at, capacity = replay.at, queues.kinds.capacity
+    jobs = len(replay.gpus)
     now_s = replay.submit_s[at[NEXT_JOB]] if at[NEXT_JOB] < jobs else np.inf
     if at[RUNNING]:
         now_s = min(now_s, replay.end_s[0])
     replay.level[NOW_S] = now_s
-    ends = at[RUNNING] and replay.end_s[0] == now_s
-    at[ANSWER] = WAIT if at[HEAD] < at[TAIL] and not ends else 0  # nothing came free for a job that must wait
     while at[RUNNING] and replay.end_s[0] == now_s:
-        _end(replay, arrays, held, _pop(replay))
+        _end(replay, arrays, queues, held, pop(replay))
         at[STAGE] = SERVE
     at[ARRIVED] = 0
+    at[FIRST_ARRIVED] = at[NEXT_JOB]
     while at[NEXT_JOB] < jobs and replay.submit_s[at[NEXT_JOB]] == now_s:
         job = at[NEXT_JOB]
         at[NEXT_JOB] += 1
-        if replay.gpus[job] <= capacity:  # a larger one is skipped
-            replay.queue[at[TAIL]] = job
-            at[TAIL] += 1
+        if replay.gpus[job] <= capacity[replay.kind[job]]:  # a larger one is skipped
+            if np.isnan(replay.start_s[job]):  # else it ran before
+                enqueue(replay, queues, job)
             at[ARRIVED] += 1
             at[STAGE] = SERVE
+    at[CHECKED] = 0
+    begin_plan(replay, queues.groups)
 
 
 @inside
-def _serve(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, drafter: Drafts) -> int:
-    """Start jobs from the head of the queue; return 0, or why Python is needed for the first."""
+def _is_doubtful(replay: ReplayArrays, queues: QueueArrays) -> bool:
+    """Say whether jobs that just arrived must wait of which it is not sure that they can ever run."""
+    at, sizes = replay.at, queues.kinds.size
+    for job in range(at[FIRST_ARRIVED], at[NEXT_JOB]):
+        # One that fits a machine does run; where machines differ the size is 0.
+        if replay.is_waiting[job] and replay.gpus[job] > sizes[replay.kind[job]]:
+            return True
+    return False
+
+
+@inside
+def _serve(
+    replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, drafter: Drafts
+) -> int:
+    """Start jobs until none can; return 0, or why Python is needed."""
     at = replay.at
-    while at[HEAD] < at[TAIL] and at[ANSWER] != WAIT:
-        job = replay.queue[at[HEAD]]
-        if replay.gpus[job] > at[FREE]:
-            break
-        if not at[ANSWER]:
-            machine = _choose(replay, arrays, replay.gpus[job])
-            if machine >= 0:
-                slots = lowest_slots(arrays.machines.open_slots[machine], replay.gpus[job])
-                replay.machine[job] = machine
-                replay.slots[job] = slots
-                _toggle_gpus(replay, arrays, machine, slots)
-                _start(replay, job)
-                continue
-            why = _draft(replay, arrays, drafter, job)
-            if why:
-                return why
-        if at[ANSWER] > 0:
-            parts, links = at[HELD] + arrays.draft.at[PARTS], at[SENT] + arrays.draft.at[LINKS]
-            if parts > len(held.machine) or links > len(held.link):
+    while True:
+        why, job = next_start(replay, arrays, queues, held, drafter)
+        if why or job < 0:
+            return why
+        if at[CHOSEN] >= 0:
+            slots = lowest_slots(arrays.machines.open_slots[at[CHOSEN]], replay.gpus[job])
+            replay.machine[job] = at[CHOSEN]
+            replay.slots[job] = slots
+            _toggle_gpus(replay, arrays, queues, at[CHOSEN], slots)
+        else:
+            if not _has_room(replay, arrays.draft, held):
+                at[ASKED], at[ANSWER] = job, arrays.draft.at[PARTS]
                 return GROW
-            _start_draft(replay, arrays, held, job)
-            at[ANSWER] = 0
-    at[ANSWER] = 0
+            _take_draft(replay, arrays, queues, held, job)
+        _start(replay, queues, job)
+        begin_plan(replay, queues.groups)
+
+
+@inside
+def _has_room(replay: ReplayArrays, draft: Draft, held: PartArrays) -> bool:
+    """Say whether the arrays of what jobs hold have room for the draft."""
+    at = replay.at
+    enough: bool = at[HELD] + draft.at[PARTS] <= len(held.machine) and at[SENT] + draft.at[LINKS] <= len(held.link)
+    return enough
+
+
+@compiled
+def go_on(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, job: int) -> int:
+    """Start a job that ran before on its draft, at its arrival, which is still to come; return 0 or `GROW`."""
+    if not _has_room(replay, arrays.draft, held):
+        return GROW
+    replay.level[NOW_S] = replay.submit_s[job]
+    enqueue(replay, queues, job)
+    _take_draft(replay, arrays, queues, held, job)
+    _start(replay, queues, job)
     return 0
 
 
 @inside
-def _choose(replay: ReplayArrays, arrays: PlacementArrays, gpus: int) -> int:
-    """Return the lowest machine with the first of the wanted numbers of GPUs free; -1 if one is not enough."""
-    machines = arrays.machines
-    size = len(machines.members) - 1
-    if gpus > size:
-        return -1
-    fragments = replay.at[FREE] - size * machines.members[size]
-    for free in arrays.choices[gpus]:
-        if free == 0 or (free == size and replay.fragments_before_idle and gpus <= fragments):
-            break
-        if machines.members[free]:
-            return lowest_with(machines, free) if free >= gpus else -1
-    return -1
-
-
-@inside
-def _draft(replay: ReplayArrays, arrays: PlacementArrays, drafter: Drafts, job: int) -> int:
-    """Call the drafter for the first job of the queue; return 0, or why Python is needed."""
-    pattern, model = replay.pattern[job], replay.model[job]
-    if pattern < 0:
-        return PLACE
-    if arrays.patterns.first_phase[pattern] < 0:
-        return ADD_PATTERN
-    answer = drafter(
-        arrays, PlacementRequest(replay.gpus[job], pattern, replay.grad_bytes[model], replay.iteration_s[model])
-    )
-    if answer == FALLBACK:
-        return PLACE
-    if answer == NO_ENTRY:
-        return LEARN_SPLIT
-    replay.at[ANSWER] = answer
-    if answer != WAIT:
-        cost = arrays.draft.cost
-        cost[SLOWDOWN] = 1.0 + replay.stretch * cost[COMM_S] / replay.iteration_s[model]
-    return 0
-
-
-@inside
-def _start(replay: ReplayArrays, job: int) -> None:
-    """Start the first job of the queue, whose GPUs are already held."""
+def _start(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
+    """Start a job whose GPUs are already held."""
     at = replay.at
     now_s = replay.level[NOW_S]
-    at[HEAD] += 1
+    dequeue(replay, queues, job)
     at[STARTS] += 1
     replay.start_s[job] = now_s
     replay.first_sample[job] = at[SAMPLES]
     if replay.uses[job]:
         at[CROSSING] += 1
         replay.level[MOVED_BYTES] += replay.cross_bytes[job]
-    _push(replay, now_s + replay.duration_s[job] * replay.slowdown[job], at[STARTS], job)
+    push(replay, now_s + replay.duration_s[job] * replay.slowdown[job], at[STARTS], job)
+    if replay.backfills:
+        expect_end(queues.groups, queues.kinds.group[replay.kind[job]], _expected_end_s(replay, job), job)
 
 
 @inside
-def _start_draft(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, job: int) -> None:
-    """Start the first job of the queue on its draft."""
+def _expected_end_s(replay: ReplayArrays, job: int) -> float:
+    """Return when policies expect a running job to end."""
+    return float(replay.start_s[job] + max(0.0, replay.known_s[job] * replay.slowdown[job]))
+
+
+@inside
+def _take_draft(
+    replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, job: int
+) -> None:
+    """Take the GPUs and links of a job's draft."""
     at, draft = replay.at, arrays.draft
     replay.first_part[job] = at[HELD]
     replay.parts[job] = draft.at[PARTS]
@@ -266,7 +213,7 @@ def _start_draft(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays
         held.machine[at[HELD]] = machine
         held.slots[at[HELD]] = slots
         at[HELD] += 1
-        _toggle_gpus(replay, arrays, machine, slots)
+        _toggle_gpus(replay, arrays, queues, machine, slots)
     replay.first_use[job] = at[SENT]
     for i in range(draft.at[LINKS]):
         if draft.gbps[i]:
@@ -277,25 +224,27 @@ def _start_draft(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays
     if replay.uses[job]:
         replay.cross_bytes[job] = draft.cost[CROSS_BYTES]
         replay.slowdown[job] = draft.cost[SLOWDOWN]
-        _update_links(replay, arrays, held, job, 1)
-    _start(replay, job)
+        _update_links(replay, arrays, queues, held, job, 1)
 
 
 @inside
-def _end(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, job: int) -> None:
+def _end(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, job: int) -> None:
     """Release what a job held."""
-    at = replay.at
+    at, group = replay.at, queues.kinds.group[replay.kind[job]]
     replay.finish_s[job] = replay.level[NOW_S]
     replay.past_sample[job] = at[SAMPLES]
     replay.ended[at[ENDED]] = job
     at[ENDED] += 1
+    queues.groups.is_open[group] = True
+    if replay.backfills:
+        forget_end(queues.groups, group, _expected_end_s(replay, job), job)
     if not replay.parts[job]:
-        _toggle_gpus(replay, arrays, replay.machine[job], replay.slots[job])
+        _toggle_gpus(replay, arrays, queues, replay.machine[job], replay.slots[job])
         return
     for part in range(replay.first_part[job], replay.first_part[job] + replay.parts[job]):
-        _toggle_gpus(replay, arrays, held.machine[part], held.slots[part])
+        _toggle_gpus(replay, arrays, queues, held.machine[part], held.slots[part])
     if replay.uses[job]:
-        _update_links(replay, arrays, held, job, -1)
+        _update_links(replay, arrays, queues, held, job, -1)
         at[CROSSING] -= 1
         replay.level[MOVED_BYTES] -= replay.cross_bytes[job]
         if not at[CROSSING]:
@@ -303,30 +252,44 @@ def _end(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, job: i
 
 
 @inside
-def _update_links(replay: ReplayArrays, arrays: PlacementArrays, held: PartArrays, job: int, sign: int) -> None:
-    """Add (sign 1) or remove (sign -1) what a job sends over links."""
-    links = arrays.links
+def _update_links(
+    replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, job: int, sign: int
+) -> None:
+    """Add (sign 1) or remove (sign -1) what a job sends over links, which jobs of any group may look at."""
+    links, is_open = arrays.links, queues.groups.is_open
     for use in range(replay.first_use[job], replay.first_use[job] + replay.uses[job]):
         link = held.link[use]
         links.users[link] += sign
         links.use_gbps[link] += sign * held.gbps[use]
         if not links.users[link]:
             links.use_gbps[link] = 0.0
+    for group in range(len(is_open)):
+        is_open[group] = True
 
 
 @inside
-def _toggle_gpus(replay: ReplayArrays, arrays: PlacementArrays, machine: int, slots: np.uint64) -> None:
+def _toggle_gpus(
+    replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, machine: int, slots: np.uint64
+) -> None:
     """Take free GPUs of a machine, or release them."""
-    at, machines = replay.at, arrays.machines
-    size = len(machines.members) - 1
+    at, machines, kinds = replay.at, arrays.machines, queues.kinds
+    size, share, block = kinds.machine_size[machine], kinds.share[machine], kinds.block[machine]
     before = machines.free[machine]
     machines.open_slots[machine] ^= slots
     after = count_bits(machines.open_slots[machine])
     machines.free[machine] = after
     at[FREE] += after - before
     at[USED] += (before == size) - (after == size)
-    leave(machines, before, machine)
-    join(machines, after, machine)
+    at[IDLE_UNITS] += share * ((after if after < size else 0) - (before if before < size else 0))
+    kinds.block_free[block] += after - before
+    word, bit = machine // 64, bit_of(machine)
+    for place in range(kinds.first_kind[block], kinds.first_kind[block + 1]):
+        kind = kinds.kind[place]
+        kinds.sets[kind, before, word] ^= bit
+        kinds.members[kind, before] -= 1
+        kinds.sets[kind, after, word] ^= bit
+        kinds.members[kind, after] += 1
+        kinds.first_word[kind, after] = min(kinds.first_word[kind, after], word)
     if not replay.is_changed[machine]:
         replay.is_changed[machine] = True
         replay.changed[at[CHANGED]] = machine
@@ -334,65 +297,16 @@ def _toggle_gpus(replay: ReplayArrays, arrays: PlacementArrays, machine: int, sl
 
 
 @inside
-def _sample(replay: ReplayArrays, arrays: PlacementArrays) -> None:
+def _sample(replay: ReplayArrays, queues: QueueArrays) -> None:
     """Sample the state after an instant, as in `SAMPLE_COLUMNS`."""
     at = replay.at
-    size = len(arrays.machines.members) - 1
-    held = len(arrays.machines.free) * size - at[FREE]
     row = replay.samples[at[SAMPLES]]
     row[0] = replay.level[NOW_S]
     row[1] = at[ARRIVED]
-    row[2] = at[TAIL] - at[HEAD]
+    row[2] = at[WAITING]
     row[3] = at[USED]
-    row[4] = at[USED] * size - held
+    row[4] = at[IDLE_UNITS]
     row[5] = replay.level[MOVED_BYTES]
-    row[6] = held
+    row[6] = queues.kinds.capacity[0] - at[FREE]
     row[7] = at[RUNNING]
     at[SAMPLES] += 1
-
-
-@inside
-def _push(replay: ReplayArrays, end_s: float, serial: int, job: int) -> None:
-    """Put an end on the heap."""
-    child = replay.at[RUNNING]
-    replay.at[RUNNING] += 1
-    while child:
-        parent = (child - 1) // 2
-        if not _before(end_s, serial, replay, parent):
-            break
-        _copy_end(replay, parent, child)
-        child = parent
-    replay.end_s[child], replay.end_start[child], replay.end_job[child] = end_s, serial, job
-
-
-@inside
-def _pop(replay: ReplayArrays) -> int:
-    """Take the first end from the heap; return its job."""
-    job: int = replay.end_job[0]
-    replay.at[RUNNING] -= 1
-    last = replay.at[RUNNING]
-    hole, child = 0, 1
-    while child < last:
-        if child + 1 < last and _before(replay.end_s[child + 1], replay.end_start[child + 1], replay, child):
-            child += 1
-        if _before(replay.end_s[last], replay.end_start[last], replay, child):
-            break
-        _copy_end(replay, child, hole)
-        hole, child = child, 2 * child + 1
-    _copy_end(replay, last, hole)
-    return job
-
-
-@inside
-def _before(end_s: float, serial: int, replay: ReplayArrays, other: int) -> bool:
-    """Say whether an end comes before another that is on the heap."""
-    if end_s != replay.end_s[other]:
-        return end_s < float(replay.end_s[other])
-    return serial < int(replay.end_start[other])
-
-
-@inside
-def _copy_end(replay: ReplayArrays, source: int, target: int) -> None:
-    replay.end_s[target] = replay.end_s[source]
-    replay.end_start[target] = replay.end_start[source]
-    replay.end_job[target] = replay.end_job[source]
