@@ -31,10 +31,11 @@ LINES = {
     "gavel": "gavel.trace",
     "pollux": "pollux.csv",
     "sacct": "sacct.txt",
+    "pbs": "pbs.txt",
 }
-DOCUMENTS = {"philly": "philly.json", "kubernetes": "jobs.json"}
-SEPARATORS = {"gavel": "\t", "sacct": "|"}
-HEADERLESS = ("gavel", "pai")
+DOCUMENTS = {"philly": "philly.json", "kubernetes": "jobs.json", "prometheus": "prometheus.json"}
+SEPARATORS = {"gavel": "\t", "sacct": "|", "pbs": ";"}
+HEADERLESS = ("gavel", "pai", "pbs")
 
 NASTY = st.sampled_from(
     [
@@ -89,6 +90,8 @@ def jobs_in(document: Any, name: str) -> int | None:
     """Count the jobs of a document, gathering the pods of one owner; None if it is no list of them."""
     if name == "philly":
         return len(document) if isinstance(document, list) else None
+    if name == "prometheus":
+        return None  # a job has many series
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list):
         return None
@@ -172,6 +175,8 @@ def test_wrong_values_in_json_are_counted_or_refused(tmp_path: Path, name: str, 
     path.write_text(json.dumps(document), encoding="utf-8")
     strict = data.draw(st.sampled_from([None, True, False]))
     accounts_for(path, jobs_in(document, name), format=name, strict=strict)
+    if READERS[name].by_attempt is not None:
+        accounts_for(path, None, format=name, strict=strict, attempts=True)
 
 
 @FUZZ

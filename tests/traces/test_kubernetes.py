@@ -108,7 +108,8 @@ def test_takes_queue_and_priority(tmp_path: Path) -> None:
     spec = {"priority": 1000, "priorityClassName": "high"}
     queue = {"kueue.x-k8s.io/queue-name": "research"}
     trace = read(tmp_path, pod("a", "08:10", "09:00", {"nvidia.com/gpu": "1"}, spec=spec, labels=queue))
-    assert trace.frame.select("partition", "priority", "qos").rows() == [("research", 1000.0, "high")]
+    assert trace.frame.select("queue", "priority", "qos").rows() == [("research", 1000.0, "high")]
+    assert "partition" not in trace.frame.columns
 
 
 def test_a_pod_that_was_evicted_does_not_run_on(tmp_path: Path) -> None:

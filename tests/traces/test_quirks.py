@@ -150,7 +150,7 @@ def test_most_jobs_in_few_weeks_are_seen() -> None:
     told = q.far_from_the_rest(trace(submit_s=late))
     assert told is not None
     assert told.startswith("100 jobs submitted in the 60 days before the rest")
-    assert told.endswith("use --from 61d")
+    assert told.endswith("use --from 61d --to 67d")
 
 
 def test_a_handful_of_jobs_is_not_uneven() -> None:

@@ -84,6 +84,34 @@ SIZES = ("job_id", "submit_s", "gpus", "duration_s")
             {CPU: 1, NEVER: 1},
         ),
         (
+            "pbs.txt",
+            "pbs",
+            [
+                ("101", 0.0, 8, 3600.0),
+                ("102", 0.0, 2, 200.0),
+                ("104[1]", 0.0, 1, 1700.0),
+                ("106", 0.0, 4, 1760.0),
+                ("102@2", 300.0, 2, 840.0),
+                ("103", 500.0, 1, 3060.0),
+            ],
+            {
+                "a record that neither starts nor ends a job": 2,
+                "an array as a whole, whose tasks have records of their own": 1,
+                "a start whose end has a record of its own": 1,
+                CPU: 1,
+            },
+        ),
+        (
+            "prometheus.json",
+            "prometheus",
+            [
+                ("research/llm", 0.0, 16, 1815.0),
+                ("research/alone", 600.0, 1, 880.0),
+                ("research/going", 900.0, 2, 2340.0),
+            ],
+            {CPU: 1, NEVER: 1},
+        ),
+        (
             "jobs.json",
             "kubernetes",
             [
@@ -295,7 +323,7 @@ def test_a_file_of_no_known_format_is_told_which_there_are(tmp_path: Path) -> No
     assert str(caught.value) == f"{path}: not in a known trace format ({', '.join(READERS)})"
 
 
-@pytest.mark.parametrize("name", [name for name in READERS if name not in ("pai", "gavel")])
+@pytest.mark.parametrize("name", [name for name in READERS if name not in ("pai", "gavel", "pbs")])
 def test_a_named_format_says_what_it_misses(tmp_path: Path, name: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("a,b\n1,2\n")

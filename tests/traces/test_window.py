@@ -1,5 +1,6 @@
 """Windows of a log: what crosses an edge is cut there, and time begins with the window."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -11,8 +12,8 @@ from tests.reference import window as reference
 from cranny.model.errors import InputError
 from cranny.traces.quirks import quirks
 from cranny.traces.read import read_trace
-from cranny.traces.trace import Trace
-from cranny.traces.window import cut, far_jobs, window
+from cranny.traces.trace import Trace, TraceWindow
+from cranny.traces.window import cut, far_jobs, far_sentence, window
 from cranny.traces.zones import parse_moment
 
 DAY = 86_400.0
@@ -53,6 +54,7 @@ def test_jobs_that_cross_the_edges_are_cut() -> None:
         ("early", 5.0, 5.0, 5.0, False),
         ("inside", 20.0, 30.0, 10.0, True),
         ("cut", 30.0, 40.0, 10.0, True),
+        ("late", 45.0, 70.0, 10.0, True),
     ]
     assert some.frame.select("end_s", "limit_s").rows() == [
         (None, 170.0),
@@ -60,13 +62,16 @@ def test_jobs_that_cross_the_edges_are_cut() -> None:
         (10.0, 200.0),
         (40.0, 200.0),
         (None, 200.0),
+        (80.0, 200.0),
     ]
+    assert some.frame["running"].to_list() == [True, False, False, False, False, False]
+    assert some.window == TraceWindow(0.0, 50.0, 10.0)
     assert some.notes[-1].split("; ") == [
         "time zero is second 50 of the log, the begin of the window",
         "running when it began, counted from then on: 1 job",
         "waiting when it began: 1 job",
         "running on when it ended, cut there: 2 jobs",
-        "submitted in it but started after it, skipped: 1 job",
+        "waiting when it ended: 1 job",
         "outside of it, skipped: 2 jobs",
     ]
 
@@ -103,6 +108,37 @@ def test_without_edges_nothing_changes() -> None:
     whole = cut(trace)
     assert whole.frame.drop("counted").equals(trace.frame)
     assert whole.frame["counted"].all()
+    assert whole.window == TraceWindow(0.0, None)
+    assert window(trace) is trace
+
+
+def test_a_window_inside_a_window_is_the_same_as_the_inner_one_alone() -> None:
+    trace = trace_of(JOBS)
+    twice = cut(cut(trace, 20, 100), 30, 80, warm_up_s=5)
+    assert twice.frame.equals(cut(trace, 50, 100, warm_up_s=5).frame)
+    assert twice.window == TraceWindow(0.0, 50.0, 5.0)
+    again = cut(cut(trace, 50, 100))  # nothing more is cut, and nothing is forgotten
+    assert again.frame.equals(cut(trace, 50, 100).frame)
+    assert again.window == TraceWindow(0.0, 50.0)
+
+
+def test_a_job_that_is_not_eligible_before_the_end_is_outside() -> None:
+    trace = trace_of([reference.Job("inside", 60, 60, 10), reference.Job("late", 70, 130, 10)])
+    frame = trace.frame.with_columns(eligible_s=pl.Series([60.0, 120.0]))
+    assert cut(replace(trace, frame=frame), 50, 100).frame["job_id"].to_list() == ["inside"]
+
+
+def test_edges_may_be_dates_lengths_of_time_and_seconds() -> None:
+    trace = replace(trace_of(JOBS), zero_epoch_s=parse_moment("2024-03-01", "Europe/Berlin"), zone="Europe/Berlin")
+    wanted = cut(trace, 60, 90, 15).frame
+    for edges in (("1m", "1.5m", "15s"), (60.0, 90.0, 15.0), ("2024-03-01T00:01", "2024-03-01T00:01:30", 15.0)):
+        assert window(trace, edges[0], edges[1], warm_up=edges[2]).frame.equals(wanted)
+    with pytest.raises(InputError, match=r"^to: must be a date such as"):
+        window(trace, None, "noon")
+    with pytest.raises(InputError, match=r"^warm-up: must be a time such as 3600, 90m, 3h, 2d or 1w, not 'long'"):
+        window(trace, warm_up="long")
+    with pytest.raises(InputError, match=r"^from: the times of trace have no date; give a time such as 2d"):
+        window(trace_of(JOBS), "2024-03-01")
 
 
 def test_jobs_without_a_start_are_in_the_window_by_their_submission() -> None:
@@ -186,7 +222,8 @@ def test_a_job_left_over_from_january_does_not_make_a_full_march_look_half_empty
     assert far_jobs(whole_march) == []
     warned = [line for line in quirks(trace) if "--from" in line]
     assert warned[0].startswith("1 job submitted 60 days before the rest")
-    assert warned[0].endswith("use --from 2024-03-01")
+    assert warned[0].endswith("use --from 2024-03-01 --to 2024-04-01")
+    assert not any("--from" in line for line in quirks(whole_march))
 
 
 def test_jobs_far_after_the_rest_are_found_too() -> None:
@@ -194,6 +231,10 @@ def test_jobs_far_after_the_rest_are_found_too() -> None:
     assert far_jobs(trace_of(jobs)) == []
     found = far_jobs(trace_of([*jobs, reference.Job("last", 200 * 3600 + 90 * 86_400, 0, 60)]))
     assert [(far.jobs, far.before, round(far.far_s / DAY)) for far in found] == [(1, False, 90)]
+    told = far_sentence(trace_of([*jobs, reference.Job("last", 200 * 3600 + 90 * 86_400, 0, 60)]))
+    assert told is not None
+    assert told.startswith("1 job submitted 90 days after the rest: all is measured over that time too")
+    assert told.endswith("use --from 0d --to 9d")  # the rest is submitted in 199 hours
 
 
 def test_jobs_all_along_before_the_rest_are_found_too() -> None:

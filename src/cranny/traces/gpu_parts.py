@@ -6,6 +6,7 @@ import polars as pl
 
 from cranny.model.errors import InputError
 from cranny.model.validate import counted
+from cranny.traces.presence import presence_of
 from cranny.traces.trace import Trace
 
 PARTS = "on parts of GPUs (MIG, shards); --count-parts counts each as a GPU"
@@ -27,4 +28,10 @@ def without_parts(trace: Trace) -> Trace:
         f"{counted(parts.height, 'job')} on parts of GPUs skipped: they held {hours:,.0f} GPU-hours of whole GPUs"
     )
     skipped = {**trace.skipped, PARTS: parts.height}
-    return replace(trace, frame=trace.frame.filter(~is_part), skipped=skipped, notes=(*trace.notes, note))
+    return replace(
+        trace,
+        frame=trace.frame.filter(~is_part),
+        skipped=skipped,
+        notes=(*trace.notes, note),
+        presence=pl.concat([trace.presence, presence_of(parts)]),
+    )

@@ -16,7 +16,7 @@ from cranny.traces.trace import Trace
 DAY_S = 86_400.0
 HOUR_S = 3600.0
 Window = tuple[float, float]  # seconds, from and to
-MOST_QUEUES = 12  # partitions that are named
+MOST_QUEUES = 12  # partitions or queues that are named
 POWERS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -134,12 +134,17 @@ def _log_facts(trace: Trace) -> dict[str, Any]:
         else said(trace.zero_epoch_s + float(frame["submit_s"][place]), trace.zone)
         for place in (0, -1)
     ]
-    queues = frame["partition"].drop_nulls().value_counts(sort=True) if "partition" in columns else None
+    queues = {
+        name: frame[name].drop_nulls().value_counts(sort=True)[name].head(MOST_QUEUES).to_list()
+        for name in ("partition", "queue")
+        if name in columns
+    }
     return {
         "first_day": days[0],
         "last_day": days[1],
         "jobs_with_machines": _given(trace, "ran_on"),
-        "partitions": [] if queues is None else queues["partition"].head(MOST_QUEUES).to_list(),
+        "partitions": queues.get("partition", []),
+        "queues": queues.get("queue", []),
         "further_attempts": int((frame["attempt"] > 1).sum()) if "attempt" in columns else 0,
         "running_at_end": frame["end_s"].null_count() if {"start_s", "end_s"} <= set(columns) else 0,
         "jobs_on_parts": len(parts),

@@ -26,6 +26,7 @@ def named_trace(
     profiles: Mapping[str, ModelProfile] | None = None,
     zone: str | None = None,
     count_parts: bool = False,
+    attempts: bool = False,
 ) -> Trace:
     """Read a trace file, or generate from a preset to load a cluster of so many GPUs as wanted."""
     path = Path(name)
@@ -33,7 +34,15 @@ def named_trace(
         return generate_trace(str(name), jobs=jobs, seed=seed, load=load, gpus=gpus)
     if not path.exists() and not path.suffix:
         raise unknown("trace file or preset", str(name), presets())
-    return read_trace(path, trace_format, strict=strict, profiles=profiles, zone=zone, count_parts=count_parts)
+    return read_trace(
+        path,
+        trace_format,
+        strict=strict,
+        profiles=profiles,
+        zone=zone,
+        count_parts=count_parts,
+        attempts=attempts,
+    )
 
 
 def as_trace(

@@ -13,7 +13,7 @@ from cranny.traces.generate import Floats
 from cranny.traces.inspect import DAY_S, HOUR_S, requested, waits
 from cranny.traces.schema import DRAWN_MODELS_COLUMN
 from cranny.traces.trace import Trace
-from cranny.traces.window import far_jobs, far_sentence
+from cranny.traces.window import far_sentence
 
 Flags = npt.NDArray[np.bool_]
 
@@ -146,7 +146,7 @@ def idle_gaps(trace: Trace) -> str | None:
 
 def far_from_the_rest(trace: Trace) -> str | None:
     """Find a few jobs that are submitted long before all others, or after."""
-    return "; ".join(far_sentence(trace, far) for far in far_jobs(trace)) or None
+    return far_sentence(trace)
 
 
 def zero_seconds(trace: Trace) -> str | None:

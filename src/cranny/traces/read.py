@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,8 +20,10 @@ from cranny.traces.readers import (
     kubernetes,
     openb,
     pai,
+    pbs,
     philly,
     pollux,
+    prometheus,
     sacct,
     tiresias,
 )
@@ -59,15 +61,16 @@ class FormatReader:
     read: ReadFunction
     strict: bool = False  # whether a row that cannot be used is an error unless the caller says otherwise
     in_zone: ZonedReadFunction | None = None  # the same, for formats whose times may have no zone
+    by_attempt: ZonedReadFunction | None = None  # the same with a row for each attempt, where `read` joins them
 
 
 # The first that knows the file reads it, so a choosy format stands before one that is less so.
 READERS: Mapping[str, FormatReader] = {
     "cranny-parquet": FormatReader(cranny_format.sniff_parquet, cranny_format.read_parquet, strict=True),
     "cranny-csv": FormatReader(cranny_format.sniff_csv, cranny_format.read_csv, strict=True),
-    "philly": FormatReader(philly.sniff, philly.read),
+    "philly": FormatReader(philly.sniff, philly.read, in_zone=philly.read, by_attempt=philly.read_attempts),
     "acme": FormatReader(acme.sniff, acme.read),
-    "helios": FormatReader(helios.sniff, helios.read),
+    "helios": FormatReader(helios.sniff, helios.read, in_zone=helios.read),
     "pai": FormatReader(pai.sniff, pai.read),
     "openb": FormatReader(openb.sniff, openb.read),
     "elasticflow": FormatReader(elasticflow.sniff, elasticflow.read),
@@ -76,6 +79,8 @@ READERS: Mapping[str, FormatReader] = {
     "gavel": FormatReader(gavel.sniff, gavel.read),
     "pollux": FormatReader(pollux.sniff, pollux.read),
     "sacct": FormatReader(sacct.sniff, sacct.read, in_zone=sacct.read),
+    "pbs": FormatReader(pbs.sniff, pbs.read),
+    "prometheus": FormatReader(prometheus.sniff, prometheus.read),
     "kubernetes": FormatReader(kubernetes.sniff, kubernetes.read),
 }
 
@@ -88,14 +93,17 @@ def read_trace(
     profiles: Mapping[str, ModelProfile] | None = None,
     zone: str | None = None,
     count_parts: bool = False,
+    attempts: bool = False,
 ) -> Trace:
     """Read a trace; the format is found by content unless it is named.
 
     Rows that cannot be used are skipped and counted in `Trace.skipped` (of rows with the same id the first
     stays); with `strict` the first such row is an error. By default our own formats are strict, and logs of other
     systems are not. `profiles` are the models that jobs may name (the built-in ones by default). Times that
-    name no zone are read in `zone`, such as Europe/Berlin, if the format has dates; else it is left aside. Jobs
-    on parts of GPUs (MIG instances, shards) are skipped unless `count_parts` lets each part count as a GPU.
+    name no zone are read in `zone`, such as Europe/Berlin, and all are shown in it; a log without dates is
+    refused then. Jobs on parts of GPUs (MIG instances, shards) are skipped unless `count_parts` lets each part
+    count as a GPU. With `attempts` a job of Philly's log has a row for each attempt, with the machines that it ran
+    on; logs of Slurm have these anyway.
     """
     if format != AUTO and format not in READERS:
         raise unknown("trace format", format, [AUTO, *READERS])
@@ -109,10 +117,15 @@ def read_trace(
     strict = reader.strict if strict is None else strict
     if zone is not None:
         time_zone(zone)
-    if zone is None or reader.in_zone is None:
+    zoned = reader.by_attempt if attempts and reader.by_attempt is not None else reader.in_zone
+    if zoned is None:
         trace = reader.read(path, known, strict=strict)
     else:
-        trace = reader.in_zone(path, known, strict=strict, zone=zone)
+        trace = zoned(path, known, strict=strict, zone=zone)
+    if zone is not None:
+        if trace.zero_epoch_s is None:
+            raise InputError(f"{path}: zone: the times of this file have no date: leave the time zone out")
+        trace = replace(trace, zone=zone)
     return trace if count_parts else without_parts(trace)
 
 

@@ -43,16 +43,19 @@ LOGGED: Mapping[str, pl.DataType] = {
     "iterations": pl.Int64(),
     "attempt": pl.Int32(),  # which start of a requeued job this row is, from 1
     "gpu_fraction": pl.Float64(),  # of a GPU that each of `gpus` is, for MIG instances and shards
+    "gpu_utilisation": pl.Float64(),  # share of the time in which its GPUs were busy, 0 to 1
     "priority": pl.Float64(),  # the scheduler's own number, higher first
     "ran_on": pl.String(),  # machines with GPUs held on each, such as "n1:4 n2:4", or "n1 n2" if unknown
     "user": pl.String(),
     "account": pl.String(),
-    "partition": pl.String(),
+    "partition": pl.String(),  # whose machines the job is bound to
+    "queue": pl.String(),  # in which it waited, if that binds it to no machines, as in Kubernetes
     "qos": pl.String(),
     "reservation": pl.String(),
     "status": pl.String(),
     "cluster": pl.String(),
     "counted": pl.Boolean(),  # whether its wait is in the means; not that of a job there when a window begins
+    "running": pl.Boolean(),  # whether it ran when a window began; then `start_s` is the begin
 }
 CLOCKED = ("submit_s", "start_s", "end_s", "eligible_s", "deadline_s")  # what counts from time zero
 COLUMN_ALIASES: Mapping[str, str] = {"vc": "tenant", "nodes": "machines"}

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,13 +15,22 @@ from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import counted, seconds
-from cranny.traces.schema import CLOCKED, LOGGED, REQUIRED, SCHEMA, checked, table_row, typed
+from cranny.traces.presence import no_presence, presence_of, shifted
+from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, REQUIRED, SCHEMA, checked, table_row, typed
 from cranny.traces.trace_jobs import Jobs
 
 # Models that are not trained by allreducing their whole gradient over a data-centre network, so that they are
 # not drawn for a job without a model in its log: embeddings are exchanged sparsely, and models of
 # billions of parameters are sharded. They can be named, or given as `models`.
 NOT_DRAWN = frozenset({"dlrm", "gpt2-xl", "gpt3-2.7b", "llama-1b"})
+
+
+class TraceWindow(NamedTuple):
+    """The time that a trace was cut to, in seconds on its clock; waits of the first `warm_up_s` do not count."""
+
+    begin_s: float
+    end_s: float | None  # None: as far as the log goes
+    warm_up_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +45,9 @@ class Trace:
     notes: tuple[str, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     zero_epoch_s: float | None = None  # time zero in seconds since 1970; None if the log has a clock of its own
-    zone: str | None = None  # in which the log's times were read; None: they name one, or are on its own clock
+    zone: str | None = None  # in which people read its times; None: the log's own clock, if it has dates
+    presence: pl.DataFrame = field(default_factory=no_presence)  # of skipped jobs, see `traces.presence`
+    window: TraceWindow | None = None  # that it was cut to
 
     def __post_init__(self) -> None:
         for name, dtype in {**SCHEMA, **LOGGED}.items():
@@ -61,7 +73,8 @@ class Trace:
         """
         table = frame.select(typed(frame.schema, name))
         known = library() if profiles is None else profiles
-        return Trace(name, *checked(table, name, partial(table_row, name, frame.lazy()), known, strict=strict))
+        sound = checked(table, name, partial(table_row, name, frame.lazy()), known, strict=strict)
+        return Trace(name, *sound, presence=presence_of(table.filter(CPU_ONLY.broken)))
 
     def __len__(self) -> int:
         return self.frame.height
@@ -112,7 +125,7 @@ class Trace:
         """Return the jobs submitted from `start_s` to just before `end_s`.
 
         Of those the first `skip` are passed over and at most `count` kept. With `from_zero` times are shifted
-        so that the first job kept is submitted at 0.
+        so that the first job kept is submitted at 0. What is left of a window is none.
         """
         submit_s = self.frame["submit_s"]
         first = int(submit_s.search_sorted(start_s, side="left")) + max(skip, 0)
@@ -127,9 +140,10 @@ class Trace:
             clocked = [name for name in CLOCKED if name in frame.columns]
             zero_s = float(frame["submit_s"][0])
             frame = frame.with_columns(pl.col(clocked) - zero_s)
-            if self.zero_epoch_s is not None:
-                return replace(self, frame=frame, zero_epoch_s=self.zero_epoch_s + zero_s)
-        return replace(self, frame=frame)
+            presence = shifted(self.presence, -zero_s)
+            zero_epoch_s = None if self.zero_epoch_s is None else self.zero_epoch_s + zero_s
+            return replace(self, frame=frame, zero_epoch_s=zero_epoch_s, presence=presence, window=None)
+        return replace(self, frame=frame, window=None)
 
     def where(self, **values: object) -> "Trace":
         """Return the jobs whose columns hold these values, such as `where(cluster="cluster04")`."""

@@ -81,12 +81,22 @@ class Jobs(Sequence[Job]):
 
     @cached_property
     def columns(self) -> pl.DataFrame:
-        """The jobs in columns, none of them empty: the model is a job's own or drawn, the collective likewise."""
+        """The jobs in columns: the model is a job's own or drawn, the collective likewise.
+
+        Empty are only the type of GPU and the partition of jobs that have none that restricts them. Policies
+        expect a job to run for `known_s`.
+        """
         own, drawn = self._filled("model", None), pl.Series(self._drawn_from, dtype=pl.String).gather(self._draws)
+        partition, limit_s = self._filled("partition", None), self._filled("limit_s", None)
+        duration_s = self._frame["duration_s"]
         return self._frame.select("job_id", "gpus", "submit_s", "duration_s").with_columns(
             model=own.zip_with(own.is_not_null(), drawn),
             tenant=self._filled("tenant", ""),
             collective=self._filled("collective", self._collective),
+            gpu_type=self._filled("gpu_type", None),
+            partition=partition.set(~partition.is_in(list(self._partitions)), None),
+            priority=self._filled("priority", 0.0),
+            known_s=limit_s.zip_with((limit_s > 0).fill_null(value=False), duration_s),
         )
 
     @property
@@ -96,10 +106,10 @@ class Jobs(Sequence[Job]):
         return not partitioned and "tp" not in self._frame.columns and "pp" not in self._frame.columns
 
     @property
-    def any_type(self) -> bool:
-        """Whether every job runs on any type of GPU, in any partition."""
-        restricting = ("gpu_type", "speeds", "partition")
-        return all(name not in self._frame.columns or self._frame[name].count() == 0 for name in restricting)
+    def is_rigid(self) -> bool:
+        """Whether every job runs on as many GPUs as it asks for, whose speed makes no difference."""
+        elastic = ("speeds", "least_gpus", "most_gpus")
+        return all(name not in self._frame.columns or self._frame[name].count() == 0 for name in elastic)
 
     def _filled(self, name: str, default: Any, start: int = 0, rows: int | None = None) -> pl.Series:
         """Return a column with `default` where it is empty, or all `default` where there is none."""

@@ -8,6 +8,7 @@ import polars as pl
 from cranny.model.errors import InputError
 from cranny.model.validate import counted
 from cranny.traces.gpu_types import closest, matching, parse
+from cranny.traces.presence import presence_of
 from cranny.traces.trace import Trace
 
 SKIPPED = "gpu_type: not in the cluster"
@@ -52,7 +53,10 @@ def with_types_of(trace: Trace, known: Collection[str], *, skip_unknown: bool = 
         return replace(trace, frame=frame, notes=(*trace.notes, *notes)) if frame is not trace.frame else trace
     notes.append(f"{counted(int(unknown.sum()), 'job')} skipped for their type of GPU: {_some(problems)}")
     skipped = {**trace.skipped, SKIPPED: trace.skipped.get(SKIPPED, 0) + int(unknown.sum())}
-    return replace(trace, frame=frame.filter(~unknown), notes=(*trace.notes, *notes), skipped=skipped)
+    presence = pl.concat([trace.presence, presence_of(frame.filter(unknown))])
+    return replace(
+        trace, frame=frame.filter(~unknown), notes=(*trace.notes, *notes), skipped=skipped, presence=presence
+    )
 
 
 def _single(asked: str, known: Collection[str]) -> str | None:

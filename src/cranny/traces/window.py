@@ -6,11 +6,13 @@ By what the log says, with a job running from its start for its duration:
 - one that waits when the window begins is there at time zero, and waits on;
 - one that runs on when the window ends is cut there; one that still ran when the log was written is taken to run
   to there, if its limit allows;
-- one that starts after the window, or ends before it, is skipped, and so is one that is in no window because its
+- one that waits when the window ends stays as it is: others wait for the same GPUs;
+- one that arrives after the window, or ends before it, is skipped, and so is one that is in no window because its
   start is unknown and its submission is outside.
 
 The column `counted` is true for jobs whose wait belongs to the window: neither there at its begin, nor submitted
-in the warm-up. Time zero is the begin of the window.
+in the warm-up. The column `running` is true for those that run when it begins. Time zero is the begin of the
+window.
 """
 
 import math
@@ -25,17 +27,23 @@ from cranny.model.validate import counted, not_negative
 from cranny.traces.inspect import DAY_S
 from cranny.traces.readers.timestamps import said
 from cranny.traces.schema import CLOCKED, TIME_ZERO
-from cranny.traces.trace import Trace
-from cranny.traces.zones import parse_moment
+from cranny.traces.trace import Trace, TraceWindow
+from cranny.traces.zones import A_LENGTH, parse_length_s, parse_moment
 
 FEW = 0.01  # share of the jobs that may lie far outside of the rest
 LEAST_FEW = 3  # jobs that may, in a short log, if they are not a tenth of it
 FAR_SHARE = 0.2  # of the time of the rest, from where on a distance is far
 FAR_GAPS = 20  # mean times between submissions of the rest, likewise
+Edge = str | float | None  # of a window: a date, or what has passed since the trace's time zero
 
 
 def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, warm_up_s: float = 0.0) -> Trace:
-    """Return the jobs of a window; `from_s` and `to_s` are seconds from the trace's time zero."""
+    """Return the jobs of a window; `from_s` and `to_s` are seconds from the trace's time zero.
+
+    Without `to_s` it goes on to the end of the log, or of the window that the trace was cut to before.
+    """
+    if to_s is None and trace.window is not None:
+        to_s = trace.window.end_s
     begin_s, finish_s = 0.0 if from_s is None else from_s, math.inf if to_s is None else to_s
     not_negative(warm_up_s, "warm_up_s")
     if not (math.isfinite(begin_s) and finish_s > begin_s):
@@ -50,17 +58,17 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
     submitted_in = pl.col("submit_s").is_between(begin_s, finish_s, closed="left")
     # A job of no seconds is where it starts.
     lasts_in = (end_s > begin_s) | ((end_s == begin_s) & (start_s == begin_s))
-    inside = pl.coalesce(lasts_in & (start_s < finish_s), submitted_in)
+    late = (start_s >= finish_s) & (_arrival_s(frame) < finish_s)
+    inside = pl.coalesce(lasts_in & ((start_s < finish_s) | late), submitted_in)
     kept = frame.filter(inside)
     if kept.is_empty():
         raise InputError(f"{trace.name}: no jobs in that window; {_span(trace)}")
     before_s = pl.max_horizontal(begin_s - start_s, 0.0).fill_null(0.0)  # that it ran before the window
-    after_s = pl.max_horizontal(end_s - finish_s, 0.0).fill_null(0.0)
-    carried = pl.col("submit_s") < begin_s
+    after_s = pl.when(late).then(0.0).otherwise(pl.max_horizontal(end_s - finish_s, 0.0)).fill_null(0.0)
     changed = [
         (pl.col("duration_s") - before_s - after_s).clip(lower_bound=0.0).alias("duration_s"),
-        (~carried & (pl.col("submit_s") >= begin_s + warm_up_s)).alias("counted"),
-        (start_s < begin_s).fill_null(value=False).alias(_RAN),
+        ((pl.col("submit_s") >= begin_s + warm_up_s) & _said(frame, "counted", otherwise=True)).alias("counted"),
+        _ran_at(begin_s, start_s, frame).alias("running"),
     ]
     if "end_s" in kept.columns:
         changed.append(pl.when(after_s <= 0.0).then(pl.col("end_s")).alias("end_s"))
@@ -68,15 +76,47 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
         changed.append((pl.col("limit_s") - before_s).clip(lower_bound=0.0).alias("limit_s"))
     figures = _figures(frame.with_columns(inside=inside, cut=after_s > 0.0), start_s, begin_s, finish_s)
     shifted = _from_zero(kept.with_columns(changed), begin_s)
+    if not shifted["running"].any():
+        shifted = shifted.drop("running")
     if "start_s" not in trace.frame.columns:
         shifted = shifted.drop("start_s")
     zero_s = None if trace.zero_epoch_s is None else trace.zero_epoch_s + begin_s
     notes = [note for note in trace.notes if not note.startswith(TIME_ZERO)]
     notes.append(figures.note(zero_s, trace.zone))
-    return replace(trace, frame=shifted, notes=tuple(notes), zero_epoch_s=zero_s)
+    edges = TraceWindow(0.0, finish_s - begin_s if math.isfinite(finish_s) else None, warm_up_s)
+    presence = _presence(trace.presence, begin_s, finish_s)
+    changed_trace = replace(trace, frame=shifted, notes=tuple(notes), zero_epoch_s=zero_s)
+    return replace(changed_trace, presence=presence, window=edges)
 
 
-_RAN = "(ran)"
+def _presence(presence: pl.DataFrame, begin_s: float, finish_s: float) -> pl.DataFrame:
+    """Cut the presence of skipped jobs at the edges of a window."""
+    presence = _to_the_cut(presence, finish_s)
+    from_s, to_s = (
+        each.clip(begin_s, finish_s) for each in (pl.col("start_s"), pl.col("start_s") + pl.col("duration_s"))
+    )
+    presence = presence.with_columns(
+        start_s=from_s - begin_s, duration_s=to_s - from_s, end_s=pl.col("end_s") - begin_s
+    )
+    return presence.filter(pl.col("duration_s") > 0)
+
+
+def _said(frame: pl.DataFrame, name: str, *, otherwise: bool) -> pl.Expr:
+    """Return what an earlier cut said of each job."""
+    return pl.col(name).fill_null(value=otherwise) if name in frame.columns else pl.lit(value=otherwise)
+
+
+def _ran_at(begin_s: float, start_s: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
+    """Say which jobs ran when a window began; a start before the submission is no such run."""
+    before = (start_s < begin_s) & (pl.col("submit_s") < begin_s)
+    return (before | ((start_s == begin_s) & _said(frame, "running", otherwise=False))).fill_null(value=False)
+
+
+def _arrival_s(frame: pl.DataFrame) -> pl.Expr:
+    """Return when each job could first have started."""
+    if "eligible_s" not in frame.columns:
+        return pl.col("submit_s")
+    return pl.max_horizontal("submit_s", pl.col("eligible_s").fill_nan(None))
 
 
 def _to_the_cut(frame: pl.DataFrame, finish_s: float) -> pl.DataFrame:
@@ -95,11 +135,9 @@ def _from_zero(frame: pl.DataFrame, begin_s: float) -> pl.DataFrame:
     """Count times from the begin of the window; what ran then comes before what waited."""
     clocked = [name for name in CLOCKED if name in frame.columns]
     arriving = [name for name in ("submit_s", "start_s", "eligible_s") if name in clocked]
-    frame = frame.sort(
-        pl.max_horizontal("submit_s", begin_s), ~pl.col(_RAN), pl.when(_RAN).then("start_s"), maintain_order=True
-    )
-    frame = frame.with_columns(pl.col(clocked) - begin_s).with_columns(pl.col(arriving).clip(lower_bound=0.0))
-    return frame.drop(_RAN)
+    first_of_all = ~pl.col("running"), pl.when("running").then("start_s")
+    frame = frame.sort(pl.max_horizontal("submit_s", begin_s), *first_of_all, maintain_order=True)
+    return frame.with_columns(pl.col(clocked) - begin_s).with_columns(pl.col(arriving).clip(lower_bound=0.0))
 
 
 class _Figures(NamedTuple):
@@ -109,7 +147,7 @@ class _Figures(NamedTuple):
     ran: int  # when the window began
     waited: int
     cut: int  # ran on when it ended
-    late: int  # were submitted in it and started after it
+    late: int  # waited when it ended
     outside: int
 
     def note(self, zero_epoch_s: float | None, zone: str | None) -> str:
@@ -121,7 +159,7 @@ class _Figures(NamedTuple):
             (self.ran, "running when it began, counted from then on"),
             (self.waited, "waiting when it began"),
             (self.cut, "running on when it ended, cut there"),
-            (self.late, "submitted in it but started after it, skipped"),
+            (self.late, "waiting when it ended"),
             (self.outside, "outside of it, skipped"),
         )
         where = "; ".join(f"{place}: {counted(count, 'job')}" for count, place in places if count)
@@ -130,30 +168,54 @@ class _Figures(NamedTuple):
 
 def _figures(frame: pl.DataFrame, start_s: pl.Expr, begin_s: float, finish_s: float) -> _Figures:
     carried, inside = pl.col("submit_s") < begin_s, pl.col("inside")
-    ran = inside & carried & (start_s < begin_s)
-    late = ~inside & (start_s >= finish_s) & (pl.col("submit_s") < finish_s)
     counts = frame.select(
-        ran=ran.sum(),
+        ran=(inside & carried & (start_s < begin_s)).sum(),
         waited=(inside & carried & (start_s >= begin_s)).sum(),
         cut=(inside & pl.col("cut")).sum(),
-        late=late.sum(),
-        outside=(~inside).sum() - late.sum(),
+        late=(inside & (start_s >= finish_s)).sum(),
+        outside=(~inside).sum(),
     ).row(0)
     return _Figures(begin_s, *(int(count or 0) for count in counts))
 
 
 def window(
     trace: Trace,
-    start: str | None = None,
-    end: str | None = None,
+    start: Edge = None,
+    end: Edge = None,
     zone: str | None = None,
-    warm_up_s: float = 0.0,
+    warm_up: str | float = 0.0,
 ) -> Trace:
-    """Return the jobs between two dates, which are read in `zone` if they name none, else as UTC."""
+    """Return the jobs from one time to another; the trace as it is if neither these nor a warm-up are given.
+
+    A time is a date, in `zone` if it names none, else in the trace's; or what has passed since the trace's time
+    zero, such as "2d" or a number of seconds. The warm-up is a length of time too.
+    """
+    if start is None and end is None and not warm_up:
+        return trace
+    edges_s = [_edge_s(trace, *edge, zone or trace.zone) for edge in (("from", start), ("to", end))]
+    return cut(trace, edges_s[0], edges_s[1], _seconds("warm-up", warm_up))
+
+
+def _edge_s(trace: Trace, name: str, edge: Edge, zone: str | None) -> float | None:
+    """Read an edge of a window as seconds from the trace's time zero."""
+    since_s = parse_length_s(edge) if isinstance(edge, str) else edge
+    if edge is None or since_s is not None:
+        return since_s
+    try:
+        moment_s = parse_moment(str(edge), zone)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
     if trace.zero_epoch_s is None:
-        raise InputError(f"{trace.name}: its times have no date, so that no window can be cut out by dates")
-    edges_s = [None if text is None else parse_moment(text, zone) - trace.zero_epoch_s for text in (start, end)]
-    return cut(trace, edges_s[0], edges_s[1], warm_up_s)
+        raise InputError(f"{name}: the times of {trace.name} have no date; give a time such as 2d from its first")
+    return moment_s - trace.zero_epoch_s
+
+
+def _seconds(name: str, length: str | float) -> float:
+    """Read a length of time."""
+    length_s = parse_length_s(length) if isinstance(length, str) else length
+    if length_s is None:
+        raise InputError(f"{name}: {A_LENGTH}, not {length!r}")
+    return length_s
 
 
 class FarJobs(NamedTuple):
@@ -195,23 +257,28 @@ def _far(submit_s: np.typing.NDArray[np.float64]) -> list[tuple[int, float, bool
     return [(few, far_s, False)] if far_s >= max(DAY_S, FAR_SHARE * rest_s) and thin else []
 
 
-def far_sentence(trace: Trace, far: FarJobs) -> str:
-    """Say in a sentence that jobs are far from the rest, and what to do."""
-    place, edge = ("before", "--from") if far.before else ("after", "--to")
-    days = f"{far.far_s / DAY_S:,.0f} days"
-    when_so = f"{days} {place}" if far.apart else f"in the {days} {place}"
-    day = None if trace.zero_epoch_s is None else _day(trace, far)
-    when = f"{far.rest_s / DAY_S:.0f}d" if day is None else day[:10]
-    return (
-        f"{counted(far.jobs, 'job')} submitted {when_so} the rest: all is measured over that time too; "
-        f"use {edge} {when}"
-    )
+def far_sentence(trace: Trace) -> str | None:
+    """Say in a sentence that jobs are far from the rest, and which window is without them; None if none are."""
+    found = [] if trace.window is not None else far_jobs(trace)  # in a window that was asked for, no job is far
+    if not found:
+        return None
+    first_s, last_s = float(trace.frame["submit_s"][0]), float(trace.frame["submit_s"][-1])
+    places = []
+    for far in found:
+        place = "before" if far.before else "after"
+        days = f"{far.far_s / DAY_S:,.0f} days"
+        when = f"{days} {place}" if far.apart else f"in the {days} {place}"
+        places.append(f"{counted(far.jobs, 'job')} submitted {when} the rest")
+        first_s, last_s = (far.rest_s, last_s) if far.before else (first_s, far.rest_s)
+    edges = f"--from {_day(trace, first_s)} --to {_day(trace, last_s, after=True)}"
+    return f"{'; '.join(places)}: all is measured over that time too; use {edges}"
 
 
-def _day(trace: Trace, far: FarJobs) -> str | None:
-    """Return the day on which the rest begins, or that after its end."""
-    after_s = 0.0 if far.before else DAY_S
-    return None if trace.zero_epoch_s is None else said(trace.zero_epoch_s + far.rest_s + after_s, trace.zone)
+def _day(trace: Trace, at_s: float, *, after: bool = False) -> str:
+    """Return the day of a time as the options of a window take it, or the day after it."""
+    more_s = DAY_S if after else 0.0
+    day = None if trace.zero_epoch_s is None else said(trace.zero_epoch_s + at_s + more_s, trace.zone)
+    return f"{math.floor((at_s + more_s) / DAY_S)}d" if day is None else day[:10]
 
 
 def _span(trace: Trace) -> str:

@@ -11,8 +11,9 @@ import polars as pl
 from cranny.model.errors import InputError, at
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
+from cranny.traces.presence import presence_of
 from cranny.traces.readers.delimited import first_fields, first_line_not_text, refuse_binary
-from cranny.traces.schema import COLUMN_ALIASES, SourceRow, checked, table_row, typed
+from cranny.traces.schema import COLUMN_ALIASES, CPU_ONLY, SourceRow, checked, table_row, typed
 from cranny.traces.trace import Trace
 
 MAGIC = b"PAR1"  # the first bytes of a Parquet file
@@ -42,7 +43,9 @@ def read_csv(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) 
     last = header[-1] if header[-1] in frame.columns else COLUMN_ALIASES[header[-1]]
     if frame[last].null_count():
         _refuse_ragged_rows(path, len(header))
-    return Trace(path.stem, *checked(frame, file, partial(_found, path, header), profiles, strict=strict))
+    presence = presence_of(frame.filter(CPU_ONLY.broken))
+    sound = checked(frame, file, partial(_found, path, header), profiles, strict=strict)
+    return Trace(path.stem, *sound, presence=presence)
 
 
 def _found(path: Path, header: list[str], row: int) -> SourceRow:
@@ -118,4 +121,6 @@ def read_parquet(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bo
         frame = scan.select(typed(schema, file)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{file}: broken or truncated Parquet file: {str(error).splitlines()[0]}") from None
-    return Trace(path.stem, *checked(frame, file, partial(table_row, file, scan), profiles, strict=strict))
+    presence = presence_of(frame.filter(CPU_ONLY.broken))
+    sound = checked(frame, file, partial(table_row, file, scan), profiles, strict=strict)
+    return Trace(path.stem, *sound, presence=presence)

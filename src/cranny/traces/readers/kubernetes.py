@@ -1,27 +1,26 @@
 """Reader of Kubernetes: the JSON of `kubectl get pods -A -o json`, of jobs, or of both.
 
 Pods of one owner (a Job, a PyTorchJob and so on) are one job, whose GPUs and machines are the most that its pods
-held at once: a pod that replaces a failed one does not add to it. A pod without an owner is a job by itself. A Job
-whose pods are in the file too only adds when it was submitted, and its limit. What a node's labels say about its
-GPUs counts if nodes are in the file (`kubectl get pods,jobs,nodes -A -o json`).
+held at once: a pod that replaces a failed one does not add to it. Where all pods had ended before the next one
+started, as after an eviction, each attempt has a row: `name`, `name@2` and so on. A pod without an owner is a job
+by itself. A Job whose pods are in the file too only adds when it was submitted, and its limit. What a node's
+labels say about its GPUs counts if nodes are in the file (`kubectl get pods,jobs,nodes -A -o json`).
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers.json_log import load, mapping, number, objects, rows_trace, text
-from cranny.traces.readers.kubernetes_gpus import Gpus, NodeLabels, asked_gpus, gpu_type, node_labels
-from cranny.traces.readers.log_mapping import life
+from cranny.traces.readers.kubernetes_gpus import NodeLabels, asked_gpus, gpu_type, node_labels
+from cranny.traces.readers.kubernetes_pods import Pod, attempts, joined, known_s, most_at_once
+from cranny.traces.readers.log_mapping import endless, life
 from cranny.traces.readers.timestamps import moment_s
-from cranny.traces.schema import RowRule
 from cranny.traces.trace import Trace
 
 QUEUES = ("kueue.x-k8s.io/queue-name", "scheduling.volcano.sh/queue-name")
@@ -34,21 +33,6 @@ CALLED = {
     "gpus": "resources",
 }
 _FINISHED = pl.col("status").str.contains("Succeeded|Failed") & ~pl.col("status").str.contains("Running|Pending")
-_ENDLESS = RowRule(
-    "end_s",
-    "over, but the log does not say since when",
-    (pl.col("end_s").is_null() & _FINISHED).fill_null(value=False),
-    of_value=False,
-)
-
-
-class _Pod(NamedTuple):
-    """When a pod ran, and with what."""
-
-    gpus: Gpus
-    start_s: float | None
-    end_s: float | None
-    machine: str | None
 
 
 def sniff(head: bytes) -> bool:
@@ -75,14 +59,19 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
             nodes.update(node_labels(entry))
         else:
             owners[place] = [], []  # neither: one row, to be counted
-    rows = [_row(key, *owner, nodes) for key, owner in owners.items()]
+    rows = [row for key, owner in owners.items() for row in _rows(key, *owner, nodes)]
+    again = len(rows) - len(owners)
     found = sum(len(pods) + len(jobs) or 1 for pods, jobs in owners.values())
-    notes = [f"{found} pods and jobs make {len(rows)} jobs"] if len(rows) != found else []
+    notes = [f"{found} pods and jobs make {len(owners)} jobs"] if len(owners) != found else []
+    if again:
+        notes.append(
+            f"jobs whose pods ended and started again have a row for each attempt: {again} more than jobs"
+        )
     if any(jobs and not pods for pods, jobs in owners.values()):
         notes.append(
             "a Job without its pods starts when its controller takes it up, which may be before its pods ran"
         )
-    rules = (*life(running=True), _ENDLESS)
+    rules = (*life(running=True), endless(_FINISHED))
     return rows_trace(path, rows, CALLED, profiles, strict=strict, zone="UTC", notes=notes, rules=rules)
 
 
@@ -100,6 +89,26 @@ def _owner(pod: dict[str, Any]) -> tuple[str | None, str | None, str]:
     return (namespace, name, "Pod") if owned_by is None else (namespace, owned_by, str(controller.get("kind")))
 
 
+def _rows(
+    key: object, pods: list[dict[str, Any]], jobs: list[dict[str, Any]], nodes: NodeLabels
+) -> list[dict[str, object]]:
+    """Take our columns from an owner, a row for each attempt."""
+    read = [_pod(entry, nodes) for entry in pods]
+    parts = attempts(read)
+    if len(parts) < 2 or not isinstance(key, tuple) or key[1] is None:
+        return [_row(key, pods, jobs, nodes)]
+    rows = []
+    for attempt, part in enumerate(parts, start=1):
+        row = {**_row(key, [pods[at] for at in part], jobs, nodes), "attempt": float(attempt)}
+        if attempt > 1:  # queued again when its pods were made, at the earliest when the attempt before had ended
+            row["job_id"] = f"{row['job_id']}@{attempt}"
+            made_s = known_s(read[at].created_s for at in part)
+            ended_s = known_s((read[at].end_s for at in parts[attempt - 2]), last=True)
+            row["submit_s"] = known_s((made_s, ended_s), last=True)
+        rows.append(row)
+    return rows
+
+
 def _row(
     key: object, pods: list[dict[str, Any]], jobs: list[dict[str, Any]], nodes: NodeLabels
 ) -> dict[str, object]:
@@ -108,7 +117,7 @@ def _row(
         return {}
     own = _row_of_job(jobs[-1]) if jobs else {}
     found = {**own, **(_row_of_pods(pods, nodes) if pods else {})}
-    for name in ("submit_s", "limit_s", "partition"):
+    for name in ("submit_s", "limit_s", "queue"):
         if own.get(name) is not None:
             found[name] = own[name]
     if found.get("end_s") is None:  # a pod that was evicted may not say when it ended, its Job does
@@ -119,21 +128,11 @@ def _row(
 def _row_of_pods(entries: list[dict[str, Any]], nodes: NodeLabels) -> dict[str, object]:
     """Put pods together to one job."""
     pods = [_pod(entry, nodes) for entry in entries]
-    created = [moment_s(mapping(entry.get("metadata")).get("creationTimestamp")) for entry in entries]
-    started = [pod for pod in pods if pod.start_s is not None]
-    at_once = _most_at_once(started or pods)
-    gpus, held = (sum(each) for each in zip(*(pod.gpus for pod in at_once), strict=True))
-    ends = [pod.end_s for pod in started]
+    at_once = most_at_once(pods)
     phases = {_phase(entry) or "Unknown" for entry in entries}
     spec = mapping(entries[0].get("spec"))
     return {
-        "submit_s": _first(created),
-        "start_s": _first(pod.start_s for pod in started),
-        "end_s": None if None in ends else _first(ends, last=True),
-        "gpus": gpus,
-        "gpu_fraction": held / gpus if 0 < held < gpus else None,
-        "machines": float(len({pod.machine or (place,) for place, pod in enumerate(at_once)})),
-        "ran_on": _ran_on(at_once) if started else None,
+        **joined(pods, at_once),
         "gpu_type": gpu_type(spec, [pod.machine for pod in at_once], nodes),
         "limit_s": number(spec.get("activeDeadlineSeconds")),
         "status": ", ".join(sorted(phases)),
@@ -149,36 +148,26 @@ def _queue(metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, object]:
     """Say in which queue a job stands, and how urgent it is."""
     labels = {**mapping(metadata.get("annotations")), **mapping(metadata.get("labels"))}
     return {
-        "partition": next((text(labels[name]) for name in QUEUES if name in labels), None),
+        "queue": next((text(labels[name]) for name in QUEUES if name in labels), None),
         "priority": number(spec.get("priority")),
         "qos": text(spec.get("priorityClassName")),
     }
 
 
-def _ran_on(pods: list[_Pod]) -> str | None:
-    """Write the machines with the GPUs that pods held there; nothing if a pod does not name its own."""
-    held: dict[str, float] = {}
-    for pod in pods:
-        if pod.machine is None or set(pod.machine) & set(" :"):
-            return None
-        held[pod.machine] = held.get(pod.machine, 0.0) + pod.gpus.asked
-    if not all(gpus.is_integer() for gpus in held.values()):
-        return None
-    return " ".join(f"{machine}:{gpus:.0f}" for machine, gpus in held.items() if gpus) or None
-
-
-def _pod(entry: dict[str, Any], nodes: NodeLabels) -> _Pod:
+def _pod(entry: dict[str, Any], nodes: NodeLabels) -> Pod:
     spec, status = mapping(entry.get("spec")), mapping(entry.get("status"))
     ends = [
         moment_s(mapping(mapping(container.get("state")).get("terminated")).get("finishedAt"))
         for container in objects(status.get("containerStatuses"))
     ]
-    end_s = None if None in ends else _first(ends, last=True)
+    end_s = None if None in ends else known_s(ends, last=True)
     if end_s is None and _phase(entry) in FINISHED:  # evicted: only its conditions say when
         changes = (moment_s(state.get("lastTransitionTime")) for state in objects(status.get("conditions")))
-        end_s = _first(changes, last=True)
+        end_s = known_s(changes, last=True)
     machine = text(spec.get("nodeName"))
-    return _Pod(asked_gpus(spec, nodes.get(machine or "", {})), moment_s(status.get("startTime")), end_s, machine)
+    created_s = moment_s(mapping(entry.get("metadata")).get("creationTimestamp"))
+    gpus = asked_gpus(spec, nodes.get(machine or "", {}))
+    return Pod(gpus, created_s, moment_s(status.get("startTime")), end_s, machine)
 
 
 def _row_of_job(job: dict[str, Any]) -> dict[str, object]:
@@ -205,38 +194,3 @@ def _row_of_job(job: dict[str, Any]) -> dict[str, object]:
         "status": how,
         **_queue(mapping(job.get("metadata")), pod),
     }
-
-
-def _most_at_once(pods: list[_Pod]) -> list[_Pod]:
-    """Return the pods that ran when they held the most GPUs, on the most machines; one without an end runs on."""
-    running: list[tuple[float, int]] = []  # ends, soonest first
-    held, on = 0.0, Counter[object]()
-    best, at = (-math.inf, 0), 0
-    pods = sorted(pods, key=lambda pod: pod.start_s or 0.0)
-    if any(math.isnan(pod.gpus.asked) for pod in pods):
-        return pods
-    ends_s = [math.inf if pod.end_s is None else pod.end_s for pod in pods]
-    for index, pod in enumerate(pods):
-        while running and running[0][0] <= (pod.start_s or 0.0):
-            gone = heappop(running)[1]
-            held -= pods[gone].gpus.asked
-            machine = pods[gone].machine or gone
-            on[machine] -= 1
-            if not on[machine]:
-                del on[machine]
-        heappush(running, (ends_s[index], index))
-        held += pod.gpus.asked
-        on[pod.machine or index] += 1
-        if (held, len(on)) > best:
-            best, at = (held, len(on)), index
-    return [
-        pod
-        for pod, end_s in zip(pods[: at + 1], ends_s, strict=False)
-        if pod is pods[at] or end_s > (pods[at].start_s or 0.0)
-    ]
-
-
-def _first(times: Iterable[float | None], *, last: bool = False) -> float | None:
-    """Return the earliest of the known times, or the last, if there is one; NaN if one is no time."""
-    known = (time for time in times if time is not None)
-    return min(known, key=lambda time: (not math.isnan(time), -time if last else time), default=None)

@@ -9,12 +9,15 @@ import polars as pl
 
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
+from cranny.traces.presence import PRESENCE, no_presence, presence_of, shifted
 from cranny.traces.readers import timestamps
 from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, SCHEMA, TIME_ZERO, Find, RowRule, checked
 from cranny.traces.trace import Trace
 
 Columns = dict[str, str | pl.Expr]
 Step = Callable[[pl.DataFrame], tuple[pl.DataFrame, Mapping[str, int], Sequence[str]]]
+UTC = "UTC"
+OWN_CLOCK = "the log's own clock; no zone is given"
 _A_TIME = "must be a time"
 _RUNNING = RowRule("end_s", "no end in the log: still running", pl.col("end_s").is_null(), of_value=False)
 # The columns that Helios and Acme share.
@@ -45,6 +48,12 @@ def life(start: str = "start_s", *, running: bool = False) -> tuple[RowRule, ...
         ),
     )
     return tuple(rule for rule in rules if not (running and rule is _RUNNING))
+
+
+def endless(finished: pl.Expr) -> RowRule:
+    """Return the rule for logs whose jobs may run on: one that `finished` must have an end."""
+    over = (pl.col("end_s").is_null() & finished).fill_null(value=False)
+    return RowRule("end_s", "over, but the log does not say since when", over, of_value=False)
 
 
 def _as_it_is(frame: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int], Sequence[str]]:
@@ -116,6 +125,7 @@ def as_trace(
     frame, _, first = log.before(frame)
     if "start_s" in frame.columns and "end_s" in frame.columns:
         frame = _with_durations(frame)
+    presence = _without_gpus(frame, log)
     frame, notes, skipped = checked(frame, str(path), find, profiles, strict=strict, rules=log.rules)
     frame, joined, last = log.after(frame)
     frame = frame.select(name for name in (*SCHEMA, *LOGGED) if name in frame.columns)
@@ -126,7 +136,19 @@ def as_trace(
     second = f"{zero_s:,.3f}".rstrip("0").rstrip(".") if zero_s < 1e15 else f"{zero_s:g}"
     zero = f"second {second} of the log's own clock" if day is None else f"{day} ({log.zone})"
     notes = (f"{TIME_ZERO}{zero}", *log.notes, *first, *_running(frame), *notes, *last)
-    return Trace(path.stem, frame, notes, {**skipped, **joined}, None if day is None else zero_s, log.read_in)
+    zero_epoch_s = None if day is None else zero_s
+    presence = shifted(presence, -zero_s)
+    zone = log.read_in or (UTC if log.zone == UTC else None)
+    return Trace(path.stem, frame, notes, {**skipped, **joined}, zero_epoch_s, zone, presence)
+
+
+def _without_gpus(frame: pl.DataFrame, log: LogMapping) -> pl.DataFrame:
+    """Return where jobs without GPUs ran."""
+    if not {"ran_on", "start_s", "duration_s"} <= set(frame.columns):
+        return no_presence()
+    columns = [name for name in ("job_id", "gpus", *PRESENCE) if name in frame.columns]
+    rows = frame.filter(CPU_ONLY.broken & pl.col("ran_on").is_not_null()).select(columns)
+    return presence_of(log.after(rows.with_columns(pl.col("gpus").cast(pl.Int32)))[0])
 
 
 def _with_durations(frame: pl.DataFrame) -> pl.DataFrame:

@@ -56,15 +56,15 @@ def length_s(text: pl.Expr) -> pl.Expr:
     return pl.when(_given(text)).then(found_s.fill_null(math.nan))
 
 
-def moment_s(value: object, zone: str | None = None) -> float | None:
-    """Read one ISO time, for logs that are no tables; the earlier reading if there are two."""
+def moment_s(value: object, zone: str | None = None, *, later: bool = False) -> float | None:
+    """Read one ISO time, for logs that are no tables; the earlier reading if there are two, unless `later`."""
     if value is None or (isinstance(value, str) and value.strip() in NOTHING):
         return None
     try:
         moment = datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
-        return (
-            moment if moment.tzinfo else moment.replace(tzinfo=UTC if zone is None else time_zone(zone))
-        ).timestamp()
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC if zone is None else time_zone(zone), fold=int(later))
+        return moment.timestamp()
     except (ValueError, OverflowError):
         return math.nan
 
