@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.idle_beside import idle_by_seconds
 
-from cranny.analysis.whatif.groups import changes_by_group, labels, same_jobs, waits_by_group
+from cranny.analysis.whatif.groups import changes_by_group, credited_by_group, labels, same_jobs, waits_by_group
 from cranny.analysis.whatif.problem_jobs import extra_machine_hours, idle_beside, problem_jobs
 from cranny.model.cluster import Machine
 
@@ -46,6 +46,34 @@ def test_jobs_are_grouped_by_what_the_log_says() -> None:
     assert label.columns == ["job_id", "user", "size"]  # a column without a value says nothing
     assert label["size"].to_list() == ["1", "8", "2-7", "64+"]
     assert label["user"].to_list() == ["ann", "bob", "ann", "(none)"]
+
+
+def test_a_tenant_that_is_the_partition_is_shown_once() -> None:
+    parted = LOG.with_columns(partition=pl.Series(["p", "q", "p", "q"]))
+    same = parted.with_columns(tenant="partition")
+    assert labels(same).columns == ["job_id", "user", "partition", "size"]
+    other = parted.with_columns(tenant=pl.Series(["p", "q", "q", "q"]))
+    assert labels(other).columns == ["job_id", "user", "tenant", "partition", "size"]
+    alone = LOG.with_columns(tenant="user").drop("user")
+    assert labels(alone).columns == ["job_id", "tenant", "size"]
+
+
+def test_a_policy_is_credited_with_its_difference_to_the_replay_in_each_group() -> None:
+    cases = {
+        "was": jobs(100, 600, 1200, 7200),
+        "replay": jobs(0, 500, 1000, 7000),
+        "then": jobs(0, 900, 700, 7000),
+    }
+    found = credited_by_group(waits_by_group(cases, labels(LOG)), "was", "replay")
+    assert found["case"].unique().to_list() == ["then"]
+    (ann,) = rows(found, by="user", group="ann")  # jobs a and c
+    assert (ann["logged_wait_s"], ann["replayed_wait_s"], ann["mean_wait_s"]) == (650.0, 500.0, 350.0)
+    assert (ann["gained_s"], ann["credited_wait_s"]) == (150.0, 500.0)
+    (bob,) = rows(found, by="user", group="bob")
+    assert (bob["gained_s"], bob["credited_wait_s"]) == (-400.0, 1000.0)
+    same = cases | {"then": cases["replay"]}
+    again = credited_by_group(waits_by_group(same, labels(LOG)), "was", "replay")
+    assert again["credited_wait_s"].to_list() == again["logged_wait_s"].to_list()
 
 
 def test_waits_and_gpu_hours_are_those_of_the_group() -> None:

@@ -11,9 +11,10 @@ from tests.analysis.whatif.test_headroom import BUSY, TWO, WINDOW
 from tests.reference.machine_cost import cost_by_minutes
 
 from cranny.analysis.whatif.headroom import idle_stretches, switched_off
-from cranny.analysis.whatif.money import WEEK_S, MachineCost, machine_cost, saving, week_edges_s
+from cranny.analysis.whatif.money import MachineCost, idle_cost_a_day, machine_cost, saving
 from cranny.analysis.whatif.prices import HOURS, MachinePrices, Prices, price_clock
 from cranny.analysis.whatif.prices_file import read_prices
+from cranny.analysis.whatif.resampling import WEEK_S, block_edges_s
 from cranny.model.cluster import Machine
 from cranny.model.errors import InputError
 
@@ -85,6 +86,24 @@ def test_types_have_prices_of_their_own_whatever_their_case() -> None:
     assert prices.unused_types(machines) == ["h100"]
 
 
+def test_types_have_prices_by_alias_and_one_that_can_be_two_is_an_error() -> None:
+    machines = Machine("a", 4, "NVIDIA-A100-SXM4-80GB"), Machine("b", 8, "Tesla V100"), Machine("c", 1)
+    prices = Prices(MachinePrices(flat(1.0)), {"a100": MachinePrices(flat(3.0)), "v100": MachinePrices(flat(2.0))})
+    assert [prices.of(machine).per_gpu_hour[0] for machine in machines] == [3.0, 2.0, 1.0]
+    assert not prices.unused_types(machines)
+    two = Prices(types={"a100-40gb": MachinePrices(), "a100-80gb": MachinePrices()}, name="prices.yaml")
+    two.check(machines)  # of which one has its memory in its name
+    with pytest.raises(InputError, match=r"prices.yaml: types: 'A100' .* can be 'a100-40gb' or 'a100-80gb'"):
+        two.check([Machine("a", 4, "A100")])
+
+
+def test_what_idle_machines_cost_a_day_has_their_price_and_energy() -> None:
+    prices = Prices(MachinePrices(flat(2.0), idle_watts=100.0, machine_watts=200.0), per_kwh=flat(0.5))
+    clock = price_clock(WINDOW, None, "UTC")
+    # a: 4 GPUs at $2 and 600 W at $0.50; b: 8 GPUs and 1,000 W.
+    assert idle_cost_a_day(TWO, prices, clock, WINDOW) == pytest.approx(24 * (8 + 0.3 + 16 + 0.5))
+
+
 def test_prices_follow_the_hour_of_the_day_in_their_zone() -> None:
     rates = tuple(float(hour) for hour in range(HOURS))
     berlin = Prices(MachinePrices(rates), zone="Europe/Berlin")
@@ -109,8 +128,13 @@ def test_prices_follow_the_hour_of_the_day_in_their_zone() -> None:
 
 def test_money_falls_into_its_weeks() -> None:
     window = (100.0, 100.0 + 2.5 * WEEK_S)
-    assert week_edges_s(window).tolist() == [100.0, 100.0 + WEEK_S, 100.0 + 2 * WEEK_S, 100.0 + 2.5 * WEEK_S]
-    assert week_edges_s((0.0, 2 * WEEK_S)).size == 3
+    assert block_edges_s(window, WEEK_S).tolist() == [
+        100.0,
+        100.0 + WEEK_S,
+        100.0 + 2 * WEEK_S,
+        100.0 + 2.5 * WEEK_S,
+    ]
+    assert block_edges_s((0.0, 2 * WEEK_S), WEEK_S).size == 3
     # One machine, held from the middle of the first week to the middle of the second.
     middle, later = 100.0 + 0.5 * WEEK_S, 100.0 + 1.5 * WEEK_S
     runs = pl.DataFrame([(middle, later, 0, 1)], schema=RUNS, orient="row")
@@ -231,7 +255,14 @@ def test_a_file_gives_prices_for_all_types_and_others_for_some(tmp_path: Path) -
         ),
         ("idle_watts: 60\n", "has watts but not `per_kwh`"),
         ("pergpu_hour: 1\n", "unknown field 'pergpu_hour'; did you mean 'per_gpu_hour'?"),
-        ("types:\n  a: {boot_s: 3}\n  A: {boot_s: 4}\n", ":3: types.A: is given twice, with other capitals"),
+        (
+            "types:\n  a: {boot_s: 3}\n  A: {boot_s: 4}\n",
+            ":3: types.A: is the same type as 'a', which is given above",
+        ),
+        (
+            "types:\n  a100: {boot_s: 3}\n  Tesla A100: {boot_s: 4}\n",
+            ":3: types.Tesla A100: is the same type as 'a100', which is given above",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path, text: str, problem: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cranny.analysis.whatif.machine_search import resized
+from cranny.analysis.whatif.resized_cluster import resized
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.errors import InputError
 

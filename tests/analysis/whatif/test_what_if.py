@@ -10,8 +10,8 @@ import cranny
 from cranny.analysis.whatif import what_if
 from cranny.analysis.whatif.answer import WhatIfAnswer
 from cranny.analysis.whatif.findings import findings
+from cranny.analysis.whatif.searches import best
 from cranny.analysis.whatif.tables import answer_tables
-from cranny.analysis.whatif.what_if import best
 from cranny.model.errors import InputError
 from cranny.traces.trace import Trace
 
@@ -87,7 +87,7 @@ def test_idle_machines_become_money() -> None:
     assert machines.idle_hours == pytest.approx(0.5)
     assert machines.used_hours == pytest.approx(3.5)
     assert machines.off_gpu_hours == pytest.approx(4 * 0.5)
-    assert answer.money_a_day(machines) == pytest.approx(2.0 * 4 * 0.5 * 12)
+    assert answer.details.off_a_day("best-fit") == pytest.approx(2.0 * 4 * 0.5 * 12)
     room = answer.policies[0].headroom
     assert room is not None
     assert room.idle_gpus is not None

@@ -7,11 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from cranny.analysis.whatif.as_it_was import AsItWas
+from cranny.analysis.whatif.calibration import Calibration
 from cranny.analysis.whatif.details import AnswerDetails
 from cranny.analysis.whatif.headroom import HOUR_S, Headroom, MachineHours
 from cranny.analysis.whatif.job_spread import JobSpread
+from cranny.analysis.whatif.large_jobs import LargeJobWait
 from cranny.analysis.whatif.machine_search import MachineSearch
+from cranny.analysis.whatif.savings import CaseSaving
 from cranny.analysis.whatif.schema_name import SCHEMA
+from cranny.analysis.whatif.type_changes import TypeOutcome
 from cranny.analysis.whatif.waits import Waits
 from cranny.model.cluster import Cluster
 from cranny.report.notebook import plain_text, sheets_html
@@ -20,10 +24,10 @@ from cranny.report.scales import duration_text
 from cranny.report.text_table import TextTable, terminal_table
 from cranny.sim.result import Result
 from cranny.traces.inspect import StepFunction, Window
+from cranny.traces.trace import TraceWindow
 
 JOBS_TO_START = (8, 16, 32, 64)  # GPUs of the jobs of which we say how often they could have started
 DAY_H = 24.0
-DELAYED = 0.01  # of the GPU-hours of the window: so many fewer are work that was put off, and no saving
 
 
 class CaseKind(enum.StrEnum):
@@ -47,16 +51,7 @@ class WhatIfCase:
     spread: JobSpread | None = None
     cross_traffic_gb: float | None = None  # of one iteration of every running job, mean over arrivals
     jobs_skipped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """What a policy leaves off beyond what was idle anyway; negative if it leaves less."""
-
-    off_hours: float
-    off_gpu_hours: float
-    money: float
-    money_a_day: float
+    large_jobs: Sequence[LargeJobWait] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +84,14 @@ class WhatIfAnswer:
     warnings: Sequence[str]
     assumptions: Sequence[str]
     results: Sequence[Result]
+    details: AnswerDetails  # money, groups and problem jobs
     collectives: Sequence[CollectiveCase] = ()
     as_it_was: AsItWas | None = None  # where jobs ran; None if the log does not say
-    details: AnswerDetails | None = None  # money, groups and problem jobs
+    calibration: Calibration | None = None  # how well the row `scheduler` predicts the log
+    why_not_calibrated: str = ""  # said where there is no such row
+    removed_last: frozenset[int] = frozenset()  # machines on which skipped jobs were, when some are removed
+    type_changes: Sequence[TypeOutcome] = ()  # what machines of one type more or fewer would do
+    edges: TraceWindow | None = None  # that the log was cut to
     tables: Sequence[TextTable] = ()  # of all that, for people
 
     def __repr__(self) -> str:
@@ -103,15 +103,20 @@ class WhatIfAnswer:
 
     @property
     def days(self) -> float:
-        """Length of the window."""
+        """Length of the time that is measured."""
         return (self.window[1] - self.window[0]) / HOUR_S / DAY_H
 
     @property
     def span(self) -> str:
-        """The window in words."""
-        last_s = arrival_span_s(self.results)[1]
-        ends = "first submission to the last end" if self.window[1] > last_s else "first to the last submission"
-        return f"the {duration_text(self.window[1] - self.window[0])} from the {ends}"
+        """The time that is measured, in words."""
+        length = f"the {duration_text(self.window[1] - self.window[0])}"
+        late = self.window[1] > arrival_span_s(self.results)[1]
+        if self.edges is None:
+            ends = "first submission to the last end" if late else "first to the last submission"
+            return f"{length} from the {ends}"
+        after = " after its warm-up" if self.edges.warm_up_s else ""
+        ends = "" if self.edges.end_s is not None else f" to the last {'end' if late else 'submission'}"
+        return f"{length} of the window{after}{ends}"
 
     @property
     def was(self) -> WhatIfCase:
@@ -139,26 +144,19 @@ class WhatIfAnswer:
         """Sizes of jobs that the cluster could hold at all."""
         return tuple(size for size in JOBS_TO_START if size <= self.cluster.gpus)
 
-    def money_a_day(self, machines: MachineHours) -> float:
-        """Return what the machines that could have been off cost a day."""
-        return machines.off_gpu_hours * self.price_per_gpu_hour / self.days
-
-    def saving(self, case: WhatIfCase) -> Saving | None:
-        """Return what a case leaves off beyond what was idle anyway; None if unknown, or if work was put off."""
-        was, machines = self.was.machines, case.machines
-        if case is self.was or was is None or machines is None or self.delays_work(case):
+    def credited_wait_s(self, case: WhatIfCase) -> float | None:
+        """Return the mean wait that the log would have had, if a policy changed it as it changes the replay."""
+        known = [each.waits for each in (self.was, self.scheduler, case) if each is not None and each.waits]
+        if len(known) < 3:
             return None
-        off_gpu_hours = machines.off_gpu_hours - was.off_gpu_hours
-        money = off_gpu_hours * self.price_per_gpu_hour
-        return Saving(machines.off_hours - was.off_hours, off_gpu_hours, money, money / self.days)
+        was_s, own_s, case_s = (each.wait.mean_s for each in known)
+        return max(0.0, was_s - (own_s - case_s))
 
-    def delays_work(self, case: WhatIfCase) -> bool:
-        """Say whether jobs had clearly fewer GPU-hours in the window than as it was: they run after it."""
-        was, now = self.was.headroom, case.headroom
-        if was is None or now is None:
-            return False
-        held = [self.cluster.gpus - each.free_gpus.mean for each in (was, now)]
-        return held[1] < (1.0 - DELAYED) * held[0]
+    def savings(self) -> list[tuple[WhatIfCase, CaseSaving]]:
+        """Return the policies that can be compared and do the same work as the log, the largest saving first."""
+        of_case = self.details.savings.of_case
+        found = [(case, of_case[case.name]) for case in self.compared if case.name in of_case]
+        return sorted(found, key=lambda each: -each[1].shown.a_day)
 
     def facts(self) -> dict[str, Any]:
         """Return the answer as plain values, for JSON."""
@@ -167,27 +165,22 @@ class WhatIfAnswer:
             "cluster": self.cluster.describe(),
             "window_s": list(self.window),
             "days": self.days,
-            "price_per_gpu_hour": self.price_per_gpu_hour,
+            "price_per_gpu_hour": None if self.details.prices.name else self.price_per_gpu_hour,
             "as_it_was": self._as_it_was(),
+            "calibration": None if self.calibration is None else _finite(self.calibration.facts()),
+            "why_not_calibrated": self.why_not_calibrated or None,
             "cases": [self._case(case) for case in self.cases],
             "search": [_finite(asdict(search)) for search in self.searches],
+            "type_changes": [asdict(change) for change in self.type_changes],
             "collectives": [asdict(case) for case in self.collectives],
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
-            "details": None if self.details is None else _finite(self.details.facts()),
+            "details": _finite(self.details.facts()),
         }
 
     def _case(self, case: WhatIfCase) -> dict[str, Any]:
         machines, waits, headroom = case.machines, case.waits, case.headroom
-        money = largest = None
-        if machines is not None:
-            off, saving = machines.off_gpu_hours * self.price_per_gpu_hour, self.saving(case)
-            money = {
-                "off_a_day": self.money_a_day(machines),
-                "off": off,
-                "saved_a_day": None if saving is None else saving.money_a_day,
-                "saved": None if saving is None else saving.money,
-            }
+        largest = None
         if headroom is not None:
             steps = {"anywhere": headroom.free_gpus, "on_idle_machines": headroom.idle_gpus}
             largest = {where: None if each is None else self._shares(each) for where, each in steps.items()}
@@ -196,12 +189,31 @@ class WhatIfAnswer:
             "kind": str(case.kind),
             "waits": None if waits is None else asdict(waits),
             "machines": None if machines is None else asdict(machines),
-            "money": money,
+            "money": self._money(case.name),
             "mean_fragmentation": case.fragmentation,
             "mean_cross_traffic_gb": case.cross_traffic_gb,
             "spread": None if case.spread is None else asdict(case.spread),
             "jobs_skipped": case.jobs_skipped,
             "largest_job": largest,
+            "large_jobs": None
+            if case.large_jobs is None
+            else {str(each.gpus): asdict(each) for each in case.large_jobs},
+        }
+
+    def _money(self, name: str) -> dict[str, Any] | None:
+        """Return in a few numbers what `details` has of a case; None if it is unknown which machines were idle."""
+        if name not in self.details.costs:
+            return None
+        saving = self.details.savings.of_case.get(name)
+        off_a_day = self.details.off_a_day(name)
+        credited = None if saving is None or saving.credited is None else saving.credited.a_day
+        return {
+            "off_a_day": off_a_day,
+            "off": off_a_day * self.days,
+            "saved_a_day": None if saving is None else saving.whole.a_day,
+            "saved": None if saving is None else saving.whole.a_day * self.days,
+            "credited_a_day": credited,
+            "credited": None if credited is None else credited * self.days,
         }
 
     def _as_it_was(self) -> dict[str, Any] | None:
@@ -214,6 +226,7 @@ class WhatIfAnswer:
             "unplaced": {reason: each._asdict() for reason, each in was.unplaced.items()},
             "unknown_machines": list(was.unknown_machines),
             "divided_otherwise": was.divided_otherwise,
+            "held_twice": was.held_twice,
         }
 
     def _shares(self, free: StepFunction) -> dict[str, Any]:

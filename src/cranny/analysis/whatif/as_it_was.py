@@ -2,8 +2,9 @@
 
 A log names machines and how many GPUs a job held on each, but not which of them: here these are the lowest free
 ones. Logs of Slurm do not say how GPUs are divided among several machines: where there is no room for what was
-assumed, a job holds there what is free. A job that cannot be placed like that is counted with the reason, and has
-no run.
+assumed, a job holds there what is free. If that is not enough, earlier jobs were divided otherwise than assumed,
+and GPUs are held twice: which machines were in use, and how many GPUs in all, is right all the same. A job that
+cannot have run where the log says, however others were divided, is counted with the reason, and has no run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,12 @@ ELSEWHERE = "on machines that are not in the cluster"
 OTHER_COUNT = "that held another number of GPUs than they asked for"
 NO_ROOM = "on machines whose GPUs other jobs held at that time"
 _REASONS = (NO_START, NO_MACHINES, ELSEWHERE, OTHER_COUNT, NO_ROOM)
-_TOKEN = r"^(.*?)(?::(\d{1,6}))?$"  # noqa: S105 - a machine's name, and the GPUs held there
+TOKEN = r"^(.*?)(?::(\d{1,6}))?$"  # noqa: S105 - a machine's name, and the GPUs held there
+STRETCH: Mapping[str, pl.DataType] = {
+    "machine": pl.Int32(),
+    "start_s": pl.Float64(),
+    "end_s": pl.Float64(),
+}  # in which a machine is in use
 
 
 class Unplaced(NamedTuple):
@@ -47,7 +53,9 @@ class AsItWas:
     gpu_hours: float  # of all jobs of the log
     unplaced: Mapping[str, Unplaced]  # by reason
     unknown_machines: Sequence[str]  # names in the log that the cluster has not
+    beside: pl.DataFrame  # stretches in which jobs without a run were on machines of the cluster
     divided_otherwise: int = 0  # jobs whose GPUs are divided among their machines otherwise than assumed
+    held_twice: int = 0  # jobs that hold GPUs of others, since it is not known how those were divided
 
     @property
     def share(self) -> float:
@@ -77,9 +85,10 @@ def as_it_was(trace: Trace, cluster: Cluster) -> AsItWas | None:
     reason = np.select(masks, np.arange(1, len(_REASONS)), 0)  # (jobs,) 0 for those to be placed
     placeable = reason[job] == 0
     job, machine, count = job[placeable], machine[placeable], count[placeable]
-    gpus = held_gpus(cluster.machines, start_s, end_s, job, machine, count)
+    gpus, held_twice = held_gpus(cluster.machines, start_s, end_s, job, machine, count)
     fits = gpus > 0
     reason[job[~fits]] = len(_REASONS)
+    beside = _beside(parts, reason, start_s, end_s)
     job = job[fits]
     runs = pl.DataFrame(
         {
@@ -93,7 +102,15 @@ def as_it_was(trace: Trace, cluster: Cluster) -> AsItWas | None:
     gpu_hours = asked * frame["duration_s"].to_numpy() / HOUR_S
     otherwise = len(np.unique(job[np.bitwise_count(gpus[fits]) != count[fits]]))
     unplaced = _counted(reason, gpu_hours)
-    return AsItWas(runs, job, float(gpu_hours.sum()), unplaced, unknown_machines, otherwise)
+    return AsItWas(runs, job, float(gpu_hours.sum()), unplaced, unknown_machines, beside, otherwise, held_twice)
+
+
+def _beside(parts: pl.DataFrame, reason: Ints, start_s: Floats, end_s: Floats) -> pl.DataFrame:
+    """Return where jobs were that have no run: whatever they held, these machines were in use."""
+    job, machine = parts["job"].to_numpy(), parts["machine"].to_numpy()
+    there = (reason[job] > 0) & (machine >= 0) & np.isfinite(start_s[job])
+    columns = {"machine": machine[there], "start_s": start_s[job[there]], "end_s": end_s[job[there]]}
+    return pl.DataFrame(columns, schema_overrides=STRETCH)
 
 
 def logged_times_s(frame: pl.DataFrame) -> tuple[Floats, Floats]:
@@ -129,36 +146,50 @@ def machines_by_name(names: Iterable[str], machines: Sequence[Machine]) -> dict[
 
 def held_gpus(
     machines: Sequence[Machine], start_s: Floats, end_s: Floats, job: Ints, machine: Ints, count: Ints
-) -> Bits:
-    """Return the GPUs that each part of a job holds, as bits: the lowest free ones; 0 where its job has no room.
+) -> tuple[Bits, int]:
+    """Return the GPUs that each part of a job holds, as bits: the lowest free ones; 0 where its job had no room.
 
-    Parts are (parts,), those of a job next to each other; times are of jobs. Jobs come in the order of their
-    start, then of their rows; what ends at an instant is free for what starts then.
+    Also how many jobs hold GPUs that others hold. Parts are (parts,), those of a job next to each other; times are
+    of jobs. Jobs come in the order of their start, then of their rows; what ends at an instant is free for what
+    starts then.
     """
     jobs, first = np.unique(job, return_index=True)
     past = [*first[1:].tolist(), len(job)]
-    free = [(1 << each.gpus) - 1 for each in machines]
+    free = [_all(each) for each in machines]
     on, asked = machine.tolist(), count.tolist()
     held = [0] * len(on)
+    least = _least(machines, job, machine, count).tolist()
+    surely_held = [0] * len(machines)
+    running: list[set[int]] = [set() for _ in machines]  # parts
     starts, ends = start_s[jobs], end_s[jobs]
     lasting = np.flatnonzero(ends > starts)  # others hold nothing once their instant is over
     ending = lasting[np.argsort(ends[lasting], kind="stable")].tolist()
     ending_s, starting_s, from_part = ends.tolist(), starts.tolist(), first.tolist()
     is_lasting = (ends > starts).tolist()
-    ended = 0
+    ended = held_twice = 0
     for each in np.argsort(starts, kind="stable").tolist():
         now_s = starting_s[each]
         while ended < len(ending) and ending_s[ending[ended]] <= now_s:
             for part in range(from_part[ending[ended]], past[ending[ended]]):
-                free[on[part]] |= held[part]
+                if held[part]:
+                    running[on[part]].discard(part)
+                    surely_held[on[part]] -= least[part]
+                    free[on[part]] = _all(machines[on[part]])
+                    for other in running[on[part]]:
+                        free[on[part]] &= ~held[other]
             ended += 1
         parts = range(from_part[each], past[each])
         counts = _divided([asked[part] for part in parts], [free[on[part]].bit_count() for part in parts])
+        if not counts and all(surely_held[on[part]] + least[part] <= machines[on[part]].gpus for part in parts):
+            counts = [asked[part] for part in parts]
+            held_twice += 1
         for part, taken in zip(parts, counts, strict=False):
-            held[part] = _lowest(free[on[part]], taken)
+            held[part] = _lowest(free[on[part]], _all(machines[on[part]]), taken)
             if is_lasting[each]:
-                free[on[part]] ^= held[part]
-    return np.array(held, dtype=np.uint64)
+                running[on[part]].add(part)
+                surely_held[on[part]] += least[part]
+                free[on[part]] &= ~held[part]
+    return np.array(held, dtype=np.uint64), held_twice
 
 
 def _divided(asked: Sequence[int], free: Sequence[int]) -> Sequence[int]:
@@ -177,12 +208,26 @@ def _divided(asked: Sequence[int], free: Sequence[int]) -> Sequence[int]:
     return () if missing or 0 in counts else counts
 
 
-def _lowest(free: int, count: int) -> int:
-    """Return the lowest of some free GPUs, as bits; there must be as many."""
-    rest = free
+def _least(machines: Sequence[Machine], job: Ints, machine: Ints, count: Ints) -> Ints:
+    """Return how many GPUs each part held at least, however those of its job were divided, (parts,)."""
+    there = np.array([each.gpus for each in machines], dtype=np.int64)[machine]
+    asked, room = (np.bincount(job, weights=each).astype(np.int64)[job] for each in (count, there))
+    least: Ints = np.maximum(1, asked - (room - there))
+    return least
+
+
+def _all(machine: Machine) -> int:
+    """Return the GPUs of a machine, as bits."""
+    return (1 << machine.gpus) - 1
+
+
+def _lowest(free: int, every: int, count: int) -> int:
+    """Return the lowest of some free GPUs, as bits; if there are too few, the lowest others as well."""
+    taken = 0
     for _ in range(count):
-        rest &= rest - 1
-    return free ^ rest
+        left = free & ~taken or every & ~taken
+        taken |= left & -left
+    return taken
 
 
 def _parts(ran_on: pl.Series, asked: Ints, cluster: Cluster) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -193,8 +238,8 @@ def _parts(ran_on: pl.Series, asked: Ints, cluster: Cluster) -> tuple[pl.DataFra
     listed = pl.DataFrame({"job": np.arange(len(ran_on)), "token": ran_on.str.split(" ")}).explode("token")
     listed = listed.filter(pl.col("token").is_not_null() & (pl.col("token") != ""))
     tokens = listed.select(pl.col("token").unique(maintain_order=True)).with_columns(
-        name=pl.col("token").str.extract(_TOKEN, 1),
-        count=pl.col("token").str.extract(_TOKEN, 2).cast(pl.Int64),
+        name=pl.col("token").str.extract(TOKEN, 1),
+        count=pl.col("token").str.extract(TOKEN, 2).cast(pl.Int64),
     )
     names = tokens["name"].unique(maintain_order=True).to_list()
     known = machines_by_name(names, cluster.machines)

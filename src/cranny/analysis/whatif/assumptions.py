@@ -8,10 +8,10 @@ import polars as pl
 from cranny.analysis.whatif.answer import WhatIfAnswer
 from cranny.analysis.whatif.as_it_was import NEARLY_ALL, SHOWN_NAMES, AsItWas
 from cranny.analysis.whatif.baseline import AS_IT_WAS, UNKNOWN, LoggedJobs
-from cranny.analysis.whatif.headroom import HOLD_S
+from cranny.analysis.whatif.prices import Prices
+from cranny.analysis.whatif.skipped_presence import Presence
 from cranny.model.cluster import Cluster
 from cranny.model.validate import counted, percent
-from cranny.report.scales import duration_text
 from cranny.sim.result import Result
 from cranny.traces.inspect import Window
 from cranny.traces.quirks import quirks
@@ -32,8 +32,7 @@ def warnings(
 ) -> list[str]:
     """Say what is odd about the log, where it asks for more than the cluster has, and what it cannot answer."""
     found = [*_quirks(trace), *_of_places(was)]
-    gpu_s = float((trace.frame["gpus"] * trace.frame["duration_s"]).sum())
-    asked = gpu_s / (window[1] - window[0])
+    asked = _asked_gpus(trace, window)
     if asked > cluster.gpus:
         found.append(
             f"The log asks for {asked:,.0f} GPUs on average, the cluster has {cluster.gpus:,}: the queue grows to "
@@ -67,14 +66,36 @@ def warnings(
     return found
 
 
+def _asked_gpus(trace: Trace, window: Window) -> float:
+    """Return the GPUs that jobs ask for on average; of a job in a window, what could run before its end."""
+    frame = trace.frame
+    if trace.window is None:
+        return float((frame["gpus"] * frame["duration_s"]).sum()) / (window[1] - window[0])
+    left_s = (window[1] - pl.col("submit_s")).clip(lower_bound=0.0)
+    gpu_s = frame.select((pl.col("gpus") * pl.min_horizontal("duration_s", left_s)).sum()).item()
+    return float(gpu_s) / (window[1] - trace.window.begin_s)
+
+
 def delayed_work(answer: WhatIfAnswer) -> list[str]:
     """Name the policies under which work of the window runs after it, which would look like a saving."""
-    late = ", ".join(case.name for case in answer.policies if answer.delays_work(case))
+    late = ", ".join(case.name for case in answer.policies if case.name in answer.details.savings.late)
     why = (
-        f"Fewer GPU-hours run in {answer.span} than in the log with {late}, because jobs wait longer: "
-        "machines that are idle for that are not counted as a saving."
+        f"Over 1 % fewer GPU-hours run in {answer.span} than in the log, or in the replay of its scheduler, with "
+        f"{late}, because jobs wait longer: machines that are idle for that are not counted as a saving."
     )
     return [why] if late else []
+
+
+def beside_the_jobs(presence: Presence, cluster: Cluster, window: Window) -> list[str]:
+    """Say what is made of machines on which jobs were that no row has."""
+    hours = presence.machine_hours(cluster, window)
+    said = (
+        "Jobs that are skipped, on parts of GPUs or on none or of unknown types, were on machines of the cluster "
+        f"for {hours:,.1f} machine-hours by the log. They would need a place under every policy: in every row "
+        "these machines count as used at that time, never as off, and when machines are removed, they go last. "
+        "The GPUs that they held count as free."
+    )
+    return [said] if hours > 0 else []
 
 
 def _quirks(trace: Trace) -> Iterator[str]:
@@ -103,20 +124,35 @@ def _of_places(was: AsItWas | None) -> Iterator[str]:
             f"{jobs}."
         )
     elif jobs:
-        yield f"Not in the row '{AS_IT_WAS}', whose machines look a little emptier than they were: {jobs}."
+        yield (
+            f"Not in the row '{AS_IT_WAS}': {jobs}. Machines of the cluster that the log names for them count as "
+            "used there, their GPUs as free."
+        )
     if was.divided_otherwise:
         yield (
             f"How the GPUs of {counted(was.divided_otherwise, 'job')} were divided among their machines is taken "
             "from what was free there: evenly there was no room."
         )
+    if was.held_twice:
+        yield (
+            f"{counted(was.held_twice, 'job')} found no free GPUs on their machines, since it is not known how "
+            "those of jobs on several machines were divided. Which machines were in use is known all the same."
+        )
 
 
 def assumptions(
-    trace: Trace, results: Sequence[Result], logged: LoggedJobs | None, was: AsItWas | None, compared: int
+    trace: Trace,
+    results: Sequence[Result],
+    logged: LoggedJobs | None,
+    was: AsItWas | None,
+    compared: int,
+    prices: Prices,
+    went_on: int = 0,
 ) -> list[str]:
-    """List what was assumed, from the log to the replay."""
+    """List what was assumed, from the log to the replay; `went_on` jobs ran on where they were at the begin."""
     notes = results[0].settings["trace_notes"]
-    return [*_of_the_log(trace, logged, was, compared), *_of_the_replay(trace, results), *notes]
+    replayed = [*_of_the_replay(trace, results), *_of_the_time(trace, went_on), _of_machines(trace, prices)]
+    return [*_of_the_log(trace, logged, was, compared), *replayed, *notes]
 
 
 def _of_the_log(trace: Trace, logged: LoggedJobs | None, was: AsItWas | None, compared: int) -> Iterator[str]:
@@ -148,6 +184,13 @@ def _of_the_log(trace: Trace, logged: LoggedJobs | None, was: AsItWas | None, co
         before = len(trace) - int(trace.frame["counted"].sum())
         if before:
             yield f"Replayed but not compared, from before the window or its warm-up: {counted(before, 'job')}."
+    if "reservation" in trace.frame.columns:
+        reserved = len(trace) - trace.frame["reservation"].null_count()
+        if 0 < reserved < len(trace):
+            yield (
+                "Replayed in the queue like others but not compared, because a reservation decided when they "
+                f"started: {counted(reserved, 'job')}."
+            )
     for reason, count in trace.skipped.items():
         yield f"Rows of the log skipped: {count:,}, {reason}."
     if "status" in trace.frame.columns:
@@ -202,16 +245,43 @@ def _of_the_replay(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
             f"Jobs are stopped and go on later, this often: {counts}. Each time a job loses {_restart(trace)} and "
             "waits again, which counts as waiting."
         )
+
+
+def _of_the_time(trace: Trace, went_on: int) -> Iterator[str]:
+    """Say what runs when the replay begins, what it leaves out, and over which time all is measured."""
     yield (
-        "The cluster is empty at the first submission: jobs that ran before are not in the log, so the first "
-        "waits are too short. Quotas, fair share, reservations, failures and maintenance are not replayed; "
-        "priorities are under backfill, if the log has them."
+        f"{_begin(trace, went_on)} Quotas, fair share, reservations, failures and maintenance are not replayed, "
+        "except for limits that the log shows; priorities are under backfill, if the log has them."
     )
-    yield (
-        "Machines, money and the largest job are measured from the first to the last submission (to the last end "
-        f"if all come in one burst). A machine counts as off while it is idle for {duration_text(HOLD_S)} or "
-        "longer; starting and stopping it takes no time."
-    )
+
+
+def _of_machines(trace: Trace, prices: Prices) -> str:
+    """Say over which time machines are measured, and when they are off."""
+    edges = trace.window
+    first, last = "the first", "the last submission (to the last end if all come in one burst)"
+    if edges is not None:
+        first = "the end of the warm-up" if edges.warm_up_s else "the begin of the window"
+        last = last if edges.end_s is None else "its end" if not edges.warm_up_s else "the end of the window"
+    boot = "Boots take the time and money that the prices say." if prices.boots else "A boot takes no time."
+    return f"Machines, money and the largest job are measured from {first} to {last}. {prices.off_rule} {boot}"
+
+
+def _begin(trace: Trace, went_on: int) -> str:
+    """Say what runs when the replay begins."""
+    if trace.window is None:
+        return (
+            "The cluster is empty at the first submission: jobs that ran before are not in the log, so the first "
+            "waits are too short."
+        )
+    ran = int(trace.frame["running"].sum()) if "running" in trace.frame.columns else 0
+    if not ran:
+        return "The cluster is empty at the begin of the window: by the log no job ran then."
+    there = f"{counted(went_on, 'job')} that ran when the window began run on where the log has them, in every row"
+    anew = f"{counted(ran - went_on, 'job')} that ran then, where is {UNKNOWN} or not possible here"
+    sentences = [f"{there}; to move one costs what it costs later."] if went_on else []
+    if ran > went_on:
+        sentences.append(f"{anew}, are placed anew by each policy, at no cost.")
+    return " ".join(sentences)
 
 
 def _restart(trace: Trace) -> str:

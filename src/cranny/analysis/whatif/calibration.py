@@ -2,24 +2,28 @@
 
 Several models of a scheduler are replayed on the first half of a log, and the one that misses the wait of a job by
 the least, on average, is kept. How good it is is measured on the second half, so that it is not fitted to what it
-is judged by.
+is judged by. With the best of them it is then tried whether limits that the log only shows (see `queue_limits`)
+explain more; policies are replayed with these limits too, so that none is praised for being without.
 Waits of a policy are credited against this row only: what it shares with the log's scheduler is not its doing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from cranny.analysis.whatif.baseline import LoggedJobs
+from cranny.analysis.whatif.queue_limits import ARRAY, LIMITED_BY, GroupLimits, inferred_limits
 from cranny.analysis.whatif.unexplained import free_while_waiting
-from cranny.analysis.whatif.waits import done_jobs, size_of_job
+from cranny.analysis.whatif.waits import counted_jobs, done_jobs, size_of_job
 from cranny.model.arrays import Floats
 from cranny.model.validate import counted, percent
 from cranny.report.scales import duration_text
-from cranny.run import Result, run, run_many
+from cranny.run import LONG, Result, run, run_many
 from cranny.scenario import Scenario
+from cranny.sim.admission import Admission
 from cranny.traces.trace import Trace
 
 REPLAYED = "your scheduler, replayed"
@@ -28,7 +32,6 @@ CLOSE = 0.15  # error of the mean wait up to which the row predicts the log
 FACTOR = 2.0  # within which a job's wait is predicted
 SHORT_S = 60.0  # waits below this are equal: no log and no scheduler is more exact
 CHOSEN_ON = 10_000  # jobs of the first half, its last ones, on which the models are tried
-PLANNED = 50_000  # jobs of a log up to which conservative backfilling is tried, which takes longest
 AT_ONCE_S = 1.0  # a job that waits no longer in the replay did not queue
 MOST_DELAY_S = 600.0  # that a start takes; a job that waits longer in the log waited for something else
 
@@ -40,6 +43,7 @@ class SchedulerModel:
     order: str
     priorities: bool  # whether those of the log count
     limits: bool  # whether it knows only the limits of jobs; else how long they run
+    groups: GroupLimits | None = None  # that hold jobs back
 
     @property
     def about(self) -> str:
@@ -50,15 +54,38 @@ class SchedulerModel:
             "backfill": f", with backfill that does not delay the first (EASY), {expected}",
             "conservative": f", with backfill that delays none before it (conservative), {expected}",
         }
-        return first + rest.get(self.order, ", without backfill")
+        return first + rest.get(self.order, ", without backfill") + self._about_groups
 
-    def scenario(self, like: Scenario, trace: Trace) -> Scenario:
-        """Return the replay of a trace under this model."""
+    @property
+    def _about_groups(self) -> str:
+        """Say which limits hold jobs back."""
+        if self.groups is None:
+            return ""
+        count = counted(len(self.groups.most_gpus), self.groups.by)
+        what = "tasks that run at once" if self.groups.by == ARRAY else "GPUs held at once"
+        return f", with limits of {what} for {count}, as the log shows them"
+
+    def scenario(self, like: Scenario, trace: Trace | None = None) -> Scenario:
+        """Return the replay of a trace, that of the scenario if none is given, under this model."""
+        trace = like.whole_trace if trace is None else trace
         if not self.priorities:
             trace = replace(trace, frame=trace.frame.drop("priority", strict=False))
         return replace(
-            like, trace=trace, policy=PLACED_BY, options={}, order=self.order, limits=self.limits, period_s=0.0
+            like,
+            trace=trace,
+            policy=PLACED_BY,
+            options={},
+            order=self.order,
+            limits=self.limits,
+            period_s=0.0,
+            admission=self.admission(like),
         )
+
+    def admission(self, like: Scenario) -> Admission:
+        """Return what holds jobs back in a scenario under this model."""
+        if self.groups is None:
+            return like.admission
+        return like.admission.with_groups(self.groups.group_of, self.groups.most_gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +104,10 @@ class Prediction:
     def error(self) -> float:
         """Error of the mean wait, as a share of the log's; waits of less than a second are none."""
         return (self.mean_s - self.logged_mean_s) / max(self.logged_mean_s, 1.0)
+
+    def facts(self) -> dict[str, float]:
+        """Return the numbers by name, for JSON."""
+        return {**asdict(self), "error": self.error}
 
     @classmethod
     def of(cls, logged_s: Floats, predicted_s: Floats) -> "Prediction":
@@ -105,7 +136,7 @@ class Calibration:
     by_size: Mapping[str, Prediction]  # of the second half
     by_partition: Mapping[str, Prediction]
     tried: Mapping[str, float]  # by how much each model misses a wait of the first half, by its description
-    jobs: pl.DataFrame  # those compared: job_id, gpus, user, account, partition, logged_s, replayed_s
+    tried_on: str  # of which jobs that is
     result: Result  # the replay, whose policy is called `REPLAYED`
     reasons: Sequence[str]  # why it may differ from the log
 
@@ -119,10 +150,10 @@ class Calibration:
         half = self.second_half
         yield (
             f"'{REPLAYED}' starts jobs {self.model.about}, and places them by best fit inside their partitions: "
-            f"of {counted(len(self.tried), 'model')} the nearest to the single waits of the log's first half."
+            f"of {counted(len(self.tried), 'model')} the nearest to the single waits of {self.tried_on}."
         )
         if self.start_delay_s:
-            yield f"A start takes {duration_text(self.start_delay_s)} besides the queue, as in the first half."
+            yield f"A start takes {duration_text(self.start_delay_s)} besides the queue, as in {self.tried_on}."
         yield (
             f"In the second half it predicts a mean wait of {duration_text(half.mean_s)}, where the log has "
             f"{duration_text(half.logged_mean_s)} ({percent(half.error)}), and {percent(half.within_factor)} of "
@@ -132,33 +163,28 @@ class Calibration:
             yield f"That is not within {percent(CLOSE)}. {' '.join(self.reasons)}"
         yield "Policies are credited only with the difference of their waits to this row's."
 
-    def credited_s(self, mean_wait_s: float) -> float:
-        """Return the mean wait that the log would have had if a policy had changed it as it changes the replay."""
-        logged_s, replayed_s = (float(self.jobs[name].to_numpy().mean()) for name in ("logged_s", "replayed_s"))
-        return max(0.0, logged_s - (replayed_s - mean_wait_s))
-
-    def credited_by(self, group: str, policy_jobs: pl.DataFrame) -> pl.DataFrame:
-        """Return mean waits by user, account, partition or size: as logged, replayed, of the policy, and credited.
-
-        `policy_jobs` has job_id and wait_s. A group in which the policy's waits are longer than the replayed ones
-        is worse off, whatever the mean over all jobs says.
-        """
-        waited = self.jobs.join(policy_jobs.select("job_id", policy_s="wait_s"), on="job_id")
-        if group == "size":
-            waited = waited.with_columns(size_of_job())
-        means = [pl.col(name).mean() for name in ("logged_s", "replayed_s", "policy_s")]
-        gained_s = pl.col("replayed_s") - pl.col("policy_s")
-        return (
-            waited.group_by(group, maintain_order=True)
-            .agg(pl.len().alias("jobs"), *means)
-            .with_columns(credited_s=(pl.col("logged_s") - gained_s).clip(lower_bound=0.0), gained_s=gained_s)
-        )
+    def facts(self) -> dict[str, Any]:
+        """Return what is known of the row as plain values, for JSON."""
+        return {
+            "model": self.model.about,
+            "order": self.model.order,
+            "by_priorities": self.model.priorities,
+            "knows_limits_only": self.model.limits,
+            "start_delay_s": self.start_delay_s,
+            "first_half": self.first_half.facts(),
+            "second_half": self.second_half.facts(),
+            "is_close": self.close,
+            "reasons": list(self.reasons),
+            "by_size": {name: each.facts() for name, each in self.by_size.items()},
+            "by_partition": {name: each.facts() for name, each in self.by_partition.items()},
+            "models_tried": [{"model": about, "miss_s": miss_s} for about, miss_s in self.tried.items()],
+        }
 
 
 def scheduler_models(trace: Trace) -> list[SchedulerModel]:
     """Return the models that are tried on a log, by what it tells."""
     limits, priorities = (_tells(trace, name) for name in ("limit_s", "priority"))
-    backfills = ("backfill", "conservative") if len(trace) <= PLANNED else ("backfill",)
+    backfills = ("backfill", "conservative") if len(trace) < LONG else ("backfill",)
     found = []
     for by_priority in (False, True) if priorities else (False,):
         blocking = SchedulerModel("priority" if by_priority else "fifo", by_priority, limits=False)
@@ -177,18 +203,15 @@ def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = N
     first = compared.join(early.select("job_id"), on="job_id", how="semi")
     if first.is_empty():
         return None
-    models = scheduler_models(trace)
-    halves = [model.scenario(scenario, replace(trace, frame=early)) for model in models]
-    waits: list[pl.DataFrame] = run_many(halves, keep=_waits, impossible=pl.DataFrame(), processes=processes)
-    fits: dict[SchedulerModel, tuple[float, Prediction]] = {}
-    for each, waited in zip(models, waits, strict=True):
-        both = first.join(waited, on="job_id") if waited.height else first.clear()
-        if both.height:
-            delay_s = _start_delay_s(both)
-            fits[each] = delay_s, _predicted(both, delay_s)
+    half = replace(scenario, trace=replace(trace, frame=early))
+    fits = _tried(half, scheduler_models(trace), first, processes)
     if not fits:
         return None
-    model = min(fits, key=lambda each: fits[each][1].miss_s)
+    model = _nearest(fits)
+    limited_by = LIMITED_BY if len(trace) < LONG else ()  # replays with limits are not compiled
+    groups = (inferred_limits(scenario.cluster, trace, logged, by, middle_s) for by in limited_by)
+    fits |= _tried(half, [replace(model, groups=each) for each in groups if each is not None], first, processes)
+    model = _nearest(fits)
     delay_s, first_half = fits[model]
     tried = {each.about: fit.miss_s for each, (_, fit) in fits.items()}
     ran = run(model.scenario(scenario, trace))
@@ -197,8 +220,7 @@ def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = N
     second = jobs.filter(pl.col("submit_s") >= middle_s)
     if second.is_empty():
         return None
-    shown = [name for name in ("user", "account", "partition") if name in jobs.columns]
-    by_partition = _by(second, second["partition"], delay_s) if "partition" in shown else {}
+    by_partition = _by(second, second["partition"], delay_s) if "partition" in second.columns else {}
     return Calibration(
         model,
         delay_s,
@@ -207,22 +229,39 @@ def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = N
         _by(second, second.select(size_of_job())["size"], delay_s),
         by_partition,
         tried,
-        jobs.select("job_id", "gpus", *shown, "logged_s", "replayed_s"),
+        "the log's first half"
+        if early.height < CHOSEN_ON
+        else f"the last {CHOSEN_ON:,} jobs of the log's first half",
         result,
         list(_reasons(scenario, logged, second)),
     )
 
 
+def _tried(
+    half: Scenario, models: Sequence[SchedulerModel], first: pl.DataFrame, processes: int | None
+) -> dict[SchedulerModel, tuple[float, Prediction]]:
+    """Replay the first half under models; return what a start takes and how well waits are predicted."""
+    replays = [model.scenario(half, half.whole_trace) for model in models]
+    waits: list[pl.DataFrame] = run_many(replays, keep=_waits, impossible=pl.DataFrame(), processes=processes)
+    fits = {}
+    for model, waited in zip(models, waits, strict=True):
+        both = first.join(waited, on="job_id") if waited.height else first.clear()
+        if both.height:
+            delay_s = _start_delay_s(both)
+            fits[model] = delay_s, _predicted(both, delay_s)
+    return fits
+
+
+def _nearest(fits: Mapping[SchedulerModel, tuple[float, Prediction]]) -> SchedulerModel:
+    """Return the model that misses waits by the least; of equals the first."""
+    return min(fits, key=lambda model: fits[model][1].miss_s)
+
+
 def _compared(trace: Trace, logged: LoggedJobs) -> pl.DataFrame:
-    """Return the jobs whose waits a queue explains: not those of reservations, nor those outside the window."""
-    names = [
-        name for name in ("user", "account", "partition", "reservation", "counted") if name in trace.frame.columns
-    ]
+    """Return the jobs whose waits count, with their partitions."""
+    partition = ["partition"] if "partition" in trace.frame.columns else []
     jobs = logged.jobs.select("job_id", "gpus", "submit_s", "start_s", logged_s="wait_s")
-    jobs = jobs.join(trace.frame.select("job_id", *names), on="job_id")
-    if "reservation" in names:
-        jobs = jobs.filter(pl.col("reservation").is_null())
-    return jobs.filter(pl.col("counted").fill_null(value=True)) if "counted" in names else jobs
+    return jobs.join(counted_jobs(trace).select("job_id", *partition), on="job_id")
 
 
 def _waits(result: Result) -> pl.DataFrame:

@@ -34,11 +34,12 @@ def export_tables(answer: "WhatIfAnswer") -> dict[str, pl.DataFrame]:
         for result in answer.results
     ]
     made = {"cases": pl.DataFrame(cases, infer_schema_length=None), "jobs": pl.concat(jobs)}
-    if answer.details is not None:
-        found = answer.details
-        frames = {"groups": found.groups, "changes": found.changes, "problem_jobs": found.problems}
-        made |= {"money": found.money_frame(), **frames}
-    return made
+    found = answer.details
+    frames = {"groups": found.groups, "changes": found.changes, "problem_jobs": found.problems}
+    frames |= {"wait_differences": found.wait_frame()}
+    if found.credited.height:
+        frames |= {"credited": found.credited}
+    return {**made, "money": found.money_frame(), **frames}
 
 
 def write_tables(answer: "WhatIfAnswer", folder: str | Path, kind: str) -> list[Path]:

@@ -1,11 +1,15 @@
 """What an operator should take away, in a few plain sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from cranny.analysis.whatif.answer import WhatIfAnswer
-from cranny.analysis.whatif.headroom import HOLD_S
+from cranny.analysis.whatif.calibration import REPLAYED
 from cranny.analysis.whatif.machine_search import Addition, Removal
+from cranny.analysis.whatif.resampling import resampled_from, too_short
+from cranny.analysis.whatif.resized_cluster import resized
+from cranny.analysis.whatif.savings import CaseSaving
 from cranny.analysis.whatif.waits import Waits
+from cranny.analysis.whatif.wording import change_with_interval, dollar_range, dollars, listed
 from cranny.model.validate import counted, percent
 from cranny.report.scales import duration_text
 
@@ -16,7 +20,7 @@ SOONER = 0.05  # a wait that is shorter by less than this is called the same
 
 def findings(answer: WhatIfAnswer) -> list[str]:
     """Return the sentences, in the order in which people ask."""
-    found = [*_waiting(answer), *_machines(answer), *_largest(answer)]
+    found = [*_waiting(answer), *_how_sure(answer), *_machines(answer), *_largest(answer), *_large_jobs(answer)]
     for search in answer.searches:
         found += [*_removal(answer, search.policy, search.removal), _addition(search.policy, search.addition)]
     return found
@@ -25,39 +29,69 @@ def findings(answer: WhatIfAnswer) -> list[str]:
 def _waiting(answer: WhatIfAnswer) -> Iterator[str]:
     """Compare the shortest mean wait with the log's, or with the longest where the log has none.
 
-    Policies with equal waits are named together, and a wait that others have too is no merit of a policy.
+    Policies with equal waits are named together, and a wait that others have too is no merit of a policy. Where
+    the log's scheduler was replayed, only the difference to that is said to be a policy's.
     """
     replayed = [(case, case.waits) for case in answer.compared if case.waits is not None]
     best, short = min(replayed, key=lambda each: each[1].wait.mean_s)
     worst, long = max(replayed, key=lambda each: each[1].wait.mean_s)
     alike = [case.name for case, each in replayed if _same(each.wait.mean_s, short.wait.mean_s)]
     everywhere = len(alike) == len(replayed) and len(replayed) > 1
-    names = "every policy" if everywhere else _listed(alike)
-    was = answer.was.waits
-    if was is not None:
-        own = answer.scheduler.waits if answer.scheduler is not None else None
-        yield (
-            f"In the log jobs waited {_wait(was)}; with {names} they would have waited {_wait(short)}"
-            f"{_less(short.wait.mean_s, was.wait.mean_s)}."
-        )
-        if own is not None:
-            yield (
-                f"Replayed like the log's own scheduler they wait {_wait(own)}: what a policy gains is the "
-                f"difference to that{_less(short.wait.mean_s, own.wait.mean_s)}."
-            )
+    names = "every policy" if everywhere else listed(alike)
+    was, credited_s = answer.was.waits, answer.credited_wait_s(best)
+    if was is None:
+        rival = "" if everywhere or worst is best else f", with {worst.name} {_wait(long)}"
+        really = "how long they really waited is not in the log"
+        yield f"With {names} jobs would have waited {_wait(short)}{rival}; {really}."
         return
-    rival = "" if everywhere or worst is best else f", with {worst.name} {_wait(long)}"
-    really = "how long they really waited is not in the log"
-    yield f"With {names} jobs would have waited {_wait(short)}{rival}; {really}."
+    logged = f"In the log jobs waited {_wait(was)}; with {names} they would have waited"
+    own = answer.scheduler.waits if answer.scheduler is not None else None
+    if credited_s is not None and own is not None:
+        then = f"{duration_text(credited_s)} on average"
+        yield f"{logged} {then}{_less(credited_s, was.wait.mean_s)}."
+        yield (
+            f"Replayed like the log's own scheduler they wait {_wait(own)}, with {names} {_wait(short)}: a policy "
+            "is credited only with that difference."
+        )
+        return
+    yield f"{logged} {_wait(short)}{_less(short.wait.mean_s, was.wait.mean_s)}."
+    yield (
+        "That is the whole difference to the log, of which a part may come from the replay: the log's scheduler "
+        f"was not replayed, since {answer.why_not_calibrated}."
+    )
+
+
+def _how_sure(answer: WhatIfAnswer) -> Iterator[str]:
+    """Say which policy waits shortest, and how sure that is, from differences over the same weeks."""
+    details, waits = answer.details, answer.details.waits
+    names = [case.name for case in answer.compared]
+    best = waits.shortest(names)
+    if not waits.resampled:
+        yield f"How sure differences of waits are is not known: {too_short(details.window)}."
+        return
+    if details.against not in names:
+        found = waits.difference(best, details.against)
+        change = f"{change_with_interval(found.mean_s, found.interval)}; {resampled_from(details.window)}"
+        clear = "is clear" if found.is_clear else "is not clear, since it may have either sign"
+        equal = abs(found.mean_s) < EQUAL_S
+        yield (
+            f"The mean wait with {best} is that of {details.against!r}."
+            if equal
+            else f"The change of the mean wait from {details.against!r} to {best} {clear} ({change})."
+        )
+    rivals = {name: waits.difference(name, best) for name in names if name != best}
+    equal_to = [name for name, found in rivals.items() if found.mean_s < EQUAL_S]
+    longer = [name for name, found in rivals.items() if found.is_clear and name not in equal_to]
+    doubtful = [name for name in rivals if name not in (*equal_to, *longer)]
+    words = {"equal to that": equal_to, "clearly shorter than": longer, "not clearly shorter than": doubtful}
+    parts = [f"{how} with {listed(those)}" for how, those in words.items() if those]
+    if parts:
+        yield f"The mean wait with {best} is {', and '.join(parts)}."
 
 
 def _same(one_s: float, other_s: float) -> bool:
     """Say whether two waits are the same to a person."""
     return abs(one_s - other_s) <= max(EQUAL_S, EQUAL * max(one_s, other_s))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _wait(waits: Waits) -> str:
@@ -74,41 +108,48 @@ def _less(now_s: float, then_s: float) -> str:
 
 def _machines(answer: WhatIfAnswer) -> Iterator[str]:
     """Name the policy that saves most against what was idle anyway; without that, what could have been off."""
-    total, hold = f"{len(answer.cluster.machines):,} machines", duration_text(HOLD_S)
-    known = sorted(
-        ((case, case.machines) for case in answer.compared if case.machines),
-        key=lambda each: -each[1].off_gpu_hours,
-    )
-    best, most = known[0]
-    was = answer.was.machines
-    if was is None:
-        least, fewest = known[-1]
-        rival = f", with {least.name} {_mean(fewest.off)}" if _mean(fewest.off) != _mean(most.off) else ""
+    details = answer.details
+    off = {case.name: details.machines_off(case.name) for case in answer.compared}
+    total, idle = f"{len(answer.cluster.machines):,} machines", f"({details.prices.idle_words})"
+    if details.savings.why_none:
+        best, least = max(off, key=lambda name: off[name]), min(off, key=lambda name: off[name])
+        rival = f", with {least} {_mean(off[least])}" if _mean(off[least]) != _mean(off[best]) else ""
         yield (
-            f"With {best.name} {_mean(most.off)} of {total} could have been off on average{rival} (idle stretches "
-            f"of {hold} or longer). That is no saving: how many of them were idle anyway is not in the log."
+            f"With {best} {_mean(off[best])} of {total} could have been off on average{rival} {idle}. That is no "
+            "saving: how many of them were idle anyway is not in the log."
         )
         return
-    saved = sorted(
-        ((saving, case, case.machines) for case, _ in known if (saving := answer.saving(case)) and case.machines),
-        key=lambda each: -each[0].money,
-    )
-    yield f"As it was, {_mean(was.off)} of {total} were idle for {hold} or longer on average."
+    yield f"As it was, {_mean(details.machines_off(answer.was.name))} of {total} could have been off {idle}."
+    saved = answer.savings()
     if not saved:
         yield "No policy did the same work in that time, so that there is nothing to compare it with."
         return
-    (first, case, machines), (last, other, fewer) = saved[0], saved[-1]
-    price = f"at ${answer.price_per_gpu_hour:,.2f} per GPU-hour"
-    if first.money <= 0:
-        yield f"No policy leaves more of them off; with {case.name} it would have been {_mean(machines.off)}."
-        return
-    yield (
-        f"With {case.name} it would have been {_mean(machines.off)}, which saves {money(first.money_a_day)} a day "
-        f"{price}."
+    (case, saving), (other, last) = saved[0], saved[-1]
+    yield f"With {case.name} it would have been {_mean(off[case.name])}{_saved(answer, saving)}"
+    if dollars(saving.shown.a_day) != dollars(last.shown.a_day):
+        change = f"{'saves' if last.shown.a_day >= 0 else 'loses'} {dollars(abs(last.shown.a_day))} a day"
+        yield f"With {other.name} it would have been {_mean(off[other.name])}, which {change}."
+    if details.savings.why_whole not in ("", answer.why_not_calibrated):
+        yield f"Savings are the whole difference to the log: {details.savings.why_whole}."
+
+
+def _saved(answer: WhatIfAnswer, saving: CaseSaving) -> str:
+    """Say what the best policy saves, and what part of the difference to the log is not its own."""
+    shown, of_replay, prices = saving.shown, answer.details.savings.of_replay, answer.details.prices
+    than = f"than {REPLAYED!r}" if of_replay is not None else "than the log"
+    if round(shown.a_day) <= 0:
+        said = f"; no policy costs less {than}."
+    else:
+        sure = f", 95 % interval {dollar_range(shown.interval)}" if shown.interval is not None else ""
+        doubt = ", so that it is not clear" if shown.interval is not None and shown.interval.has_zero else ""
+        against = f" against {REPLAYED!r}" if of_replay is not None else ""
+        said = f", which saves {dollars(shown.a_day)} a day{against} {prices.about}{sure}{doubt}."
+    if of_replay is None:
+        return said
+    return (
+        f"{said} The whole difference to the log is {dollars(saving.whole.a_day)} a day: "
+        f"{dollars(of_replay.a_day)} of it is between the log and that replay, and no policy's doing."
     )
-    if money(first.money_a_day) != money(last.money_a_day):
-        change = f"{'saves' if last.money >= 0 else 'loses'} {money(abs(last.money_a_day))} a day"
-        yield f"With {other.name} it would have been {_mean(fewer.off)}, which {change}."
 
 
 def _largest(answer: WhatIfAnswer) -> Iterator[str]:
@@ -139,17 +180,35 @@ def _largest(answer: WhatIfAnswer) -> Iterator[str]:
     )
 
 
+def _large_jobs(answer: WhatIfAnswer) -> Iterator[str]:
+    """Say how long the largest of the jobs asked about would wait."""
+    known = [(case.large_jobs[-1], case.name) for case in answer.compared if case.large_jobs]
+    if not known:
+        return
+    (best, name), (worst, other) = (pick(known, key=lambda each: each[0].mean_s) for pick in (min, max))
+    rival = "" if _same(best.mean_s, worst.mean_s) else f", with {other} {duration_text(worst.mean_s)}"
+    was = answer.was.large_jobs
+    before = f", as it was {duration_text(was[-1].mean_s)}" if was else ""
+    kind = f" {best.gpu_type}" if best.gpu_type else ""
+    yield (
+        f"A job of {best.gpus:,}{kind} GPUs that gets a reservation would wait {duration_text(best.mean_s)} on "
+        f"average (p90 {duration_text(best.p90_s)}) with {name}{rival}{before}."
+    )
+
+
 def _removal(answer: WhatIfAnswer, policy: str, removal: Removal) -> Iterator[str]:
     now, then = removal.tried[0], removal.tried[removal.machines]
     if not removal.machines:
         limit = duration_text(removal.limit_s)
         yield f"With {policy} no machine could be removed without jobs waiting longer than {limit} on average."
     else:
-        gpus = answer.cluster.gpus / len(answer.cluster.machines)
-        cost = removal.machines * gpus * 24 * answer.price_per_gpu_hour  # a day, for machines of mean size
+        smaller = resized(answer.cluster, -removal.machines, last=answer.removed_last)
+        left = {machine.name for machine in smaller.machines}
+        gone = [machine for machine in answer.cluster.machines if machine.name not in left]
         yield (
             f"With {policy} {counted(removal.machines, 'machine')} could be removed: the mean wait would be "
-            f"{duration_text(then)} instead of {duration_text(now)} (they cost ${cost:,.0f} a day)."
+            f"{duration_text(then)} instead of {duration_text(now)} (they cost "
+            f"{dollars(answer.details.idle_cost_a_day(gone))} a day)."
         )
     if removal.again:
         others = ", ".join(f"{count:,}" for count in removal.again)
@@ -176,11 +235,6 @@ def _addition(policy: str, addition: Addition) -> str:
         for size, gain_s in sorted(gains.items(), key=lambda each: -each[1])
     )
     return f"{more} jobs would start sooner, on average: {sooner}."
-
-
-def money(dollars: float) -> str:
-    """Write an amount of money to the dollar."""
-    return f"{'-' if round(dollars) < 0 else ''}${abs(dollars):,.0f}"
 
 
 def _mean(machines: float) -> str:

@@ -9,7 +9,8 @@ from cranny.analysis.whatif.waits import done_jobs, size_of_job
 from cranny.sim.record import DONE
 from cranny.sim.result import Result
 
-BY = ("user", "account", "tenant", "partition", "qos", "gpu_type", "size")
+TENANT = "tenant"  # what readers call the partition, account or namespace where a log has no tenants
+BY = ("user", "account", TENANT, "partition", "queue", "qos", "gpu_type", "size")
 NO_NAME = "(none)"
 CLEAR_S = 60.0  # a wait that differs by less is the same to a person
 CLEAR = 0.05  # or by less than this share of the longer one
@@ -26,14 +27,17 @@ def case_jobs(result: Result) -> pl.DataFrame:
 def labels(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return for each job of a log what it can be grouped by: those columns that say something, and its size."""
     known = [name for name in BY if name in jobs.columns and jobs[name].count()]
+    others = [name for name in known if name != TENANT]
+    if TENANT in known and any(jobs[TENANT].equals(jobs[name]) for name in others):
+        known = others
     named = (pl.col(name).cast(pl.String).fill_null(NO_NAME) for name in known)
     return jobs.select("job_id", *named, size_of_job())
 
 
 def same_jobs(jobs: JobsOf, counted: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Keep of each case the jobs that all cases and `counted` have, with what groups need."""
+    """Keep of each case the jobs that all cases and `counted` have, with known waits, and what groups need."""
     common = counted.select("job_id")
-    for each in jobs.values():
+    for each in (each.filter(pl.col("wait_s").is_not_null()) for each in jobs.values()):
         common = common.join(each, on="job_id", how="semi")
     columns = ("job_id", "gpus", "duration_s", "wait_s", "jct_s")
     return {name: each.select(columns).join(common, on="job_id", how="semi") for name, each in jobs.items()}
@@ -88,3 +92,23 @@ def changes_by_group(jobs: JobsOf, label: pl.DataFrame, against: str) -> pl.Data
                 )
             )
     return pl.concat(found) if found else pl.DataFrame()
+
+
+def credited_by_group(groups: pl.DataFrame, was: str, scheduler: str) -> pl.DataFrame:
+    """Return for each policy and group its mean wait, those logged and replayed, and what it is credited with.
+
+    `groups` are those of `waits_by_group`; `was` is the log, `scheduler` the replay of its scheduler. A policy
+    gains what it waits less than the replay, and the log would have had that much less: `credited_wait_s`. A group
+    in which it gains nothing is worse off, whatever the mean over all jobs says.
+    """
+    by = ["by", "group"]
+    means = {
+        name: groups.filter(pl.col("case") == case).select(*by, pl.col("mean_wait_s").alias(name))
+        for case, name in ((was, "logged_wait_s"), (scheduler, "replayed_wait_s"))
+    }
+    found = groups.filter(~pl.col("case").is_in([was, scheduler])).select("case", *by, "jobs", "mean_wait_s")
+    for each in means.values():
+        found = found.join(each, on=by, how="left", maintain_order="left")
+    gained = pl.col("replayed_wait_s") - pl.col("mean_wait_s")
+    credited = (pl.col("logged_wait_s") - gained).clip(lower_bound=0.0)
+    return found.with_columns(gained_s=gained, credited_wait_s=credited)

@@ -46,10 +46,17 @@ def headroom(runs: pl.DataFrame, idle: pl.DataFrame, machines: Sequence[Machine]
     )
 
 
-def idle_stretches(runs: pl.DataFrame, machines: int, window: Window) -> pl.DataFrame:
-    """Return a row (machine, start_s, end_s) for each stretch of the window in which a machine was idle."""
+def idle_stretches(
+    runs: pl.DataFrame, machines: int, window: Window, beside: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Return a row (machine, start_s, end_s) for each stretch of the window in which a machine was idle.
+
+    It was not where `runs` has one, nor in the stretches `beside` them.
+    """
     first_s, last_s = window
-    busy = runs.select("machine", pl.col("start_s", "end_s").clip(first_s, last_s))
+    columns = "machine", "start_s", "end_s"
+    used = runs.select(columns) if beside is None else pl.concat([runs.select(columns), beside.select(columns)])
+    busy = used.with_columns(pl.col("start_s", "end_s").clip(first_s, last_s))
     # A run without length at the end of the window closes the last idle stretch of each machine.
     ends = pl.DataFrame(
         {"machine": np.arange(machines), "start_s": [last_s] * machines, "end_s": [last_s] * machines},

@@ -1,14 +1,13 @@
 """How many machines could be removed, and which jobs would start sooner with more: a search by replays."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+import polars as pl
+
 from cranny.analysis.whatif.waits import done_jobs, mean_by_size, time_stats
-from cranny.model.cluster import Cluster, Machine, Switch
-from cranny.model.errors import InputError
 from cranny.report.sampling import numbers
 from cranny.sim.result import Result
 
@@ -17,7 +16,6 @@ TOLERANCE_S = 60.0  # or this, if it is more
 BEYOND = (-1, 2, 3)  # neighbours of the answer that are tried as well; the next one was tried on the way
 
 ResizedReplay = tuple[str, int]  # a policy, and how many machines more (or fewer, if negative) it has
-Extra = Mapping[int, list[tuple[Machine, int]]]  # switch -> new machines, and which machine each is like
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +28,12 @@ class WaitOutcome:
     mean_s_by_size: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, result: Result) -> Self:
-        """Keep of a result what the search needs."""
+    def of(cls, result: Result, uncounted: pl.Series | None = None) -> Self:
+        """Keep of a result what the search needs; the waits of the jobs with `uncounted` ids are not in means."""
         done = done_jobs(result)
+        waited = done if uncounted is None else done.filter(~pl.col("job_id").is_in(uncounted.implode()))
         peak = int(numbers(result.timeline, "used_machines").max(initial=0.0))
-        return cls(done.height, peak, time_stats(done["wait_s"]).mean_s, mean_by_size(done))
+        return cls(done.height, peak, time_stats(waited["wait_s"]).mean_s, mean_by_size(waited))
 
 
 # Runs replays at the same time; outcomes are in the order of the replays.
@@ -80,11 +79,15 @@ def search(
     add: int,
     base: Mapping[str, WaitOutcome],
     progress: Callable[[int], None] | None = None,
+    least: int = 1,
 ) -> list[MachineSearch]:
-    """Ask both questions for each policy of `base`, which holds its outcome on the unchanged cluster."""
+    """Ask both questions for each policy of `base`, which holds its outcome on the unchanged cluster.
+
+    At least `least` machines stay, which others need.
+    """
     added = dict(zip(base, run([(policy, add) for policy in base]), strict=True))
     done = len(base)
-    removals = {policy: _remove(machines, outcome) for policy, outcome in base.items()}
+    removals = {policy: _remove(machines, outcome, least) for policy, outcome in base.items()}
     sent: dict[str, Sequence[WaitOutcome] | None] = dict.fromkeys(base)
     found: dict[str, Removal] = {}
     while sent:
@@ -113,7 +116,9 @@ def most_replays(machines: int, policies: int) -> int:
     return policies * (2 + 2 * math.ceil(math.log2(max(machines, 2))) + len(BEYOND))
 
 
-def _remove(machines: int, base: WaitOutcome) -> Generator[Sequence[int], Sequence[WaitOutcome], Removal]:
+def _remove(
+    machines: int, base: WaitOutcome, least: int
+) -> Generator[Sequence[int], Sequence[WaitOutcome], Removal]:
     """Find by halving how many machines can be removed; yield numbers to try and be sent their outcomes.
 
     It begins with the machines that were never used at once and goes up from there in growing strides until one
@@ -121,7 +126,7 @@ def _remove(machines: int, base: WaitOutcome) -> Generator[Sequence[int], Sequen
     fewer machines never shorten the wait. That holds nearly always but not by necessity, since placements
     differ; so the neighbours of the answer are tried as well.
     """
-    most = machines - 1
+    most = machines - max(1, least)
     limit_s = allowed_s(base.mean_wait_s)
     tried = {0: base}
 
@@ -147,73 +152,3 @@ def _remove(machines: int, base: WaitOutcome) -> Generator[Sequence[int], Sequen
     answer = max(count for count in counts if count < first_miss)
     again = tuple(count for count in counts if count > first_miss and fits(count))
     return Removal(answer, limit_s, {count: tried[count].mean_wait_s for count in counts}, again)
-
-
-def resized(cluster: Cluster, change: int) -> Cluster:
-    """Return the cluster with `change` machines more, or fewer if it is negative, spread evenly over the racks."""
-    if change == 0:
-        return cluster
-    return _with_more(cluster, change) if change > 0 else _with_fewer(cluster, -change)
-
-
-def _with_fewer(cluster: Cluster, count: int) -> Cluster:
-    """Take machines away one by one, each the last of the rack that has the most left."""
-    if count >= len(cluster.machines):
-        raise InputError(f"cannot remove {count} of {len(cluster.machines)} machines")
-    seen: Counter[int] = Counter()
-    order = []
-    for machine, rack in enumerate(cluster.rack_of):
-        order.append((seen[rack], rack, machine))
-        seen[rack] += 1
-    gone = {machine for _, _, machine in sorted(order, reverse=True)[:count]}
-    return _rebuilt(cluster, gone, {})
-
-
-def _with_more(cluster: Cluster, count: int) -> Cluster:
-    """Add machines to the racks in turn, each like the last machine of its rack."""
-    extra: dict[int, list[tuple[Machine, int]]] = {}
-    last_of = {cluster.parent[machine]: machine for machine in range(len(cluster.machines))}  # rack -> machine
-    racks = list(last_of)
-    names = set(cluster.node_names)
-    given: Counter[str] = Counter()
-    for index in range(count):
-        rack = racks[index % len(racks)]
-        machine = last_of[rack]
-        like = cluster.machines[machine]
-        name = like.name
-        while name in names:
-            given[like.name] += 1
-            name = f"{like.name}-more{given[like.name]}"
-        names.add(name)
-        extra.setdefault(rack, []).append((Machine(name, like.gpus, like.gpu_type), machine))
-    return _rebuilt(cluster, set(), extra)
-
-
-def _rebuilt(cluster: Cluster, gone: set[int], extra: Extra) -> Cluster:
-    """Lay the tree out again without some machines and with some new ones."""
-    below: dict[int, list[int]] = {}
-    for node, parent in enumerate(cluster.parent):
-        if node != cluster.root:
-            below.setdefault(parent, []).append(node)
-
-    def switch(node: int) -> Switch:
-        children: list[tuple[Switch | Machine, float]] = []
-        for child in sorted(below.get(node, ()), key=lambda child: cluster.spans[child]):
-            gbps = cluster.uplink_gbps[child]
-            if child >= len(cluster.machines):
-                inner = switch(child)
-                if inner.children:  # a rack without machines is gone too
-                    children.append((inner, gbps))
-            elif child not in gone:
-                children.append((cluster.machines[child], gbps))
-        children += [(more, cluster.uplink_gbps[like]) for more, like in extra.get(node, ())]
-        name, pat_gbps = cluster.node_names[node], cluster.pat_gbps[node]
-        return Switch(name, tuple(child for child, _ in children), tuple(gbps for _, gbps in children), pat_gbps)
-
-    root = switch(cluster.root)
-    partitions = {
-        name: [cluster.machines[machine].name for machine in own if machine not in gone]
-        + [more.name for pairs in extra.values() for more, like in pairs if like in own]
-        for name, own in cluster.partitions.items()
-    }
-    return Cluster.of(root, partitions)

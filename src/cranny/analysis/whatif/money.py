@@ -3,28 +3,30 @@
 Money is added up block by block, each a week from the start of the window, so that the weeks can be resampled.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
 from cranny.analysis.whatif.headroom import HOUR_S, idle_stretches
 from cranny.analysis.whatif.prices import MachinePrices, PriceClock, Prices
+from cranny.analysis.whatif.resampling import (
+    DAY_S,
+    LEAST_WEEKS,
+    WEEK_S,
+    Interval,
+    block_edges_s,
+    interval_of_mean,
+    whole_blocks,
+)
 from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Machine
 from cranny.model.validate import counted
 from cranny.traces.inspect import Window
 
-WEEK_S = 7 * 24 * HOUR_S
-DAY_S = 24 * HOUR_S
 DAYS_A_YEAR = 365
-LEAST_WEEKS = 4  # whole ones, for an interval
-RESAMPLES = 2000
 ROUNDING = 1e-9  # a gain below this is none
-OUTSIDE = 0.05  # the share of resampled savings outside the interval
 
 Amounts = Callable[[Ints, Floats, Floats], Floats]  # of some machines from starts to ends: what that comes to
 
@@ -55,14 +57,6 @@ class MachineCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """From where to where 95 % of the resampled values lie."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class SavedMoney:
     """Money a day that one case costs less than another; `interval` is None where the log is too short for one."""
 
@@ -78,9 +72,7 @@ class SavedMoney:
     @property
     def year_interval(self) -> Interval | None:
         """The interval over a year."""
-        if self.interval is None:
-            return None
-        return Interval(self.interval.low * DAYS_A_YEAR, self.interval.high * DAYS_A_YEAR)
+        return None if self.interval is None else self.interval.times(DAYS_A_YEAR)
 
     @property
     def why_no_interval(self) -> str:
@@ -92,18 +84,19 @@ class SavedMoney:
         )
 
 
-def week_edges_s(window: Window) -> Floats:
-    """Cut a window into weeks from its start on; the last one may be shorter."""
-    first_s, last_s = window
-    weeks = max(1, math.ceil((last_s - first_s) / WEEK_S - 1e-9))
-    return np.append(first_s + WEEK_S * np.arange(weeks), last_s)
-
-
 def machine_cost(
-    runs: pl.DataFrame, machines: Sequence[Machine], prices: Prices, clock: PriceClock, window: Window
+    runs: pl.DataFrame,
+    machines: Sequence[Machine],
+    prices: Prices,
+    clock: PriceClock,
+    window: Window,
+    beside: pl.DataFrame | None = None,
 ) -> MachineCost:
-    """Add up what machines cost in the window while jobs hold GPUs as `runs` says."""
-    edges_s = week_edges_s(window)
+    """Add up what machines cost in the window while jobs hold GPUs as `runs` says.
+
+    In the stretches `beside` them a machine is in use and stays on, though none of its GPUs is held.
+    """
+    edges_s = block_edges_s(window, WEEK_S)
     rates = _Rates(machines, prices, clock)
     every = np.arange(len(machines))
     whole = every, np.full(len(machines), window[0]), np.full(len(machines), window[1])
@@ -119,7 +112,7 @@ def machine_cost(
 
     kwh = 1.0 / HOUR_S / 1000
     idle_gpu_kwh = of_runs(lambda machine, start, end: rates.idle_watts[machine] * (end - start) * kwh)
-    off = _switched_off(idle_stretches(runs, len(machines), window), prices, rates, edges_s)
+    off = _switched_off(idle_stretches(runs, len(machines), window, beside), prices, rates, edges_s)
     return MachineCost(
         on=of_machines(rates.price),
         busy_energy=of_runs(lambda machine, start, end: rates.busy_watts[machine] * rates.energy(start, end)),
@@ -138,25 +131,21 @@ def machine_cost(
 
 
 def saving(before: Floats, after: Floats, window: Window, seed: int = 0) -> SavedMoney:
-    """Return what is saved a day, from what two cases cost in each week.
-
-    The interval is that of the bootstrap: weeks are drawn with replacement, for both cases the same ones, and
-    what is saved a day is computed again, many times. With few weeks such an interval is known to be too narrow;
-    its levels are moved outwards as Student's t demands (Hesterberg, The American Statistician 69(4), 2015,
-    section 5.2: the expanded percentile interval).
-    """
+    """Return what is saved a day, from what two cases cost in each week; weeks are drawn for both alike."""
     less = before - after
-    days = np.diff(week_edges_s(window)) / DAY_S
-    whole_weeks = int((window[1] - window[0]) / WEEK_S + 1e-9)
-    a_day = float(less.sum() / days.sum())
-    if whole_weeks < LEAST_WEEKS:
-        return SavedMoney(a_day, None, whole_weeks)
-    drawn = np.random.default_rng(seed).integers(less.size, size=(RESAMPLES, less.size))
-    resampled = less[drawn].sum(axis=1) / days[drawn].sum(axis=1)
-    wider = math.sqrt(less.size / (less.size - 1)) * stats.t.ppf(OUTSIDE / 2, less.size - 1)
-    level = float(stats.norm.cdf(wider))
-    low, high = np.quantile(resampled, [level, 1 - level])
-    return SavedMoney(a_day, Interval(float(low), float(high)), whole_weeks)
+    days = np.diff(block_edges_s(window, WEEK_S)) / DAY_S
+    weeks = whole_blocks(window, WEEK_S)
+    interval = interval_of_mean(less, days, seed) if weeks >= LEAST_WEEKS else None
+    return SavedMoney(float(less.sum() / days.sum()), interval, weeks)
+
+
+def idle_cost_a_day(machines: Sequence[Machine], prices: Prices, clock: PriceClock, window: Window) -> float:
+    """Return what machines cost a day that are on and run no job, with their energy."""
+    rates = _Rates(machines, prices, clock)
+    every = np.arange(len(machines))
+    first_s, last_s = (np.full(len(machines), at_s) for at_s in window)
+    paid = rates.price(every, first_s, last_s) + rates.idle_machine_watts * rates.energy(first_s, last_s)
+    return float(paid.sum()) * DAY_S / (window[1] - window[0])
 
 
 class _Rates:

@@ -11,6 +11,9 @@ import polars as pl
 from cranny.analysis.whatif.headroom import HOLD_S, HOUR_S
 from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Machine
+from cranny.model.errors import InputError
+from cranny.report.scales import duration_text
+from cranny.traces.gpu_types import matching
 from cranny.traces.inspect import Window
 
 HOURS = 24  # of a day
@@ -59,14 +62,55 @@ class Prices:
         rates = [self.per_kwh, self.every.per_gpu_hour, *(each.per_gpu_hour for each in self.types.values())]
         return any(len(set(each)) > 1 for each in rates)
 
+    @property
+    def boots(self) -> bool:
+        """Whether a boot takes time or money."""
+        return any(each.boot_s or each.boot_cost for each in (self.every, *self.types.values()))
+
+    @property
+    def about(self) -> str:
+        """Say at which prices money is counted."""
+        if self.name:
+            return f"at the prices of {self.name}"
+        single = not (self.types or self.by_hour or any(self.per_kwh))
+        return f"at ${self.every.per_gpu_hour[0]:,.2f} per GPU-hour" if single else "at the prices that were given"
+
+    @property
+    def idle_words(self) -> str:
+        """Say how long a machine must be idle to be switched off."""
+        return (
+            "idle long enough to pay for a boot"
+            if self.boots
+            else f"idle for {duration_text(self.least_off_s)} or longer"
+        )
+
+    @property
+    def off_rule(self) -> str:
+        """Say when a machine is switched off."""
+        return f"A machine is off while it is {self.idle_words}."
+
     def of(self, machine: Machine) -> MachinePrices:
-        """Return the prices of a machine."""
-        return self.types.get(machine.gpu_type.casefold(), self.every)
+        """Return the prices of a machine, whose type is matched without case and by alias."""
+        name = self._type_of(machine)
+        return self.every if name is None else self.types[name]
+
+    def check(self, machines: Sequence[Machine]) -> None:
+        """Raise an error if the type of a machine can be several of those that have prices of their own."""
+        for machine in machines:
+            self._type_of(machine)
 
     def unused_types(self, machines: Sequence[Machine]) -> list[str]:
         """Return the types that have a price of their own but no machine."""
-        there = {machine.gpu_type.casefold() for machine in machines}
-        return [name for name in self.types if name not in there]
+        used = {self._type_of(machine) for machine in machines}
+        return [name for name in self.types if name not in used]
+
+    def _type_of(self, machine: Machine) -> str | None:
+        """Return under which name a machine's type has prices of its own; None if it has none."""
+        found = matching(machine.gpu_type.casefold(), self.types)
+        if len(found) > 1:
+            names = " or ".join(map(repr, found))
+            raise InputError(f"{self.name}: types: {machine.gpu_type!r} of the cluster can be {names}; keep one")
+        return found[0] if found else None
 
     def saved_a_second(self, machine: Machine) -> Floats:
         """Return what is saved in each second that an idle machine is off, by hour of the day, (24,)."""

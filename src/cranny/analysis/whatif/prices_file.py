@@ -12,6 +12,7 @@ from cranny.analysis.whatif.headroom import HOLD_S
 from cranny.analysis.whatif.prices import HOURS, UTC, HourlyRates, MachinePrices, Prices
 from cranny.model.validate import not_negative
 from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, checked
+from cranny.traces.gpu_types import canonical
 
 _RATE = f"a number, zero or more, or a list of {HOURS}, one for each hour of the day"
 _SECONDS = "a number of seconds, zero or more"
@@ -71,8 +72,9 @@ def read_prices(path: str | Path) -> Prices:
     every = _with(MachinePrices(), read)
     types: dict[str, MachinePrices] = {}
     for name, own in read.types.items():
-        if name.casefold() in types:
-            raise document.error(("types", name), "is given twice, with other capitals")
+        twice = next((other for other in types if canonical(other) == canonical(name)), None)
+        if twice is not None:
+            raise document.error(("types", name), f"is the same type as {twice!r}, which is given above")
         types[name.casefold()] = _with(every, own)
     all_types = (every, *types.values())
     if any(each.machine_watts or each.idle_watts or each.busy_watts for each in all_types) and not any(
@@ -80,9 +82,10 @@ def read_prices(path: str | Path) -> Prices:
     ):
         raise document.error((), "has watts but not `per_kwh`, the price of a kilowatt-hour")
     # With the cost of boots it follows from the prices how long a machine must be idle.
-    boots = any(each.boot_s or each.boot_cost for each in all_types)
-    least_off_s = read.least_off_s if "least_off_s" in read.model_fields_set or not boots else 0.0
-    return Prices(every, types, read.per_kwh, read.zone, least_off_s, str(path))
+    prices = Prices(every, types, read.per_kwh, read.zone, read.least_off_s, str(path))
+    if prices.boots and "least_off_s" not in read.model_fields_set:
+        return replace(prices, least_off_s=0.0)
+    return prices
 
 
 def _with(every: MachinePrices, own: MachinePriceFields) -> MachinePrices:

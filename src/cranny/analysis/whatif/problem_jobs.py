@@ -63,7 +63,7 @@ def problem_jobs(
 
     `jobs` has the waits of a case, `log` what the log says of each job.
     """
-    whose = [name for name in ("user", "account", "tenant", "partition") if name in log.columns]
+    whose = [name for name in ("user", "account", "tenant", "partition", "queue") if name in log.columns]
     known = log.select("job_id", "duration_s", *whose, *(name for name in [UTILISATION] if name in log.columns))
     measured = jobs.select("job_id", "gpus", "wait_s").join(known, on="job_id", how="left")
     if runs.height:

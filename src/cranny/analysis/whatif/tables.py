@@ -1,4 +1,4 @@
-"""The answer as tables (waiting, machines and money, the largest job, the search), and as a page with them.
+"""The answer as tables (waiting, machines, the largest job, the search, and others), and as a page with them.
 
 The page is the report of the runs, with what operators ask at its top.
 """
@@ -9,12 +9,15 @@ from pathlib import Path
 
 from cranny.analysis.whatif.answer import CollectiveCase, WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.answer_sections import answer_sections
-from cranny.analysis.whatif.baseline import AS_IT_WAS, UNKNOWN
+from cranny.analysis.whatif.baseline import UNKNOWN
+from cranny.analysis.whatif.calibration_tables import calibration_tables
 from cranny.analysis.whatif.detail_tables import detail_tables
-from cranny.analysis.whatif.findings import findings, money
-from cranny.analysis.whatif.headroom import HOLD_S
+from cranny.analysis.whatif.findings import findings
 from cranny.analysis.whatif.job_spread import LEAST_GPUS
+from cranny.analysis.whatif.large_jobs import MOMENTS
 from cranny.analysis.whatif.machine_search import TOLERANCE, TOLERANCE_S, MachineSearch
+from cranny.analysis.whatif.money_tables import choice_table, money_tables
+from cranny.analysis.whatif.type_changes import TypeOutcome
 from cranny.analysis.whatif.waits import SIZES
 from cranny.model.validate import counted, percent
 from cranny.report.page import Lead, write_report
@@ -23,18 +26,17 @@ from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.traces.inspect import StepFunction
 
-NOTHING = ""  # the log saves nothing against itself
 HOURS = ("hours used", "hours idle", "hours off")
-SAVED = ("hours saved", "saved a day")
 
 
 def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
     """Return the tables in the order in which people ask."""
-    made = [_waiting(answer), _by_size(answer), _machines(answer), _places(answer), _largest(answer)]
+    made = [_waiting(answer), _by_size(answer), choice_table(answer)]
+    made += [_machines(answer), *money_tables(answer), _places(answer), _largest(answer), *_large_jobs(answer)]
     if answer.searches:
         made += [_removal(answer), _addition(answer.searches)]
-    if answer.details is not None:
-        made += detail_tables(answer.details)
+    made += _type_changes(answer.type_changes)
+    made += [*detail_tables(answer.details), *calibration_tables(answer)]
     if answer.collectives:
         made.append(_collectives(answer.collectives))
     return [
@@ -42,6 +44,7 @@ def answer_tables(answer: WhatIfAnswer) -> list[TextTable]:
         if any(MISSING in row for row in sheet.rows)
         else sheet
         for sheet in made
+        if sheet.rows
     ]
 
 
@@ -107,40 +110,32 @@ def _by_size(answer: WhatIfAnswer) -> TextTable:
 
 
 def _machines(answer: WhatIfAnswer) -> TextTable:
-    saves = answer.was.machines is not None  # otherwise there is nothing to save against
+    details = answer.details
     rows = [
         [
             case.name,
             f"{machines.used:,.1f}",
-            *map(_hours, (machines.used_hours, machines.idle_hours, machines.off_hours)),
-            f"{machines.off:,.1f}",
-            money(answer.money_a_day(machines)),
-            *(_saving(answer, case) if saves else []),
+            *map(
+                _hours, (machines.used_hours, machines.idle_hours, float(details.costs[case.name].off_hours.sum()))
+            ),
+            f"{details.machines_off(case.name):,.1f}",
         ]
         if (machines := case.machines) is not None
-        else _unknown(case, 6)
+        else _unknown(case, 5)
         for case in answer.cases
     ]
-    hold = duration_text(HOLD_S)
-    saved = (
-        f"saved is off beyond what was off in the row '{AS_IT_WAS}'"
-        if saves
-        else "what was idle anyway is not in the log, so what is off is not a saving"
+    anyway = (
+        " What was idle anyway is not in the log, so what is off is not a saving."
+        if answer.was.machines is None
+        else ""
     )
     return TextTable(
         "Machines, and what could have been off",
-        f"Of {counted(len(answer.cluster.machines), 'machine')} over {answer.span}; hours are machine-hours; off "
-        f"is idle for {hold} or longer; money at ${answer.price_per_gpu_hour:,.2f} per GPU-hour; {saved}.",
-        ("", "machines used", *HOURS, "machines off", "off, a day", *(SAVED if saves else ())),
+        f"Of {counted(len(answer.cluster.machines), 'machine')} over {answer.span}; hours are machine-hours. "
+        f"{details.prices.off_rule}{anyway}",
+        ("", "machines used", *HOURS, "machines off"),
         rows,
     )
-
-
-def _saving(answer: WhatIfAnswer, case: WhatIfCase) -> list[str]:
-    saving = answer.saving(case)
-    if saving is None:
-        return [NOTHING if case is answer.was else MISSING] * 2
-    return [_hours(saving.off_hours), money(saving.money_a_day)]
 
 
 def _places(answer: WhatIfAnswer) -> TextTable:
@@ -179,6 +174,28 @@ def _largest(answer: WhatIfAnswer) -> TextTable:
     )
 
 
+def _large_jobs(answer: WhatIfAnswer) -> list[TextTable]:
+    known = next((case.large_jobs for case in answer.cases if case.large_jobs), ())
+    if not known:
+        return []
+    rows = [
+        [case.name, *(duration_text(value) for each in case.large_jobs for value in (each.mean_s, each.p90_s))]
+        if case.large_jobs is not None
+        else _unknown(case, 2 * len(known))
+        for case in answer.cases
+    ]
+    kind = f" {known[0].gpu_type}" if known[0].gpu_type else ""
+    sheet = TextTable(
+        "How long a large job would wait",
+        f"A job of so many{kind} GPUs, submitted at {MOMENTS:,} moments spread evenly over {answer.span}, each "
+        "for itself: until so many are free of all jobs submitted before it for good, so that it delays none of "
+        "them (the reservation of conservative backfill), on any machines.",
+        ("", *(head for each in known for head in (f"{each.gpus:,} GPUs, mean", "p90"))),
+        rows,
+    )
+    return [sheet]
+
+
 def _removal(answer: WhatIfAnswer) -> TextTable:
     rows = [
         [
@@ -213,6 +230,36 @@ def _addition(searches: Sequence[MachineSearch]) -> TextTable:
         ("", *sizes),
         rows,
     )
+
+
+def _type_changes(changes: Sequence[TypeOutcome]) -> list[TextTable]:
+    rows = [
+        [
+            f"{each.machines:+,} {each.gpu_type or 'of all types'}",
+            f"{each.of:,}",
+            duration_text(each.before_s),
+            _then(each.after_s),
+            f"{each.own_jobs:,}",
+            duration_text(each.own_before_s),
+            _then(each.own_after_s),
+            f"{each.lost_jobs:,}",
+        ]
+        for each in changes
+    ]
+    if not rows:
+        return []
+    sheet = TextTable(
+        "Machines of one type more or fewer",
+        f"Replayed with {changes[0].policy}, each for itself; mean waits of all jobs that run before and after, "
+        "and of those that ran on that type before. Lost are jobs that can never run any more.",
+        ("", "of", "wait now", "wait then", "jobs there", "wait now", "wait then", "lost"),
+        rows,
+    )
+    return [sheet]
+
+
+def _then(seconds: float | None) -> str:
+    return "none" if seconds is None else duration_text(seconds)
 
 
 def _steps(steps: StepFunction | None, sizes: Sequence[int]) -> list[str]:

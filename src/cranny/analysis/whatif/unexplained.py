@@ -18,22 +18,27 @@ def free_while_waiting(cluster: Cluster, trace: Trace, logged: LoggedJobs, jobs:
     job_id, gpus, submit_s and start_s.
     """
     free_s = waited_s = 0.0
-    for gpus, held, waiting in _separate(cluster, trace, logged, jobs):
+    for gpus, held, waiting in cluster_parts(cluster, trace, logged, jobs):
         free_s += _free_s(gpus, held, waiting)
         waited_s += float((waiting["start_s"] - waiting["submit_s"]).sum())
     return free_s / waited_s if waited_s > 0 else None
 
 
-def _separate(
+def cluster_parts(
     cluster: Cluster, trace: Trace, logged: LoggedJobs, jobs: pl.DataFrame
 ) -> Iterator[tuple[int, pl.DataFrame, pl.DataFrame]]:
-    """Yield the GPUs of each part of the cluster, with the jobs that held them and those that waited for them."""
+    """Yield the GPUs of each part of the cluster, with the jobs that held them and those of `jobs` that use it.
+
+    Partitions that share no machine are parts; else the whole cluster is one.
+    """
     machines = [machine for own in cluster.partitions.values() for machine in own]
     apart = machines and len(machines) == len(set(machines)) and "partition" in trace.frame.columns
     if not apart:
         yield cluster.gpus, logged.jobs, jobs
         return
-    held = logged.jobs.join(trace.frame.select("job_id", "partition"), on="job_id")
+    partitions = trace.frame.select("job_id", "partition")
+    held = logged.jobs.join(partitions, on="job_id")
+    jobs = jobs.drop("partition", strict=False).join(partitions, on="job_id")
     for name, own in cluster.partitions.items():
         of = pl.col("partition") == name
         yield sum(cluster.machines[each].gpus for each in own), held.filter(of), jobs.filter(of)

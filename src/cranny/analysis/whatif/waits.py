@@ -87,8 +87,23 @@ def size_of_job() -> pl.Expr:
 
 
 def counted_jobs(trace: Trace) -> pl.DataFrame:
-    """Return the jobs of a log whose waits count; all but those outside its window."""
-    return trace.frame.filter("counted") if "counted" in trace.frame.columns else trace.frame
+    """Return the jobs of a log whose waits count: not those outside its window, nor those of reservations.
+
+    A reservation decides when its jobs start, and not the queue, in the log as in no replay.
+    """
+    frame = trace.frame
+    if "counted" in frame.columns:
+        frame = frame.filter(pl.col("counted").fill_null(value=True))
+    if "reservation" in frame.columns and frame["reservation"].null_count():
+        frame = frame.filter(pl.col("reservation").is_null())
+    return frame
+
+
+def uncounted_ids(trace: Trace) -> pl.Series | None:
+    """Return the ids of the other jobs; None if all waits count."""
+    if "counted" not in trace.frame.columns or trace.frame["counted"].all():
+        return None
+    return trace.frame.filter(~pl.col("counted"))["job_id"]
 
 
 def mean_by_size(jobs: pl.DataFrame) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Replay a log under several policies and put what an operator asks beside what the log says."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -10,17 +11,27 @@ import polars as pl
 
 from cranny.analysis.whatif.answer import CaseKind, CollectiveCase, WhatIfAnswer, WhatIfCase
 from cranny.analysis.whatif.as_it_was import AsItWas, as_it_was
-from cranny.analysis.whatif.assumptions import assumptions, delayed_work, warnings
+from cranny.analysis.whatif.assumptions import assumptions, beside_the_jobs, delayed_work, warnings
 from cranny.analysis.whatif.baseline import AS_IT_WAS, LoggedJobs, logged_jobs
-from cranny.analysis.whatif.calibration import REPLAYED, Calibration, calibrated
+from cranny.analysis.whatif.calibration import REPLAYED, Calibration, SchedulerModel, calibrated
 from cranny.analysis.whatif.details import details
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
 from cranny.analysis.whatif.job_spread import job_spread
+from cranny.analysis.whatif.large_jobs import (
+    LargestPool,
+    held_by_log,
+    held_by_result,
+    large_job_waits,
+    sizes_to_ask,
+)
 from cranny.analysis.whatif.logged_result import LoggedRun, logged_result
-from cranny.analysis.whatif.machine_search import MachineSearch, ResizedReplay, WaitOutcome, most_replays, resized
-from cranny.analysis.whatif.machine_search import search as search_machines
+from cranny.analysis.whatif.measured_time import held_at_begin, measured_time, went_on
 from cranny.analysis.whatif.prices import Prices
+from cranny.analysis.whatif.queue_limits import chained_attempts
+from cranny.analysis.whatif.searches import ProgressBar, changed_types, searched
+from cranny.analysis.whatif.skipped_presence import Presence
 from cranny.analysis.whatif.tables import answer_tables
+from cranny.analysis.whatif.type_changes import TypeChange, wanted_changes
 from cranny.analysis.whatif.waits import counted_jobs, done_jobs, waits
 from cranny.cluster_import.from_log import with_guessed_cluster
 from cranny.core.protocol import FirstChoices
@@ -28,26 +39,25 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import RESTART_S
 from cranny.model.topology_spec import MAX_MACHINES
-from cranny.model.validate import whole
+from cranny.model.validate import counted, whole
 from cranny.policies import WHAT_IF, policy
-from cranny.process_pool import WorkerPool
-from cranny.report.occupancy import map_span_s
 from cranny.report.sampling import numbers
-from cranny.run import COMPILE_FROM, run_many
+from cranny.run import LONG, run_many, takes_long
 from cranny.scenario import Scenario, ScenarioSettings
+from cranny.sim.admission import Admission
 from cranny.sim.result import Result
 from cranny.traces.inspect import Window
-from cranny.traces.read import read_trace
+from cranny.traces.read import AUTO, read_trace
 from cranny.traces.trace import Trace
 from cranny.traces.trace_jobs import Jobs
+from cranny.traces.window import Edge
+from cranny.traces.window import window as cut_window
 
 CALIBRATED_FROM = 100  # jobs; fewer tell nothing of how a scheduler works
 ADD_SHARE = 0.05  # of the machines, if the caller does not say how many more
 SEARCHED_WITH_ALL = 20_000  # jobs; more are searched with policies whose replays are compiled, if one is asked for
 REPLAYED_WITH_ALL = 100_000  # jobs; of the usual policies, more are replayed with the compiled ones alone
-DECIMALS = 6  # of seconds and hours: what is smaller is rounding
-# Shows the progress of some work: given its name and number of parts, it yields what to call after each.
-ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+ONE_PRICE = ("price_per_gpu_hour", "cost_per_gpu_hour", "mean_profit_rate", "profit_rate")  # of results
 
 
 def what_if(
@@ -55,6 +65,12 @@ def what_if(
     cluster: Cluster | None = None,
     policies: Sequence[str] | None = None,
     *,
+    window: tuple[Edge, Edge] = (None, None),
+    warm_up: str | float = 0.0,
+    zone: str | None = None,
+    format: str = AUTO,  # noqa: A002  # as `read_trace` calls it
+    strict: bool | None = None,
+    count_parts: bool = False,
     network: str = "instant",
     seed: int = 0,
     search: bool = True,
@@ -63,25 +79,44 @@ def what_if(
     restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
+    large_jobs: Sequence[int] = (),
+    resize: Sequence[tuple[int, str | None]] = (),
     prices: Prices | None = None,
     **settings: Unpack[ScenarioSettings],
 ) -> WhatIfAnswer:
     """Replay a job log under each policy and measure what an operator asks; `settings` are those of `Scenario`.
 
-    A log is read as `read_trace` does. Without a cluster, one is guessed from where the log says that jobs
-    ran; without policies it is replayed under the usual ones, of which only those with compiled replays if
-    there are many jobs. With `search` it is also searched how many machines could be removed and what `add`
-    more would change, for the policy with the shortest mean wait and for `search_policy`, the first one if
-    not given; both of those with compiled replays if there are many jobs. A job that is stopped loses
-    `restart_s` if it does not say. With `collectives` it is replayed for each of them too, for jobs without
-    one. `prices`, read by `read_prices`, stand for `price_per_gpu_hour` where money is added up.
+    A log is read as `read_trace` does, with `format`, `strict`, `zone` and `count_parts`, and a row for each
+    attempt of a job. The `window` is from when to when to look at it, such as ("2024-03-01", "2024-04-01"), of
+    which a `warm_up` such as "6h" is not measured; times are those of `cranny.traces.window.window`. Without a
+    cluster, one is guessed from where the log says that jobs ran; without policies it is replayed under the
+    usual ones, of which only those with compiled replays if there are many jobs. With `search` it is also
+    searched how many machines could be removed and what `add` more would change, for the policy with the
+    shortest mean wait and for `search_policy`, the first one if not given; both of those with compiled replays
+    if there are many jobs. A job that is stopped loses `restart_s` if it does not say. With `collectives` it is
+    replayed for each of them too, for jobs without one. `large_jobs` are GPUs of jobs of which it is said how
+    long they would wait (by default larger ones than the log has). `resize` are numbers of machines more, or
+    fewer if negative, each with a type of GPU, such as `[(4, "h100"), (-2, "a100")]`: each is replayed (by
+    default a few of each type, if there are several). `prices`, read by `read_prices`, stand for
+    `price_per_gpu_hour` where money is added up.
     """
-    trace = log if isinstance(log, Trace) else read_trace(log, profiles=settings.get("profiles"))
-    if cluster is None:
-        cluster, trace = with_guessed_cluster(trace)
+    if not isinstance(log, Trace):
+        asked: Any = {"strict": strict, "zone": zone, "count_parts": count_parts, "attempts": True}
+        log = read_trace(log, format, profiles=settings.get("profiles"), **asked)
+    elif format != AUTO or strict is not None or count_parts:
+        raise InputError("format, strict and count_parts are for a log that is read from a file, not for a trace")
+    cut = partial(cut_window, start=window[0], end=window[1], zone=zone, warm_up=warm_up)
+    cluster, trace = with_guessed_cluster(log, cut) if cluster is None else (cluster, cut(log))
     scenario = Scenario(cluster, trace, (policies or WHAT_IF)[0], network, seed, **settings)
     found: dict[str, Any] = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
-    return answer(scenario, policies, **found, restart_s=restart_s, collectives=collectives, prices=prices)
+    found |= {
+        "restart_s": restart_s,
+        "collectives": collectives,
+        "large_jobs": large_jobs,
+        "resize": resize,
+        "prices": prices,
+    }
+    return answer(scenario, policies, **found)
 
 
 def answer(
@@ -94,67 +129,117 @@ def answer(
     restart_s: float = RESTART_S,
     processes: int | None = None,
     collectives: Sequence[str] = (),
+    large_jobs: Sequence[int] = (),
+    resize: Sequence[tuple[int, str | None]] = (),
     prices: Prices | None = None,
     bar: ProgressBar = lambda _what, _total: nullcontext(lambda _done: None),
 ) -> WhatIfAnswer:
     """Replay the trace of a scenario under each policy and measure what an operator asks; see `what_if`."""
     cluster, trace = scenario.cluster, scenario.whole_trace.with_restarts(restart_s)
     chosen = usual_policies(len(trace)) if policies is None else policies
-    if not chosen:
-        raise InputError("no policy was given")
-    quick = chosen if len(trace) <= SEARCHED_WITH_ALL else _compiled(chosen) or chosen
-    named = search_policy if search_policy is not None else quick[0]
-    if named not in chosen:
-        raise unknown("policy to search with", named, chosen)
+    quick, named = _to_search_with(chosen, search_policy, len(trace))
     more = max(1, round(ADD_SHARE * len(cluster.machines))) if add is None else add
     whole(more, "machines to add", most=MAX_MACHINES - len(cluster.machines))
-    scenarios = replace(scenario, trace=trace).with_policies(chosen)
-    if len(trace) < COMPILE_FROM:  # longer logs are replayed in compiled code, which knows fifo only
-        scenarios = [each.as_on_logs() for each in scenarios]
+    paid = _paid(prices, scenario)
+    changes = wanted_changes(cluster, [TypeChange(*each) for each in resize]) if search or resize else []
+    pool = LargestPool.of(cluster)
+    sizes = sizes_to_ask(trace, pool, large_jobs)
+    logged, was = logged_jobs(trace), as_it_was(trace, cluster)
+    held = {**scenario.held_before, **held_at_begin(trace, was, cluster)}
+    begun = went_on(cluster, held, scenario.jobs())
+    scenarios = _as_on_logs(replace(scenario, trace=trace, held_before=held).with_policies(chosen))
+    calibration, why_not = _calibration(scenarios[0], logged, processes, bar)
+    scenarios = _with_limits(scenarios, calibration)
     with bar("replaying", len(chosen)) as tick:
         results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
-    logged, was = logged_jobs(trace), as_it_was(trace, cluster)
-    window = map_span_s(results)
-    calibration = _calibration(scenarios[0], logged, processes, bar)
+    presence, window = Presence.of(trace, cluster, was), measured_time(trace, results)
+    kept = presence.kept(cluster, window)
     replayed = results if calibration is None else [*results, calibration.result]
     compared = _compared(replayed, logged, trace)
-    shown = [_without_rates(result) for result in replayed]
+    shown = list(replayed)
     if logged is not None and isinstance(jobs := scenarios[0].jobs(), Jobs):
         log = LoggedRun(trace, jobs, logged, was)
         shown.append(logged_result(log, cluster, results[0], scenario.price_per_gpu_hour))
-    cases = _cases(shown, compared, logged, was, window)
-    paid = prices if prices is not None else Prices.simple(scenario.price_per_gpu_hour)
+    shown = [_without_rates(result, priced=prices is not None) for result in shown]
+    measured = _cases(shown, compared, logged, was, window, presence)
+    cases = _with_large_jobs(measured, shown, logged, window, pool, sizes)
+    assumed = [
+        *_left_to_others(len(trace), policies),
+        *assumptions(trace, results, logged, was, next(iter(compared.values())).height, paid, begun),
+        *beside_the_jobs(presence, cluster, window),
+        *(() if calibration is None else calibration.sentences()),
+    ]
     found = WhatIfAnswer(
         cluster=cluster,
         window=window,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         cases=cases,
-        searches=_searched(scenarios, results, quick, named, more, processes, bar) if search else (),
+        searches=searched(scenarios, results, quick, named, more, kept, processes, bar) if search else (),
         warnings=warnings(cluster, trace, results, logged, was, window),
-        assumptions=[
-            *_left_to_others(len(trace), policies),
-            *assumptions(trace, results, logged, was, next(iter(compared.values())).height),
-            *(() if calibration is None else calibration.sentences()),
-        ],
+        assumptions=assumed,
         results=[_with_headroom(result, _named(cases, result).headroom) for result in shown],
+        details=details(shown, trace, AS_IT_WAS, window, paid, scenario.seed, presence, REPLAYED, why_not),
         collectives=_with_collectives(scenarios, collectives, processes, bar),
         as_it_was=was,
-        details=details(shown, trace, AS_IT_WAS, window, paid, scenario.seed, REPLAYED),
+        calibration=calibration,
+        why_not_calibrated=why_not,
+        removed_last=kept.last,
+        type_changes=changed_types(scenarios, results, search_policy, quick, changes, kept, processes, bar),
+        edges=trace.window,
     )
     found = replace(found, warnings=[*found.warnings, *delayed_work(found)])
     return replace(found, tables=answer_tables(found))
 
 
+def _to_search_with(chosen: Sequence[str], asked: str | None, jobs: int) -> tuple[Sequence[str], str]:
+    """Return the policies that are quick enough to be searched with, and the one to search with in any case."""
+    if not chosen:
+        raise InputError("no policy was given")
+    quick = chosen if jobs <= SEARCHED_WITH_ALL else _compiled(chosen) or chosen
+    named = asked if asked is not None else quick[0]
+    if named not in chosen:
+        raise unknown("policy to search with", named, chosen)
+    return quick, named
+
+
+def _as_on_logs(scenarios: Sequence[Scenario]) -> Sequence[Scenario]:
+    """Return scenarios as logs are replayed, with attempts after each other unless there are very many jobs."""
+    trace = scenarios[0].whole_trace
+    if len(trace) >= LONG:  # in compiled code, which lets no job wait for another outside the queue
+        return [each.as_on_logs() for each in scenarios]
+    after = Admission(after=chained_attempts(trace))
+    return [replace(each.as_on_logs(), admission=after) for each in scenarios]
+
+
+def _with_limits(scenarios: Sequence[Scenario], calibration: Calibration | None) -> Sequence[Scenario]:
+    """Let the limits that the log shows hold for policies too."""
+    if calibration is None:
+        return scenarios
+    return [replace(each, admission=calibration.model.admission(each)) for each in scenarios]
+
+
+def _paid(prices: Prices | None, scenario: Scenario) -> Prices:
+    """Return the prices given, or the one price of the scenario; refuse what does not suit the machines."""
+    paid = prices if prices is not None else Prices.simple(scenario.price_per_gpu_hour)
+    paid.check(scenario.cluster.machines)
+    return paid
+
+
 def _calibration(
     scenario: Scenario, logged: LoggedJobs | None, processes: int | None, bar: ProgressBar
-) -> Calibration | None:
-    """Replay the log's own scheduler, if its waits are known and the jobs are neither too few nor too many."""
-    if logged is None or not CALIBRATED_FROM <= len(scenario.whole_trace) < COMPILE_FROM:
-        return None
+) -> tuple[Calibration | None, str]:
+    """Replay the log's own scheduler, or say why not: its waits are not known, or jobs are too few or too many."""
+    jobs = len(scenario.whole_trace)
+    if logged is None:
+        return None, "when jobs started is not in the log"
+    if jobs < CALIBRATED_FROM:
+        return None, f"{counted(jobs, 'job')} are too few to find out how a scheduler works ({CALIBRATED_FROM})"
+    if takes_long(SchedulerModel("backfill", priorities=True, limits=True).scenario(scenario)):
+        return None, f"the log has {LONG:,} jobs or more, and such replays are not compiled"
     with bar("your scheduler", 1) as tick:
         found = calibrated(scenario, logged, processes)
         tick(1)
-    return found
+    return found, "" if found is not None else "no model of a scheduler runs enough of the log's jobs"
 
 
 def usual_policies(jobs: int) -> Sequence[str]:
@@ -178,27 +263,38 @@ def _cases(
     logged: LoggedJobs | None,
     was: AsItWas | None,
     window: Window,
+    presence: Presence,
 ) -> list[WhatIfCase]:
     """Measure the log itself and each replay; all cases are made here."""
     by_name = {str(result.settings["policy"]): result for result in results}
     kinds = {REPLAYED: CaseKind.SCHEDULER} | {
         name: CaseKind.POLICY for name in by_name if name not in (REPLAYED, AS_IT_WAS)
     }
-    cases = [_case(by_name[name], kind, compared, was, window) for name, kind in kinds.items() if name in by_name]
+    cases = [
+        _case(by_name[name], kind, compared, was, window, presence)
+        for name, kind in kinds.items()
+        if name in by_name
+    ]
     if logged is None:
         return [WhatIfCase(AS_IT_WAS, CaseKind.LOG, None, None), *cases]
     if was is None or not was.is_known:
         left = logged.headroom(results[0].cluster.gpus, window)
         return [WhatIfCase(AS_IT_WAS, CaseKind.LOG, waits(compared[AS_IT_WAS]), left), *cases]
-    return [_case(by_name[AS_IT_WAS], CaseKind.LOG, compared, was, window), *cases]
+    return [_case(by_name[AS_IT_WAS], CaseKind.LOG, compared, was, window, presence), *cases]
 
 
 def _case(
-    result: Result, kind: CaseKind, compared: Mapping[str, pl.DataFrame], was: AsItWas | None, window: Window
+    result: Result,
+    kind: CaseKind,
+    compared: Mapping[str, pl.DataFrame],
+    was: AsItWas | None,
+    window: Window,
+    presence: Presence,
 ) -> WhatIfCase:
     """Measure one run, of a replay or of the log itself."""
     name, machines = str(result.settings["policy"]), result.cluster.machines
-    idle = idle_stretches(result.runs, len(machines), window)
+    beside = presence.beside(log=kind is CaseKind.LOG)
+    idle = idle_stretches(result.runs, len(machines), window, beside)
     jobs = compared[name].select("job_id", "gpus")
     if was is not None and was.is_known and was.unplaced:  # as long as rows are over the same jobs
         jobs = jobs.join(was.runs.select("job_id").unique(), on="job_id", how="semi")
@@ -208,11 +304,38 @@ def _case(
         waits(compared[name]),
         headroom(result.runs, idle, machines, window),
         switched_off(idle, machines, window),
-        result.summary["mean_fragmentation"],
+        _at_arrivals(result, "fragmentation", window),
         job_spread(result.runs, jobs, result.cluster.rack_of),
-        result.summary["mean_cross_traffic_gb"],
+        _at_arrivals(result, "cross_traffic_gb", window),
         int(result.summary["jobs_skipped"]),
     )
+
+
+def _with_large_jobs(
+    cases: Sequence[WhatIfCase],
+    results: Sequence[Result],
+    logged: LoggedJobs | None,
+    window: Window,
+    pool: LargestPool,
+    sizes: Sequence[int],
+) -> list[WhatIfCase]:
+    """Say of each case how long large jobs would wait, as far as it is known when GPUs were held."""
+    held = {str(each.settings["policy"]): held_by_result(each, pool) for each in results if each.runs.height}
+    if logged is not None and AS_IT_WAS not in held and (known := held_by_log(logged, pool)) is not None:
+        held[AS_IT_WAS] = known
+    return [
+        replace(
+            case, large_jobs=large_job_waits(held[case.name], pool, sizes, window) if case.name in held else None
+        )
+        for case in cases
+    ]
+
+
+def _at_arrivals(result: Result, name: str, window: Window) -> float:
+    """Return the mean of a measure over the arrivals in the window; over all if it has none."""
+    inside = result.timeline.filter(pl.col("time_s").is_between(*window))
+    values = numbers(inside if inside.height else result.timeline, name)
+    return float(values.mean()) if values.size else 0.0
 
 
 def _named(cases: Sequence[WhatIfCase], result: Result) -> WhatIfCase:
@@ -220,9 +343,18 @@ def _named(cases: Sequence[WhatIfCase], result: Result) -> WhatIfCase:
     return next(case for case in cases if case.name == result.settings["policy"])
 
 
-def _without_rates(result: Result) -> Result:
-    """Leave off the sum of the profit rates, which reads like money and is none."""
-    return replace(result, summary={key: value for key, value in result.summary.items() if key != "total_profit"})
+def _without_rates(result: Result, *, priced: bool) -> Result:
+    """Leave off the sum of the profit rates, which reads like money and is none.
+
+    Where prices come from a file, also what is at the one price of a GPU-hour, which then nothing is paid at.
+    """
+    gone = {"total_profit", *(ONE_PRICE if priced else ())}
+    return replace(
+        result,
+        summary={key: value for key, value in result.summary.items() if key not in gone},
+        settings={key: value for key, value in result.settings.items() if key not in gone},
+        timeline=result.timeline.drop(gone & set(result.timeline.columns)),
+    )
 
 
 def _with_collectives(
@@ -245,6 +377,8 @@ def _compared(results: Sequence[Result], logged: LoggedJobs | None, trace: Trace
             common = common.join(each.select("job_id"), on="job_id", how="semi")
     if common.is_empty():
         everywhere = "in the log and under every policy" if logged is not None else "under every policy"
+        if trace.window is not None:
+            everywhere += " that was submitted in the window and after its warm-up"
         raise InputError(
             f"{results[0].settings['trace']}: no job ran {everywhere}, so there is nothing to compare"
         )
@@ -253,46 +387,9 @@ def _compared(results: Sequence[Result], logged: LoggedJobs | None, trace: Trace
     return {name: each.join(common, on="job_id", how="semi") for name, each in jobs.items()}
 
 
-def _searched(
-    scenarios: Sequence[Scenario],
-    results: Sequence[Result],
-    quick: Sequence[str],
-    named: str,
-    more: int,
-    processes: int | None,
-    bar: ProgressBar,
-) -> Sequence[MachineSearch]:
-    """Search with the best of the quick policies and the named one."""
-    by_name = {str(each.settings["policy"]): each for each in results}
-    scenario_of = {str(each.policy): each for each in scenarios}
-    outcomes = {name: WaitOutcome.of(each) for name, each in by_name.items()}
-    first = best({n: {**by_name[n].summary, "mean_wait_s": outcomes[n].mean_wait_s} for n in quick})
-    base = {name: outcomes[name] for name in dict.fromkeys([first, named])}
-    cluster = results[0].cluster
-    machines = len(cluster.machines)
-    # The processes stay until the search is over: it replays a few times at once, again and again.
-    with WorkerPool(processes) as pool, bar("searching", most_replays(machines, len(base))) as tick:
-
-        def run(replays: Sequence[ResizedReplay]) -> Sequence[WaitOutcome]:
-            tried = [scenario_of[policy].on_cluster(resized(cluster, change)) for policy, change in replays]
-            return run_many(tried, keep=WaitOutcome.of, impossible=WaitOutcome(), pool=pool)
-
-        return search_machines(run, machines, more, base, tick)
-
-
 def _compiled(policies: Sequence[str]) -> list[str]:
     """Return the policies whose replays are compiled."""
     return [name for name in policies if isinstance(policy(name), FirstChoices)]
-
-
-def best(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the policy that skips the fewest jobs; of equals the shortest mean wait, then the fewest hours."""
-
-    def rank(name: str) -> list[float]:
-        keys = ("jobs_skipped", "mean_wait_s", "machine_hours")
-        return [round(summaries[name][key], DECIMALS) for key in keys]
-
-    return min(summaries, key=rank)
 
 
 def _with_headroom(result: Result, left: Headroom | None) -> Result:
