@@ -280,8 +280,13 @@ class FakeEvent:
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
 
+    waited_for = 0
+
     def query(self) -> bool:
         return True
+
+    def synchronize(self) -> None:
+        self.waited_for += 1
 
     def elapsed_time(self, other: "FakeEvent") -> float:
         return 1e3 * (other.at_s - self.at_s)
@@ -324,3 +329,27 @@ def test_on_a_gpu_the_last_backward_pass_and_the_optimizer_mark_communication(
     timed = [number < agent.FIRST or number % agent.EVERY == 0 for number in range(2 * agent.EVERY)]
     assert counts == [4 * each for each in timed]  # start, two passes, the optimizer; nothing in other iterations
     assert len(heard) == sum(timed)
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_python_waits_for_a_gpu_that_is_behind_where_there_is_a_channel(
+    connected: bool,  # noqa: FBT001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import cranny.agent.torch as agent
+
+    marked: list[FakeEvent] = []
+
+    def event(**_: bool) -> FakeEvent:
+        marked.append(FakeEvent(0.0))
+        return marked[-1]
+
+    monkeypatch.setattr(agent, "_event", event)
+    monkeypatch.setattr(agent, "_on_gpu", lambda: True)
+    env = {"CRANNY_CHANNEL": str(tmp_path)} if connected else {}
+    job = agent.TorchAgent(lead=agent.LEAD, pacer=agent.TorchPacer(), env=env)
+    for _ in range(5):
+        job.step()
+    assert len(marked) == (5 if connected else 0)
+    assert [each.waited_for for each in marked] == ([1, 1, 1, 0, 0] if connected else [])

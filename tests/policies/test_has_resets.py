@@ -90,7 +90,7 @@ def test_the_bound_is_srpt_where_workers_are_alike_and_less_where_jobs_prefer_ot
 def test_a_solution_is_played_out_with_resets_that_pay() -> None:
     times, work = np.array([10.0, 20.0]), np.array([5.0, 10.0])  # half of the cluster each
     for restart_s, total_s in ((0.0, 10 + 15), (2.0, 10 + 17), (6.0, 10 + 20)):
-        assert played_s(times, work, np.full(2, restart_s)) == pytest.approx(total_s)
+        assert played_s(times, work, np.full(2, restart_s), np.ones(2)) == pytest.approx(total_s)
 
 
 def test_options_are_checked() -> None:

@@ -30,10 +30,10 @@ def job(name: str, duration_s: float = 1_000.0, model: ModelProfile = QUIET, **f
 
 
 def costs(jobs: list[Job], where: Cluster, has: list[list[int]], price_s: float) -> MoveCosts:
-    instance = Instance.of(jobs, where, JobEstimates(), None)
+    instance = Instance.of(jobs, where, JobEstimates(), None, 0.0)
     divisible = np.array([machine.gpus for machine in where.machines])
     none = np.full(len(jobs), np.inf)
-    terms = MethodTerms(lambda seconds: float(seconds.sum()), none, none)
+    terms = MethodTerms(lambda seconds: float(seconds.sum()), none, none, np.ones(len(jobs)), none)
     return MoveCosts(
         instance, range(len(jobs)), np.array(has), np.full(len(has), price_s), np.zeros(len(has)), divisible, terms
     )
@@ -134,5 +134,5 @@ def test_arrivals_do_not_make_everybody_restart() -> None:
 
 
 def test_a_job_without_workers_takes_for_ever() -> None:
-    instance = Instance.of([job("a"), job("b")], cluster(("T4", 2)), JobEstimates(), None)
+    instance = Instance.of([job("a"), job("b")], cluster(("T4", 2)), JobEstimates(), None, 0.0)
     assert instance.seconds(np.array([[2], [0]])).tolist() == [500.0, np.inf]

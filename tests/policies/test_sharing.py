@@ -254,7 +254,7 @@ def test_shares_keep_to_the_limits_of_jobs(data: st.DataObject) -> None:
         jobs.append(elastic(f"j{at}", gpus=gpus, least_gpus=least, most_gpus=most, speeds=speeds))
     jobs = [job for job in jobs if not job.speeds or set(job.speeds) & {kind for kind, _ in machines}]
     free = np.array([machine.gpus for machine in cluster.machines])
-    instance = Instance.of(jobs, cluster, JobEstimates(), None) if jobs else None
+    instance = Instance.of(jobs, cluster, JobEstimates(), None, 0.0) if jobs else None
     if instance is None or not instance.fits_minimum(range(len(jobs)), free):
         return
     for method in METHODS:
@@ -269,7 +269,7 @@ def test_shares_keep_to_the_limits_of_jobs(data: st.DataObject) -> None:
 def test_hall_sees_that_types_are_short() -> None:
     cluster = mixed(("T4", 4), ("V100", 1))
     picky = [elastic(name, gpus=1, speeds={"V100": 1.0}) for name in "ab"]
-    instance = Instance.of([*picky, elastic("c", gpus=3)], cluster, JobEstimates(), None)
+    instance = Instance.of([*picky, elastic("c", gpus=3)], cluster, JobEstimates(), None, 0.0)
     free = np.array([4, 1])
     assert instance.fits_minimum([0, 2], free)
     assert not instance.fits_minimum([0, 1], free)

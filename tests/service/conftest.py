@@ -33,7 +33,7 @@ from cranny.service.service import Service
 from cranny.service.store import EventStore
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
-COMPILE_S = 180.0  # a policy may have to be compiled first, while other tests keep the machine busy
+COMPILE_S = 600.0  # a policy may have to be compiled first, while other tests keep the machine busy
 
 
 def until(holds: Callable[[], Any], seconds: float = 120.0) -> None:

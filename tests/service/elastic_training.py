@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from tests.service.lockstep import Lockstep
 
 from cranny.agent.job import JobAgent
 
@@ -44,14 +45,7 @@ class Training:
             with np.load(self.state) as found:
                 self.weights, self.step = found["weights"], int(found["step"])
         self.agent = JobAgent(save=self.save_as_asked, batch=BATCH, first_step=self.step)
-        self.steps = np.memmap(self._steps_file(job), dtype=np.int64, mode="r+", shape=(self.ranks,))
-
-    def _steps_file(self, job: str) -> Path:
-        """Return a file in which ranks of this attempt note their steps."""
-        file = self.folder / f"{job}-{self.attempt}.steps"
-        with file.open("ab") as made:
-            made.truncate(8 * self.ranks)
-        return file
+        self.lockstep = Lockstep(folder / f"{job}-{self.attempt}.steps", self.rank, self.ranks)
 
     def save(self, step: int) -> None:
         """Save weights and step: what was saved before stays until the new file is complete."""
@@ -77,7 +71,8 @@ class Training:
             self.weights, loss = train_step(self.weights, self.step)
             self._say({"step": self.step, "loss": loss})
             self.step += 1
-            self._wait_for_others()
+            time.sleep(0.02 / self.ranks)  # more ranks take less time
+            self.lockstep.wait(self.step)
             if self.step % OWN_EVERY == 0:
                 self.save(self.step)
                 self.agent.saved(self.step)
@@ -86,12 +81,6 @@ class Training:
         if self.rank == 0:
             with self.losses.open("a") as file:
                 file.write(json.dumps({"attempt": self.attempt, "ranks": self.ranks, **said}) + "\n")
-
-    def _wait_for_others(self) -> None:
-        self.steps[self.rank] = self.step
-        time.sleep(0.02 / self.ranks)  # more ranks take less time
-        while self.steps.min() < self.step:
-            time.sleep(0.001)
 
 
 if __name__ == "__main__":

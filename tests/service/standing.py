@@ -31,5 +31,6 @@ def standing(scheduler: Scheduler) -> dict[str, Any]:
         "drained": records.drained,
         "recommended": records.recommended,
         "saved": records.saved,
+        "profiles": {key: known.values() for key, known in records.profiles.items()},
         "seq": records.seq,
     }

@@ -117,7 +117,7 @@ def test_waiting_for_a_job_goes_on_when_the_server_is_back(
 
 
 def test_changes_are_watched_across_a_restart(house: Callable[..., House], run: Run) -> None:
-    opened = house(course=lambda _: FakeRun(run_s=1.0))
+    opened = house(course=lambda _: FakeRun(run_s=5.0))
     job_id = opened.running.submit()
     changing = opened.restart_when(opened.somebody_listens)
     ran = run("watch", job_id)

@@ -9,21 +9,27 @@ from typing import Any
 import pytest
 from tests.service.conftest import Running, Serve, Start, until
 from tests.service.reports import lines
-from tests.service.test_controls import mixed
+from tests.service.test_controls import PAPER_S, mixed
+from tests.service.training import SPEED
 
 from cranny.channel.control import Control
 from cranny.model.cluster import Cluster
+from cranny.service.job_records import ResumedAt
 
 HERE = Path(__file__).parent
-ENV = {"PYTHONPATH": str(HERE.parents[1] / "src")}
-SHORT_S = 0.01  # an iteration
+ENV = {"PYTHONPATH": f"{HERE.parents[1] / 'src'}:{HERE.parents[1]}"}
+SLOW_S = 0.2  # an iteration on the slower GPU of a probe
 
 
-def training(folder: Path, real_speeds: dict[str, float] | None = None, **spec: Any) -> dict[str, Any]:
+def training(folder: Path, *options: str, **spec: Any) -> dict[str, Any]:
     """Return a job that trains, saves and reports."""
-    arguments = [str(folder), str(SHORT_S), json.dumps(real_speeds or {}), "8"]
-    command = [sys.executable, str(HERE / "training.py"), *arguments]
+    command = [sys.executable, str(HERE / "training.py"), str(folder), *options]
     return {"command": command, "env": ENV, "profile": {"grad_bytes": 1.0, "iteration_ms": 10.0}, **spec}
+
+
+def with_speeds(slow: float, fast: float, batch: int) -> tuple[str, ...]:
+    """Return the options of a training whose GPUs on the second machine are faster, in samples a second."""
+    return ("--speeds", json.dumps({"0": slow, "1": fast}), "--batch", str(batch))
 
 
 def ranks_of(running: Running, job_id: str) -> int:
@@ -38,7 +44,10 @@ def attempts(running: Running, job_id: str) -> int:
         return len(running.service.scheduler.find(job_id).attempts)
 
 
-def test_a_training_that_is_resized_loses_no_step(start: Start, tmp_path: Path) -> None:
+def test_a_training_that_is_resized_loses_no_step(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cranny.service.learning.LEAST_S", 0.5)  # between events of what is learned
     running = start(Cluster.single_rack(1, 4), real=True, policy={"name": "has-exact"})
     spec = training(tmp_path, gpus=2, least_gpus=1, most_gpus=4, duration_s=1e6, checkpoint={"grace_s": 60})
     job = running.submit(**spec, name="elastic", restart_s=1)
@@ -52,18 +61,27 @@ def test_a_training_that_is_resized_loses_no_step(start: Start, tmp_path: Path) 
     done = [line.split() for line in lines(tmp_path / "saved")]
     assert [(each[1], each[2], each[4]) for each in done] == [("1", "4", "resized"), ("2", "2", "resized")]
 
-    def resumed() -> list[tuple[int, int]]:
+    def resumed() -> list[ResumedAt]:
         with service.lock:
             record = service.scheduler.find(job)
-            return [(each.resumed.step, each.resumed.lost_steps) for each in record.attempts if each.resumed]
+            return [each.resumed for each in record.attempts if each.resumed]
 
     until(lambda: len(resumed()) == 2)
     # Nothing is lost but what it goes on doing between its checkpoint and its end.
-    assert [step for step, _ in resumed()] == [int(each[3]) for each in done]
+    assert [each.step for each in resumed()] == [int(each[3]) for each in done]
     assert service.scheduler.find(small).attempts[0].placement.machines == (0, 0)
-    with service.lock:
-        profile = service.scheduler.records.profiles.get(("ann", "elastic"))
-    assert profile is None or profile.restart_s is None or 0.0 < profile.restart_s < 60.0
+
+    def restart_s() -> float | None:
+        with service.lock:
+            known = service.scheduler.records.profiles.get(("ann", "elastic"))
+            return None if known is None else known.restart_s
+
+    until(lambda: restart_s() is not None)
+    learned_s = restart_s()
+    assert learned_s is not None
+    # A mean of both restarts, or the first alone: what they took, and the lost steps, of less than a second each.
+    assert min(each.took_s for each in resumed()) <= learned_s
+    assert learned_s <= max(each.took_s + (each.lost_steps or 0) for each in resumed())
 
 
 def test_a_job_that_saves_by_a_signal_gets_it_before_it_is_stopped(start: Start, tmp_path: Path) -> None:
@@ -142,7 +160,7 @@ def test_hostile_jobs_change_nothing_for_others_and_are_counted(serve: Serve, tm
     count = running.service.reports
     until(lambda: count.bad_of(bad)[0] > 10)
     points = len(count.points(good))
-    until(lambda: len(count.points(good)) > points + 3)
+    until(lambda: len(count.points(good)) > points + 1)
     late = running.submit(command=["true"])
     running.until(late, "done")
     assert count.bad_of(good) == (0, "")
@@ -160,7 +178,7 @@ def test_hostile_jobs_change_nothing_for_others_and_are_counted(serve: Serve, tm
         shown = client.get(f"/api/v1/jobs/{good}/measurements").json()
     (line,) = [line for line in metrics.splitlines() if line.startswith("cranny_bad_reports_total")]
     assert float(line.split()[1]) > 10
-    assert shown["points"][-1]["iteration_s"] >= SHORT_S
+    assert shown["points"][-1]["iteration_s"] >= 4 / SPEED
     assert shown["control"]["number"] == (control.number if control is not None else None)
     assert {each["rank"] for each in shown["ranks"]} == {0, 1}
     with site.client("bob") as client:
@@ -171,7 +189,7 @@ def test_hostile_jobs_change_nothing_for_others_and_are_counted(serve: Serve, tm
 def test_speeds_are_learned_from_ranks_on_gpus_of_two_types(serve: Serve, tmp_path: Path) -> None:
     site = serve(mixed(1, 1), real=True, policy={"name": "best-fit"})
     running = site.running
-    job = running.submit(**training(tmp_path, {"0": 1.0, "1": 2.0}, gpus=2, name="net"))
+    job = running.submit(**training(tmp_path, *with_speeds(40.0, 80.0, 12), gpus=2, name="net"))
     records = running.service.scheduler.records
     until(lambda: ("ann", "net") in records.profiles)
     until(lambda: len(records.profiles["ann", "net"].rates) == 2)
@@ -187,14 +205,19 @@ def test_speeds_are_learned_from_ranks_on_gpus_of_two_types(serve: Serve, tmp_pa
 
 
 def test_the_optimum_of_has_is_found_without_speeds_in_any_job_file(start: Start, tmp_path: Path) -> None:
-    """2 T4 and 2 V100: 10,592 s in the mean, with one probe for each of two jobs."""
+    """2 T4 and 2 V100: 10,592 s in the mean, with one probe for each of two jobs.
+
+    Ranks really take as long as the speeds of the paper say, in proportion: that is all that the service can learn
+    from. Sleeps of some 100 ms are long against what a busy machine adds to each of them.
+    """
     running = start(mixed(), real=True, policy={"name": "has-exact"})
     throughput = {"resnet18": (275.0, 644.0), "vgg19": (884.0, 1754.0)}
     samples = {"resnet18": 200 * 100_000, "vgg19": 200 * 50_000}
     ids = {}
     for name, (slow, fast) in throughput.items():
         elastic = {"gpus": 1, "most_gpus": 4, "duration_s": samples[name] / slow, "checkpoint": {}, "restart_s": 1}
-        ids[name] = running.submit(**training(tmp_path, {"0": slow / 1e3, "1": fast / 1e3}, name=name, **elastic))
+        options = with_speeds(slow, fast, batch=round(2 * SLOW_S * slow))
+        ids[name] = running.submit(**training(tmp_path, *options, name=name, **elastic))
 
     def held(name: str) -> list[int]:
         with running.service.lock:
@@ -205,8 +228,12 @@ def test_the_optimum_of_has_is_found_without_speeds_in_any_job_file(start: Start
     with running.service.lock:
         records = running.service.scheduler.records
         probes = sum("probe" in each.facts for record in records.jobs.values() for each in record.attempts)
-        state = running.service.scheduler.engine.state
-        times_s = [state.find(ids[name]).stretch * samples[name] / throughput[name][0] for name in ids]
+        rates = {name: records.profiles["ann", name].rates for name in ids}
     assert probes <= 3
-    assert sum(times_s) / 2 == pytest.approx(10_592.0, rel=0.05)
+    times_s = [samples[name] / sum(throughput[name][machine] for machine in held(name)) for name in ids]
+    assert sum(times_s) / 2 == pytest.approx(PAPER_S, abs=0.1)
+    for name, (slow, fast) in throughput.items():
+        assert rates[name]["T4"] < slow  # as measured: a sleep takes longer than was asked for, never less
+        assert rates[name]["V100"] < fast
+        assert rates[name]["V100"] / rates[name]["T4"] == pytest.approx(fast / slow, rel=0.2)
     until(lambda: all(ranks_of(running, job_id) == 2 for job_id in ids.values()))

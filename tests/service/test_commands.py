@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.service.conftest import Serve, Site
 
 from cranny.cli.console import out
 from cranny.service.api.sse import EventNotifier
+from cranny.service.learned_profile import LearnedProfile
 
 
 @pytest.fixture
@@ -65,6 +67,33 @@ def test_a_job_is_submitted_listed_explained_and_cancelled(site: Site, run: Run,
     assert run("cancel", "job-2").code == run("cancel", "job-2", "job-1").code
     assert [run(command, "job-9").code for command in ("cancel", "explain", "logs", "watch")] == [2] * 4
     assert run("jobs", "--user", "nobody", "--json").json["total"] == 0
+
+
+def test_what_jobs_have_shown_is_listed(site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("profiles", "--json").json == []
+    service = site.running.service
+    shown = LearnedProfile({"T4": 110.0, "V100": 220.0}, batch=32.0, gradient_bytes=4e6, restart_s=9.4)
+    for user, known in (("ann", shown), ("bob", LearnedProfile({"": 5.0}))):
+        job = site.running.submit(user, name="net")
+        service.call(partial(service.scheduler.profiled, job, known)).result(60)
+    first, second = run("profiles", "--json").json
+    assert first == {"user": "ann", "name": "net", **shown.values()}
+    lines = run("profiles").out.splitlines()
+    assert [word.strip() for word in re.split(r"\s{2,}", lines[-2].strip())] == [
+        "ann", "net", "T4 110/s, V100 220/s", "32", "4.0 MB", "9 s",
+    ]  # fmt: skip
+    assert lines[-1].split() == ["bob", "net", "GPU", "5/s"]
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["bob"])
+    assert run("profiles", "--json").json == [second]  # users see their own
+
+
+def test_a_placement_is_explained_as_it_was_and_as_it_is(site: Site, run: Run, job_file: str) -> None:
+    run("submit", job_file)
+    site.running.until("job-1", "running")
+    lines = run("explain", "job-1").out.splitlines()
+    now, then = lines.index("  now shares no link with another job"), lines.index("  when it was placed:")
+    assert now < then < next(at for at, line in enumerate(lines) if line.startswith("    idle machines opened: "))
+    assert not any("when it was placed" in line for line in lines[then + 1 :])
 
 
 def test_jobs_are_listed_with_their_times_in_100_columns(

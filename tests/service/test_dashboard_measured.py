@@ -14,6 +14,7 @@ from tests.service.test_elastic_training import CLUSTER, ENV, HAS, elastic, step
 
 from cranny.service.auth import Caller
 from cranny.service.dashboard import dashboard
+from cranny.service.explain import PLACED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -101,6 +102,7 @@ def test_a_job_that_is_asked_for_no_pace_has_none_and_drift_is_that_of_its_itera
 def test_restarts_are_told_with_what_they_cost_and_gained(course: Any) -> None:
     assert course("cost", restart()) == "3 s, no step lost"
     assert course("cost", restart(cost_s=4.5, lost_steps=15)) == "4.5 s, 15 steps done again"
+    assert course("cost", restart(lost_steps=None)) == "3 s, lost steps unknown"
     assert course("gain", restart()) == "200 ms → 100 ms; 17 s gained so far"
     assert course("gain", restart(iteration_s=0.4, gained_s=-20.0)) == "200 ms → 400 ms; 23 s lost so far"
     assert course("gain", restart(iteration_s=0.2, gained_s=0.0)) == "200 ms → 200 ms, about the same"
@@ -155,6 +157,36 @@ def test_circles_follow_when_a_neighbour_comes_or_goes(opened: Open, monkeypatch
     monkeypatch.setattr(visit.fake, "traffic", plain)
     visit.fake.happens("paced", job="job-1", period_s=0.3, shift_s=0.1)
     visit.until(lambda: page.locator(".circle").count() == 1)
+
+
+@pytest.mark.parametrize("kind", ["placed", "ended", "moved", "shifted", "paced", "profiled", "vacated", "policy"])
+def test_the_explanation_follows_what_happens_to_neighbours(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    visit = opened(8)
+    job = running(visit.fake, 2)
+    page = visit.go(f"#/jobs/{job['id']}", ".evidence")
+    plain, line = visit.fake.explain, f"now shares the uplink of a rack with job-1, which was {kind}"
+    monkeypatch.setattr(visit.fake, "explain", lambda of: {**plain(of), "evidence": [line]})
+    visit.fake.happens(kind, job="job-1", status="done")
+    page.locator(".evidence li").filter(has_text=line).wait_for()
+
+
+def test_reasons_of_a_placement_are_said_to_be_of_that_moment(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit = opened(8)
+    plain = visit.fake.explain
+    lines = ["now shares no link", f"{PLACED}machines used: 2", f"{PLACED}+45 GPU-s: slows job-1 by 3 %"]
+    monkeypatch.setattr(visit.fake, "explain", lambda of: {**plain(of), "evidence": lines})
+    page = visit.go(f"#/jobs/{running(visit.fake, 2)['id']}", ".price")
+    # In this order: what is now, the heading, what was then, and the price, which the last line is a part of.
+    card = page.locator("section").filter(has=page.locator(".price"))
+    shown = card.inner_text()
+    parts = ("now shares no link", "When it was placed", "machines used: 2", "Price of this placement")
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "slows job-1" not in shown
 
 
 def enter(page: "Page", site: Any, job: str) -> None:

@@ -129,7 +129,7 @@ def test_a_link_that_was_used_leads_to_a_page_that_says_how_to_get_in(serve: Ser
     second.close()
 
 
-def test_circles_of_shared_links_are_drawn_when_cassini_decides(serve: Serve, page: "Page") -> None:
+def test_circles_of_shared_links_are_drawn(serve: Serve, page: "Page") -> None:
     cluster = Cluster.fat_tree(racks=1, machines_per_rack=3, gpus_per_machine=4)
     setting: dict[str, Any] = {"name": "titan+cassini", "order": None, "period_s": 0.0, "options": {}}
     site = serve(cluster=cluster, policy=setting)

@@ -16,12 +16,13 @@ from cranny.model.cluster import Cluster
 
 HERE = Path(__file__).parent
 ENV = {
-    "PYTHONPATH": f"{HERE.parents[1] / 'src'}",
+    "PYTHONPATH": f"{HERE.parents[1] / 'src'}:{HERE.parents[1]}",
     "OPENBLAS_NUM_THREADS": "1",
 }
 ENOUGH = 30  # steps of an attempt
 CLUSTER = Cluster.single_rack(1, 4)
 HAS = {"name": "has-exact"}
+POLICIES = pytest.mark.parametrize("policy", [HAS["name"], "cranny"])
 
 
 def elastic(folder: Path, *options: str, **spec: Any) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def check_course(folder: Path, job: str) -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
-@pytest.mark.parametrize("policy", ["has-exact", "cranny"])
+@POLICIES
 def test_a_training_that_is_resized_twice_loses_no_step(policy: str, start: Start, tmp_path: Path) -> None:
     running = start(CLUSTER, real=True, policy={"name": policy})
     job = running.submit(**elastic(tmp_path, checkpoint={"grace_s": 600}))
@@ -108,8 +109,9 @@ def test_a_training_that_is_resized_twice_loses_no_step(policy: str, start: Star
     assert service.reports.bad == 0
 
 
-def test_a_training_that_cannot_save_is_left_alone(start: Start, tmp_path: Path) -> None:
-    running = start(CLUSTER, real=True, policy=HAS)
+@POLICIES
+def test_a_training_that_cannot_save_is_left_alone(policy: str, start: Start, tmp_path: Path) -> None:
+    running = start(CLUSTER, real=True, policy={"name": policy})
     job = running.submit(**elastic(tmp_path, checkpoint="none"))
     until(lambda: len(steps(tmp_path, job, 1)) > ENOUGH)
     small = running.submit(command=["sleep", "600"], gpus=2, duration_s=600.0)
@@ -121,10 +123,11 @@ def test_a_training_that_cannot_save_is_left_alone(start: Start, tmp_path: Path)
     check_course(tmp_path, job)
 
 
+@POLICIES
 def test_a_training_that_is_killed_while_it_saves_goes_on_from_the_checkpoint_before(
-    start: Start, tmp_path: Path
+    policy: str, start: Start, tmp_path: Path
 ) -> None:
-    running = start(CLUSTER, real=True, policy=HAS)
+    running = start(CLUSTER, real=True, policy={"name": policy})
     job = running.submit(**elastic(tmp_path, "--hang", checkpoint={"grace_s": 600}))
     until(lambda: len(steps(tmp_path, job, 1)) > ENOUGH)
     running.submit(command=["sleep", "600"], gpus=2, duration_s=600.0)

@@ -11,6 +11,7 @@ from tests.service.conftest import Serve, Start
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.service.explain import (
     MAX_QUEUE,
+    PLACED,
     Explanation,
     Suggestions,
     explain_placement,
@@ -325,7 +326,7 @@ def test_the_policy_cranny_says_what_its_placements_cost_and_what_waiting_jobs_w
     running = start()
     first = running.submit(gpus=10, duration_s=600.0)
     placed = explain_placement(running.service.scheduler.find(first))
-    assert any(line.startswith("price: ") for line in placed.evidence)
+    assert any(line.startswith(f"{PLACED}price: ") for line in placed.evidence)
     assert placed.facts["price"]["idle_machines_opened"] == 3
     told = why(running, running.submit(gpus=8, duration_s=6000.0))
     assert told.kind == "too-few-gpus"
@@ -410,7 +411,7 @@ def test_who_is_stopped_and_who_runs_instead_are_told_so(start: Start) -> None:
         "needs 4 GPUs, 0 free; was stopped for another job, and is promised a start in 60 s at the latest"
     )
     placed = explain_placement(running.service.scheduler.find(short))
-    assert placed.evidence[-1] == f"in place of {long}, which goes on when this one has ended"
+    assert placed.evidence[-1] == f"{PLACED}in place of {long}, which goes on when this one has ended"
     assert not any("None" in line for line in placed.evidence)
 
 

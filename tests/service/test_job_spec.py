@@ -13,6 +13,7 @@ from cranny.model.errors import InputError
 from cranny.service.job_spec import parse, read
 from cranny.service.redact import redact, redact_spec, secrets_of
 
+PROFILE = {"grad_bytes": 1, "iteration_ms": 1}
 GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
 
 
@@ -60,6 +61,19 @@ GOOD: dict[str, Any] = {"command": ["python", "train.py"], "gpus": 4}
         ({"model": "vgg16", "profile": {"grad_bytes": 1, "iteration_ms": 1}}, "`model` or `profile`, not both"),
         ({"gpu": 4}, "gpu: is not a known field"),
         ({"profile": {"grad_bytes": 1}}, "profile.iteration_ms: is missing"),
+        ({"profile": {**PROFILE, "batch": 0}}, "profile.batch: must be a whole number from 1 to"),
+        (
+            {"profile": {**PROFILE, "gradient_buckets": 1}},
+            "profile.gradient_buckets: must be a list of pairs, ms and bytes, not 1$",
+        ),
+        (
+            {"profile": {**PROFILE, "gradient_buckets": [[1.0, 1], 7]}},
+            r"profile.gradient_buckets\[1\]: must be a pair of ms and bytes, not 7$",
+        ),
+        (
+            {"profile": {**PROFILE, "gradient_buckets": [[-1.0, 1]]}},
+            r"profile.gradient_buckets\[0\]\[0\]: must be a pair of ms and bytes, not -1.0$",
+        ),
         ({"max_retries": 101}, "max_retries: must be a whole number from 0 to 100"),
         ({"movable": "yes"}, "movable: must be true or false, not 'yes'$"),
         ({"movable": True, "restart_s": 0}, "restart_s: must be a positive number of seconds, not 0$"),

@@ -1,12 +1,13 @@
 """The REST interface, asked over real HTTP."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from tests.service.conftest import Serve, Site, until
+from tests.service.conftest import COMPILE_S, Serve, Site, until
 
 from cranny.service.auth import SESSION_S, Authenticator, Caller, UnauthenticatedError
 from cranny.service.limits import Limits
@@ -29,6 +30,17 @@ def root(site: Site) -> Iterator[httpx.Client]:
 def submit(client: httpx.Client, **change: Any) -> Any:
     answer = client.post(JOBS, json={**JOB, **change})
     assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def set_policy(client: httpx.Client, **setting: Any) -> Any:
+    """Set a policy, as commands do it: again if it is still being compiled."""
+    answer = client.put("/api/v1/policy", json=setting)
+    until_s = time.monotonic() + COMPILE_S
+    while answer.status_code == 503 and time.monotonic() < until_s:
+        time.sleep(1.0)
+        answer = client.put("/api/v1/policy", json=setting)
+    assert answer.is_success, answer.text
     return answer.json()
 
 
@@ -270,12 +282,12 @@ def test_a_plan_starts_nothing(site: Site, root: httpx.Client) -> None:
 
 
 def test_another_policy_decides_from_now_on(site: Site, root: httpx.Client) -> None:
-    root.put("/api/v1/policy", json={"name": "titan"})  # first come, first served
+    set_policy(root, name="titan")  # first come, first served
     submit(root, gpus=12)
     submit(root, gpus=6)
     submit(root, gpus=2, duration_s=10)
     assert site.running.status("job-3") == "waiting"
-    set_to = root.put("/api/v1/policy", json={"name": "best-fit", "order": "backfill"}).json()
+    set_to = set_policy(root, name="best-fit", order="backfill")
     assert (set_to["name"], set_to["order"]) == ("best-fit", "backfill")
     assert site.running.status("job-3") in {"starting", "running"}
     assert "did you mean 'titan'" in problem(root.put("/api/v1/policy", json={"name": "titn"}), 422)["detail"]
@@ -285,9 +297,9 @@ def test_another_policy_decides_from_now_on(site: Site, root: httpx.Client) -> N
 
 
 def test_a_policy_with_a_period_decides_at_its_time(root: httpx.Client, site: Site) -> None:
-    root.put("/api/v1/policy", json={"name": "titan", "period_s": 3600})
+    set_policy(root, name="titan", period_s=3600)
     assert submit(root)["status"] == "waiting"
-    root.put("/api/v1/policy", json={"name": "titan", "period_s": 0.2})
+    set_policy(root, name="titan", period_s=0.2)
     problem(root.put("/api/v1/policy", json={"name": "titan", "period_s": 0.0001}), 422)
     site.running.until("job-1", "running")
     submit(root)
@@ -295,6 +307,7 @@ def test_a_policy_with_a_period_decides_at_its_time(root: httpx.Client, site: Si
 
 
 def test_a_drained_machine_gets_no_jobs(root: httpx.Client) -> None:
+    set_policy(root, name="best-fit")  # which is ready by then
     assert root.post("/api/v1/nodes/rack0-machine0/drain").json()["state"] == "drained"
     assert submit(root)["machines"] == ["rack0-machine1"]
     assert root.post("/api/v1/nodes/0/resume").json()["state"] == "up"

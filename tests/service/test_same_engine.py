@@ -1,6 +1,7 @@
 """The service decides as the simulator does: the same stream of events gives the same placements."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -46,11 +47,11 @@ def told(action: Action) -> Any:
     return ("stopped", action.job_id)
 
 
-def replayed(rows: list[EventRow], name: str, order: str) -> list[Any]:
+def replayed(rows: list[EventRow], name: str, order: str | None, cluster: Cluster = CLUSTER) -> list[Any]:
     """Drive an engine of the simulator's with what came in from outside."""
     _, policy, _ = resolve_policy(name, order, None, 0, network("isolated").alone)
-    engine = Engine(ClusterState(CLUSTER), policy)
-    records = JobRecords(CLUSTER)
+    engine = Engine(ClusterState(cluster), policy)
+    records = JobRecords(cluster)
     decided: list[Any] = []
     for row in rows:
         records.apply(row)
@@ -143,7 +144,13 @@ def stream(**more: Any) -> list[Job]:
 def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
     start: Start, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], more: dict[str, Any], does: str
 ) -> None:
-    jobs = stream(**more)
+    compare(start, monkeypatch, policy, stream(**more), does)
+
+
+def compare(
+    start: Start, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], jobs: list[Job], does: str
+) -> Result:
+    """Run jobs in a simulation and through a service, and check that they get the same GPUs at the same times."""
     asked = {name: policy.get(name, default) for name, default in ASKED.items()}
     result = simulate(CLUSTER, jobs, policy["name"], machine_events=DRAINS, **asked)
     assert set(result.jobs["status"]) == {"done"}
@@ -157,6 +164,38 @@ def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
     assert does in {row.kind for row in rows}
     assert [record.job for record in running.service.scheduler.records.jobs.values()] == jobs
     assert stretches(rows) == simulated(result)
+    return result
+
+
+def test_priorities_and_deadlines_share_gpus_as_in_a_simulation(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = stream(**RESIZED)
+    jobs = [
+        replace(job, priority=float(number % 3), deadline_s=job.submit_s + 64.0 if number % 4 else None)
+        for number, job in enumerate(plain)
+    ]
+    shared = compare(start, monkeypatch, {"name": "has-exact"}, jobs, "moved")
+    without = simulate(CLUSTER, plain, "has-exact", machine_events=DRAINS)
+    assert simulated(shared) != simulated(without)
+
+
+def test_priorities_and_deadlines_count_after_a_restart_too(start: Start) -> None:
+    one = Cluster.fat_tree(racks=1, machines_per_rack=1, gpus_per_machine=12)
+    running = start(one, policy={"name": "has-exact"})
+    running.service.call(partial(running.service.scheduler.drain, 0, "root")).result(60)
+    sizes: dict[str, Any] = {"least_gpus": 1, "most_gpus": 12, "duration_s": 10_000.0}
+    running.submit(**sizes)
+    running.submit(**sizes, priority=2)
+    running.submit(**sizes, deadline_s=3_000.0)
+    running.service.close()
+    again = start(one).service
+    again.call(partial(again.scheduler.resume, 0, "root")).result(60)
+    rows = list(again.store.read())
+    shares = {row.job: len(row.body["placement"]["machines"]) for row in rows if row.kind == "placed"}
+    # The last needs 4 GPUs to be in time; the others share 8, the second with twice as many as the first.
+    assert shares == {"job-1": 3, "job-2": 5, "job-3": 4}
+    assert sorted(replayed(rows, "has-exact", None, one)) == sorted(logged(rows))
 
 
 def live_through(running: Running, now: list[float], jobs: list[Job], result: Result) -> None:
@@ -164,8 +203,11 @@ def live_through(running: Running, now: list[float], jobs: list[Job], result: Re
     service, by_attempt = running.service, running.processes.by_attempt
 
     def submit(job: Job) -> None:
-        sizes: dict[str, Any] = {} if job.least_gpus is None else RESIZED
-        assert running.submit(gpus=job.gpus, model=job.model, duration_s=job.duration_s, **sizes) == job.id
+        more: dict[str, Any] = {} if job.least_gpus is None else dict(RESIZED)
+        more["priority"] = int(job.priority)
+        if job.deadline_s is not None:
+            more["deadline_s"] = job.deadline_s - job.submit_s
+        assert running.submit(gpus=job.gpus, model=job.model, duration_s=job.duration_s, **more) == job.id
 
     def end(job_id: str) -> None:
         key = (job_id, len(service.scheduler.find(job_id).attempts))

@@ -20,7 +20,7 @@ CRANNY = [sys.executable, "-c", "from cranny.cli import main; main()"]
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CRANNY_")}
-    return {**kept, "XDG_STATE_HOME": str(tmp_path / "state")}
+    return {**kept, "XDG_STATE_HOME": str(tmp_path / "state"), "CRANNY_JOBS_AS_ROOT": "1"}
 
 
 Begin = Callable[..., tuple["subprocess.Popen[str]", dict[str, str]]]
@@ -52,7 +52,7 @@ def begin(env: dict[str, str]) -> Iterator[Begin]:
 
 
 def cranny(env: dict[str, str], *argv: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*CRANNY, *argv], env=env, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*CRANNY, *argv], env=env, capture_output=True, text=True, timeout=900, check=False)
 
 
 def test_it_serves_its_owner_and_ends_in_good_order(begin: Begin, env: dict[str, str], tmp_path: Path) -> None:

@@ -210,11 +210,11 @@ def test_cranny_serve_ends_in_one_line_when_another_has_its_log(
     postgres_process.start()
     _, second = begin(*options, str(tmp_path / "two"))
     os.kill(process.pid, signal.SIGCONT)
-    assert process.wait(60) == 1
+    assert process.wait(600) == 1
     said = capfd.readouterr().err
     assert "another cranny serve is using it" in said
     assert "Traceback" not in said
-    until(lambda: httpx.get(f"{second['url']}/readyz").is_success, 180.0)
+    until(lambda: httpx.get(f"{second['url']}/readyz").is_success, 900.0)
 
 
 @pytest.mark.parametrize("way", ["deleted", "moved", "replaced"])

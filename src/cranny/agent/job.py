@@ -119,6 +119,11 @@ class JobAgent:
         return waited_s
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a channel to a service."""
+        return self._channel is not None
+
+    @property
     def samples(self) -> int:
         """How many samples this rank has in the iteration that runs; 0 if no batch was given."""
         return self._drawn().own

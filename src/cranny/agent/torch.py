@@ -14,8 +14,8 @@ Python runs ahead of a GPU: an iteration that Python starts on time would run wh
 before. So with a schedule the agent waits for the GPU before it looks at the clock: until the last gradients are
 exchanged, if it measures that, since the GPU still has its optimizer to run while Python prepares the next
 iteration. Without a schedule it does not wait: times on the GPU are marked by events, of some iterations only, and
-read when these are over. Python may then be `LEAD` iterations ahead of the GPU and no more, so that ranks do not
-get far from each other (`cranny.agent.agreement`).
+read when these are over. With a channel Python may then be `LEAD` iterations ahead of the GPU and no more, so that
+ranks do not get far from each other (`cranny.agent.agreement`).
 """
 
 import atexit
@@ -169,7 +169,7 @@ class TorchAgent(JobAgent):
 
     def step(self) -> float:
         """Start an iteration; return the seconds that it waited for its slot."""
-        if self.lead and _on_gpu() and not self.pacer.paced:
+        if self.connected and self.lead and _on_gpu() and not self.pacer.paced:
             self._keep_lead()
         return super().step()
 

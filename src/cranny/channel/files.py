@@ -13,17 +13,22 @@ FOLDER_VARIABLE = "CRANNY_CHANNEL"  # where ranks find the folder of their chann
 TOKEN_VARIABLE = "CRANNY_CHANNEL_TOKEN"  # noqa: S105 - the name of a variable
 VERSION = 1  # of all files of the channel; a reader ignores fields that it does not know
 FRESH_S = 0.1  # in which a file that was read may be replaced at the same tick of the clock
+READABLE = 0o644  # the mode of files
 MAX_BYTES = 65_536  # of any file; a larger one is not read
 
 
 def write(file: Path, value: dict[str, Any]) -> None:
-    """Replace a file as a whole, readable by its owner only: readers see the old value or the new one."""
+    """Replace a file as a whole: readers see the old value or the new one.
+
+    Its folder lets only the job and the service in, which may have different accounts.
+    """
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     # A new file: the one that another process may have put in its place could be a pipe, which would block.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, flags, 0o600), "w", encoding="ascii") as out:
+        with os.fdopen(os.open(draft, flags, READABLE), "w", encoding="ascii") as out:
+            os.fchmod(out.fileno(), READABLE)  # whatever the umask of the job is
             # Not `json.dump`, which takes four times as long: jobs write these files while they train.
             out.write(json.dumps({"version": VERSION, **value}, separators=(",", ":"), allow_nan=False))
         draft.replace(file)

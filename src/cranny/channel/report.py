@@ -4,7 +4,7 @@ Each rank replaces its own file, `report-RANK.json`, every few seconds. It holds
 it stays small for as long as the job runs; a service that was away misses some, and nothing breaks.
 
 A service believes a report about the job that wrote it, and about nothing else. The file must name the job's
-token, which only its own processes and the service know, and every number must be possible.
+token, which only processes of the user as whom it runs can read, and every number must be possible.
 """
 
 from collections.abc import Sequence

@@ -107,7 +107,7 @@ class Gavel(BySubmission):
             self._state = None
             return None
         # Only jobs that could all have a GPU at once take part; a `Problem` takes no more.
-        instance = Instance.of(jobs, view.cluster, JobEstimates(), self._between_gbps)
+        instance = Instance.of(jobs, view.cluster, JobEstimates(), self._between_gbps, view.now_s)
         instance = replace(instance, least=np.ones_like(instance.least))
         chosen: list[int] = []
         for job in range(len(jobs)):
@@ -115,7 +115,7 @@ class Gavel(BySubmission):
                 chosen.append(job)
         jobs = [jobs[job] for job in chosen]
         # Fractions of time do not depend on remaining work, so no progress of jobs is needed.
-        instance = Instance.of(jobs, view.cluster, JobEstimates(), self._between_gbps)
+        instance = Instance.of(jobs, view.cluster, JobEstimates(), self._between_gbps, view.now_s)
         problem, wanted = instance.subproblem(range(len(jobs)), capacity), np.array([job.gpus for job in jobs])
         share = fractions(problem, wanted, throughput(problem, wanted), np.ones(len(jobs), dtype=bool))
         self._state = RoundState(key, instance, wanted, capacity, problem.totals, share, np.zeros_like(share))

@@ -26,6 +26,7 @@ def launch_of(record: JobRecord, attempt: Attempt, log_dir: Path) -> Launch:
         server=attempt.placement.server,
         aggregate=attempt.placement.aggregate,
         launched_s=attempt.started_s,
+        user=record.user,
     )
 
 

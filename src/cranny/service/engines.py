@@ -49,7 +49,7 @@ class QueuedByPriority(QueuePolicy):
 
     def key(self, waiting: Waiting) -> Any:
         """Return the sort key of the queue."""
-        return (-self._records.jobs[waiting.job.id].spec.priority, super().key(waiting))
+        return (-waiting.job.priority, super().key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
         """Return the plan for now."""
@@ -75,7 +75,7 @@ class JointByPriority:
 
     def key(self, waiting: Waiting) -> Any:
         """Return the sort key of the queue."""
-        return (-self._records.jobs[waiting.job.id].spec.priority, self._policy.key(waiting))
+        return (-waiting.job.priority, self._policy.key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
         """Return the plan for now; a policy that keeps rules stops no job that must not be, and may see all."""

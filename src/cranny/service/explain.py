@@ -30,6 +30,7 @@ MAX_PRIORITY = 1_000
 _JOB = re.compile(r"\bjob '([^']+)'")  # as policies name jobs
 _TIME = re.compile(r"\bat (\d[\d,]*) s\b")  # as policies write times
 _DURATION = re.compile(r"\b(\d[\d,]*) s\b")  # and durations
+PLACED = "when it was placed: "  # how evidence begins that is of that moment, whatever has changed since
 CAN_START = "can start now"  # as policies say of a job that would start if they were asked
 
 
@@ -126,9 +127,11 @@ def explain_placement(record: JobRecord) -> Explanation:
         reason += more if more != record.reason else f": {more}" if more else ""
         facts = attempt.facts if attempt is not None else {}
         step = f"read its log: cranny logs {record.id}" if record.status == "failed" and attempt else ""
-        return Explanation("over", reason, attempt.why.splitlines() if attempt else [], step, None, facts)
-    lines = attempt.why.splitlines()
-    return Explanation("placed", lines[0] if lines else "", lines[1:], "", attempt.placed_s, attempt.facts)
+        then = [f"{PLACED}{line}" for line in attempt.why.splitlines()] if attempt is not None else []
+        return Explanation("over", reason, then, step, None, facts)
+    first, *then = attempt.why.splitlines() or [""]
+    evidence = [f"{PLACED}{line}" for line in then]
+    return Explanation("placed", first, evidence, "", attempt.placed_s, attempt.facts)
 
 
 def explain_wait(record: JobRecord, fork: Fork, now_s: float, period_s: float) -> Explanation:
@@ -266,10 +269,9 @@ class Suggestions:
 
     def _overtake(self) -> Iterator[str]:
         """Yield ways past the jobs ahead, for a job that only waits behind others."""
-        spec, before = self._record.spec, self._fork.records.jobs.get(self._first)
+        before = self._fork.records.jobs.get(self._first)
         ahead = before.spec.priority if before is not None else 0  # the highest in the queue
-        first = replace(self._record, spec=spec.model_copy(update={"priority": ahead + 1}))
-        if ahead < MAX_PRIORITY and (self._long or self._starts(record=first)):
+        if ahead < MAX_PRIORITY and (self._long or self._starts(job={"priority": ahead + 1})):
             yield f"submit it with a priority above {ahead}"
         if self._fork.setting["order"] != "backfill" and self._starts(policy={"order": "backfill"}):
             setting = self._fork.setting

@@ -34,7 +34,15 @@ class ResumedAt(NamedTuple):
 
     step: int
     took_s: float  # from the start of its process to its first step
-    lost_steps: int  # that the attempt before had done, and that were done again
+    lost_steps: int | None  # that attempts before had done, and that were done again; None if that is not known
+
+
+class LastStep(NamedTuple):
+    """How far an attempt came, as it reported last."""
+
+    step: int
+    iteration_s: float  # of its last iterations
+    ran_s: float  # from its launch
 
 
 class Leaving(NamedTuple):
@@ -63,6 +71,7 @@ class Attempt:
     iteration_s: float | None = None  # as measured, without waits
     leaves: Leaving | None = None
     resumed: ResumedAt | None = None
+    last: LastStep | None = None  # None while it runs, and if it reported no step
     control_seq: int = 0  # the event that changed its control last
 
 
@@ -237,7 +246,7 @@ class JobRecords:
     def _ended(self, row: EventRow, record: JobRecord) -> None:
         body = row.body
         self._close(row, record, body["outcome"])
-        record.attempts[-1].exit_code = body["exit_code"]
+        _note_end(row, record.attempts[-1])
         record.failures += body["counts"]
         record.reason = body["reason"]
         status: Status = body["status"]
@@ -251,7 +260,7 @@ class JobRecords:
     def _vacated(self, row: EventRow, record: JobRecord) -> None:
         for attempt in record.leaving:
             if attempt.number == row.body["attempt"]:
-                attempt.exit_code = row.body["exit_code"]
+                _note_end(row, attempt)
                 record.leaving.remove(attempt)
                 return
 
@@ -369,6 +378,13 @@ class UtilizationHistory:
         points = [point for point in self._points if point.at_s >= at_s]
         step = -(-len(points) // most) if points else 1
         return points[::-1][::step][::-1]
+
+
+def _note_end(row: EventRow, attempt: Attempt) -> None:
+    """Note how the processes of an attempt ended, and how far it came."""
+    attempt.exit_code = row.body["exit_code"]
+    last = row.body.get("last")
+    attempt.last = None if last is None else LastStep(**last)
 
 
 def reasons(placement: Placement, job_id: str) -> str:

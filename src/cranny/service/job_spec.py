@@ -24,6 +24,8 @@ MAX_RETRIES = 100
 MAX_SECONDS = 10 * 365 * 86_400.0
 MAX_PRIORITY = 1_000
 MAX_TYPES = 100  # of GPUs
+MAX_BATCH = 10**9  # samples of a rank
+MAX_BUCKETS, MAX_BUCKET_BYTES = 1_000, 10**15  # of gradients
 GRACE_S = 60.0  # that a job has to save in, if it does not say
 SHELL = "/bin/sh"
 TORCHRUN = "torchrun"
@@ -40,16 +42,33 @@ def _no_nul(text: str) -> str:
 Text = Annotated[str, Field(max_length=MAX_ARGUMENT), AfterValidator(_no_nul)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
+# ms after the start of an iteration, and bytes of gradients that are ready then
+Bucket = Annotated[
+    tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], Annotated[int, Field(ge=1, le=MAX_BUCKET_BYTES)]],
+    Field(strict=False),  # files have lists, no tuples
+]
 Speeds = Annotated[dict[Name, Positive], Field(min_length=1, max_length=MAX_TYPES)]
 Variables = Annotated[dict[str, Text], Field(max_length=MAX_VARIABLES)]
 
 
 class ProfileFields(Fields):
-    """What one iteration of a model costs, for a model that is not in the library."""
+    """What one iteration of a model costs, for a model that is not in the library; `cranny profile` prints it."""
 
     name: Name = "own"
     grad_bytes: Positive
     iteration_ms: Positive
+    batch: Annotated[int, Field(ge=1, le=MAX_BATCH)] = 1
+    gradient_buckets: Annotated[list[Bucket], Field(max_length=MAX_BUCKETS)] = Field(default_factory=list)
+
+    def model(self) -> ModelProfile:
+        """Return the profile."""
+        return ModelProfile(
+            name=self.name,
+            grad_bytes=self.grad_bytes,
+            iteration_ms=self.iteration_ms,
+            batch=self.batch,
+            gradient_buckets=tuple(self.gradient_buckets),
+        )
 
 
 class ConstraintFields(Fields):
@@ -187,8 +206,7 @@ class JobSpec(Fields):
         """Return the job as policies see it."""
         model: str | ModelProfile = self.model or "resnet50"
         if self.profile is not None:
-            own = self.profile
-            model = ModelProfile(own.name, grad_bytes=own.grad_bytes, iteration_ms=own.iteration_ms)
+            model = self.profile.model()
         elif model not in library():
             raise InputError(f"model: {unknown('model', str(model), library())}")
         return Job(
@@ -206,6 +224,8 @@ class JobSpec(Fields):
             most_gpus=self.most_gpus,
             speeds=self.speeds,
             restart_s=self.restart_s or (RESTART_S if self.may_stop else 0.0),
+            priority=self.priority,
+            deadline_s=None if self.deadline_s is None else submit_s + self.deadline_s,
         )
 
     def constraints_on(self, cluster: Cluster) -> Constraints | None:
@@ -236,6 +256,9 @@ _WORDS = {
     **dict.fromkeys(("tp", "pp", "least_gpus", "most_gpus"), "a whole number from 1 up"),
     **dict.fromkeys(("name", "queue", "gpu_type", "user"), f"printable text of 1 to {MAX_NAME} characters"),
     "model": "the name of a model",
+    "batch": f"a whole number from 1 to {MAX_BATCH}",
+    "gradient_buckets": "a list of pairs, ms and bytes",
+    "gradient_buckets[]": "a pair of ms and bytes",
     "collective": "the name of a collective",
     "priority": f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}",
     "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
@@ -316,7 +339,8 @@ def _wanted(steps: tuple[Step, ...], error: Any) -> str:
     """Say in words what a value must be: as we say it of its field, or else as the error has it."""
     words = _WORDS.get(str(steps[-1])) if steps else "a mapping of fields"
     if len(steps) > 1 and (isinstance(steps[-1], int) or steps[0] in _FREE):
-        words = _WORDS.get(f"{steps[-2]}[]", "text")
+        within = next((step for step in reversed(steps[:-1]) if isinstance(step, str)), "")
+        words = _WORDS.get(f"{within}[]", "text")
     if words is not None:
         return words
     kind, context = error["type"], error.get("ctx", {})

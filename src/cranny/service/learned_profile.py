@@ -9,7 +9,7 @@ from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
 
 NOTICED = 0.05  # a relative difference that decisions should follow
-LEAST_MS, MOST_MS = 0.1, 3.6e6  # of an iteration, whatever ranks say of their samples
+LEAST_MS, MOST_MS = 1.0, 6e5  # of an iteration, whatever ranks say: circles of jobs that share links must fit
 
 
 @dataclass(frozen=True, slots=True)

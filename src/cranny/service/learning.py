@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cranny.channel.report import Record, Resumed
+from cranny.service.job_records import JobRecord, LastStep
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.plausible import believed, believed_rate
 from cranny.service.reports import RankState, WatchedAttempt
@@ -31,15 +32,14 @@ class _Attempt:
 
     samples: dict[int, float] = field(default_factory=dict)  # of each rank, in an iteration
     seen: dict[int, int] = field(default_factory=dict)  # iterations of each rank
-    iteration_s: float = 0.0  # of the rank that reported last
-    step: int = 0
-    ran_s: float = 0.0
+    last: LastStep | None = None  # None if it has reported no step yet
+    before: LastStep | None = None  # how far the attempts before it came, as far as that is known
     resumed: bool = False  # whether it has said from where it went on
 
 
 Key = tuple[str, str]  # user, and name of a job
 Adopt = Callable[[str, LearnedProfile], None]  # the job that has shown it
-Continued = Callable[[str, int, Resumed, int], None]  # a job, its attempt, and the steps that it does again
+Continued = Callable[[str, int, Resumed, int | None], None]  # a job, its attempt, and the steps that it does again
 Complain = Callable[[str, str], None]  # a job, and what it says that cannot be
 
 
@@ -57,12 +57,20 @@ class Learner:
         self._known: dict[Key, LearnedProfile] = {}
         self._adopted: dict[Key, LearnedProfile] = {}
         self._asked_s: dict[str, float] = {}  # when an event was last asked for, of live jobs
-        self._attempts: dict[tuple[str, int], _Attempt] = {}
+        self._attempts: dict[str, dict[int, _Attempt]] = {}  # of live jobs
 
-    def follow(self, job_id: str, key: Key, adopted: LearnedProfile | None) -> None:
-        """Learn from a job that starts; what its profile is now, the log says."""
+    def follow(self, record: JobRecord, adopted: LearnedProfile | None) -> None:
+        """Learn from a job that starts or runs; what its profile and its attempts are until now, the log says."""
         with self._lock:
-            self._keys[job_id] = key
+            key = self._keys[record.id] = record.key
+            attempts = self._attempts.setdefault(record.id, {})
+            for each in record.attempts[-2:]:
+                logged = _Attempt(last=each.last, resumed=each.resumed is not None)
+                if attempts.setdefault(each.number, logged) is logged:
+                    earlier = [
+                        other.last for other in record.attempts[: each.number - 1] if other.last is not None
+                    ]
+                    logged.before = earlier[-1] if earlier else None
             if adopted is not None:
                 self._adopted[key] = adopted
                 self._known.setdefault(key, adopted)
@@ -76,8 +84,13 @@ class Learner:
         with self._lock:
             self._keys.pop(job_id, None)
             self._asked_s.pop(job_id, None)
-            for each in [each for each in self._attempts if each[0] == job_id]:
-                del self._attempts[each]
+            self._attempts.pop(job_id, None)
+
+    def last(self, job_id: str, attempt: int) -> LastStep | None:
+        """Return how far an attempt of a live job came; None if it has reported no step."""
+        with self._lock:
+            found = self._attempts.get(job_id, {}).get(attempt)
+            return None if found is None else found.last
 
     def take(self, watched: WatchedAttempt, rank: int, records: Sequence[Record], state: RankState) -> None:
         """Learn from records of a rank, which are possible; ask for an event if that is due."""
@@ -86,8 +99,7 @@ class Learner:
             if key is None:
                 return
             known = self._known.get(key, LearnedProfile())
-            attempt = self._attempts.setdefault((watched.job_id, watched.attempt), _Attempt())
-            self._attempts.pop((watched.job_id, watched.attempt - 2), None)
+            attempt = self._attempt(watched)
             known = self._restarted(watched, attempt, state, known)
             for each in records:
                 record, why = believed(each, watched)
@@ -110,29 +122,41 @@ class Learner:
             return False
         return known.differs(self._adopted.get(key, LearnedProfile()))
 
+    def _attempt(self, watched: WatchedAttempt) -> _Attempt:
+        """Return what an attempt has shown so far; of those before it only how far they came is kept."""
+        attempts = self._attempts.setdefault(watched.job_id, {})
+        attempt = attempts.setdefault(watched.attempt, _Attempt())
+        for number in sorted(number for number in attempts if number < watched.attempt):
+            earlier = attempts.pop(number)  # its last report was read before this one was launched
+            attempt.before = earlier.last or attempt.before or earlier.before
+        return attempt
+
     def _restarted(
         self, watched: WatchedAttempt, attempt: _Attempt, state: RankState, known: LearnedProfile
     ) -> LearnedProfile:
-        """Learn what a restart cost: how long it took, and the steps that were done twice."""
-        if attempt.resumed or state.resumed is None:
+        """Learn what a restart cost: how long it took, and the steps that were done twice, if they are known."""
+        at, before = state.resumed, attempt.before
+        if attempt.resumed or at is None:
             return known
         attempt.resumed = True
-        before = self._attempts.get((watched.job_id, watched.attempt - 1))
-        if before is None or not before.step:
+        if watched.attempt == 1:
+            if at.step:  # from a checkpoint of another job
+                self._continued(watched.job_id, watched.attempt, at, 0)
             return known
-        lost = max(0, before.step - state.resumed.step)
-        self._continued(watched.job_id, watched.attempt, state.resumed, lost)
-        again_s = min(lost * before.iteration_s, before.ran_s)
-        return replace(known, restart_s=_mean(known.restart_s, state.resumed.took_s + again_s))
+        lost = None if before is None else max(0, before.step - at.step)
+        self._continued(watched.job_id, watched.attempt, at, lost)
+        again_s = min(lost * before.iteration_s, before.ran_s) if lost and before is not None else 0.0
+        return replace(known, restart_s=_mean(known.restart_s, at.took_s + again_s))
 
 
 def _learned(
     known: LearnedProfile, watched: WatchedAttempt, rank: int, record: Record, attempt: _Attempt
 ) -> LearnedProfile:
     """Learn from one record."""
-    attempt.step = max(attempt.step, record.step)
-    attempt.iteration_s = record.wall_s / record.iterations
-    attempt.ran_s = max(attempt.ran_s, record.at_s - watched.launched_s)
+    step, ran_s = record.step, record.at_s - watched.launched_s
+    if attempt.last is not None:
+        step, ran_s = max(attempt.last.step, step), max(attempt.last.ran_s, ran_s)
+    attempt.last = LastStep(step, record.wall_s / record.iterations, max(0.0, ran_s))
     before = attempt.seen.get(rank, 0)
     attempt.seen[rank] = before + record.iterations
     if before < FEWEST or record.compute_s <= 0.0:

@@ -32,7 +32,7 @@ class Restart(NamedTuple):
     step: int | None  # from which it went on
     took_s: float | None  # from the start of its process to its first step
     lost_steps: int | None  # that were done again
-    cost_s: float | None  # both together
+    cost_s: float | None  # both together; the first alone where the other is not known
     iteration_before_s: float | None
     iteration_s: float | None
     gained_s: float | None  # so far, by shorter iterations; less than 0 if they are longer
@@ -98,7 +98,7 @@ def _restart(before: Attempt, after: Attempt, known: Mapping[int, AttemptPace]) 
     old, new = known.get(before.number), known.get(after.number)
     cost_s = None
     if went_on is not None:
-        cost_s = went_on.took_s + went_on.lost_steps * (0.0 if old is None else old.iteration_s)
+        cost_s = went_on.took_s + (went_on.lost_steps or 0) * (0.0 if old is None else old.iteration_s)
     return Restart(
         attempt=after.number,
         reason=reason,

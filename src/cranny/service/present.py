@@ -1,6 +1,6 @@
 """A running job as it stands now: which links it shares and with which jobs, and what its ranks keep to.
 
-The reasons of its placement are of the moment when it was placed; its neighbours have changed since.
+The reasons of its placement are of the moment when it was placed, and say so; its neighbours have changed since.
 """
 
 from dataclasses import replace
@@ -14,8 +14,6 @@ from cranny.service.job_records import HELD, JobRecord
 
 MOST_LINKS = 3  # that are named, the most loaded first
 MOST_JOBS = 3
-# How lines of a placement's reasons begin that are about other jobs.
-ABOUT_OTHERS = ("candidate ", "shares ", "shift: ")
 
 
 class LinkNow(NamedTuple):
@@ -43,13 +41,12 @@ def explain_running(record: JobRecord, view: Snapshot) -> Explanation:
         lines.append(
             f"ranks get from {min(parts):.1%} to {max(parts):.1%} of the samples, by the speed of their GPUs"
         )
-    then = [f"when it was placed: {line}" if line.startswith(ABOUT_OTHERS) else line for line in found.evidence]
     now: dict[str, Any] = {
         "links": [link._asdict() for link in links],
         "period_s": None if pace is None else pace.period_s,
         "shift_s": None if pace is None else pace.shift_s,
     }
-    return replace(found, evidence=[*lines, *then], facts={**found.facts, "now": now})
+    return replace(found, evidence=[*lines, *found.evidence], facts={**found.facts, "now": now})
 
 
 def shared_now(job_id: str, view: Snapshot) -> list[LinkNow]:

@@ -148,13 +148,14 @@ class ReportReader:
             self._jobs[watched.job_id] = job
 
     def forget(self, job_id: str, attempt: int) -> None:
-        """Read the last report of an attempt that has ended, and no more after that."""
+        """Read the last reports of an attempt that has ended, and no more after that."""
         with self._lock:
             job = self._jobs.get(job_id)
             watched = None if job is None else job.watched
         if job is None or watched is None or watched.attempt != attempt:
             return
-        self._look(watched, 0)
+        for rank in range(min(len(watched.gpu_types), MOST_LOOKS)):
+            self._look(watched, rank)
         with self._lock:
             job.watched = None
             over = [job_id for job_id, each in self._jobs.items() if each.watched is None]

@@ -42,6 +42,7 @@ from cranny.service.job_records import (
     Attempt,
     JobRecord,
     JobRecords,
+    LastStep,
     ResumedAt,
     UtilizationHistory,
     plain,
@@ -243,19 +244,19 @@ class Scheduler:
         if attempt is not None and attempt.number == report.attempt and attempt.started_s is None:
             self.log("launched", record.id, {"attempt": report.attempt}, now_s)
 
-    def attempt_ended(self, report: Ended, now_s: float) -> None:
+    def attempt_ended(self, report: Ended, now_s: float, last: LastStep | None = None) -> None:
         """Release the GPUs of an attempt whose processes have exited; a failed job may be retried."""
+        ended = {"exit_code": report.exit_code, "last": None if last is None else last._asdict()}
         record = self.find(report.job_id)
         attempt = record.attempt
         current = attempt is not None and attempt.number == report.attempt
         if attempt is None or not current or record.status not in HELD:
             if any(each.number == report.attempt for each in record.leaving):
-                code = report.exit_code
-                self.log("vacated", record.id, {"attempt": report.attempt, "exit_code": code}, now_s)
+                self.log("vacated", record.id, {"attempt": report.attempt, **ended}, now_s)
             return
         status, counts, reason = outcome(record, attempt, report)
-        how = {"attempt": report.attempt, "outcome": report.reason, "exit_code": report.exit_code}
-        self.log("ended", record.id, {**how, "status": status, "counts": counts, "reason": reason}, now_s)
+        body = {"attempt": report.attempt, "outcome": report.reason, **ended, "status": status, "counts": counts}
+        self.log("ended", record.id, {**body, "reason": reason}, now_s)
         self._decide(lambda: self.engine.finish(record.id, now_s), now_s)
         if status == "waiting":
             self.log("retried", record.id, {}, now_s)

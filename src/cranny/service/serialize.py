@@ -19,6 +19,7 @@ from cranny.service.job_records import HELD, Attempt, JobRecord, KeptPace
 from cranny.service.redact import redact_spec
 
 MAX_LINKS = 8  # shared links shown for a job
+MAX_RINGS = 24  # jobs on a link whose circles are shown; more could not be distinguished
 
 
 def job(
@@ -198,6 +199,7 @@ def _attempt(attempt: Attempt, cluster: Cluster) -> Any:
         "exit_code": attempt.exit_code,
         "machines": _names(attempt.placement.counts, cluster),
         "gpus": len(attempt.placement.machines),
+        "resumed": None if attempt.resumed is None else attempt.resumed._asdict(),
     }
 
 
@@ -223,13 +225,15 @@ def shared_circles(
 
     Circles of jobs that report are measured ones: their profiles are. Jobs with a pace are drawn as they keep it.
     """
-    mine = view.running[job_id].communication.link_gbps.keys()
+    links_gbps = view.running[job_id].communication.link_gbps
+    mine = {link for link in links_gbps if 1 < view.link_users(link) <= MAX_RINGS}
     met = {each: run for each, run in view.running.items() if mine & run.communication.link_gbps.keys()}
     found, paces = {}, {each: pace_of(each) for each in met}
     for each, running in met.items():
         where = running.placement
         given = (running.job, where.machines, where.server)
-        on = circles(view.cluster, *given, aggregate=where.aggregate)
+        drawn = circles(view.cluster, *given, aggregate=where.aggregate)
+        on = {link: circle for link, circle in drawn.items() if link in mine}
         asked = paces[each].asked
         found[each] = {at: circle.stretched(asked.period_s) for at, circle in on.items()} if asked else on
     links = shared_links(found, view.cluster.uplink_gbps, view.cluster.node_names)

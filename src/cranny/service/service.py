@@ -28,7 +28,7 @@ from cranny.service.clock import Clock, wall_clock
 from cranny.service.controls import control_of
 from cranny.service.engines import Fork
 from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
-from cranny.service.job_records import HELD, Attempt, JobRecord, ResumedAt
+from cranny.service.job_records import HELD, Attempt, JobRecord, LastStep, ResumedAt
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.learning import Learner
 from cranny.service.limits import Limits
@@ -373,10 +373,11 @@ class Service:
             if isinstance(report, AttemptLaunched):
                 self._call_until_stored(partial(self.scheduler.attempt_launched, report))
             else:
-                self._call_until_stored(partial(self._ended, report))
+                last = self.learner.last(report.job_id, report.attempt)
+                self._call_until_stored(partial(self._ended, report, last))
 
-    def _ended(self, report: Ended, now_s: float) -> None:
-        self.scheduler.attempt_ended(report, now_s)
+    def _ended(self, report: Ended, last: LastStep | None, now_s: float) -> None:
+        self.scheduler.attempt_ended(report, now_s, last)
         if self.scheduler.find(report.job_id).over:
             self.learner.forget(report.job_id)
 
@@ -384,14 +385,14 @@ class Service:
         """Adopt what a job has shown of itself; if that cannot be stored now, it comes again."""
         self.call(lambda now_s: self.scheduler.profiled(job_id, profile, now_s))
 
-    def _continued(self, job_id: str, attempt: int, resumed: Resumed, lost: int) -> None:
+    def _continued(self, job_id: str, attempt: int, resumed: Resumed, lost: int | None) -> None:
         """Log from where an attempt went on."""
         at = ResumedAt(resumed.step, resumed.took_s, lost)
         self.call(lambda now_s: self.scheduler.continued(job_id, attempt, at, now_s))
 
     def _follow(self, record: JobRecord) -> None:
-        """Learn from a job that starts."""
-        self.learner.follow(record.id, record.key, self.scheduler.records.profiles.get(record.key))
+        """Learn from a job that starts, or that an earlier service has started."""
+        self.learner.follow(record, self.scheduler.records.profiles.get(record.key))
 
     def _call_until_stored(self, work: Callable[[float], Any], after_s: float = RETRY_S) -> None:
         future: Future[Any] = Future()
@@ -430,9 +431,10 @@ class Service:
         for record in self.scheduler.records.jobs.values():
             leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
             stopping += [self._stopping(record, attempt) for attempt in record.leaving]
+            if record.leaving or record.status in HELD:
+                self._follow(record)
             if record.status in HELD:
                 attempt = record.attempts[-1]
-                self._follow(record)
                 current.append(self.launch_of(record, attempt))
                 executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
         executor.adopt(current, leaving, stopping)

@@ -2,7 +2,8 @@
 
 Jobs that contend for some link, and those that these contend with, are a *group*. A group is simulated until its
 state recurs (phased_run.py), with agents for the jobs that are shifted (pacing_period.py); groups that come again
-are remembered.
+are remembered. Jobs of a group whose iterations differ by more than 2,000 times count as alone: all phases of the
+shortest come round so often in one iteration of the longest that no shift would matter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from cranny.network.phases.phased_run import long_run
 from cranny.network.phases.segments import PhasedJob
 
 STARTS = 72  # times within an iteration at which jobs without a shift may start: 5 degrees, so that groups recur
+FAR = 2_000  # times by which iterations of a group may differ; a group of others would take long to simulate
 CACHED = 4_000_000  # times of iterations, in all groups that were simulated
 _ROUNDING = 1e-9
 
@@ -66,25 +68,33 @@ class GroupRuns:
         """Return how a group's jobs go."""
         found = self._cache.get(group)
         if found is None:
-            parts, link_gbps = group
-            phased_jobs = [PhasedJob(dict(on), shift_s) for on, shift_s, _ in parts]
-            shifted = [is_shifted for _, _, is_shifted in parts]
-            # The same draws for every try, so that luck does not choose among them.
-            seed = None if self._rng is None else int(self._rng.integers(2**63))
-
-            def settled(jobs: Sequence[PhasedJob]) -> PhasedRun:
-                rng = None if seed is None else np.random.default_rng(seed)
-                return long_run(jobs, link_gbps=link_gbps, jitter=self._jitter, rng=rng)
-
-            paced = with_agents(phased_jobs, shifted, link_gbps, self._jitter, settled)
-            slots = [KeptSlots(each.period_s, each.shift_s) if each.period_s else None for each in paced.jobs]
-            found = GroupOutcome(paced.run.outcomes, tuple(slots))
+            phased_jobs = [PhasedJob(dict(on), shift_s) for on, shift_s, _ in group[0]]
+            times_s = [each.iteration_s for each in phased_jobs]
+            if max(times_s) > FAR * min(times_s):
+                found = GroupOutcome(tuple(map(alone, times_s)), (None,) * len(times_s))
+            else:
+                found = self._simulated(group, phased_jobs)
             self._cached_times += sum(len(outcome.times_s) for outcome in found.outcomes)
             if self._cached_times > CACHED:
                 self._cache.clear()
                 self._cached_times = 0
             self._cache[group] = found
         return found
+
+    def _simulated(self, group: _Group, phased_jobs: Sequence[PhasedJob]) -> GroupOutcome:
+        """Simulate the jobs of a group."""
+        parts, link_gbps = group
+        shifted = [is_shifted for _, _, is_shifted in parts]
+        # The same draws for every try, so that luck does not choose among them.
+        seed = None if self._rng is None else int(self._rng.integers(2**63))
+
+        def settled(jobs: Sequence[PhasedJob]) -> PhasedRun:
+            rng = None if seed is None else np.random.default_rng(seed)
+            return long_run(jobs, link_gbps=link_gbps, jitter=self._jitter, rng=rng)
+
+        paced = with_agents(phased_jobs, shifted, link_gbps, self._jitter, settled)
+        slots = [KeptSlots(each.period_s, each.shift_s) if each.period_s else None for each in paced.jobs]
+        return GroupOutcome(paced.run.outcomes, tuple(slots))
 
 
 class LinkJobs:

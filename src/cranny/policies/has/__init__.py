@@ -83,6 +83,14 @@ class HasExact(SharingPolicy):
 
         return has_exact(problem, self._beta)
 
+    def terms(self, instance: Instance, chosen: Sequence[int], divisible: Ints, restart_s: Floats) -> MethodTerms:
+        """Count remaining times by weight, and late jobs."""
+        weight = instance.weight[list(chosen)]
+        terms = super().terms(instance, chosen, divisible, restart_s)
+        return _with_deadlines(
+            terms._replace(total_s=lambda seconds: float(weight @ seconds)), instance, restart_s
+        )
+
 
 class HasResets(SharingPolicy):
     """has-resets: as has-exact, with the next reset in mind: short jobs first, and none far behind LAS."""
@@ -121,8 +129,17 @@ class HasResets(SharingPolicy):
         stays_s = limit_s.copy()
         stays_s[: len(restart_s)] += self._slowdown * restart_s
         costs_s = np.array([instance.jobs[job].restart_s for job in chosen])
-        work_s = alone_s(instance.subproblem(chosen, divisible))
-        return MethodTerms(lambda seconds: played_s(seconds, work_s, costs_s), limit_s, stays_s)
+        work_s, weight = alone_s(instance.subproblem(chosen, divisible)), instance.weight[list(chosen)]
+        terms = (
+            super()
+            .terms(instance, chosen, divisible, restart_s)
+            ._replace(
+                total_s=lambda seconds: played_s(seconds, work_s, costs_s, weight),
+                limit_s=limit_s,
+                limit_if_stays_s=stays_s,
+            )
+        )
+        return _with_deadlines(terms, instance, restart_s)
 
     def _fair(self, instance: Instance, chosen: Sequence[int], divisible: Ints) -> Ints:
         """Return the shares of LAS, (jobs, machines)."""
@@ -148,3 +165,11 @@ class Las(SharingPolicy):
         from cranny.policies.has.las import las
 
         return las(problem)
+
+
+def _with_deadlines(terms: MethodTerms, instance: Instance, restart_s: Floats) -> MethodTerms:
+    """Return terms in which moves count by the weights of jobs, and one late job more than all times together."""
+    worst_s = instance.slowest_s
+    worst_s[: len(restart_s)] += restart_s
+    late_s = 2.0 * float((instance.weight * worst_s).sum())  # twice, for the margins of moves
+    return terms._replace(weight=instance.weight, deadline_s=instance.deadline_s, late_s=late_s)

@@ -11,12 +11,14 @@ Symbols:
     W_i     remaining work: the seconds that a job would compute with all workers (Alg. 3, line 1, without its S)
     t_i     remaining time with the job's share, Eq. 7
     f_i     the same with its share by LAS, which is max-min fair
-    w_i     weight, W_i ^ -power
+    v_i     weight by priority, 1 for jobs that all have the same
+    w_i     weight, v_i W_i ^ -power
     c       slowdown, the most by which a job may be slower than with LAS
     r_i     restart, the seconds that a move takes
 
 **A decision** minimises the sum of w_i t_i with t_i <= c f_i for every job: has-exact with weights and deadlines,
-so it is proved, or has a bound. With power 1 shares are equal, but for the network and the types; with power 2
+so it is proved, or has a bound. Deadlines of the jobs themselves count first, where shares that miss as few as
+possible keep these limits. With power 1 shares are equal, but for the network and the types; with power 2
 they are proportional to 1 / sqrt(W_i); with a high power all is for the shortest job, but for what c leaves to
 others.
 
@@ -66,9 +68,9 @@ def has_resets(problem: Problem, power: float = POWER, slowdown: float = SLOWDOW
 
 
 def weights(problem: Problem, power: float) -> Floats:
-    """Return how much the time of each job counts, that of the shortest 1; (jobs,)."""
+    """Return how much the time of each job counts, by its work, that of the shortest 1, and priority; (jobs,)."""
     work_s = alone_s(problem)
-    return np.asarray((work_s.min() / work_s) ** power)
+    return np.asarray([job.weight for job in problem.jobs] * (work_s.min() / work_s) ** power)
 
 
 def alone_s(problem: Problem) -> Floats:
@@ -77,17 +79,17 @@ def alone_s(problem: Problem) -> Floats:
     return np.asarray(work / (problem.totals * problem.rates).sum(axis=1))
 
 
-def played_s(times_s: Floats, work_s: Floats, restart_s: Floats) -> float:
-    """Return the sum of completion times, with resets, from remaining times with the present shares; (jobs,).
+def played_s(times_s: Floats, work_s: Floats, restart_s: Floats, weight: Floats) -> float:
+    """Return the sum of weighted completion times, with resets, from remaining times with the present shares.
 
-    Workers of a job that ends go to the job that would end next, if it gains more by them than its restart. A job
-    has the share W_i / t_i of the cluster.
+    All are (jobs,). Workers of a job that ends go to the job that would end next, if it gains more by them than
+    its restart. A job has the share W_i / t_i of the cluster.
     """
-    return float(_play(times_s.copy(), work_s / times_s, restart_s))
+    return float(_play(times_s.copy(), work_s / times_s, restart_s, weight))
 
 
 @compiled
-def _play(left_s: Floats, share: Floats, restart_s: Floats) -> float:
+def _play(left_s: Floats, share: Floats, restart_s: Floats, weight: Floats) -> float:
     """Return the sum of completion times; `left_s` is below zero for jobs that have ended."""
     jobs, total, now_s, spare = len(left_s), 0.0, 0.0, 0.0
     for _ in range(jobs):
@@ -97,7 +99,7 @@ def _play(left_s: Floats, share: Floats, restart_s: Floats) -> float:
                 first = job
         step_s = left_s[first]
         now_s += step_s
-        total += now_s
+        total += weight[first] * now_s
         spare += share[first]
         left_s[first] = -1.0
         following, gain = -1, 0.0

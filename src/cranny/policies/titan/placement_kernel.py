@@ -51,7 +51,7 @@ def draft(arrays: PlacementArrays, request: PlacementRequest) -> int:
     answer = _try(arrays, request, least)
     if answer != BLOCKED:
         return answer
-    if len(arrays.machines.free) - arrays.machines.members[0] <= SEARCHED_MACHINES:
+    if _open_machines(arrays) <= SEARCHED_MACHINES:
         return FALLBACK  # the paper's algorithms and the search may know better
     found, opened = _open_idle(arrays, request, least)
     if found == NO_ENTRY:
@@ -121,6 +121,16 @@ def _free_gpus(arrays: PlacementArrays) -> int:
 
 
 @inside
+def _open_machines(arrays: PlacementArrays) -> int:
+    """Count the machines with free GPUs."""
+    members = arrays.machines.members
+    total = 0
+    for free in range(1, len(members)):
+        total += members[free]
+    return total
+
+
+@inside
 def _least_idle(arrays: PlacementArrays, gpus: int) -> int:
     """Return O1 of `packing.fewest`: idle machines are opened only for what the others cannot hold."""
     members = arrays.machines.members
@@ -144,6 +154,7 @@ def _count_fewest(arrays: PlacementArrays, request: PlacementRequest, idle: int)
         key[free] = min(members[free], (left + free - 1) // free) if left > 0 else 0
         left -= free * key[free]
         count += key[free]
+    key[size + 1 :] = 0  # of larger machines, which this job cannot use
     return int(count)
 
 
@@ -249,7 +260,7 @@ def _hide_busy(arrays: PlacementArrays, request: PlacementRequest, hide: bool) -
     phase_budget_s = arrays.setting
     need_gbps = smallest * BITS_PER_BYTE / GIGA / phase_budget_s
     for machine in range(len(free)):
-        if links.gbps[machine] - links.use_gbps[machine] < need_gbps:
+        if arrays.machines.inside[machine] and links.gbps[machine] - links.use_gbps[machine] < need_gbps:
             if hide:
                 leave(arrays.machines, free[machine], machine)
             else:

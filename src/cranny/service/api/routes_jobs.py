@@ -165,11 +165,8 @@ def traffic(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
         view = service.scheduler.engine.state.snapshot()
     if job_id not in view.running:
         raise ConflictError(f"{job_id} is not running")
-    shown = serialize.job_traffic(record, view)
-    shifts = service.scheduler.records.policy["name"].endswith("+cassini")
-    if shifts or _pace(service, job_id).asked is not None:
-        shown["circles"] = serialize.shared_circles(job_id, view, partial(_pace, service))
-    return shown
+    circles = serialize.shared_circles(job_id, view, partial(_pace, service))
+    return {**serialize.job_traffic(record, view), "circles": circles}
 
 
 def _pace(service: Service, job_id: str) -> serialize.RingPace:

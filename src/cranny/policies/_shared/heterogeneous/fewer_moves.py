@@ -1,8 +1,9 @@
 """Fewer moves: take back those that gain less than they cost.
 
 Solutions are compared by the remaining seconds of all jobs, as the method adds them up, plus a cost for each job
-that moves: its restart, and a margin of its remaining time, so that small gains move no job. One in which a job
-takes longer than the method allows costs infinitely much. A method solves as if no job ran yet, and many of its
+that moves: its restart, and a margin of its remaining time, so that small gains move no job. Seconds of jobs count
+by their weights where the method's do, and one late job more outweighs them all. A solution in which a job takes
+longer than the method allows costs infinitely much. A method solves as if no job ran yet, and many of its
 moves gain less than they cost. So moves are taken back: jobs that get workers equal to theirs keep theirs; then
 one job after the other is kept in place, the job that was to get its workers gets those that it would have had,
 and this is accepted if the total cost does not rise. A job whose restart costs nothing goes where the method puts
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cranny.policies._shared.heterogeneous.instance import Instance
-from cranny.policies._shared.heterogeneous.problem import Floats, Ints
+from cranny.policies._shared.heterogeneous.problem import ROUNDING, Floats, Ints
 
 SAME = 1e-9  # relative; rounding errors
 
@@ -27,6 +28,9 @@ class MethodTerms(NamedTuple):
     total_s: Callable[[Floats], float]  # of the jobs that take part
     limit_s: Floats  # (jobs,) that a job may take at most
     limit_if_stays_s: Floats  # (jobs,) the same for a job that keeps its workers
+    weight: Floats  # (jobs,) how much a second of a job counts
+    deadline_s: Floats  # (jobs,) from now
+    late_s: float = 0.0  # that a job costs which misses its deadline
 
 
 class MoveCosts(NamedTuple):
@@ -54,11 +58,18 @@ class MoveCosts(NamedTuple):
         limit_s[stay] = self.terms.limit_if_stays_s[stay]
         if (seconds[chosen] > limit_s[chosen] * (1 + SAME)).any():
             return inf
-        return self.terms.total_s(seconds[chosen])
+        ends_s = seconds.copy()
+        moved = self.moves(held)
+        ends_s[moved] += self.restart_s[moved]
+        late = (ends_s > self.terms.deadline_s * (1 + ROUNDING))[chosen]
+        return self.terms.total_s(seconds[chosen]) + self.terms.late_s * int(late.sum())
 
     def cost_s(self, held: Ints) -> float:
         """Return the total remaining time, plus what the moves must gain."""
-        return self.left_s(held) + float((self.restart_s + self.margin_s)[self.moves(held)].sum())
+        moved = self.moves(held)
+        return self.left_s(held) + float(
+            (self.terms.weight[moved] * (self.restart_s + self.margin_s)[moved]).sum()
+        )
 
     def cheapest(self, solutions: Sequence[Ints]) -> Ints:
         """Return the first of the cheapest solutions; costs that differ by rounding are equal."""

@@ -3,6 +3,11 @@
 A machine has GPUs of one type, so a job's workers are a number for each machine. An epoch of a `Problem` is one
 iteration here, of as many batches as the job asked for workers. Durations include exchanges within a machine, so
 only exchanges between machines cost more: as in Eq. 6 of HAS/JPS (TPDS 2024), by the slowest uplink of a machine.
+
+The paper's jobs all count the same, and have no deadlines. Here a step of priority doubles the weight of a job: of
+workers that are alike, P1 gives jobs shares as the square roots of their weights, so two steps double a share.
+Below the highest priority `MOST_STEPS` count at most, since no job may be starved by its weight, and priorities of
+a log may be any numbers. A deadline that has passed no longer counts: such a job is late anyway.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +27,7 @@ from cranny.policies._shared.heterogeneous.problem import Floats, Ints, Problem,
 from cranny.policies._shared.promises import GpuPool
 
 Solve = Callable[[Problem], Shares]
+MOST_STEPS = 10  # of priority: a job counts 1,024 times as much as another at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +43,12 @@ class Instance:
 
     @classmethod
     def of(
-        cls, jobs: Sequence[Job], cluster: Cluster, estimates: JobEstimates, between_gbps: float | None
+        cls,
+        jobs: Sequence[Job],
+        cluster: Cluster,
+        estimates: JobEstimates,
+        between_gbps: float | None,
+        now_s: float,
     ) -> "Instance":
         """Describe jobs as they are now; they are divided by type of GPU, so that partitions cannot be kept."""
         if any(job.partition in cluster.partitions for job in jobs):
@@ -48,10 +59,13 @@ class Instance:
             between_gbps = min(cluster.uplink_gbps[: len(cluster.machines)])
         left: list[Training] = []
         rates: list[list[float | None]] = []  # samples/s of one worker of each type
-        for job in jobs:
+        for job, weight in zip(jobs, weights(jobs), strict=True):
             batch, iteration_s = job.profile.batch or 1, job.profile.iteration_s
             iterations = estimates.left_s(job) / iteration_s
-            left.append(Training(job.id, job.gpus * batch, iterations, job.profile.grad_bytes))
+            due_s = None if job.deadline_s is None or job.deadline_s <= now_s else job.deadline_s - now_s
+            left.append(
+                Training(job.id, job.gpus * batch, iterations, job.profile.grad_bytes, weight, deadline_s=due_s)
+            )
             speeds = estimates.speeds(job, types)
             rates.append([None if speed is None else speed * (batch / iteration_s) for speed in speeds])
         problem = Problem(tuple(left), tuple(types), [[len(jobs)] * len(types)], rates, inf, between_gbps)
@@ -88,6 +102,23 @@ class Instance:
         exchange_s = (1 - 1 / np.maximum(count, 1)) * np.where(apart, self.exchange_s[chosen], 0.0)
         return np.asarray(np.where(rate > 0, work / np.where(rate > 0, rate, 1.0), inf) + exchange_s)
 
+    @property
+    def weight(self) -> Floats:
+        """How much a second of each job counts, (jobs,); 1 for those of the highest priority."""
+        return np.array([job.weight for job in self.problem.jobs])
+
+    @property
+    def deadline_s(self) -> Floats:
+        """The deadline of each job from now, (jobs,); infinite for a job without one."""
+        return np.array([inf if job.deadline_s is None else job.deadline_s for job in self.problem.jobs])
+
+    @property
+    def slowest_s(self) -> Floats:
+        """The longest that the rest of each job can take, (jobs,)."""
+        work = np.array([job.work for job in self.problem.jobs])
+        rates = self.problem.rates
+        return np.asarray(work / np.where(rates > 0, rates, inf).min(axis=1) + self.exchange_s)
+
     def time_s(self, job: int, workers: Ints) -> float:
         """Return the remaining time of one job with these workers, (machines,)."""
         return float(self.seconds(workers[None], [job])[0])
@@ -103,6 +134,13 @@ class Instance:
             types = sum(1 << kind for kind in np.flatnonzero(self.problem.rates[job]).tolist())
             pool.take(types, int(self.least[job]))
         return not pool.short()
+
+
+def weights(jobs: Iterable[Job]) -> list[float]:
+    """Return how much a second of each job counts, by its priority; 1 for those of the highest."""
+    priorities = [job.priority for job in jobs]
+    highest = max(priorities, default=0.0)
+    return [2.0 ** max(priority - highest, -MOST_STEPS) for priority in priorities]
 
 
 def min_gpus(job: Job) -> int:

@@ -11,7 +11,8 @@ fails, is drained or repaired, or an estimate changes. Then:
 3. If no move at all is better still, running jobs stay and new ones divide what is free. If that is too little for
    the new ones, a single running job is displaced, if that costs less than dividing everything anew.
 
-Departure: the paper assumes K >= S, moves jobs at no cost, and has no minimum or maximum number of workers.
+Departure: the paper assumes K >= S, moves jobs at no cost, and has no minimum or maximum number of workers. Its
+methods know no priorities or deadlines; has-exact and has-resets, which are ours, count with both.
 """
 
 from abc import ABC, abstractmethod
@@ -133,7 +134,7 @@ class SharingPolicy(BySubmission, ABC):
         job = self.as_elastic(job)
         if infeasible(job, view.cluster) is not None:
             return None
-        instance = Instance.of((job,), view.cluster, self.estimates, self._between_gbps)
+        instance = Instance.of((job,), view.cluster, self.estimates, self._between_gbps, view.now_s)
         if not instance.fits_minimum([0], view.free):
             return None
         return self._placed(view, job, within(instance, self.solve, [0], view.free)[0])
@@ -200,12 +201,13 @@ class SharingPolicy(BySubmission, ABC):
         jobs = [*(each.submitted for each in elastic), *(each.job for each in waiting)]
         if not jobs:
             return None
-        instance = Instance.of(jobs, view.cluster, self.estimates, self._between_gbps)
+        instance = Instance.of(jobs, view.cluster, self.estimates, self._between_gbps, view.now_s)
         if not instance.fits_minimum(range(len(elastic)), divisible):
             # Too many machines are drained for the running jobs to move: they stay, and only new ones are placed.
             if not waiting:
                 return None
-            instance = Instance.of(jobs[len(elastic) :], view.cluster, self.estimates, self._between_gbps)
+            new = jobs[len(elastic) :]
+            instance = Instance.of(new, view.cluster, self.estimates, self._between_gbps, view.now_s)
             elastic, has, divisible = (), has[:0], free
         restart_s, margin_s = np.zeros((2, len(elastic)))  # both 0 if a job has only just started
         for number, each in enumerate(elastic):
@@ -222,9 +224,9 @@ class SharingPolicy(BySubmission, ABC):
         return ResetState(costs, elastic, tuple(waiting), free)
 
     def terms(self, instance: Instance, chosen: Sequence[int], divisible: Ints, restart_s: Floats) -> MethodTerms:  # noqa: ARG002 - for methods that have terms of their own
-        """Return what the method makes of remaining times; by default their sum, without limits."""
+        """Return what the method makes of remaining times; by default their sum, without limits or deadlines."""
         without = np.full(len(instance.jobs), np.inf)
-        return MethodTerms(_sum, without, without)
+        return MethodTerms(_sum, without, without, np.ones(len(instance.jobs)), without)
 
     def _divided(self, reset: ResetState) -> Ints:
         """Return the workers of each job, (jobs, machines): the cheapest of several solutions."""

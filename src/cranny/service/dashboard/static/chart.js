@@ -64,8 +64,9 @@ export class Chart {
       svg("path", { class: mark ? "grid" : "base", d: `M${LEFT} ${y(mark).toFixed(1)}H${wide - RIGHT}` }),
       svg("text", { class: "end", x: LEFT - 6, y: y(mark) + 4 }, this.share ? `${mark * 100}%` : number(mark, 1)),
     ]);
-    const times = timeTicks(fromS, toS).filter((at) => x(at) > LEFT + 8 && x(at) < wide - 16)
-      .map((at) => svg("text", { class: "middle", x: x(at).toFixed(1), y: HIGH - 5 }, clock(at, toS - fromS < 300)));
+    const exact = toS - fromS < 300; // times with seconds, which are longer
+    const times = timeTicks(fromS, toS).filter((at) => x(at) > LEFT + 8 && x(at) < wide - (exact ? 28 : 16))
+      .map((at) => svg("text", { class: "middle", x: x(at).toFixed(1), y: HIGH - 5 }, clock(at, exact)));
     const changed = changes.filter((mark) => mark.at_s >= fromS && mark.at_s <= toS).map((mark) => [
       svg("path", { class: "mark", d: `M${x(mark.at_s).toFixed(1)} ${TOP}V${HIGH - BOTTOM}` }),
       svg("text", { class: "middle mark-name", x: x(mark.at_s).toFixed(1), y: TOP + 4 }, mark.label),

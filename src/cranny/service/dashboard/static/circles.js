@@ -64,7 +64,9 @@ function circle(link) {
       "ul", { class: "plain" },
       link.jobs.map((job) => el(
         "li", {}, jobLink(job.job),
-        ` shifted by ${ms(job.shift_s)} of ${ms(job.iteration_s)}${keeps(job)}`,
+        job.asked_s || job.shift_s ? ` shifted by ${ms(job.shift_s)} of ${ms(job.asked_s ?? job.iteration_s)}`
+          : ` not shifted, ${ms(job.iteration_s)} an iteration`,
+        keeps(job),
       )),
     ),
   );

@@ -104,7 +104,8 @@ export function drift(now) {
 // What a restart cost, and what it has gained so far.
 export function cost(restart) {
   if (!restart || restart.cost_s === null) return "–";
-  const again = restart.lost_steps ? `, ${counted(restart.lost_steps, "step")} done again` : ", no step lost";
+  const lost = restart.lost_steps;
+  const again = lost === null ? ", lost steps unknown" : lost ? `, ${counted(lost, "step")} done again` : ", no step lost";
   return `${interval(restart.cost_s)}${again}`;
 }
 

@@ -112,10 +112,11 @@ export function jobPage(scope, main, [id]) {
     "placed", "ended", "stopped", "cancelled", "policy",
   ].includes(event.kind);
   const held = () => HELD.includes(now?.status);
-  // Neighbours come and go, and are shifted and measured: what they share with this job changes with them.
+  // Neighbours come and go, and are shifted and measured: what they share with this job changes with them, and so
+  // does what is said of it.
   const meets = (event) => cares(event) || ["moved", "shifted", "paced", "profiled", "vacated"].includes(event.kind);
   const detail = new store.Resource(() => ask(`jobs/${segment(id)}`), { cares: (event) => event.job === id });
-  const explained = new store.Resource(() => ask(`jobs/${segment(id)}/explain`), { gap: 1000, cares });
+  const explained = new store.Resource(() => ask(`jobs/${segment(id)}/explain`), { gap: 1000, cares: meets });
   const shared = new store.Resource(
     async () => (held() ? ask(`jobs/${segment(id)}/traffic`).catch(({ message }) => ({ message })) : null),
     { gap: 1000, cares: meets },

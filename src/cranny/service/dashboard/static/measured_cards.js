@@ -78,16 +78,20 @@ export function typesCard({ types, profile }) {
     { text: "Type" }, { text: "Ranks", numeric: true }, { text: "Share", numeric: true },
     { text: "Each rank", numeric: true }, { text: "Samples/s", numeric: true }, { text: "Speed", numeric: true },
   ];
-  const listing = table("Share of the samples, and measured speed of a rank", heads, { unseenCaption: false });
+  const listing = table(
+    "Share of the samples, and measured speed of a rank", heads, { className: "stacked", unseenCaption: false },
+  );
   rows(
     listing.body, types, (each) => each.gpu_type, (each) => each,
     (each) => el(
-      "tr", {}, el("th", { scope: "row" }, each.gpu_type || "any"),
+      "tr", { role: "row" }, el("th", { scope: "row", role: "rowheader" }, each.gpu_type || "any"),
       [
         each.ranks || "–", each.ranks ? percent(each.share, 1) : "–", each.ranks ? percent(each.share / each.ranks, 1) : "–",
         each.samples_per_s === null ? "not measured" : number(each.samples_per_s, 1),
         each.samples_per_s === null ? "–" : percent(each.samples_per_s / fastest),
-      ].map((text) => el("td", { class: "number" }, String(text))),
+      ].map((text, at) => el(
+        "td", { class: "number", role: "cell", "data-head": heads[at + 1].text }, String(text),
+      )),
     ),
   );
   return card(

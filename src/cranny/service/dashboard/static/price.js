@@ -1,9 +1,11 @@
-// The evidence of an explanation, and the price of a placement beside those of the next best machines.
+// The evidence of an explanation, that of now before that of the placement; and the price of a placement beside those
+// of the next best machines.
 
 import { el, rows } from "./dom.js";
 import { table } from "./parts.js";
 import { few, number } from "./words.js";
 
+const PLACED = "when it was placed: "; // how lines begin that are of that moment
 const LINES = /^(price|next best|after that): |^[+-][\d,]+ GPU-s: /; // which the table says
 const TERMS = {
   own: "Its own communication", others: "Slowing other jobs", opened: "Opening idle machines",
@@ -38,11 +40,17 @@ function priceTable(price) {
   return listing.node;
 }
 
+const list = (lines) => (lines.length ? el("ul", { class: "evidence" }, lines.map((line) => el("li", {}, line))) : null);
+
 export function evidence(said) {
-  const price = said.facts?.price;
-  const lines = (said.evidence ?? []).filter((line) => !(price && LINES.test(line)));
+  const price = said.facts?.price, lines = said.evidence ?? [];
+  const now = lines.filter((line) => !line.startsWith(PLACED));
+  const then = lines.filter((line) => line.startsWith(PLACED)).map((line) => line.slice(PLACED.length));
+  const untold = (line) => !(price && LINES.test(line));
   return [
-    lines.length ? el("ul", { class: "evidence" }, lines.map((line) => el("li", {}, line))) : null,
+    list(now.filter(untold)),
+    then.length ? el("h3", { class: "then" }, "When it was placed") : null,
+    list(then.filter(untold)),
     price ? el("div", { class: "price" }, priceTable(price)) : null,
   ];
 }

@@ -71,7 +71,7 @@ export function bytes(count) {
 }
 
 export function gbps(rate) {
-  return rate === null || rate === undefined ? "–" : `${number(rate, rate < 10 ? 1 : 0)} Gbps`;
+  return rate === null || rate === undefined ? "–" : `${number(rate, rate < 0.1 ? 3 : rate < 10 ? 1 : 0)} Gbps`;
 }
 
 // Long lists of machines: the first few, and how many more.
