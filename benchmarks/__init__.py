@@ -29,6 +29,10 @@ CASES: dict[str, Case] = {
     "phases": Case("benchmarks.phases:run", "hours of training played phase by phase in a CPU-second"),
     "cassini": Case("benchmarks.cassini:run", "best rotations of jobs on one link, ten candidates on 1,024 GPUs"),
     "has": Case("benchmarks.has:run", "has-exact and JPS on mixed clusters of 15 to 1,000 workers"),
+    "what-if-million": Case(
+        "benchmarks.what_if_million:run",
+        "seconds and memory of a what-if on a made-up sacct log of a million rows",
+    ),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "agent": Case("benchmarks.agent:run", "CPU-seconds that the agent inside a job takes of an iteration"),

@@ -8,7 +8,7 @@ so that what a machine does meanwhile meets all of them alike. Copies differ in 
 so `--first` says which one is made first: run it once for each and compare the medians. It prints, as JSON, the
 median iteration of each, and the ratio to the mean of those without an agent with a 95 % interval (bootstrap over
 rounds of blocks). The paced one gets, through its channel, the median of the reporting one as its period, with
-`--slack` (0.03 of it) on top; `work` is what its iterations take without waits, by Python's clock.
+`--slack` (0.03 of it) on top; `work` is the ratio of what its iterations take without waits, by Python's clock.
 """
 
 import argparse
@@ -70,6 +70,7 @@ class Variant:
     agent: TorchAgent | None
     channel: Path | None
     medians_ms: list[float] = field(default_factory=list)  # of each round
+    works_ms: list[float] = field(default_factory=list)  # the same without waits, where an agent measures that
     times_ms: list[float] = field(default_factory=list)
 
 
@@ -124,6 +125,12 @@ def interval(ratios: Sequence[float]) -> list[float]:
     return [medians[int(0.025 * BOOTSTRAPS)], medians[int(0.975 * BOOTSTRAPS) - 1]]
 
 
+def ratio(name: str, medians_ms: Sequence[float], without_ms: Sequence[float]) -> dict[str, Any]:
+    """Return the median ratio to iterations without an agent over rounds, and its interval."""
+    ratios = [one / other for one, other in zip(medians_ms, without_ms, strict=True)]
+    return {name: median(ratios), f"{name}_95": interval(ratios)}
+
+
 def measure(given: argparse.Namespace, device: torch.device, folder: Path) -> dict[str, Any]:
     """Let the variants take turns, and compare them."""
     names = (NONE, REPORTING, AGAIN, PACED)
@@ -144,20 +151,19 @@ def measure(given: argparse.Namespace, device: torch.device, folder: Path) -> di
             times_ms = block(each, given.block, device)[DROPPED:]
             each.medians_ms.append(median(times_ms))
             each.times_ms += times_ms
+            if each.agent is not None:
+                past = each.agent.pacer.past[-len(times_ms) :]
+                each.works_ms.append(1e3 * median(iteration.work_s for iteration in past))
         rounds += 1
     found: dict[str, Any] = {"rounds": rounds, "period_ms": 1e3 * learned_s}
+    without_ms = [sum(both) / 2 for both in zip(none.medians_ms, again.medians_ms, strict=True)]
     for each in variants:
-        without = zip(none.medians_ms, again.medians_ms, strict=True)
-        ratios = [2 * one / sum(others) for one, others in zip(each.medians_ms, without, strict=True)]
         found[each.name] = {
             "iterations": len(each.times_ms),
             "median_ms": median(each.times_ms),
-            "ratio": median(ratios),
-            "ratio_95": interval(ratios),
+            **ratio("ratio", each.medians_ms, without_ms),
         }
-    if paced.agent is not None:
-        without_ms = (found[NONE]["median_ms"] + found[AGAIN]["median_ms"]) / 2
-        found[PACED]["work"] = 1e3 * median(each.work_s for each in paced.agent.pacer.past) / without_ms
+    found[PACED] |= ratio("work", paced.works_ms, without_ms)
     found[PACED]["over_period"] = median(paced.times_ms) / (1e3 * learned_s)
     found[PACED]["report"] = str(paced.agent.report()) if paced.agent is not None else ""
     for each in variants:

@@ -112,22 +112,39 @@ def courses(
         return [Course(*found) for found in zip(two, three, strict=True)]
 
 
-def once_shifted(folder: Path, seconds: float) -> tuple[Course, Course]:
-    """Let two jobs start together, and then shift them: return how they train before and after.
+def once_shifted(folder: Path, policies: Sequence[str], seconds: float) -> list[tuple[Course, Course]]:
+    """Let two jobs start together, and then shift them by each of some policies: how they train before and after.
 
-    One service and one start of the jobs take less time than two, and the jobs are the same.
+    Before are the first seconds, since jobs that start together come apart by themselves later. Iterations of the
+    second one alone take 2 % longer in the end. One service and one start of the jobs take less time than two, and
+    the jobs are the same. Policies are measured at the same time, as above.
     """
-    jobs = [FIRST, SECOND]
-    with served("themis", folder) as cluster:
-        _start([cluster], jobs, together=True)
-        (before,) = _measure([cluster], jobs, 0.0, seconds)
-        if cluster.paces():
+    jobs = [FIRST, SECOND._replace(grows_by_s=DRIFT * 2 * COMPUTE_S, grows_for_s=2 * seconds)]
+    with ExitStack() as stack:
+        clusters = []
+        for policy in policies:
+            (folder / policy).mkdir(parents=True)
+            clusters.append(stack.enter_context(served("themis", folder / policy)))
+        _start(clusters, jobs, together=True)
+        before = [_first(cluster, jobs, seconds) for cluster in clusters]
+        if any(cluster.paces() for cluster in clusters):
             raise TestbedError("jobs are shifted by a policy that should not")
-        cluster.set_policy("themis+cassini")
-        cluster.paced(len(jobs))
-        _wait_until_apart(cluster, FIRST, SECOND)
-        (after,) = _measure([cluster], jobs, 0.0, seconds)
-        return Course(before), Course(after)
+        for cluster, policy in zip(clusters, policies, strict=True):
+            cluster.set_policy(policy)
+        for cluster in clusters:
+            cluster.paced(len(jobs))
+        for cluster in clusters:
+            _wait_until_apart(cluster, *jobs)
+        after = _measure(clusters, jobs, 0.0, seconds)
+        return [(Course(old), Course(new)) for old, new in zip(before, after, strict=True)]
+
+
+def _first(cluster: ServedCluster, jobs: Sequence[TrainingJob], seconds: float) -> tuple[Measured, ...]:
+    """Measure jobs from the start of the first one on; not their first iterations, which set things up."""
+    until_s = min(cluster.times(job)[0].before_s for job in jobs) + seconds
+    time.sleep(max(0.0, until_s - time.monotonic()))
+    found = [[each for each in cluster.times(job)[1:] if each.before_s < until_s] for job in jobs]
+    return tuple([Measured(tuple(times)) for times in found])
 
 
 def _wait_until_apart(cluster: ServedCluster, first: TrainingJob, second: TrainingJob) -> None:

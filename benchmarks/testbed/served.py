@@ -222,7 +222,7 @@ def _service(policy: str, cluster: Path, folder: Path) -> Iterator[httpx.Client]
     """Start `cranny serve`, and end it."""
     kept = folder / "service"
     env = {name: value for name, value in os.environ.items() if not name.startswith("CRANNY_")}
-    env |= {"XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT / "src")}
+    env |= {"XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT / "src"), "CRANNY_JOBS_AS_ROOT": "1"}
     argv = [*CRANNY, "serve", "--port", "0", "--cluster", str(cluster), "--policy", policy, "--folder", str(kept)]
     with (folder / "service.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(argv, env=env, stdout=log, stderr=log)  # noqa: S603 - our own command

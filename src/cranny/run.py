@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cranny.core.protocol import Placer, Policy
 from cranny.model.cluster import Cluster
@@ -22,8 +22,12 @@ from cranny.traces.named_trace import as_trace
 from cranny.traces.trace import Trace
 from cranny.traces.trace_jobs import Jobs
 
+if TYPE_CHECKING:
+    from cranny.sim.fast.fast_replay import CompiledReplay
+
 # Jobs from which a compiled replay pays, with what it takes to load it.
-COMPILE_FROM = 50_000
+COMPILE_FROM = 10_000
+LONG = 50_000  # jobs of which a replay in Python takes minutes to hours
 Progress = Callable[[int], None]  # called with how much is done
 
 
@@ -142,19 +146,32 @@ def _named(cluster: Cluster, trace: object, seed: int, settings: ScenarioSetting
     return as_trace(trace, cluster.gpus, seed=seed, profiles=settings.get("profiles"))
 
 
+def takes_long(scenario: Scenario) -> bool:
+    """Say whether a scenario has many jobs, and its replay is not compiled: then it takes minutes to hours."""
+    jobs = scenario.jobs()
+    many = isinstance(jobs, Jobs) and len(jobs) >= LONG
+    return many and _compiled(scenario, scenario.resolve_policy()[1], jobs) is None
+
+
 def _record(scenario: Scenario, policy: Policy, progress: Progress | None) -> ReplayRecord:
     """Replay the jobs, compiled if that is possible and pays."""
     jobs = scenario.jobs()
-    in_rounds = decision_period_s(scenario.policy, scenario.period_s) > 0
-    simple = not scenario.machine_events and not in_rounds and scenario.model.shared is None
-    if isinstance(jobs, Jobs) and len(jobs) >= COMPILE_FROM and simple:
-        # Imported here because importing the compiler takes longer than a small replay.
-        from cranny.sim.fast.fast_replay import compiled_replay
-
-        compiled = compiled_replay(scenario.cluster, policy, scenario.model.alone, jobs)
-        if compiled is not None:
-            return compiled.run(jobs, progress)
+    compiled = _compiled(scenario, policy, jobs)
+    if compiled is not None and isinstance(jobs, Jobs):
+        return compiled.run(jobs, progress)
     return scenario.replay(policy).run(jobs, progress)
+
+
+def _compiled(scenario: Scenario, policy: Policy, jobs: Iterable[Job]) -> "CompiledReplay | None":
+    """Return a compiled replay if that is possible and pays."""
+    in_rounds = decision_period_s(scenario.policy, scenario.period_s) > 0
+    simple = not (scenario.machine_events or scenario.admission or in_rounds) and scenario.model.shared is None
+    if not isinstance(jobs, Jobs) or len(jobs) < COMPILE_FROM or not simple:
+        return None
+    # Imported here because importing the compiler takes longer than a small replay.
+    from cranny.sim.fast.fast_replay import compiled_replay
+
+    return compiled_replay(scenario.cluster, policy, scenario.model.alone, jobs, scenario.held_before)
 
 
 def run_scenario(

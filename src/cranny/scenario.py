@@ -29,6 +29,8 @@ from cranny.network.networks import NetworkModel
 from cranny.network.networks import network as network_model
 from cranny.policies import DEFAULT_POLICY, TABLE, options_of, policy_class
 from cranny.policies import policy as make_policy
+from cranny.sim.admission import Admission
+from cranny.sim.held_before import HeldBefore
 from cranny.sim.replay import Replay
 from cranny.traces.trace import Trace
 from cranny.traces.type_matching import with_types_of
@@ -52,7 +54,9 @@ class ScenarioSettings(TypedDict, total=False):
     price_per_gpu_hour: float
     skip_unknown_types: bool
     limits: bool
+    held_before: HeldBefore
     command: str
+    admission: Admission
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +72,9 @@ class Scenario:
     own period. Types of GPU that jobs of a trace ask for are matched without case and by alias; one that the
     cluster does not have is an error, or skips its jobs with `skip_unknown_types`. With `limits` policies know of
     a job only the limit that its user asked for, where the log has it, as real schedulers do, and not how long it
-    will run. A job of a log counts from when it was eligible to start.
+    will run. A job of a log counts from when it was eligible to start. `held_before` has, by id, those of the
+    first jobs that run when the replay begins: the machines that each holds, by name, and how many GPUs there.
+    `admission` holds jobs back that depend on others; a replay with it is not compiled.
     """
 
     cluster: Cluster
@@ -86,7 +92,9 @@ class Scenario:
     price_per_gpu_hour: float = 1.0
     skip_unknown_types: bool = False
     limits: bool = False
+    held_before: HeldBefore = field(default_factory=dict)
     command: str = ""  # that repeats it; a call of `simulate` if empty
+    admission: Admission = field(default_factory=Admission)
 
     def __post_init__(self) -> None:
         """Check what can be checked without making the policy or reading jobs."""
@@ -141,6 +149,8 @@ class Scenario:
             machine_events=self.machine_events,
             checkpoint_s=self.checkpoint_s,
             period_s=decision_period_s(self.policy, self.period_s),
+            held_before=self.held_before,
+            admission=self.admission,
         )
 
     def on_cluster(self, cluster: Cluster) -> Self:
@@ -198,6 +208,7 @@ class Scenario:
             "cluster": self.cluster.describe(),
             "links": self.cluster.describe_links(),
             "zero_epoch_s": trace.zero_epoch_s if trace else None,
+            "zone": trace.zone if trace else None,
             "version": VERSION,
         }
         plain = (*_PLAIN, "limits") if self.limits else _PLAIN

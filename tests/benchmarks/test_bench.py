@@ -36,6 +36,7 @@ from benchmarks import (
     steady,
     titan_quality,
     traces,
+    what_if_million,
 )
 from cranny.cli import main
 from cranny.model.job import Job
@@ -61,6 +62,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(replay_steady, "JOBS", (100, 200))
     monkeypatch.setattr(acme, "JOBS", 300)
     monkeypatch.setattr(traces, "JOBS", 300)
+    monkeypatch.setattr(what_if_million, "ROWS", 300)
     monkeypatch.setattr(titan_quality, "CASES", 12)
     monkeypatch.setattr(cranny_optimum, "WORLDS", 3)
     monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))

@@ -13,7 +13,7 @@ from cranny.model.cluster import Cluster
 
 TWO = Cluster.single_rack(2, 1, link_gbps=0.1)
 WINDOW_S = 12.0
-LEAST_GAIN = 1.1  # 1.2 to 1.3 as a rule
+LEAST_GAIN = 1.05  # 1.2 to 1.3 on a machine that does little else; `make testbed` asks for 1.2
 TRIALS = 3  # work beside it may let jobs lose their slots, but cannot make jobs faster: one trial must succeed
 
 pytestmark = [
@@ -61,15 +61,18 @@ def test_a_command_runs_on_the_machine_of_its_rank() -> None:
 
 
 def test_two_jobs_are_faster_once_they_are_shifted(tmp_path: Path) -> None:
+    """Under either policy that shifts jobs, with one whose iterations grow by 2 %."""
     from benchmarks.testbed.interleaving import gain, once_shifted, overlap
 
-    found = []
+    found: dict[str, list[str]] = {policy: [] for policy in ("themis+cassini", "cranny")}
+    left = list(found)
     for trial in range(TRIALS):
-        folder = tmp_path / str(trial)
-        folder.mkdir()
-        before, after = once_shifted(folder, WINDOW_S)
-        times = gain([before.two], [after.two]).times
-        found.append((times, overlap(*before.two), overlap(*after.two)))
-        if times >= LEAST_GAIN and overlap(*after.two) < overlap(*before.two):
+        courses = once_shifted(tmp_path / str(trial), left, WINDOW_S)
+        for policy, (before, after) in zip(tuple(left), courses, strict=True):
+            gained, overlaps = gain([before.two], [after.two]), [overlap(*each.two) for each in (before, after)]
+            found[policy].append(f"{gained}, overlaps {overlaps[0]:.0%} before and {overlaps[1]:.0%} after")
+            if gained.times >= LEAST_GAIN and overlaps[1] < overlaps[0]:
+                left.remove(policy)
+        if not left:
             return
-    pytest.fail(f"no trial shows a gain of {LEAST_GAIN}; gains, overlaps before and after: {found}")
+    pytest.fail(f"no trial shows a gain of {LEAST_GAIN} under {left}: {found}")

@@ -1,7 +1,12 @@
 import subprocess
 import sys
+from typing import Any
+
+import click
+import typer
 
 from cranny.cli import completion
+from cranny.cli.app import app
 from cranny.core.queue import ORDERS
 from cranny.model.collective import COLLECTIVES
 from cranny.network.networks import NETWORKS
@@ -33,3 +38,16 @@ def test_nothing_heavy_is_imported() -> None:
         "sys.exit(not {'polars', 'numba', 'httpx'}.isdisjoint(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_every_option_that_takes_policies_completes_them() -> None:
+    known: Any = typer.main.get_command(app)
+    options = {
+        name: next(option for option in command.params if option.name == "policies")
+        for name, command in known.commands.items()
+        if any(option.name == "policies" for option in command.params)
+    }
+    assert {"what-if", "compare", "advise"} <= set(options)
+    for name, option in options.items():
+        found = option.shell_complete(click.Context(known.commands[name]), "best-f")
+        assert [each.value for each in found] == completion.policies("best-f")

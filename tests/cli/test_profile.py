@@ -1,7 +1,7 @@
 """`cranny profile`: scripts that report, that do not, and that do not end."""
 
-import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import Run
 
 from cranny.cli import profile
-from cranny.model.profile import library
-from cranny.service.job_spec import parse
+from cranny.model.profile import ModelProfile, library
+from cranny.service.job_spec import parse, read
 
 ITERATE = """
 import sys, time
@@ -41,14 +41,50 @@ def test_a_script_is_measured_and_stopped_and_its_profile_can_be_used(run: Run, 
     assert found.grad_bytes == 4e6
     assert found.batch == 32
     assert 9.9 < found.iteration_ms < 40.0  # half of 20 ms, and what a busy machine adds
-    phases = json.loads(file.read_text(encoding="utf-8"))["models"]["tiny-net"]["phases"]
-    assert phases["ranks"] == 1
-    assert phases["comm_start_ms"] == pytest.approx(10.0, abs=0.1)
-    assert phases["comm_end_ms"] == pytest.approx(20.0, abs=0.1)
-    line = shown.out.splitlines()[-1]
-    assert line.startswith('profile: {name: "tiny-net", grad_bytes: 4000000, iteration_ms: ')
-    fields = {"name": "tiny-net", "grad_bytes": 4e6, "iteration_ms": found.iteration_ms}
-    assert parse({"command": ["true"], "gpus": 1, "profile": fields}).job("a", "me", 0.0).gpus == 1
+    ((starts_ms, size),) = found.gradient_buckets
+    assert (starts_ms, size) == pytest.approx((10.0, 4e6), abs=0.1)
+    assert re.search(r"^it communicates from 10\S* to 20\S* ms of an iteration$", shown.out, re.MULTILINE)
+    assert in_job_file(shown.out, tmp_path) == found
+
+
+def in_job_file(printed: str, folder: Path) -> ModelProfile:
+    """Return the profile of a job whose file has the line that was printed."""
+    file = folder / "job.yaml"
+    file.write_text(f"command: ['true']\ngpus: 2\n{printed.splitlines()[-1]}\n", encoding="utf-8")
+    return parse(read(file)).job("a", "me", 0.0).profile
+
+
+TRAIN = """
+import torch, torch.distributed as dist
+import cranny.agent.torch
+from torch.nn.parallel import DistributedDataParallel
+
+def main():
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.Linear(512, 1)))
+    job = cranny.agent.torch.connect(model, batch=16)
+    while True:
+        job.step()
+        model.zero_grad()
+        job.scale(model(torch.randn(8, 64)).square().mean()).backward()
+
+dist.init_process_group("gloo")
+main()
+"""
+
+
+def test_a_training_of_two_ranks_is_measured(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch")
+    file, torchrun = tmp_path / "mine.json", [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    words = [*torchrun, "--nproc-per-node", 2, script(tmp_path, TRAIN)]
+    shown = run("profile", "--seconds", 3, "--name", "ddp", "--out", file, "--", *words)
+    assert shown.code == 0, shown.err
+    found = library().with_file(file)["ddp"]
+    gradients = 4 * (64 * 512 + 512 + 512 + 1)  # bytes
+    assert (found.batch, found.grad_bytes) == (8, gradients)  # of each rank
+    ((starts_ms, size),) = found.gradient_buckets
+    assert size == gradients
+    assert 0.0 < starts_ms <= found.iteration_ms
+    assert in_job_file(shown.out, tmp_path) == found
 
 
 def test_a_script_that_ends_early_is_measured_and_its_failure_is_said(run: Run, tmp_path: Path) -> None:

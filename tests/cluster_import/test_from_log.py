@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -6,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cranny
-from cranny.cluster_import.from_log import guess_cluster, held_gpus
+from cranny.cluster_import.from_log import guess_cluster, held_gpus, with_guessed_cluster
 from cranny.model.errors import InputError
-from cranny.traces.trace import Trace
+from cranny.traces.trace import Trace, TraceWindow
+from cranny.traces.window import cut
 
 ROWS = st.lists(
     st.tuples(
@@ -55,12 +57,31 @@ def test_the_most_gpus_held_at_once_with_types_and_partitions() -> None:
     assert "a lower bound" in found.notes[0]
     assert any(note.startswith("1 job without a start, or without where it ran") for note in found.notes)
     assert not any("several types" in note for note in found.notes)
+    bound = "Partitions have the machines on which their jobs ran, a lower bound: jobs are placed nowhere else."
+    assert bound in found.notes
+    assert f"# {bound}" in found.yaml()
 
 
 def test_a_machine_that_held_fewer_than_its_like_is_marked() -> None:
     found = guess_cluster(log((0, 1, 8, "a"), (0, 1, 8, "b"), (0, 1, 6, "c")))
     assert found.remarks["c"] == "at least; others of its kind held 8"
     assert "# at least; others of its kind held 8" in found.yaml()
+
+
+def test_a_queue_of_kubernetes_is_no_set_of_machines() -> None:
+    found = guess_cluster(log((0, 10, 8, "n1:8"), (0, 10, 8, "n2:8"), queue=["research", "teaching"]))
+    assert found.cluster.partitions == {}
+    assert not any("Partitions" in note for note in found.notes)
+
+
+def test_the_whole_log_says_which_machines_there_are_and_not_only_its_window() -> None:
+    trace = log((0, 10, 8, "n1:8"), (20, 10, 4, "n2:4"), (20, 10, 8, "n3:8"), (40, 10, 8, "n2:8"))
+    cluster, cut_trace = with_guessed_cluster(trace, partial(cut, from_s=15, to_s=35))
+    assert [(each.name, each.gpus) for each in cluster.machines] == [("n1", 8), ("n2", 8), ("n3", 8)]
+    assert cut_trace.window == TraceWindow(0.0, 20.0)
+    assert any(note.startswith("1 machine without a job in the window: taken as idle") for note in cut_trace.notes)
+    assert any(note.endswith(": n1.") for note in cut_trace.notes)
+    assert not any("in the window" in note for note in with_guessed_cluster(trace)[1].notes)
 
 
 @given(ROWS)

@@ -8,7 +8,8 @@ blocks share their names, and commands run in the same folder.
   `...` at the end of a line for the rest of it.
 - `python`: statements; the value of `expression  # -> value` must be written so. A block with the title "output"
   that follows is what it prints.
-- A comment `<!-- not run: reason -->` right above a block keeps it from being run.
+- A comment `<!-- not run: reason -->` right above a block keeps it from being run, and one such as
+  `<!-- within 5 %: reason -->` lets its numbers be off by so much.
 """
 
 import ast
@@ -34,6 +35,8 @@ RUN = {"sh", "console", "python"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*) *(?P<rest>.*)$")
 NESTED = re.compile(r" *(?:[-*]|\d+\.) |  |!!!")  # lines that indented text may belong to
 REASON = re.compile(r"<!-- not run: (.+?) -->")
+WITHIN = re.compile(r"<!-- within (\d+) %: .+? -->")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 SERVE_S = 60.0  # for a server to answer on a busy machine
 
 
@@ -46,6 +49,7 @@ class Block:
     title: str
     text: str
     reason: str  # why it is not run; empty if it is
+    within: float = 0.0  # by which its numbers may be off, as a share
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -67,6 +71,7 @@ def blocks(text: str) -> Iterator[Block]:
             title[1] if title else "",
             "\n".join(inside) + "\n",
             reason[1] if reason else "",
+            int(near[1]) / 100 if (near := WITHIN.fullmatch(above.strip())) else 0.0,
         )
         number = end + 1
 
@@ -103,12 +108,12 @@ class Page:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
         elif block.language == "python":
-            self.python(block.text)
+            self.python(block.text, block.within)
         elif block.language in RUN:
             for command, output in commands(block):
-                self.command(command, output)
+                self.command(command, output, block.within)
 
-    def python(self, text: str) -> None:
+    def python(self, text: str, within: float = 0.0) -> None:
         """Run statements one by one, and compare values with those that the page gives."""
         lines, out = text.splitlines(), io.StringIO()
         for statement in ast.parse(text).body:
@@ -120,10 +125,10 @@ class Page:
                     exec(compile(ast.Module([statement], []), "page", "exec"), self.names)  # noqa: S102
             if value:
                 assert isinstance(statement, ast.Expr), f"no value: {ast.unparse(statement)}"
-                assert repr(found) == value, ast.unparse(statement)
+                assert agree(repr(found), value, within), ast.unparse(statement)
         self.printed = out.getvalue()
 
-    def command(self, command: str, output: str | None) -> None:
+    def command(self, command: str, output: str | None, within: float = 0.0) -> None:
         """Run a command of ours, and compare what it prints if that is known."""
         program, *words = shlex.split(command, comments=True)
         assert program == "cranny", f"only our own commands are run: {command}"
@@ -134,7 +139,7 @@ class Page:
         if output is None:
             assert code == 0, f"{command}\n{printed}"
         else:
-            assert agree(printed, output), f"{command}\n{printed}"
+            assert agree(printed, output, within), f"{command}\n{printed}"
             assert code == 0 or "cranny: " in output, f"{command} ends with {code}\n{printed}"
 
     def serve(self, words: list[str]) -> None:
@@ -189,8 +194,15 @@ def shown(text: str) -> list[str]:
     return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n").splitlines()
 
 
-def agree(printed: str, expected: str) -> bool:
-    """Say whether a text is as expected, with `...` for what may be anything."""
+def agree(printed: str, expected: str, within: float = 0.0) -> bool:
+    """Say whether a text is as expected, with `...` for what may be anything, and numbers that may be off."""
+    if within:
+        both = [" ".join(shown(text)) for text in (printed, expected)]
+        words = [NUMBER.sub("0", text).split() for text in both]
+        numbers = [[float(each.replace(",", "")) for each in NUMBER.findall(text)] for text in both]
+        return words[0] == words[1] and all(
+            abs(one - other) <= within * max(one, other) for one, other in zip(*numbers, strict=True)
+        )
     pattern = ""
     for line in shown(expected):
         if line.strip() == "...":
@@ -209,6 +221,7 @@ def page_of(folder: Path, setenv: Callable[[str, str], None]) -> Page:
         (folder / ".home").mkdir(exist_ok=True)
         setenv(name, str(folder / ".home"))
     setenv("NO_COLOR", "1")
+    setenv("CRANNY_JOBS_AS_ROOT", "1")  # where tests run as root, which readers do not
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     return Page(folder)

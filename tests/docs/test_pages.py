@@ -88,6 +88,9 @@ def test_comparing_knows_what_may_be_anything() -> None:
     assert agree("a b c\n", "a ...")
     assert not agree("a 1\n", "a 2")
     assert not agree("a\nb\n", "a")
+    assert agree("a  1,010.0 b\n", "a 1,000 b", 0.01)
+    assert not agree("a 1,011 b\n", "a 1,000 b", 0.01)
+    assert not agree("a 1 b\n", "a 1 c", 0.01)
 
 
 def test_a_reason_above_a_block_belongs_to_it() -> None:

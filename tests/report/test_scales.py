@@ -13,6 +13,7 @@ from cranny.report.scales import (
     significant,
     time_axis,
 )
+from cranny.traces.zones import clock_offsets
 
 
 def test_counts_begin_at_zero_and_end_over_the_highest_value() -> None:
@@ -107,3 +108,20 @@ def test_a_calendar_axis_has_ticks_on_midnights_hours_and_months() -> None:
     months = calendar_axis(0.0, 365 * 86400.0, noon)
     assert [text for _, text in months.ticks][:2] == ["May 2026", "Jul 2026"]
     assert calendar_axis(5.0, 5.0, noon).high == 6.0
+
+
+def test_a_calendar_axis_has_the_midnights_of_its_zone() -> None:
+    # Clocks are set forward on 2024-03-31 at 01:00 UTC: midnights are at 23:00 UTC before, at 22:00 after that.
+    start = 1711670400.0  # 2024-03-29T00:00:00Z
+    offsets = clock_offsets("Europe/Berlin", start, start + 5 * 86400.0)
+    days = calendar_axis(0.0, 5 * 86400.0, start, offsets)
+    hours = [(at / 3600, text) for at, text in days.ticks]
+    assert hours == [(23, "30 Mar"), (47, "31 Mar"), (70, "1 Apr"), (94, "2 Apr"), (118, "3 Apr")]
+    # The hour from two to three is skipped then; in October it is shown twice.
+    spring = calendar_axis(0.0, 6 * 3600.0, start + 47 * 3600.0, offsets)
+    assert [text for _, text in spring.ticks] == ["31 Mar", "01:00", "03:00", "04:00", "05:00", "06:00", "07:00"]
+    autumn = 1729980000.0  # 2024-10-26T22:00:00Z
+    twice = calendar_axis(0.0, 4 * 3600.0, autumn, clock_offsets("Europe/Berlin", autumn, autumn + 4 * 3600.0))
+    assert [text for _, text in twice.ticks][::2] == ["27 Oct", "01:00", "02:00", "02:00", "03:00"]
+    months = calendar_axis(0.0, 365 * 86400.0, start, clock_offsets("Europe/Berlin", start, start + 365 * 86400.0))
+    assert months.ticks[0] == (1714514400.0 - start, "May 2024")  # 2024-04-30T22:00:00Z

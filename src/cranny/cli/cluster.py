@@ -104,7 +104,7 @@ def _import(
     from cranny.cluster_import.from_log import guess_cluster
     from cranny.traces.read import read_trace
 
-    return guess_cluster(read_trace(str(log), trace_format), link_gbps)
+    return guess_cluster(read_trace(str(log), trace_format, attempts=True), link_gbps)
 
 
 @app.command()

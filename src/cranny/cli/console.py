@@ -38,6 +38,7 @@ def warn(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print one JSON value."""
     sys.stdout.write(json.dumps(value, indent=2, default=str, allow_nan=False) + "\n")
+    sys.stdout.flush()  # `cranny serve --json` goes on, and a program waits for what it says
 
 
 def print_table(

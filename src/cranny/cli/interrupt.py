@@ -24,29 +24,39 @@ _patient = Event()  # set while a command may take its time after Ctrl-C
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def ending_at_once() -> Iterator[Event]:
     """End this process at most `GRACE_S` after Ctrl-C, if it has not ended by itself until then.
 
     Python runs what handles a signal between two steps of the main thread only, and that may be busy for long with
-    what is no Python. So another thread learns of it as soon as the signal arrives.
+    what is no Python. So another thread learns of it as soon as the signal arrives. Yields an event that is set if
+    there was a Ctrl-C, which is certain once this is left: a library may have made another error of it.
     """
+    pressed = Event()
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # Ctrl-C is ignored, as for a command in the background of a script, or handled by the caller
+        yield pressed  # Ctrl-C is ignored, as for a command in the background of a script, or the caller's
         return
     read, write = os.pipe()
     os.set_blocking(write, False)
     over = Event()
-    watcher = Thread(target=_watch, args=(read, over), daemon=True)
+    watcher = Thread(target=_watch, args=(read, over, pressed), daemon=True)
     watcher.start()
-    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    before, hook = signal.set_wakeup_fd(write, warn_on_full_buffer=False), sys.unraisablehook
+    sys.unraisablehook = _say_unless_interrupt
     try:
-        yield
+        yield pressed
     finally:
         over.set()
         signal.set_wakeup_fd(before)
+        sys.unraisablehook = hook
         os.close(write)
         watcher.join()
         os.close(read)
+
+
+def _say_unless_interrupt(lost: "sys.UnraisableHookArgs") -> None:
+    """Tell of errors that cannot be raised, as where an object is deleted; after Ctrl-C the watcher ends us."""
+    if lost.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(lost)
 
 
 @contextmanager
@@ -65,10 +75,22 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
-def _watch(read: int, over: Event) -> None:
+def forget() -> None:
+    """Let the exit code stand although Ctrl-C has come while Python ran code from a string, as dataclasses do.
+
+    Python remembers such a Ctrl-C as not handled, even where it is caught further out, and `python -m` then ends by
+    the signal, whatever the exit code is. Running code from a string once more makes Python forget it.
+    """
+    exec("pass")  # noqa: S102  # a constant
+
+
+def _watch(read: int, over: Event, pressed: Event) -> None:
     """Wait for Ctrl-C, and end the process after it."""
     while number := os.read(read, 1):
-        if number[0] == signal.SIGINT and not over.wait(GRACE_S) and not _patient.is_set():
+        if number[0] != signal.SIGINT:
+            continue
+        pressed.set()
+        if not over.wait(GRACE_S) and not _patient.is_set():
             for child in active_children():
                 child.kill()
             if sys.stderr.isatty():

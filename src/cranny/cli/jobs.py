@@ -20,6 +20,7 @@ from cranny.service.clock import wall_clock
 JobArgument = Annotated[str, argument("JOB", "The id of a job, such as job-17.")]
 MAX_KEY = 200  # characters
 COLUMNS = ("job", "name", "user", "GPUs", "status", "submitted", "start", "where or why")
+PLACED = "when it was placed: "  # how a service begins evidence that is of that moment
 SPARE = ("submitted", "name", "user")  # columns that a narrow terminal does without
 MOST_NAME, MOST_USER = 20, 12  # letters of a name on a terminal, so that it takes no other column's place
 
@@ -205,8 +206,11 @@ def about(file: Path) -> Iterator[None]:
 def explanation_lines(why: dict[str, Any]) -> Iterator[str]:
     """Yield an explanation line by line."""
     yield why["reason"]
-    for line in why["evidence"]:
-        yield f"  {line}"
+    then = [line.removeprefix(PLACED) for line in why["evidence"] if line.startswith(PLACED)]
+    yield from (f"  {line}" for line in why["evidence"] if not line.startswith(PLACED))
+    if then:
+        yield f"  {PLACED.strip()}"
+        yield from (f"    {line}" for line in then)
     start_s = why["predicted_start_s"]
     if why["status"] == "waiting" and why["kind"] != "placed" and start_s is not None:
         yield f"predicted start: {soon(start_s, wall_clock())}, at {stamp(start_s)}"

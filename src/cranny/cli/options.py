@@ -195,7 +195,13 @@ class ScenarioOptions:
         return read_cluster(self.cluster, self.link_gbps, self.oversubscription, self.pat_gbps)
 
     def read_trace(
-        self, spec: str, cluster: Cluster, profiles: "ProfileLibrary", zone: str | None = None
+        self,
+        spec: str,
+        cluster: Cluster,
+        profiles: "ProfileLibrary",
+        zone: str | None = None,
+        *,
+        attempts: bool = False,
     ) -> "Trace":
         """Read a trace file, or generate from a preset to load the cluster as wanted."""
         from cranny.traces.named_trace import named_trace
@@ -211,6 +217,7 @@ class ScenarioOptions:
             profiles=profiles,
             zone=zone,
             count_parts=self.count_parts,
+            attempts=attempts,
         )
 
     def read_both(
@@ -219,11 +226,16 @@ class ScenarioOptions:
         profiles: "ProfileLibrary",
         zone: str | None = None,
         cut: "Callable[[Trace], Trace] | None" = None,
+        *,
+        attempts: bool = False,
     ) -> "tuple[Cluster, Trace]":
-        """Read the cluster and the trace; with `from-log` the cluster is guessed from the trace, as it is cut."""
+        """Read the cluster and the trace; with `from-log` the cluster is guessed from it before it is cut.
+
+        A log that says where jobs ran says it of each attempt, so that with `from-log` it is read by attempt.
+        """
         if self.cluster != FROM_LOG or Path(self.cluster).exists():
             cluster = self.read_cluster()
-            jobs = self.read_trace(spec, cluster, profiles, zone)
+            jobs = self.read_trace(spec, cluster, profiles, zone, attempts=attempts)
             return cluster, jobs if cut is None else cut(jobs)
         from cranny.cluster_import.from_log import with_guessed_cluster
         from cranny.traces.read import read_trace
@@ -231,8 +243,7 @@ class ScenarioOptions:
         if not Path(spec).exists():
             raise InputError(f"--cluster: from-log needs a log that says where jobs ran, and {spec!r} is no file")
         read = partial(read_trace, strict=self.strict, profiles=profiles, zone=zone, count_parts=self.count_parts)
-        trace = read(spec, self.trace_format)
-        return with_guessed_cluster(trace if cut is None else cut(trace))
+        return with_guessed_cluster(read(spec, self.trace_format, attempts=True), cut)
 
     def scenario(
         self,
@@ -240,10 +251,12 @@ class ScenarioOptions:
         policies: Sequence[str],
         zone: str | None = None,
         cut: "Callable[[Trace], Trace] | None" = None,
+        *,
+        attempts: bool = False,
     ) -> "Scenario":
         """Check and read all that the options name, for the first of the policies that are to run.
 
-        The trace is read in `zone` and then `cut`, if these are given.
+        The trace is read in `zone` and then `cut`, if these are given; with `attempts` by attempt.
         """
         from cranny.core.engine import LEAST_PERIOD_S
         from cranny.core.protocol import least_period_s
@@ -255,7 +268,7 @@ class ScenarioOptions:
                 problem = f"must be 0, or at least {least_s:g} s for {name}, not {self.period!r}"
                 raise InputError(f"--period: {problem}")
         models = read_profiles(self.profiles)
-        cluster, jobs = self.read_both(trace, models, zone, cut)
+        cluster, jobs = self.read_both(trace, models, zone, cut, attempts=attempts)
         return Scenario(
             cluster,
             jobs,

@@ -35,7 +35,6 @@ class _Rank(NamedTuple):
 
     iteration_ms: float
     compute_ms: float
-    comm_ms: float
     comm_start_ms: float | None
     comm_end_ms: float | None
     samples: float
@@ -77,7 +76,7 @@ def profile(
     if as_json:
         print_json(facts)
     else:
-        _show(model, facts, file)
+        _show(model, facts, ranks, file)
 
 
 def _name_of(command: Sequence[str]) -> str:
@@ -171,7 +170,6 @@ def _rank(records: Sequence[Record]) -> _Rank:
     return _Rank(
         iteration_ms=median(1e3 * (each.wall_s - each.waited_s) / each.iterations for each in settled),
         compute_ms=median(1e3 * each.compute_s / each.iterations for each in settled),
-        comm_ms=median(1e3 * each.comm_s / each.iterations for each in settled),
         comm_start_ms=1e3 * median(starts) if starts else None,
         comm_end_ms=1e3 * median(ends) if ends else None,
         samples=median(each.samples / each.iterations for each in settled),
@@ -193,28 +191,19 @@ def _facts(model: str, ranks: Sequence[_Rank], command: Sequence[str]) -> dict[s
     }
     if slowest.samples >= 1.0:
         measured["batch"] = round(slowest.samples)
-    phases = {
-        "ranks": len(ranks),
-        "iterations": slowest.iterations,
-        "iteration_ms": round(slowest.iteration_ms, 6),
-        "comm_ms": round(slowest.comm_ms, 6),
-        "comm_start_ms": None if slowest.comm_start_ms is None else round(slowest.comm_start_ms, 6),
-        "comm_end_ms": None if slowest.comm_end_ms is None else round(slowest.comm_end_ms, 6),
-    }
+    if slowest.comm_start_ms is not None:  # as the service learns it: all gradients from then on
+        starts_ms = min(slowest.comm_start_ms, slowest.compute_ms)
+        measured["gradient_buckets"] = [[round(starts_ms, 6), max(1, round(slowest.gradient_bytes))]]
     source = f"cranny profile, {counted(len(ranks), 'rank')} of {_name_of(command)}"
-    return {"source": source, "models": {model: {"measured": [measured], "phases": phases}}}
+    return {"source": source, "models": {model: {"measured": [measured]}}}
 
 
-def _show(model: str, facts: Mapping[str, Any], file: Path) -> None:
+def _show(model: str, facts: Mapping[str, Any], ranks: Sequence[_Rank], file: Path) -> None:
     """Print a profile for people, with what to put into a job file."""
-    entry = facts["models"][model]
-    measured, phases = entry["measured"][0], entry["phases"]
-    done = f"{counted(phases['iterations'], 'iteration')} on {counted(phases['ranks'], 'rank')}"
-    times = f"{phases['iteration_ms']:.4g} ms each, of which {measured['iteration_ms']:.4g} ms compute"
+    measured, slowest = facts["models"][model]["measured"][0], max(ranks, key=lambda rank: rank.compute_ms)
+    done = f"{counted(slowest.iterations, 'iteration')} on {counted(len(ranks), 'rank')}"
+    times = f"{slowest.iteration_ms:.4g} ms each, of which {measured['iteration_ms']:.4g} ms compute"
     say(f"{model}: {done}, {times}; {measured['grad_bytes'] / 1e6:.4g} MB of gradients")
-    if phases["comm_start_ms"] is not None:
-        say(
-            f"it communicates from {phases['comm_start_ms']:.4g} to {phases['comm_end_ms']:.4g} ms of an iteration"
-        )
-    fields = f"grad_bytes: {measured['grad_bytes']:.0f}, iteration_ms: {measured['iteration_ms']:g}"
-    say(f"wrote {file}, for --profiles; in a job file:", f"profile: {{name: {json.dumps(model)}, {fields}}}")
+    if slowest.comm_start_ms is not None and slowest.comm_end_ms is not None:
+        say(f"it communicates from {slowest.comm_start_ms:.4g} to {slowest.comm_end_ms:.4g} ms of an iteration")
+    say(f"wrote {file}, for --profiles; in a job file:", f"profile: {json.dumps({'name': model, **measured})}")

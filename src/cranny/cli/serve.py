@@ -15,31 +15,53 @@ from cranny.model.errors import InputError, MissingExtraError
 from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
+    from cranny.backends.local import LocalBackend
     from cranny.service.auth import Authenticator
     from cranny.service.server import ListenAddress
     from cranny.service.service import Service
 
 DEFAULT_PORT = 8741  # unassigned, and not used by a well-known tool of the field (8265 is Ray's dashboard)
 
+SHARED_FOLDER = Path("/var/lib/cranny")  # of a service whose jobs run under the accounts of their users
 POLICY_HELP = f"See `cranny policies` (default: the last one used, else {DEFAULT_POLICY})."
 DatabaseOption = Annotated[
     str | None, option("--database", "A SQLite file, or postgresql://... (default: log.db in the folder).")
 ]
 FolderOption = Annotated[
-    Path | None, option("--folder", "Folder of job logs and the database (default: ~/.local/state/cranny).")
+    Path | None,
+    option(
+        "--folder",
+        "Folder of job logs and the database (default: ~/.local/state/cranny, with --accounts /var/lib/cranny).",
+    ),
+]
+
+ClusterOption = Annotated[
+    str | None,
+    option(
+        "--cluster",
+        "A cluster file, or RACKSxMACHINESxGPUS; all its machines are simulated on this one "
+        "(default: this machine).",
+        short="-c",
+    ),
+]
+AccountsOption = Annotated[
+    str | None,
+    option(
+        "--accounts",
+        "Run jobs under the accounts of their users: `same-name`, or a file that names them (default: all run as "
+        "you).",
+    ),
+]
+RunAsOption = Annotated[
+    str | None, option("--run-as", "Account of the service itself, if root starts it with --accounts.")
+]
+JobsAsRootOption = Annotated[
+    bool, option("--jobs-as-root", "Let jobs of all users run as root.", envvar="CRANNY_JOBS_AS_ROOT")
 ]
 
 
 def serve(
-    cluster: Annotated[
-        str | None,
-        option(
-            "--cluster",
-            "A cluster file, or RACKSxMACHINESxGPUS; all its machines are simulated on this one "
-            "(default: this machine).",
-            short="-c",
-        ),
-    ] = None,
+    cluster: ClusterOption = None,
     policy: Annotated[
         str | None,
         option("--policy", POLICY_HELP, short="-p", autocompletion=completion.policies),
@@ -58,6 +80,9 @@ def serve(
         Path | None, option("--tls-certificate", "Certificate (PEM) to serve https with.")
     ] = None,
     key: Annotated[Path | None, option("--tls-key", "Private key of the certificate.")] = None,
+    accounts: AccountsOption = None,
+    run_as: RunAsOption = None,
+    jobs_as_root: JobsAsRootOption = False,
     jobs_per_user: Annotated[int, option("--jobs-per-user", "Limit of unfinished jobs per user.", min=1)] = 10_000,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -66,7 +91,6 @@ def serve(
     Example: cranny serve --cluster 1x4x8 --policy cranny
     """
     needs_service()
-    from cranny.backends.local import LocalBackend
     from cranny.service.auth import Authenticator, is_loopback
     from cranny.service.limits import Limits
     from cranny.service.server import ListenAddress
@@ -80,23 +104,47 @@ def serve(
         setting = {"name": policy, "order": order, "period_s": period, "options": given}
     elif order is not None or period or policy_options:
         raise InputError("--order, --period and --set need --policy")
-    if (certificate is None) != (key is None):
-        raise InputError("--tls-certificate and --tls-key must be given together")
-    if certificate is not None and key is not None:
-        check_pair(certificate, key)
-    kept = (folder or state_folder()).absolute()
+    kept = (folder or (state_folder() if accounts is None else SHARED_FOLDER)).absolute()
     options.check_folder(kept, "--folder")
-    kept.mkdir(parents=True, exist_ok=True, mode=0o700)
-    backend = LocalBackend(options.read_cluster(cluster)) if cluster is not None else LocalBackend.this_machine()
+    backend = _backend(cluster, kept, accounts, run_as, as_this_user=jobs_as_root or recommend_only)
+    check_pair(certificate, key)  # with the rights that the service has from here on
     store = EventStore(database or str(kept / "log.db"))
     authenticator = Authenticator(store, loopback=is_loopback(host))
     runs, limits = None if recommend_only else backend, Limits(jobs_per_user=jobs_per_user)
     service = Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits)
-    _run(service, authenticator, ListenAddress(host, port, certificate, key), as_json=as_json)
+    _run(
+        service,
+        authenticator,
+        ListenAddress(host, port, certificate, key),
+        shared=accounts is not None,
+        as_json=as_json,
+    )
 
 
-def _run(service: "Service", authenticator: "Authenticator", address: "ListenAddress", *, as_json: bool) -> None:
-    """Serve until the process is ended; jobs keep running."""
+def _backend(
+    cluster: str | None, folder: Path, accounts: str | None, run_as: str | None, *, as_this_user: bool
+) -> "LocalBackend":
+    """Return what runs jobs: under the accounts of their users, or all as this user, which may be root if so."""
+    from cranny.backends.local import LocalBackend
+    from cranny.backends.rights import apart, check_one_user
+
+    if accounts is None and run_as is not None:
+        raise InputError("--run-as needs --accounts")
+    if accounts is None:
+        if not as_this_user:
+            check_one_user()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    described = None if cluster is None else options.read_cluster(cluster)
+    launcher = None if accounts is None else apart(accounts, run_as, folder)
+    if described is None:
+        return LocalBackend.this_machine(launcher)
+    return LocalBackend(described, launcher=launcher)
+
+
+def _run(
+    service: "Service", authenticator: "Authenticator", address: "ListenAddress", *, shared: bool, as_json: bool
+) -> None:
+    """Serve until the process is ended; jobs keep running. A shared service is not found in anyone's home."""
     from cranny.service.auth import Caller
     from cranny.service.server import serve as run
     from cranny.service.server_file import ServerAddress, published, state_folder
@@ -109,7 +157,7 @@ def _run(service: "Service", authenticator: "Authenticator", address: "ListenAdd
 
         def started(url: str) -> None:
             token = authenticator.process_token(user) if authenticator.loopback else None
-            for folder in {state_folder(), service.folder}:
+            for folder in {service.folder} if shared else {state_folder(), service.folder}:
                 last.enter_context(published(folder, ServerAddress(url, token)))
             link = url
             if authenticator.loopback and not authenticator.has_tokens:
@@ -135,8 +183,12 @@ def needs_service() -> None:
             raise MissingExtraError("the service", name)
 
 
-def check_pair(certificate: Path, key: Path) -> None:
+def check_pair(certificate: Path | None, key: Path | None) -> None:
     """Refuse an unusable certificate or private key, with one line that names the file and the reason."""
+    if (certificate is None) != (key is None):
+        raise InputError("--tls-certificate and --tls-key must be given together")
+    if certificate is None or key is None:
+        return
     for name, path, kind in (("certificate", certificate, "CERTIFICATE"), ("key", key, "PRIVATE KEY")):
         try:
             content = path.read_bytes()

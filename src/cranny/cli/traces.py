@@ -161,12 +161,14 @@ def _log_rows(log: dict[str, Any]) -> dict[str, str]:
         "submitted": f"{log['first_day']} to {log['last_day']}" if log["first_day"] else "",
         "machines known": counted(log["jobs_with_machines"], "job"),
         "partitions": ", ".join(log["partitions"]),
+        "queues": ", ".join(log["queues"]),
         "further attempts": counted(log["further_attempts"], "job"),
         "running at the end": counted(log["running_at_end"], "job"),
         "parts of GPUs": parts,
     }
     given = {"submitted": log["first_day"], "machines known": log["jobs_with_machines"]}
-    given |= {"partitions": log["partitions"], "further attempts": log["further_attempts"]}
+    given |= {name: log[name] for name in ("partitions", "queues")}
+    given |= {"further attempts": log["further_attempts"]}
     given |= {"running at the end": log["running_at_end"], "parts of GPUs": log["jobs_on_parts"]}
     return {name: text for name, text in said.items() if given[name]}
 

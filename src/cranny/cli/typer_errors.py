@@ -7,7 +7,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cranny.cli.interrupt import UserInterruptError
+from cranny.cli.interrupt import CODE, UserInterruptError
 from cranny.model.errors import InputError, unknown
 
 # Older versions of Typer take their errors from click, newer ones bring their own; both show us this one.
@@ -57,6 +57,8 @@ class Group(TyperGroup):
             code = super().main(*args, **{**given, "standalone_mode": False})
         except _UsageError as error:
             raise InputError(_reworded(error)) from None
+        if code == CODE:  # Ctrl-C while Typer read the command line, or when the command had just ended
+            raise UserInterruptError
         sys.exit(code or 0)
 
 

@@ -23,6 +23,13 @@ POLICIES_HELP = (
 )
 SEARCH_HELP = "Also search for machines that could be removed, and try more."
 COLLECTIVES_HELP = "Also replay with these collectives, with commas between."
+LARGE_JOBS_HELP = "GPUs of jobs of which to say how long they would wait, with commas between, such as 64,128."
+ADD_HELP = (
+    "Machines to add in the search (default: 5 % of them), or machines of a type, such as h100=4,a100=2, each "
+    "tried for itself."
+)
+REMOVE_HELP = "Machines to do without, or machines of a type, such as a100=2, each tried for itself."
+MOST_DIGITS = 9  # of a number of machines or GPUs
 PRICES_HELP = "A YAML file with prices by type and hour, power and boots, instead of --price-per-gpu-hour."
 SEARCH_WITH_HELP = (
     "Policy to search with, beside the best (default: the first; with more than 20,000 jobs a quick one)."
@@ -35,15 +42,19 @@ def what_if(
     log: Annotated[Path, argument("LOG", "A job log, such as the output of `sacct -D -X -P`.")],
     shared: options.ScenarioOptions,
     window: WindowOptions,
-    policies: Annotated[str, option("--policies", POLICIES_HELP, short="-p")] = "",
+    policies: Annotated[
+        str, option("--policies", POLICIES_HELP, short="-p", autocompletion=completion.policies)
+    ] = "",
     search: Annotated[bool, option("--search/--no-search", SEARCH_HELP)] = True,
     search_policy: Annotated[
         str | None, option("--search-with", SEARCH_WITH_HELP, autocompletion=completion.policies)
     ] = None,
-    add: Annotated[int | None, option("--add", "Machines to add in the search (default: 5 % of them).")] = None,
+    add: Annotated[str, option("--add", ADD_HELP, metavar="N|TYPE=N")] = "",
+    remove: Annotated[str, option("--remove", REMOVE_HELP, metavar="N|TYPE=N")] = "",
     collectives: Annotated[
         str, option("--collectives", COLLECTIVES_HELP, autocompletion=completion.collectives)
     ] = "",
+    large_jobs: Annotated[str, option("--large-jobs", LARGE_JOBS_HELP)] = "",
     restart_s: options.RestartOption = RESTART_S,
     processes: options.ProcessesOption = None,
     prices: Annotated[Path | None, option("--prices", PRICES_HELP)] = None,
@@ -73,16 +84,21 @@ def what_if(
         raise InputError(f"{log}: there is no such file")
     names = options.split_policies(policies) if policies else None
     options.check_file(report, "--report")
-    if add is not None and shared.cluster != options.FROM_LOG:
-        whole(add, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
-    given: Any = {"search": search, "search_policy": search_policy, "add": add, "processes": processes}
+    added = _counts(add, "--add")
+    more = next((count for count, gpu_type in added if gpu_type is None), None)
+    if more is not None and shared.cluster != options.FROM_LOG:
+        whole(more, "--add:", most=MAX_MACHINES - len(shared.read_cluster().machines))
+    given: Any = {"search": search, "search_policy": search_policy, "add": more, "processes": processes}
+    given["resize"] = [each for each in added if each[1] is not None]
+    given["resize"] += [(-count, gpu_type) for count, gpu_type in _counts(remove, "--remove")]
     given["restart_s"] = restart_s
+    given["large_jobs"] = _sizes(large_jobs)
     given["prices"] = read_prices(prices) if prices is not None else None
     given["collectives"] = [name.strip() for name in collectives.split(",") if name.strip()]
     for name in given["collectives"]:
         if name not in COLLECTIVES:
             raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
-    scenario = shared.scenario(str(log), names or WHAT_IF, window.zone, window.cut)
+    scenario = shared.scenario(str(log), names or WHAT_IF, window.zone, window.cut, attempts=True)
     found = answer(scenario, names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
     for folder, kind in ((csv, "csv"), (parquet, "parquet")):
@@ -92,6 +108,28 @@ def what_if(
         print_json(found.facts())
     else:
         _show(found, written)
+
+
+def _counts(text: str, name: str) -> list[tuple[int, str | None]]:
+    """Read numbers of machines, each with its type or none."""
+    found: list[tuple[int, str | None]] = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        gpu_type, equals, number = word.rpartition("=")
+        if not number.isdecimal() or bool(equals) != bool(gpu_type) or len(number) > MOST_DIGITS:
+            raise InputError(f"{name}: must be a whole number, or types with numbers such as h100=4, not {word!r}")
+        found.append((int(number), gpu_type or None))
+    if sum(gpu_type is None for _, gpu_type in found) > 1:
+        raise InputError(f"{name}: only one number can be without a type, not {text!r}")
+    return found
+
+
+def _sizes(text: str) -> list[int]:
+    """Read numbers of GPUs."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if not word.isdecimal() or len(word) > MOST_DIGITS:
+            raise InputError(f"--large-jobs: must be numbers with commas between, such as 64,128, not {word!r}")
+    return [int(word) for word in words]
 
 
 def _show(answer: "WhatIfAnswer", report: Path | None) -> None:

@@ -1,10 +1,12 @@
 """A cluster guessed from a log that says where its jobs ran.
 
 Each machine gets the most GPUs that jobs held on it at once, which is a lower bound: a machine that was never full
-has more, and one that no job used is not there at all.
+has more, and one that no job used is not there at all. A partition has the machines on which its jobs ran, which
+is a lower bound too. A queue of Kubernetes is no set of machines, and is not made one.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import polars as pl
@@ -17,6 +19,11 @@ from cranny.traces.gpu_types import canonical
 from cranny.traces.trace import Trace
 
 LOWER_BOUND = "Guessed from the log: GPUs are the most that jobs held at once on a machine, a lower bound."
+PARTITIONS = "Partitions have the machines on which their jobs ran, a lower bound: jobs are placed nowhere else."
+NOT_USED = (
+    "without a job in the window: taken as idle in it; remove those that were not there yet, or no longer, from "
+    "the file of cranny cluster import --log"
+)
 
 
 def guess_cluster(trace: Trace, link_gbps: float = 100.0) -> ImportedCluster:
@@ -44,6 +51,7 @@ def guess_cluster(trace: Trace, link_gbps: float = 100.0) -> ImportedCluster:
         LOWER_BOUND,
         "Machines that no job used are not there; all hang below one switch, since a log knows no racks.",
         *about(several, "with several types in the log, taken as the type of most jobs"),
+        *([PARTITIONS] if partitions else ()),
     ]
     if unused:
         notes.append(f"{counted(unused, 'job')} without a start, or without where it ran, or on parts of a GPU.")
@@ -114,7 +122,23 @@ def _by_machine(held: pl.DataFrame, column: str) -> dict[str, Counter[str]]:
     return found
 
 
-def with_guessed_cluster(trace: Trace) -> tuple[Cluster, Trace]:
-    """Return the cluster that a log tells of, and the log with notes that say how far to trust it."""
+def with_guessed_cluster(trace: Trace, cut: Callable[[Trace], Trace] | None = None) -> tuple[Cluster, Trace]:
+    """Return the cluster that a log tells of, and the log with notes that say how far to trust it.
+
+    The log is `cut` after that: a machine that no job used in a window was there all the same.
+    """
     guess = guess_cluster(trace)
-    return guess.cluster, replace(trace, notes=(*trace.notes, *guess.notes))
+    kept = trace if cut is None else cut(trace)
+    notes = [*guess.notes, *_not_used(guess.cluster, kept)]
+    return guess.cluster, replace(kept, notes=(*kept.notes, *notes))
+
+
+def _not_used(cluster: Cluster, trace: Trace) -> list[str]:
+    """Name the machines on which no job ran in the window of a log."""
+    if trace.window is None:
+        return []
+    held = held_gpus(trace)
+    if trace.window.end_s is not None and held.height:
+        held = held.filter(pl.col("from_s") < trace.window.end_s)
+    used = set(held["machine"])
+    return about([each.name for each in cluster.machines if each.name not in used], NOT_USED)

@@ -76,6 +76,8 @@ class Drafter(NamedTuple):
     setting: float = 0.0  # a number of the placer's that it needs
     # Computes its entry of the memo, of a job and the machines that it takes, `taken[f]` with f GPUs free.
     memo_entry: Callable[[Job, Sequence[int]], Sequence[int]] | None = None
+    # Whether a job of so many GPUs must wait or not by the free GPUs of machines alone, whatever it sends.
+    refuses_by_size: bool = False
 
 
 @runtime_checkable

@@ -54,7 +54,7 @@ class QueuePolicy:
             raise unknown("queue order", order, ORDERS)
         self.placer = placer
         self.order = order
-        self._slowdown = slowdown  # how placements are expected to stretch jobs, for backfill
+        self.slowdown = slowdown  # how placements are expected to stretch jobs, for backfill
         # The job found not to fit, and the state's version then: until that changes it cannot fit, save by
         # stopping jobs, of which none more may be stopped before `_retry_s`.
         self._stuck: tuple[Job | None, int] = (None, 0)
@@ -87,9 +87,9 @@ class QueuePolicy:
         if placement is not None:
             return Plan(view.version, (Start(job, placement, first.attained_gpu_s),))
         if self.order == "backfill":
-            return easy(view, self.placer, self._slowdown)
+            return easy(view, self.placer, self.slowdown)
         if self.order == "conservative":
-            return conservative(view, self.placer, self._slowdown)
+            return conservative(view, self.placer, self.slowdown)
         if self.order == "las":
             preempting = self._preempt(view) if view.now_s >= self._retry_s else None
             if preempting is not None:

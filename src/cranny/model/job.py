@@ -26,8 +26,10 @@ class Job:
     of the type that `duration_s` was measured on, which is 1. A job that goes on elsewhere loses `restart_s`.
 
     A job of a `partition` runs on machines of it only (`Cluster.partitions`). Queue orders that go by `priority`
-    start higher ones first. With `limit_s` policies know this in place of the duration, as a scheduler knows
-    only what its users ask for; a replay runs the job for its duration all the same.
+    start higher ones first, and policies that share GPUs by weight let them count more. It should be over by
+    `deadline_s`, a time like `submit_s`; policies that know no deadlines ignore it. With `limit_s` policies know
+    this in place of the duration, as a scheduler knows only what its users ask for; a replay runs the job for its
+    duration all the same.
 
     `duration_s` is the running time when all workers share one machine; the placement's communication comes
     on top. `model` is a name of the library, or a `ModelProfile`, whose name it then becomes. Ranks are
@@ -53,6 +55,7 @@ class Job:
     partition: str | None = None
     priority: float = 0.0
     limit_s: float | None = None
+    deadline_s: float | None = None
     profile: ModelProfile = field(default=_BY_NAME, repr=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +82,7 @@ class Job:
                 positive(speed, f"job {self.id!r}: speeds: {gpu_type}")
         if self.restart_s:
             _put(self, "restart_s", seconds(self.restart_s, f"job {self.id!r}: restart_s"))
-        if self.partition is not None or self.priority or self.limit_s is not None:
+        if self.partition is not None or self.priority or self.limit_s is not None or self.deadline_s is not None:
             self._check_queue()
         profile = self.profile
         if profile is _BY_NAME or profile.name != self.model or self.batch not in (None, profile.batch):
@@ -121,6 +124,7 @@ class Job:
         _put(job, "partition", partition)
         _put(job, "priority", priority)
         _put(job, "limit_s", limit_s)
+        _put(job, "deadline_s", None)
         _put(job, "profile", profile)
         return job
 
@@ -142,6 +146,8 @@ class Job:
         _put(self, "priority", between(self.priority, f"job {self.id!r}: priority", -MAX_PRIORITY, MAX_PRIORITY))
         if self.limit_s is not None:
             _put(self, "limit_s", seconds(self.limit_s, f"job {self.id!r}: limit_s"))
+        if self.deadline_s is not None:
+            _put(self, "deadline_s", seconds(self.deadline_s, f"job {self.id!r}: deadline_s"))
 
     def _check_groups(self) -> None:
         """Check the degrees of tensor and pipeline parallelism."""

@@ -40,7 +40,9 @@
   // A moment: its date where the trace has dates, else the time since the first arrival.
   function moment(seconds) {
     if (data.zero_epoch_s === null) return clock(seconds);
-    return new Date((data.zero_epoch_s + seconds) * 1000).toISOString().slice(0, 16).replace("T", " ");
+    let ahead = 0;
+    for (const [since, offset] of data.offsets) if (since <= seconds) ahead = offset;
+    return new Date((data.zero_epoch_s + seconds + ahead) * 1000).toISOString().slice(0, 16).replace("T", " ");
   }
 
   function amount(value, format) {

@@ -41,6 +41,7 @@ from cranny.report.table import (
     skipping,
 )
 from cranny.sim.result import Result
+from cranny.traces.zones import ClockOffset, clock_offsets
 
 # Each with name, title and meaning; those over time also with factor, suffix and decimals of their values.
 # Where these are null, the value decides.
@@ -87,19 +88,22 @@ def render(
     cdfs, cdf_data = _cdf_charts(results, drawn)
     packed = occupancy(results, at_s=map_at_s)
     span_s = arrival_span_s(results)
+    zero_epoch_s = _first_arrival_epoch_s(results)
     data = {
         "runs": [{"label": look.label, "strong": look.strong} for look in drawn],
         "times_s": [significant(at, 7) for at in slice_times_s(span_s)],
         "time": time_data,
         "cdf": cdf_data,
-        "zero_epoch_s": _first_arrival_epoch_s(results),
+        "zero_epoch_s": zero_epoch_s,
+        # From which second on clocks are how many seconds ahead of UTC.
+        "offsets": [[since - (zero_epoch_s or 0.0), ahead_s] for since, ahead_s in _offsets(results)],
     }
     main = Template(file_text("page.html")).substitute(
         lead=lead.section if lead else "",
         table_hint=_table_hint(results, lead.span if lead else ""),
         table=summary_table(results, drawn),
         legend=_legend(drawn),
-        time_hint=_time_hint(drawn, in_rounds=bool(in_rounds(results)), dated=data["zero_epoch_s"] is not None),
+        time_hint=_time_hint(drawn, in_rounds=bool(in_rounds(results)), when=_clock_hint(results)),
         time_charts=times,
         cdf_charts=cdfs,
         map_hint=_map_hint(packed.times),
@@ -177,7 +181,9 @@ def _time_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[
     at_s = slice_times_s(span_s)
     zero_epoch_s = _first_arrival_epoch_s(results)
     length_s = span_s[1] - span_s[0]
-    x_axis = time_axis(0.0, length_s) if zero_epoch_s is None else calendar_axis(0.0, length_s, zero_epoch_s)
+    x_axis = time_axis(0.0, length_s)
+    if zero_epoch_s is not None:
+        x_axis = calendar_axis(0.0, length_s, zero_epoch_s, _offsets(results))
     figures: list[str] = []
     data: dict[str, object] = {}
     timelines = [settled(result.timeline) for result in results]
@@ -203,6 +209,24 @@ def _first_arrival_epoch_s(results: Sequence[Result]) -> float | None:
     """Return when the first job arrived, in seconds since 1970; None if the trace has no dates."""
     zero_epoch_s = results[0].settings.get("zero_epoch_s")
     return None if zero_epoch_s is None else float(zero_epoch_s) + arrival_span_s(results)[0]
+
+
+def _offsets(results: Sequence[Result]) -> list[ClockOffset]:
+    """Return how far the clocks of the trace's zone are ahead of UTC while jobs arrive; nothing without dates."""
+    zero_epoch_s, zone = _first_arrival_epoch_s(results), results[0].settings.get("zone")
+    if zero_epoch_s is None:
+        return []
+    first_s, last_s = arrival_span_s(results)
+    return clock_offsets(zone, zero_epoch_s, zero_epoch_s + last_s - first_s)
+
+
+def _clock_hint(results: Sequence[Result]) -> str:
+    """Say of which clock the times of the page are."""
+    settings = results[0].settings
+    if settings.get("zero_epoch_s") is None:
+        return "Time since the first arrival"
+    zone = settings.get("zone")
+    return f"Dates and times are in {zone}" if zone else "Dates and times are those of the clock of the log"
 
 
 def _cdf_charts(results: Sequence[Result], drawn: Sequence[RunStyle]) -> tuple[str, dict[str, object]]:
@@ -290,10 +314,9 @@ def _table_hint(results: Sequence[Result], lead_span: str) -> str:
     return f"{mark}{escape(spans[0].upper() + spans[1:])} {how}"
 
 
-def _time_hint(drawn: Sequence[RunStyle], *, in_rounds: bool, dated: bool) -> str:
+def _time_hint(drawn: Sequence[RunStyle], *, in_rounds: bool, when: str) -> str:
     """Say what lines and bands mean."""
     not_yet = "; policies that decide in rounds have not placed the arriving job by then" if in_rounds else ""
-    when = "Dates and times are in UTC" if dated else "Time since the first arrival"
     strong = next((f"{look.label} and for " for look in drawn if look.strong), "")
     return escape(
         f"{when}. Values are taken when jobs arrive{not_yet}. Lines are means over short "

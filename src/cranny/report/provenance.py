@@ -19,6 +19,7 @@ NAMES = {
     "seed": "seed",
     "price_per_gpu_hour": "price per GPU-hour",
     "trace_skipped": "rows of the trace skipped",
+    "zone": "time zone",
     "version": "cranny version",
 }
 APART = frozenset({"zero_epoch_s", "command", "trace_notes"})  # shown in places of their own

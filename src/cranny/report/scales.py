@@ -1,9 +1,11 @@
 """Axes: where a value falls, where the ticks are, and what is written beside them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from cranny.traces.zones import ClockOffset
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
@@ -21,6 +23,7 @@ CALENDAR_STEPS_S = (
     *(hours * HOUR_S for hours in (1, 2, 3, 6, 12)),
     *(days * DAY_S for days in (1, 2, 4, 7, 14, 28)),
 )
+NEAR_S = 1e-3  # a tick that is outside of an axis by less is on its edge
 TINY = 1e-30  # no metric has a range under this; dividing by less would leave the range of floats
 LEAST_FLOOR_S = 1e-5
 # Where an axis of shares may begin, and the step of its ticks there.
@@ -87,17 +90,34 @@ def time_axis(low_s: float, high_s: float) -> Axis:
     return Axis(low_s, low_s + span_s, tuple((low_s + at * step_s, text) for at, text in enumerate(texts)))
 
 
-def calendar_axis(low_s: float, high_s: float, zero_epoch_s: float) -> Axis:
-    """Make an axis of dates in UTC, with ticks on midnights, the first of months, or whole hours."""
+def calendar_axis(
+    low_s: float, high_s: float, zero_epoch_s: float, offsets: Sequence[ClockOffset] = ((0.0, 0.0),)
+) -> Axis:
+    """Make an axis of dates, with ticks on midnights, the first of months, or whole hours.
+
+    `offsets` says how far clocks are ahead of UTC, from when on; the first also holds before that.
+    """
     span_s = high_s - low_s if high_s > low_s else 1.0
+    start, end = low_s + zero_epoch_s, low_s + span_s + zero_epoch_s
+    since = [-math.inf, *(at for at, _ in offsets[1:]), math.inf]
+    ahead_s = [ahead for _, ahead in offsets]
+    shown = _clock_ticks(start + min(ahead_s), end + max(ahead_s), span_s)
+    ticks = [
+        (shown_s - ahead - zero_epoch_s, text)
+        for shown_s, text in shown
+        for ahead, begin, past in zip(ahead_s, since, since[1:], strict=False)
+        if max(begin, start - NEAR_S) <= shown_s - ahead <= end + NEAR_S and shown_s - ahead < past
+    ]
+    return Axis(low_s, low_s + span_s, tuple(sorted(ticks)))
+
+
+def _clock_ticks(start: float, end: float, span_s: float) -> list[Tick]:
+    """Return the ticks of an axis of some length between two times of a clock, since 1970."""
     if span_s > 200 * DAY_S:
-        ticks = _months(low_s + zero_epoch_s, low_s + span_s + zero_epoch_s)
-    else:
-        step_s = next(step for step in CALENDAR_STEPS_S if span_s / step <= 8)
-        first = math.ceil((low_s + zero_epoch_s) / step_s - 1e-9)
-        last = math.floor((low_s + span_s + zero_epoch_s) / step_s + 1e-9)
-        ticks = [(at * step_s, _moment(at * step_s)) for at in range(first, last + 1)]
-    return Axis(low_s, low_s + span_s, tuple((at - zero_epoch_s, text) for at, text in ticks))
+        return _months(start, end)
+    step_s = next(step for step in CALENDAR_STEPS_S if span_s / step <= 8)
+    first, last = math.ceil(start / step_s - 1e-9), math.floor(end / step_s + 1e-9)
+    return [(at * step_s, _moment(at * step_s)) for at in range(first, last + 1)]
 
 
 def _months(start: float, end: float) -> list[Tick]:

@@ -60,6 +60,11 @@ def html_table(
     return f'<div class="scroll"><table class="{kind}">{inside}</table></div>'
 
 
+def unbroken(text: str) -> str:
+    """Make a text HTML whose lines break between words only, not after hyphens, as in 2-7."""
+    return " ".join(f'<span class="word">{escape(word)}</span>' for word in text.split(" ")) if text else ""
+
+
 def html_section(name: str, head: str, content: str, hint: str = "") -> str:
     """Make a section of a page; `content` is HTML."""
     about = f'<p class="hint">{escape(hint)}</p>' if hint else ""

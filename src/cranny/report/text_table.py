@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cranny.report.fitted_table import FittedColumn, FittedTable
-from cranny.report.shell import escape, html_table
+from cranny.report.shell import escape, html_table, unbroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,14 @@ class TextTable:
 def text_table_html(sheet: TextTable) -> str:
     """Return a sheet for the page."""
     rows = [[escape(cell) for cell in row] for row in sheet.rows]
-    head = [escape(cell) for cell in sheet.head]
+    head = [unbroken(cell) for cell in sheet.head]
     note = f'<p class="for">{escape(sheet.note)}</p>' if sheet.note else ""
-    kind = "plain figures" if sheet.words == 1 else "plain figures worded"
-    return f"<div><h3>{escape(sheet.title)}</h3>{note}{html_table(head, rows, kind=kind)}</div>"
+    return f"<div><h3>{escape(sheet.title)}</h3>{note}{html_table(head, rows, kind=figures_kind(sheet))}</div>"
+
+
+def figures_kind(sheet: TextTable) -> str:
+    """Return the classes by which a page knows the columns that hold words."""
+    return "plain figures" if sheet.words == 1 else f"plain figures words-{sheet.words}"
 
 
 def terminal_table(sheet: TextTable) -> FittedTable:

@@ -12,7 +12,7 @@ def greedy(*, fewest: bool) -> Drafter:
 
     With `fewest`, a job that takes more machines than it would in an empty cluster must wait.
     """
-    return Drafter(draft, float(fewest))
+    return Drafter(draft, float(fewest), refuses_by_size=True)
 
 
 @inside

@@ -26,13 +26,14 @@ CROSS_BYTES, COMM_S, PEAK_BYTES, SLOWDOWN = 0, 1, 2, 3
 
 
 class MachineArrays(NamedTuple):
-    """Machines of `size` GPUs each, by their free GPUs; those with all free are idle."""
+    """The machines of `size` GPUs each that a job can use, by their free GPUs; those with all free are idle."""
 
     free: Ints  # (machines,)
     open_slots: Bits  # (machines,) GPUs that no job holds
     sets: Bits  # (size + 1, words) machines by their free GPUs, a bit each
     first_word: Ints  # (size + 1,) no word of the set before this one holds a machine
     members: Ints  # (size + 1,) machines in the set
+    inside: Flags  # (machines,) whether the job can use it
 
 
 class LinkArrays(NamedTuple):
@@ -80,7 +81,7 @@ class Draft(NamedTuple):
     gbps: Floats  # (nodes,) the job's rate on each of those links
     cost: Floats
     at: Ints
-    key: Ints  # (size + 1,) of the entry of the memo that the placer needs
+    key: Ints  # (largest size + 1,) of the entry of the memo that the placer needs
     taken: Bits  # (size + 1, words) machines drafted so far, by the ranks that they would hold
     up: Floats  # (nodes,) pairs of a phase that pass a link
     down: Floats
@@ -114,24 +115,30 @@ class PlacementRequest(NamedTuple):
 def build_arrays(
     cluster: Cluster, placer: FirstChoices, memo: MemoTable, patterns: int, setting: float
 ) -> PlacementArrays:
-    """Return the arrays of an idle cluster of equal machines, for so many patterns at most."""
-    size = cluster.machines[0].gpus
+    """Return the arrays of an idle cluster, whose machines are taken to be equal, for so many patterns at most."""
+    sizes = np.array([machine.gpus for machine in cluster.machines], dtype=np.int64)
+    size = int(sizes.max())
     missing, none = np.full(patterns, -1, dtype=np.int64), _ints(0)
-    choices = np.zeros((size + 1, size + 1), dtype=np.int64)
-    for gpus in range(1, size + 1):
-        wanted = placer.first_choices(gpus, size)
-        choices[gpus, : len(wanted)] = wanted
     return PlacementArrays(
-        machines=_machines(len(cluster.machines), size),
+        machines=machine_arrays(sizes, np.ones(len(sizes), dtype=np.bool_)),
         links=_links(cluster),
         patterns=PatternTable(
             missing, missing.copy(), _ints(1), np.empty(0), np.empty(0, np.bool_), none, none, none
         ),
         memo=memo,
         draft=_draft(cluster, size),
-        choices=choices,
+        choices=choice_table(placer, size, size),
         setting=setting,
     )
+
+
+def choice_table(placer: FirstChoices, size: int, largest: int) -> Ints:
+    """Return the first choices on machines of one size, in a table for the largest, (largest + 1, largest + 1)."""
+    choices = np.zeros((largest + 1, largest + 1), dtype=np.int64)
+    for gpus in range(1, size + 1):
+        wanted = placer.first_choices(gpus, size)
+        choices[gpus, : len(wanted)] = wanted
+    return choices
 
 
 def add_pattern(table: PatternTable, number: int, pattern: Pattern) -> PatternTable:
@@ -151,20 +158,21 @@ def add_pattern(table: PatternTable, number: int, pattern: Pattern) -> PatternTa
     )
 
 
-def _machines(count: int, size: int) -> MachineArrays:
-    words = _words(count)
-    bits = np.zeros(words * 64, dtype=np.uint8)
-    bits[:count] = 1
-    sets = np.zeros((size + 1, words), dtype=np.uint64)
-    sets[size] = np.packbits(bits, bitorder="little").view("<u8")
-    members = _ints(size + 1)
-    members[size] = count
+def machine_arrays(sizes: Ints, inside: Flags) -> MachineArrays:
+    """Return idle machines of some sizes, (machines,), of which a job can use those that are `inside`."""
+    largest = int(sizes.max())
+    sets = np.zeros((largest + 1, _words(len(sizes))), dtype=np.uint64)
+    bits = np.zeros(sets.shape[1] * 64, dtype=np.uint8)
+    for size in range(1, largest + 1):
+        bits[: len(sizes)] = inside & (sizes == size)
+        sets[size] = np.packbits(bits, bitorder="little").view("<u8")
     return MachineArrays(
-        free=np.full(count, size, dtype=np.int64),
-        open_slots=np.full(count, 2**size - 1, dtype=np.uint64),
+        free=sizes.copy(),
+        open_slots=np.array([2**size - 1 for size in sizes.tolist()], dtype=np.uint64),
         sets=sets,
-        first_word=_ints(size + 1),
-        members=members,
+        first_word=_ints(largest + 1),
+        members=np.bincount(sizes[inside], minlength=largest + 1),
+        inside=inside,
     )
 
 
