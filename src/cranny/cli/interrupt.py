@@ -78,8 +78,8 @@ def tell(text: str) -> None:
 def forget() -> None:
     """Let the exit code stand although Ctrl-C has come while Python ran code from a string, as dataclasses do.
 
-    Python remembers such a Ctrl-C as not handled, even where it is caught further out, and `python -m` then ends by
-    the signal, whatever the exit code is. Running code from a string once more makes Python forget it.
+    Python remembers such a Ctrl-C as not handled, even where it is caught further out, and `python -m` then ends
+    by the signal, whatever the exit code is. Running code from a string once more makes Python forget it.
     """
     exec("pass")  # noqa: S102  # a constant
 
