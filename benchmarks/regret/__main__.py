@@ -1,19 +1,31 @@
 """Judge a policy in all worlds: `python -m benchmarks.regret --policies cranny,titan,netpack-lean --seeds 1`.
 
-Results of the other policies are kept under `--out`, so that a second run only replays the judged one.
+World by world, and in each seed by seed. Results are kept under `--out`, so that a second run only replays the
+judged policy, and one that was interrupted goes on with `--reuse`.
 """
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.measure import judged_policy
 from benchmarks.regret import judgement, tables
 from benchmarks.regret.ablation import other_settings, switched_off
 from benchmarks.regret.page import fill, paragraphs
-from benchmarks.regret.replays import PARTS, SEEDS, TUNED, Found, RegretCell, plan, replay_all
+from benchmarks.regret.replays import (
+    PARTS,
+    SEEDS,
+    TUNED,
+    Found,
+    RegretCell,
+    in_folder,
+    of_whole_seeds,
+    plan,
+    replay_all,
+)
 from benchmarks.regret.run import OUT, default_traces
+from benchmarks.regret.screening import replay_world
 from benchmarks.regret.world import Contender, World
 from benchmarks.regret.worlds import WORLDS
 from cranny.cli.console import out, progress
@@ -35,27 +47,21 @@ def main(words: Sequence[str] | None = None) -> None:
         chosen: list[Contender] | None = [own, *forms.values()]
     else:
         chosen = None if asked.policies is None else _contenders([*asked.policies.split(","), own.label])
-    found = _replay(asked, worlds, own, chosen)
+    found: Found = {}
+    for world in worlds:
+        found |= _replay(asked, world, own, chosen)
+        if asked.page:  # an interrupted run leaves what is known of whole worlds
+            rows = judgement.rows(found)
+            _fill(asked, own, rows, _sheets(asked, rows, own, forms))
     rows = judgement.rows(found)
-    sheets = (
-        [tables.ablation_table(rows, own, forms)] if asked.ablations else _sheets(rows, own, rivals=asked.rivals)
-    )
+    sheets = _sheets(asked, rows, own, forms)
     bounded = tables.bounds_tables(rows, own, _traces(asked)) if asked.bounds else []
     _print([*sheets, *bounded], markdown=asked.markdown)
     for name, reason in _failed(found).items():
         out.print(f"{name}: {reason}", soft_wrap=True)
-    verdicts = [
-        f"{budget.name} {budget.value:.3f}, at most {budget.limit:g}: {verdict}"
-        for budget, verdict in tables.verdicts(rows, own)
-    ]
-    out.print(*verdicts, sep="\n", soft_wrap=True)
+    out.print(*_verdicts(rows, own), sep="\n", soft_wrap=True)
     if asked.page:
-        command = f"`python -m benchmarks.regret --judge {own.label} --seeds {1 if asked.quick else asked.seeds}`"
-        seeds = f"{command}: " + "; ".join(verdicts) + ".\n"
-        parts = {"worlds": paragraphs(tables.worlds_tables(worlds)), "results": [seeds, *paragraphs(sheets)]}
-        if bounded:
-            parts["bounds"] = [f"{command.rstrip('`')} --bounds`:\n", *paragraphs(bounded)]
-        fill(asked.page, parts)
+        _fill(asked, own, rows, sheets, bounded)
     if asked.picture:
         everyone = _rivals_and_own(own, (cell.contender for cell in found))
         out.print(f"written: {tables.draw(rows, everyone, asked.out / 'regret')}", soft_wrap=True)
@@ -63,21 +69,54 @@ def main(words: Sequence[str] | None = None) -> None:
         asked.json.write_text(json.dumps(_facts(rows, found), indent=1) + "\n", encoding="utf-8")
 
 
-def _replay(
-    asked: argparse.Namespace, worlds: Sequence[World], own: Contender, chosen: Sequence[Contender] | None
-) -> Found:
-    """Replay what is asked for and not known; the judged policy anew."""
+def _replay(asked: argparse.Namespace, world: World, own: Contender, chosen: Sequence[Contender] | None) -> Found:
+    """Replay what is asked for of a world and not known; the judged policy anew."""
     count, parts = 1 if asked.quick else asked.seeds, [TUNED] if asked.tuned else PARTS
-    cells = plan(worlds, chosen, count, parts)
-    if asked.settings:
-        cells += plan(worlds, other_settings(own), count, parts)
     traces = _traces(asked)
 
     def anew(cell: RegretCell) -> bool:
         return cell.contender.policy == own.policy and not asked.reuse
 
-    with progress("replaying", len(cells)) as tick:
-        return replay_all(cells, traces, asked.out, processes=asked.processes, anew=anew, progress=tick)
+    def replayed(cells: Sequence[RegretCell]) -> Found:
+        if asked.known:
+            return of_whole_seeds(cells, in_folder(cells, traces, asked.out))
+        with progress(f"replaying {world.key}", len(cells)) as tick:
+            return replay_all(cells, traces, asked.out, processes=asked.processes, anew=anew, progress=tick)
+
+    if chosen is None and not asked.unscreened:
+        found = replay_world(world, count, own, replayed, parts)
+    else:
+        found = replayed(plan([world], chosen, count, parts))
+    if asked.settings:
+        found |= replayed(plan([world], other_settings(own), count, parts))
+    return found
+
+
+def _fill(
+    asked: argparse.Namespace,
+    own: Contender,
+    rows: Sequence[judgement.Row],
+    sheets: Sequence[TextTable],
+    bounded: Sequence[TextTable] = (),
+) -> None:
+    """Write tables into the page that is asked for."""
+    command = f"`python -m benchmarks.regret --judge {own.label} --seeds {1 if asked.quick else asked.seeds}`"
+    told = f"{command}: " + "; ".join(_verdicts(rows, own)) + ".\n"
+    parts = {
+        "worlds": paragraphs(tables.worlds_tables(list(WORLDS.values()))),
+        "results": [told, *paragraphs(sheets)],
+    }
+    if bounded:
+        parts["bounds"] = [f"{command.rstrip('`')} --bounds`:\n", *paragraphs(bounded)]
+    fill(asked.page, parts)
+
+
+def _verdicts(rows: Sequence[judgement.Row], own: Contender) -> list[str]:
+    """Say which limits are held."""
+    return [
+        f"{budget.name} {budget.value:.3f}, at most {budget.limit:g}: {verdict}"
+        for budget, verdict in tables.verdicts(rows, own)
+    ]
 
 
 def _traces(asked: argparse.Namespace) -> Path | None:
@@ -101,6 +140,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--traces", type=Path, help="folder of real logs; ../shared/traces if it is there")
     add("--generated", action="store_true", help="no real logs")
     add("--reuse", action="store_true", help="take what is known of the judged policy, too")
+    add("--known", action="store_true", help="replay nothing: report the seeds that are known in whole")
+    add("--unscreened", action="store_true", help="all policies with all seeds, also those far behind")
     add("--ablations", action="store_true", help="switch off each term of the judged policy")
     add("--settings", action="store_true", help="also replay the judged policy with other settings, for --bounds")
     add("--rivals", action="store_true", help="also say which policy is the best other of each cell")
@@ -136,12 +177,16 @@ def _contenders(names: Sequence[str]) -> list[Contender]:
     return [each for each in read if each.policy in TABLE]
 
 
-def _sheets(rows: Sequence[judgement.Row], own: Contender, *, rivals: bool) -> list[TextTable]:
-    """Return all cells of the judged policy, and what all policies come to."""
+def _sheets(
+    asked: argparse.Namespace, rows: Sequence[judgement.Row], own: Contender, forms: Mapping[str, Contender]
+) -> list[TextTable]:
+    """Return all cells of the judged policy, and what all policies come to; or what its terms are worth."""
+    if asked.ablations:
+        return [tables.ablation_table(rows, own, forms)]
     everyone = _rivals_and_own(own, (each for row in rows for each in row.measures))
     return [
         tables.cells_table(rows, own),
-        *([tables.cells_table(rows, own, rivals=True)] if rivals else []),
+        *([tables.cells_table(rows, own, rivals=True)] if asked.rivals else []),
         tables.headlines_table(rows, own),
         tables.scores_table(rows, everyone),
     ]

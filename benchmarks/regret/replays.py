@@ -74,19 +74,31 @@ def replay_all(
     progress: Progress | None = None,
 ) -> Found:
     """Return what every replay found; one that is in the folder is taken from there, unless wanted `anew`."""
-    store, real = CellStore(folder), traces is not None
-    settings = {cell: cell.sweep_cell(real=real) for cell in cells}
-    known = {cell: None if anew(cell) else store.load(settings[cell]) for cell in cells}
-    missing = [cell for cell, outcome in known.items() if outcome is None]
+    known = in_folder([cell for cell in cells if not anew(cell)], traces, folder)
+    missing = [cell for cell in cells if cell not in known]
+    store = CellStore(folder)
 
     def keep(number: int, outcome: CellOutcome) -> None:
         if outcome.summary is not None:
-            store.save(settings[missing[number]], outcome.summary)
+            store.save(missing[number].sweep_cell(real=traces is not None), outcome.summary)
 
     calls = [partial(replay, cell, traces) for cell in missing]
     found = run_many(calls, failed=CellOutcome.failed, processes=processes, progress=progress, ended=keep)
     fresh = dict(zip(missing, found, strict=True))
-    return {cell: known[cell] or fresh[cell] for cell in cells}
+    return {cell: known.get(cell) or fresh[cell] for cell in cells}
+
+
+def in_folder(cells: Sequence[RegretCell], traces: Path | None, folder: Path) -> Found:
+    """Return what is known of replays without any more of them."""
+    store, real = CellStore(folder), traces is not None
+    loaded = ((cell, store.load(cell.sweep_cell(real=real))) for cell in cells)
+    return {cell: outcome for cell, outcome in loaded if outcome is not None}
+
+
+def of_whole_seeds(cells: Sequence[RegretCell], found: Found) -> Found:
+    """Leave out the seeds with which some replay is missing, so that all policies are compared on the rest."""
+    broken = {(cell.world.key, cell.seed) for cell in cells if cell not in found}
+    return {cell: each for cell, each in found.items() if (cell.world.key, cell.seed) not in broken}
 
 
 def replay(cell: RegretCell, traces: Path | None) -> CellOutcome:

@@ -1,12 +1,14 @@
 """The bench case: every policy in every world."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import Measured, judged_policy
 from benchmarks.regret import judgement, tables
 from benchmarks.regret.judgement import WORST
-from benchmarks.regret.replays import SEEDS, plan, replay_all
+from benchmarks.regret.replays import SEEDS, Found, replay_all
+from benchmarks.regret.screening import replay_world
 from benchmarks.regret.world import Contender
 from benchmarks.regret.worlds import WORLDS
 
@@ -25,8 +27,16 @@ def default_traces() -> Path | None:
 def run() -> Measured:
     """Replay all that is not known yet; report worst cell and mean, and every cell above the limit."""
     own = Contender(judged_policy())
-    cells = plan(WORLDS.values(), None, SEEDS)
-    found = replay_all(cells, default_traces(), OUT, processes=PROCESSES, anew=lambda cell: cell.contender == own)
+    replayed = partial(
+        replay_all,
+        traces=default_traces(),
+        folder=OUT,
+        processes=PROCESSES,
+        anew=lambda cell: cell.contender == own,
+    )
+    found: Found = {}
+    for world in WORLDS.values():
+        found |= replay_world(world, SEEDS, own, replayed)
     rows = judgement.rows(found)
     limits = [budget for budget, _ in tables.verdicts(rows, own)]
     metrics = {budget.name: budget.value for budget in limits}

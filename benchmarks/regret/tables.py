@@ -23,18 +23,11 @@ from benchmarks.regret.judgement import (
 from benchmarks.regret.measures import METRICS
 from benchmarks.regret.reached import Reached, reached
 from benchmarks.regret.replays import PARTS
-from benchmarks.regret.world import EXACT, JUDGED, Contender, World
+from benchmarks.regret.world import EXACT, JUDGED, Contender, World, headline
 from cranny.report.table import MISSING
 from cranny.report.text_table import TextTable
 from cranny.repro.plots import canvas, save
 
-# What each paper claims of its system, by the beginning of the names of its worlds.
-HEADLINES = {
-    "titan": ("titan", "machine_hours"),
-    "netpack": ("netpack", "mean_jct_s"),
-    "cassini": ("themis+cassini", "mean_iteration_s"),
-    "has": ("has", "mean_jct_s"),
-}
 MARK = "!"  # beside a cell above the limit
 FAR = 4.0  # at which the colours of the heat map end
 
@@ -67,11 +60,16 @@ def cells_table(rows: Sequence[Row], own: Contender, *, rivals: bool = False) ->
             if metric in cells
         ]
         entries = [_entry(cells.get(metric), rivals=rivals) for metric in JUDGED]
-        lines.append([row.world.key, row.part, *entries, ", ".join(more)])
+        lines.append([row.world.key, _seeds(row, own), *entries, ", ".join(more)])
     what = "the best other policy" if rivals else f"{own.label} over the best other policy"
     note = f"less is better; {MARK}: above {WORST}; in brackets the 95 % interval over seeds"
     head = ("world", "seeds", *(METRICS[metric].label for metric in JUDGED), "also judged here")
     return TextTable(f"Regret: {what}", "" if rivals else note, head, lines, words=2)
+
+
+def _seeds(row: Row, own: Contender) -> str:
+    """Return how many seeds of a part the judged policy has."""
+    return f"{len(row.measures.get(own, ()))} {row.part}"
 
 
 def _entry(cell: Ratio | None, *, rivals: bool) -> str:
@@ -182,12 +180,12 @@ def headlines_table(rows: Sequence[Row], own: Contender) -> TextTable:
     """Show the headline metric of each paper in its own worlds, over that of the paper's system."""
     lines = []
     for row in rows:
-        rival, metric = HEADLINES.get(row.world.key.partition("-")[0], ("", ""))
+        rival, metric = headline(row.world)
         cell = against(row, own, Contender(rival), metric) if rival not in ("", own.policy) else None
         if cell is not None:
             doubt = "one seed" if cell.high is None else "ahead beyond doubt" if cell.ahead else "not ahead"
             entry = _entry(cell, rivals=False)
-            lines.append([row.world.key, row.part, rival, METRICS[metric].label, entry, doubt])
+            lines.append([row.world.key, _seeds(row, own), rival, METRICS[metric].label, entry, doubt])
     head = ("world", "seeds", "system", "its headline", own.label, "at 95 %")
     return TextTable(f"{own.label} over each paper's own system", "", head, lines, words=4)
 

@@ -19,6 +19,13 @@ SHARING = ("has", "jps", "has-exact", "has-resets", "optimus-shares", "optimus-l
 LEASING = ("themis", "themis+cassini", "pollux", "pollux+cassini")
 SHIFTING = ("titan+cassini", "netpack+cassini", "ideal")
 EXACT = {"exact": "proves each placement with CP-SAT: small clusters only"}
+# What each paper claims of its system, by the beginning of the names of its worlds.
+HEADLINES = {
+    "titan": ("titan", "machine_hours"),
+    "netpack": ("netpack", "mean_jct_s"),
+    "cassini": ("themis+cassini", "mean_iteration_s"),
+    "has": ("has", "mean_jct_s"),
+}
 
 
 def reasons(names: tuple[str, ...], reason: str) -> dict[str, str]:
@@ -91,3 +98,8 @@ class World:
     def takes(self, contender: Contender) -> bool:
         """Say whether a policy makes sense here."""
         return contender.policy not in self.left_out and contender.policy not in EXACT
+
+
+def headline(world: World) -> tuple[str, str]:
+    """Return the system of a world's paper and the metric that the paper claims most of; empty if it has none."""
+    return HEADLINES.get(world.key.partition("-")[0], ("", ""))

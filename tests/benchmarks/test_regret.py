@@ -235,7 +235,7 @@ def test_the_command_prints_every_cell_and_whether_limits_are_held(
     assert (tmp_path / "regret.png").is_file()
     command.main([*kept, *words, "--markdown", "--reuse", "--bounds"])
     told = capsys.readouterr().out
-    assert "| titan-ring-itp | tuned |" in told
+    assert "| titan-ring-itp | 1 tuned |" in told
     assert "**What could be had: random, and any policy**" in told
     assert "| all cells | tuned |" in told
     page = tmp_path / "page.md"
