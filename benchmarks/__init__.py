@@ -33,6 +33,10 @@ CASES: dict[str, Case] = {
         "benchmarks.what_if_million:run",
         "seconds and memory of a what-if on a made-up sacct log of a million rows",
     ),
+    "service-decision": Case(
+        "benchmarks.service_decision:run",
+        "one decision of the service: a job of 10,000 ranks, and 50,000 jobs that wait",
+    ),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "agent": Case("benchmarks.agent:run", "CPU-seconds that the agent inside a job takes of an iteration"),

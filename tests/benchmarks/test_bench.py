@@ -33,6 +33,7 @@ from benchmarks import (
     replay,
     replay_steady,
     run_case,
+    service_decision,
     steady,
     titan_quality,
     traces,
@@ -63,6 +64,8 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(acme, "JOBS", 300)
     monkeypatch.setattr(traces, "JOBS", 300)
     monkeypatch.setattr(what_if_million, "ROWS", 300)
+    monkeypatch.setattr(service_decision, "RANKS", 100)
+    monkeypatch.setattr(service_decision, "PENDING", 200)
     monkeypatch.setattr(titan_quality, "CASES", 12)
     monkeypatch.setattr(cranny_optimum, "WORLDS", 3)
     monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))

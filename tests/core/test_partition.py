@@ -1,14 +1,22 @@
 import itertools
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reference.partition import crossing, improved, least_boundaries, least_crossing, least_split
+from tests.reference.partition import (
+    crossing,
+    improved,
+    least_boundaries,
+    least_crossing,
+    least_split,
+    whole_table,
+)
 
 from cranny.core import partition, partition_kernel
-from cranny.core.partition import EPSILON, boundary, lower_bound, order, split, weights
+from cranny.core.partition import EPSILON, boundary, crossing_bound, lower_bound, order, split, weights
 from cranny.core.traffic import exchange_graph, parts
 from cranny.model.collective import Pattern, pattern, placed
 from cranny.model.errors import InputError
@@ -104,16 +112,17 @@ def test_fig_1_halves_four_ranks_by_who_talks_most() -> None:
 @pytest.mark.parametrize("ranks", [8, 16])
 def test_harpers_bound_is_reached_at_powers_of_two(ranks: int) -> None:
     what = pattern("halving-doubling", ranks)
-    assert boundary(what) == pytest.approx(least_boundaries(what))
+    assert boundary(what, ranks) == pytest.approx(least_boundaries(what))
 
 
 @pytest.mark.parametrize("ranks", range(2, 14))
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_no_ranks_send_less_than_the_bound(collective: str, ranks: int) -> None:
     what = pattern(collective, ranks)
-    bounds, least = boundary(what), least_boundaries(what)
+    bounds, least = boundary(what, ranks), least_boundaries(what)
     assert len(bounds) == ranks + 1
     assert all(bound <= real + 1e-9 for bound, real in zip(bounds, least, strict=True))
+    assert boundary(what, 2) == bounds[:3]  # of few ranks it is the same, and takes less
 
 
 @pytest.mark.parametrize(("tp", "pp"), [(2, 1), (1, 2), (2, 2), (4, 1), (1, 4)])
@@ -144,6 +153,34 @@ def test_large_jobs_stay_between_the_bound_and_ranks_in_order(
     found = split.__wrapped__(what, caps)
     in_order = [part for part, cap in enumerate(caps) for _ in range(cap)][:96]
     assert lower_bound(what, caps)[0] - 1e-9 <= found.cross_share <= crossing(what, in_order) + 1e-9
+
+
+@given(data=st.data())
+def test_bounds_are_those_of_the_whole_table(data: st.DataObject) -> None:
+    """Only sums that can still become a division are kept: bound and sizes are the same to the last bit."""
+    what = pattern(data.draw(st.sampled_from(COLLECTIVES)), data.draw(st.integers(1, 24)))
+    caps = data.draw(st.lists(st.integers(1, 8), min_size=1, max_size=8).filter(lambda c: sum(c) >= what.ranks))
+    caps = caps[: what.ranks]
+    if sum(caps) < what.ranks:
+        caps = [*caps[:-1], what.ranks]
+    sizes = lower_bound(what, tuple(caps))[1]
+    sums, chosen = whole_table(boundary(what, min(max(caps), what.ranks)), what.ranks, caps)
+    assert sizes == chosen
+    assert lower_bound(what, tuple(caps))[0] == crossing_bound(what, tuple(caps)) >= sums / 2
+
+
+@pytest.mark.parametrize("collective", [each for each in COLLECTIVES if each != "all-to-all"])
+def test_bounds_of_ten_thousand_ranks_take_little_memory(collective: str) -> None:
+    what = pattern(collective, 10_000)
+    assert what.edges  # counted before
+    tracemalloc.start()
+    try:
+        bound = crossing_bound(what, (8,) * 1_300)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert bound > 0.0
+    assert peak < 64e6  # a matrix of the ranks takes 800 MB
 
 
 class AddedBackwards(np.ndarray):

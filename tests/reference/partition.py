@@ -47,6 +47,22 @@ def least_boundaries(pattern: Pattern) -> list[float]:
     return [float(total[sizes == size].min()) for size in range(pattern.ranks + 1)]
 
 
+def whole_table(out: Sequence[float], ranks: int, caps: Sequence[int]) -> tuple[float, tuple[int, ...]]:
+    """Return the least sum of `out` over sizes of parts, and the sizes, from a table of all sums."""
+    best = [0.0] + [np.inf] * ranks
+    choices = []
+    for cap in caps:
+        sums = [[best[k - c] + out[c] for c in range(1, min(cap, k) + 1)] or [np.inf] for k in range(ranks + 1)]
+        choices.append([1 + int(np.argmin(each)) for each in sums])
+        best = [min(each) for each in sums]
+    sizes: list[int] = []
+    left = ranks
+    for choice in reversed(choices):
+        sizes.append(choice[left])
+        left -= sizes[-1]
+    return best[ranks], tuple(reversed(sizes))
+
+
 @lru_cache(maxsize=16)
 def _disjoint_sets(n: int) -> tuple[Ints, Ints, Ints]:
     """Return every two disjoint sets of n ranks as bit masks, ordered by union, and where each union begins."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cranny.core.machine_set import FreeMachines
 from cranny.core.packing import fewest, fewest_with
-from cranny.core.partition import lower_bound
+from cranny.core.partition import crossing_bound
 from cranny.core.traffic import exchange_graph, parts, traffic
 from cranny.model.cluster import Cluster
 from cranny.model.collective import PLACED
@@ -29,6 +29,9 @@ class DefaultRationale(NamedTuple):
         """Return the reasons as plain values."""
         gpus = len(placement.machines)
         counts = placement.counts
+        ranks_on: dict[int, list[int]] = {machine: [] for machine in counts}
+        for rank, machine in enumerate(placement.machines):
+            ranks_on[machine].append(rank)
         free = self.free.in_use_count, self.free.idle_count
         least = fewest(gpus, *free)
         opened = sum(reduce(or_, self.free.idle) >> machine & 1 for machine in counts)
@@ -36,12 +39,7 @@ class DefaultRationale(NamedTuple):
         found = [fewest_with(idle, gpus, *free) for idle in range(opened + 1)]
         return {
             "gpus": gpus,
-            "ranks_on": {
-                self.cluster.machines[machine].name: [
-                    rank for rank, on in enumerate(placement.machines) if on == machine
-                ]
-                for machine in counts
-            },
+            "ranks_on": {self.cluster.machines[machine].name: ranks for machine, ranks in ranks_on.items()},
             "idle_machines_opened": opened,
             "idle_machines_minimum": least.idle if least else None,
             "machines_used": len(counts),
@@ -84,7 +82,7 @@ class DefaultRationale(NamedTuple):
             return traffic(self.job, placement.machines).cross_machine_bytes
         largest = max(machine.gpus for machine in self.cluster.machines)
         unit_bytes = parts(self.job, ())[0][1]  # that the shares of the graph refer to
-        return lower_bound(exchange_graph(self.job), (largest,) * machines)[0] * unit_bytes
+        return crossing_bound(exchange_graph(self.job), (largest,) * machines) * unit_bytes
 
 
 def _count(number: object, noun: str) -> str:

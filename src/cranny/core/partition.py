@@ -6,10 +6,12 @@ suits the collective, cut into pieces, and then from swaps and moves as long as 
 reached, few ranks are split in every way, and more ranks from many beginnings.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from cranny.model.arrays import Floats, Ints
 from cranny.model.collective import Pattern
@@ -23,6 +25,8 @@ EXACT_RANKS = 10
 GROWN_RANKS, GROWN = 32, 64
 # Ranks x parts beyond which their sizes are not searched for: many parts leave hardly any choice.
 MOST_CHOICES = 4096
+# Numbers of a matrix of ranks that are in memory at once.
+BLOCK = 1 << 20
 # Differences below this share of all that is exchanged are rounding, which depends on the order of additions.
 EPSILON = 1e-12
 
@@ -72,27 +76,47 @@ def _halving_doubling_order(n: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=512)
-def boundary(pattern: Pattern) -> tuple[float, ...]:
-    """Return for each c a lower bound of what c ranks send to the others; entry 0 is unused."""
+def boundary(pattern: Pattern, most: int) -> tuple[float, ...]:
+    """Return for each c up to `most` a lower bound of what c ranks send to the others; entry 0 is unused."""
     n = pattern.ranks
-    matrix = weights(pattern)
     power_of_two = n & (n - 1) == 0
     if pattern.collective == "halving-doubling" or (
         pattern.collective == "gloo-halving-doubling" and power_of_two
     ):
-        return _halving_doubling_boundary(n)
+        return _halving_doubling_boundary(n, most)
+    pairs, shares = pattern.edges
     if pattern.collective == "ring" and n > 2:
-        edge = float(matrix[0, 1])
-        return (0.0, *([2 * edge] * (n - 1)), 0.0)
+        return (0.0, *(2 * float(shares[0]) if c < n else 0.0 for c in range(1, most + 1)))
     # Any graph: c ranks keep at most their c-1 heaviest edges each, and lose the rest.
-    heaviest = -np.sort(-matrix, axis=1)
-    degree = matrix.sum(axis=1)
-    lost = degree[:, None] - np.concatenate([np.zeros((n, 1)), np.cumsum(heaviest, axis=1)], axis=1)[:, :n]
-    cheapest = np.sort(lost, axis=0).cumsum(axis=0)  # [c-1, c-1]: the c ranks that lose least
-    return (0.0, *(max(0.0, float(cheapest[c - 1, c - 1])) for c in range(1, n + 1)))
+    row = np.concatenate([pairs[:, 0], pairs[:, 1]])
+    weight = np.concatenate([shares, shares])
+    by_row = np.lexsort((-weight, row))  # of each rank the heaviest first
+    row, weight = row[by_row], weight[by_row]
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    kept = np.zeros((n, most))  # [rank, c-1]: by its c-1 heaviest edges
+    near = place < most - 1
+    kept[row[near], place[near] + 1] = weight[near]
+    lost = _degrees(pattern)[:, None] - np.cumsum(kept, axis=1)
+    cheapest = (np.sort(lost[:, c - 1])[:c].cumsum()[-1] for c in range(1, most + 1))  # the c that lose least
+    return (0.0, *(max(0.0, float(each)) for each in cheapest))
 
 
-def _halving_doubling_boundary(n: int) -> tuple[float, ...]:
+def _degrees(pattern: Pattern) -> Floats:
+    """Return what each rank exchanges in all, (ranks,): added over all other ranks, few rows at a time."""
+    n = pattern.ranks
+    pairs, shares = pattern.edges
+    rows = max(1, BLOCK // n)
+    degree = np.empty(n)
+    for first in range(0, n, rows):
+        block = np.zeros((min(rows, n - first), n))
+        for a, b in ((0, 1), (1, 0)):
+            here = (pairs[:, a] >= first) & (pairs[:, a] < first + rows)
+            block[pairs[here, a] - first, pairs[here, b]] = shares[here]
+        degree[first : first + rows] = block.sum(axis=1)
+    return degree
+
+
+def _halving_doubling_boundary(n: int, most: int) -> tuple[float, ...]:
     """Bound the boundary of c ranks of halving-doubling.
 
     The phases form a cube whose edges weigh 1, 1/2, 1/4, ... by direction. No c corners of it have a smaller
@@ -103,10 +127,11 @@ def _halving_doubling_boundary(n: int) -> tuple[float, ...]:
     core = 1 << (n.bit_length() - 1)
     degree = 2 * (1 - 1 / core)
     # The corner that comes k-th keeps an edge for each bit set in k: bit j weighs 2**-j.
-    kept = np.cumsum([sum(0.5**j for j in range(core.bit_length()) if k >> j & 1) for k in range(core)])
-    corners = np.arange(core + 1) * degree - 2 * np.concatenate([[0.0], kept])
+    near = min(core, most)
+    kept = np.cumsum([sum(0.5**j for j in range(core.bit_length()) if k >> j & 1) for k in range(near)])
+    corners = np.arange(near + 1) * degree - 2 * np.concatenate([[0.0], kept])
     bound = [0.0]
-    for c in range(1, n + 1):
+    for c in range(1, most + 1):
         options = (
             corners[c - folded] + 2.0 * max(0, folded - (c - folded))
             for folded in range(max(0, c - core), min(c, n - core) + 1)
@@ -115,48 +140,73 @@ def _halving_doubling_boundary(n: int) -> tuple[float, ...]:
     return tuple(bound)
 
 
-@lru_cache(maxsize=64)
-def _less(n: int) -> Ints:
-    """Return k - c for c down and k across, (ranks + 1, ranks + 1)."""
-    return np.arange(n + 1) - np.arange(n + 1)[:, None]
+def _least_sums(pattern: Pattern, caps: tuple[int, ...]) -> Iterator[tuple[int, Floats]]:
+    """Yield for no part, one, two, ... the least sum of boundaries when these hold k ranks, and the first k.
+
+    Only those k are there with which every part, these and the rest, gets one rank at least and its cap at most.
+    """
+    n, held, rest = pattern.ranks, 0, sum(caps)
+    out = np.array(boundary(pattern, min(max(caps), n)))
+    low, best = 0, np.zeros(1)
+    yield low, best
+    for number, cap in enumerate(caps, 1):
+        held, rest = held + cap, rest - cap
+        first, last = max(number, n - rest), min(held, n - (len(caps) - number))
+        width, most = last - first + 1, min(cap, n)
+        before = np.full(width + most, np.inf)  # the best of first - most, first - most + 1, ...
+        begin = max(low, first - most)
+        before[begin - first + most : low + len(best) - first + most] = best[begin - low : width + first - low]
+        rows = sliding_window_view(before, width)[::-1]  # [c]: the best of k - c for each k
+        low, best = first, np.full(width, np.inf)
+        for c in range(1, most + 1, max(1, BLOCK // width)):
+            some = slice(c, min(most + 1, c + max(1, BLOCK // width)))
+            np.minimum(best, (rows[some] + out[some, None]).min(axis=0), out=best)
+        yield low, best
+
+
+def _check_caps(n: int, caps: tuple[int, ...]) -> None:
+    if not len(caps) <= n <= sum(caps) or min(caps) < 1:
+        raise InputError(f"{n} ranks cannot be split into parts of 1 to {', '.join(map(str, caps))} ranks")
+
+
+def _bound(pattern: Pattern, caps: tuple[int, ...], sums: Floats) -> float:
+    """Return the bound by the sum of all boundaries: every edge between two parts lies in two of them."""
+    return max(float(sums[-1]) / 2, _least_cut(pattern, caps))
 
 
 @lru_cache(maxsize=16384)
+def crossing_bound(pattern: Pattern, caps: tuple[int, ...]) -> float:
+    """Return a lower bound of what must cross parts of at most `caps` ranks."""
+    _check_caps(pattern.ranks, caps)
+    sums = np.zeros(1)
+    for _, sums in _least_sums(pattern, caps):  # noqa: B007 - the last ones
+        pass
+    return _bound(pattern, caps, sums)
+
+
 def lower_bound(pattern: Pattern, caps: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-    """Return a bound of what must cross parts of at most `caps` ranks, and the part sizes that reach it."""
-    n = pattern.ranks
-    if not len(caps) <= n <= sum(caps) or min(caps) < 1:
-        raise InputError(f"{n} ranks cannot be split into parts of 1 to {', '.join(map(str, caps))} ranks")
-    out = np.array(boundary(pattern))
-    best = np.full(n + 1, np.inf)  # least sum of boundaries when the parts so far hold k ranks
-    best[0] = 0.0
-    choices: list[Ints] = []
-    for cap in caps:
-        most = min(cap, n) + 1
-        # [c, k]: the parts before hold k - c ranks, this one c; before[-1] stands for fewer than none.
-        before = np.append(best, np.inf)[np.maximum(_less(n)[:most], -1)]
-        candidate = before + out[:most, None]
-        candidate[0] = np.inf
-        choice = candidate.argmin(axis=0)
-        choices.append(choice)
-        best = candidate[choice, np.arange(n + 1)]
+    """Return the same bound, and the sizes of parts that have this sum of boundaries."""
+    _check_caps(pattern.ranks, caps)
+    out = np.array(boundary(pattern, min(max(caps), pattern.ranks)))
+    sums = list(_least_sums(pattern, caps))
     sizes: list[int] = []
-    left = n
-    for choice in reversed(choices):
-        sizes.append(int(choice[left]))
+    left = pattern.ranks
+    for cap, (low, before) in zip(reversed(caps), reversed(sums[:-1]), strict=True):
+        first, last = max(1, left - (low + len(before) - 1)), min(cap, left - low)
+        choices = before[left - last - low : left - first - low + 1][::-1] + out[first : last + 1]
+        sizes.append(first + int(choices.argmin()))
         left -= sizes[-1]
-    # Every edge between two parts lies in two boundaries.
-    return max(float(best[n]) / 2, _least_cut(pattern, caps)), tuple(reversed(sizes))
+    return _bound(pattern, caps, sums[-1][1]), tuple(reversed(sizes))
 
 
 def _least_cut(pattern: Pattern, caps: tuple[int, ...]) -> float:
     """Return a bound by the number of edges that must be cut."""
-    n, matrix = pattern.ranks, weights(pattern)
+    n, (_, shares) = pattern.ranks, pattern.edges
     if pattern.collective == "parameter-server" and n > 1:  # exact: only the server's part saves anything
-        return float(matrix[0, 1]) * (n - min(max(caps), n - len(caps) + 1))
+        return float(shares[0]) * (n - min(max(caps), n - len(caps) + 1))
     # Cutting an edge makes at most one more piece of a graph.
     cuts = len(caps) - _components(pattern)
-    return float(matrix[matrix > 0].min()) * cuts if cuts > 0 else 0.0
+    return float(shares[shares > 0].min()) * cuts if cuts > 0 else 0.0
 
 
 @lru_cache(maxsize=512)
@@ -170,7 +220,8 @@ def _components(pattern: Pattern) -> int:
             rank = leader[rank]
         return rank
 
-    for a, b in np.argwhere(weights(pattern)).tolist():
+    pairs, shares = pattern.edges
+    for a, b in pairs[shares > 0].tolist():
         leader[find(a)] = find(b)
     return sum(leader[rank] == rank for rank in range(pattern.ranks))
 

@@ -41,13 +41,14 @@ Departure: a job whose duration is not known is taken to run for as long again a
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from operator import itemgetter
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
 from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
@@ -78,6 +79,40 @@ class Bidder(NamedTuple):
             return max(self.had_gpu_s, HOUR_S * self.job.gpus)
         total = max(self.job.duration_s, 1.0) * self.job.gpus
         return max(total - self.had_gpu_s, REST * total)
+
+
+class BidderArrays(NamedTuple):
+    """Many jobs in an auction, (jobs,) each: the same numbers as of one `Bidder`, to the last bit."""
+
+    gpus: Floats
+    submit_s: Floats
+    left_gpu_s: Floats
+    ideal_s: Floats
+
+    @classmethod
+    def of(cls, bidding: Sequence[Waiting], share: float) -> "BidderArrays":
+        """Return waiting jobs, each of which may count on its share of the cluster."""
+        jobs = [each.job for each in bidding]
+        gpus = np.array([job.gpus for job in jobs], dtype=np.float64)
+        most = np.array([job.most_gpus or job.gpus for job in jobs], dtype=np.float64)
+        had = np.array([each.attained_gpu_s for each in bidding], dtype=np.float64)
+        stated_s = np.array([job.duration_s for job in jobs], dtype=np.float64)  # NaN if not known
+        known = ~np.isnan(stated_s)
+        total = np.where(known, stated_s * gpus, HOUR_S * gpus + had)
+        whole = np.maximum(stated_s, 1.0) * gpus
+        left = np.where(known, np.maximum(whole - had, REST * whole), np.maximum(had, HOUR_S * gpus))
+        submit_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
+        return cls(gpus, submit_s, left, np.maximum(total, 1.0) / np.minimum(share, most))
+
+    def only(self, numbers: Sequence[int]) -> "BidderArrays":
+        """Return some of the jobs."""
+        return BidderArrays(*(each[list(numbers)] for each in self))
+
+    def rho(self, now_s: float, slowness: float | Floats) -> Floats:
+        """Return T_sh / T_id; `slowness` is how long a GPU-second of service takes."""
+        since_s = np.maximum(now_s - self.submit_s, 0.0)
+        found: Floats = np.maximum(since_s + self.left_gpu_s * slowness, 1.0) / self.ideal_s
+        return found
 
 
 class Themis(ResizingPolicy):
@@ -129,8 +164,13 @@ class Themis(ResizingPolicy):
         base = without_jobs(view, expired)
         running = {job_id: view.running[job_id] for job_id in expired}
         stopping = [Waiting(each.submitted, attained_gpu_s(each, view.now_s)) for each in running.values()]
-        bidders = {each.job.id: self._bidder(view, each) for each in (*stopping, *view.waiting)}
-        sizes = self._auction(bidders, base)
+        bidding = (*stopping, *view.waiting)
+        won = self._auction(bidding, view, base)
+        if not won and not expired:
+            return [Plan(view.version)]
+        sizes = {bidding[number].job.id: gpus for number, gpus in won.items()}
+        named = (*stopping, *(bidding[number] for number in won))
+        bidders = {each.job.id: self._bidder(view, each) for each in named}
         machines_of = place_resized(sizes, running, base, self._choose)
         losers = [job_id for job_id in expired if job_id not in machines_of]
         stopped = dict.fromkeys(losers, "its lease ended, and jobs farther from a fair finish bid more")
@@ -154,12 +194,11 @@ class Themis(ResizingPolicy):
     def _bidder(self, view: Snapshot, waiting: Waiting) -> Bidder:
         """Return a job with its T_id: all of its service on 1/N of the cluster, or on as many GPUs as it uses."""
         job = waiting.job
-        share = view.cluster.gpus / (len(view.running) + len(view.waiting))
         most = job.most_gpus or job.gpus
         total = (
             job.duration_s * job.gpus if job.duration_s is not None else HOUR_S * job.gpus + waiting.attained_gpu_s
         )
-        ideal_s = max(total, 1.0) / min(max(share, 1.0), most)
+        ideal_s = max(total, 1.0) / min(_share(view), most)
         return Bidder(job, waiting.attained_gpu_s, ideal_s)
 
     def _rho(self, bidder: Bidder, gpus: int, view: Snapshot) -> float:
@@ -170,32 +209,58 @@ class Themis(ResizingPolicy):
         runs_s = bidder.left_gpu_s * (slowdown / gpus if gpus else 1.0 / NOTHING)
         return max(since_s + runs_s, 1.0) / bidder.ideal_s
 
-    def _auction(self, bidders: Mapping[str, Bidder], base: Snapshot) -> dict[str, int]:
-        """Return how many workers each winner gets: first those farthest from fairness bid, then the others."""
-        rho = {job_id: self._rho(bidder, 0, base) for job_id, bidder in bidders.items()}
-        order = sorted(bidders, key=lambda job_id: -rho[job_id])
+    def _auction(self, bidding: Sequence[Waiting], view: Snapshot, base: Snapshot) -> dict[int, int]:
+        """Return how many workers each winner gets: first those farthest from fairness bid, then the others.
+
+        Of many jobs that wait, only those that fit into what is free can bid: the others only take their places in
+        the order.
+        """
+        suited = [base.eligible(each.job) for each in bidding]
+        free = {machines: base.available(bidding[suited.index(machines)].job).gpus for machines in set(suited)}
+        fits = [
+            number
+            for number, (each, machines) in enumerate(zip(bidding, suited, strict=True))
+            if (each.job.least_gpus or each.job.gpus) <= free[machines]
+        ]
+        if not fits:
+            return {}
+        jobs = BidderArrays.of(bidding, _share(view))
+        rho = jobs.rho(base.now_s, 1.0 / NOTHING)
+        order = np.argsort(-rho, kind="stable")
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
         visible = max(1, math.ceil(len(order) * (1.0 - self.fairness) - 1e-9))
+        in_order = sorted(fits, key=place.__getitem__)
         pool = GpuPool(base.free.tolist())
-        sizes: dict[str, int] = {}
-        suited = {job_id: base.eligible(bidder.job) for job_id, bidder in bidders.items()}
-        for part in (order[:visible], order[visible:]):
-            # The product of 1 / rho is raised as far as GPUs go, the largest gain for a GPU first.
-            bids = {job_id: self._bids(bidders[job_id], base) for job_id in part}
-            while bids:
-                left = {machines: pool.left(machines) for machines in {suited[job_id] for job_id in bids}}
-                # The next step of each job that can still afford one.
-                steps = [
-                    (each[0][0] / each[0][1], job_id, each[0][1])
-                    for job_id, each in bids.items()
-                    if each and each[0][1] <= left[suited[job_id]]
-                ]
-                if not steps:
-                    break
-                _, job_id, cost = max(steps, key=itemgetter(0))  # of equal ones the first
-                sizes[job_id] = sizes.get(job_id, 0) + cost
-                pool.take(suited[job_id], cost)
-                bids[job_id] = bids[job_id][1:]
+        sizes: dict[int, int] = {}
+        bids = self._all_bids(bidding, in_order, jobs, view, base)
+        first = sum(place[number] < visible for number in in_order)
+        for part in (in_order[:first], in_order[first:]):
+            for number, gpus in _winners([(number, suited[number], bids[number]) for number in part], pool):
+                sizes[number] = sizes.get(number, 0) + gpus
         return sizes
+
+    def _all_bids(
+        self,
+        bidding: Sequence[Waiting],
+        numbers: Sequence[int],
+        jobs: BidderArrays,
+        view: Snapshot,
+        base: Snapshot,
+    ) -> dict[int, list[tuple[float, int]]]:
+        """Return the bids of some jobs, of all rigid ones together."""
+        rigid = [number for number in numbers if not elastic(bidding[number].job)]
+        some = jobs.only(rigid)
+        machine, rack = largest(base.cluster)
+        slowdown = np.array(self.slowdowns)[(some.gpus > machine).astype(np.int64) + (some.gpus > rack)]
+        without = some.rho(base.now_s, 1.0 / NOTHING).tolist()
+        with_all = some.rho(base.now_s, slowdown / some.gpus).tolist()
+        bids: dict[int, list[tuple[float, int]]] = {}
+        for number, before, after in zip(rigid, without, with_all, strict=True):
+            now, quality = -math.log(after), -math.log(before)
+            bids[number] = [(now - quality, bidding[number].job.gpus)] if now > quality else []
+        others = set(numbers) - set(rigid)
+        return bids | {number: self._bids(self._bidder(view, bidding[number]), base) for number in others}
 
     def _bids(self, bidder: Bidder, view: Snapshot) -> list[tuple[float, int]]:
         """Return the steps by which a job would grow: the gain in log(1 / rho), and the GPUs.
@@ -211,6 +276,38 @@ class Themis(ResizingPolicy):
                 steps.append((now - quality, size - held))
                 held, quality = size, now
         return steps
+
+
+def _share(view: Snapshot) -> float:
+    """Return the GPUs of 1/N of the cluster, one at least."""
+    return max(view.cluster.gpus / (len(view.running) + len(view.waiting)), 1.0)
+
+
+def _winners(bids: Sequence[tuple[int, int, list[tuple[float, int]]]], pool: GpuPool) -> Iterator[tuple[int, int]]:
+    """Yield jobs and the GPUs that they win: the product of 1 / rho is raised, the largest gain for a GPU first.
+
+    Bids are numbers of jobs, the machines that suit each, and its steps. Of equal gains the first job wins. What
+    is left never grows, so a job that cannot afford its next step is out.
+    """
+    # The next step of each job.
+    steps = [(-(each[0][0] / each[0][1]), place, 0) for place, (_, _, each) in enumerate(bids) if each]
+    heapify(steps)
+    cheapest: dict[int, int] = {}  # of all steps, by the machines that suit
+    for _, machines, each in bids:
+        for _, cost in each:
+            cheapest[machines] = min(cost, cheapest.get(machines, cost))
+    left = {machines: pool.left(machines) for machines in cheapest}
+    while steps and any(left[machines] >= cost for machines, cost in cheapest.items()):
+        _, place, step = heappop(steps)
+        number, machines, each = bids[place]
+        cost = each[step][1]
+        if cost > left[machines]:
+            continue
+        yield number, cost
+        pool.take(machines, cost)
+        left = {machines: pool.left(machines) for machines in cheapest}
+        if step + 1 < len(each):
+            heappush(steps, (-(each[step + 1][0] / each[step + 1][1]), place, step + 1))
 
 
 def _drawn(
