@@ -63,6 +63,23 @@ def test_says_where_jobs_ran(tmp_path: Path) -> None:
     assert "1 list of machines cannot be read" in trace.notes
 
 
+def test_limits_are_read_in_every_form_that_slurm_takes(tmp_path: Path) -> None:
+    forms = {
+        "90": 5400.0,
+        "90:30": 5430.0,
+        "1:30:00": 5400.0,
+        "2-12": 216_000.0,
+        "2-12:30": 217_800.0,
+        "2-12:30:15": 217_815.0,
+        "UNLIMITED": None,
+        "Partition_Limit": None,
+        "": None,
+    }
+    rows = [f"{row(str(at), '08:00 08:00 09:00 10:00')}|{form}" for at, form in enumerate(forms)]
+    trace = read(tmp_path, rows, f"{NAMES}|Timelimit")
+    assert trace.frame["limit_s"].to_list() == list(forms.values())
+
+
 def test_what_was_asked_for_does_not_say_where_the_gpus_are(tmp_path: Path) -> None:
     names = "JobID|Submit|Start|End|NodeList|ReqTRES"
     times = "2024-03-01T08:00:00|2024-03-01T08:00:00|2024-03-01T09:00:00"

@@ -69,6 +69,14 @@ def test_the_scheduler_that_made_the_log_is_found_and_predicts_it(order: str, pr
     assert found.second_half.logged_mean_s > 600
 
 
+def test_what_is_not_tried_on_long_logs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cranny.analysis.whatif.calibration.LONG", 100)
+    found = calibrated(*logged_by(log(), "fifo", priorities=False), processes=1)
+    assert found is not None
+    assert not any("conservative" in about for about in found.tried)
+    assert "The log has 100 jobs or more, so that only models with compiled replays" in " ".join(found.sentences())
+
+
 def test_a_delay_at_every_start_is_learned_on_the_first_half() -> None:
     found = calibrated(*logged_by(log(), "backfill", priorities=False, delay_s=90.0), processes=1)
     assert found is not None

@@ -139,6 +139,7 @@ class Calibration:
     tried_on: str  # of which jobs that is
     result: Result  # the replay, whose policy is called `REPLAYED`
     reasons: Sequence[str]  # why it may differ from the log
+    is_long: bool = False  # whether the log has so many jobs that only models with compiled replays are tried
 
     @property
     def close(self) -> bool:
@@ -152,6 +153,12 @@ class Calibration:
             f"'{REPLAYED}' starts jobs {self.model.about}, and places them by best fit inside their partitions: "
             f"of {counted(len(self.tried), 'model')} the nearest to the single waits of {self.tried_on}."
         )
+        if self.is_long:
+            yield (
+                f"The log has {LONG:,} jobs or more, so that only models with compiled replays are tried: not "
+                "those with conservative backfill, or with limits of users, accounts and arrays; and "
+                "attempts of a job do not wait for each other."
+            )
         if self.start_delay_s:
             yield f"A start takes {duration_text(self.start_delay_s)} besides the queue, as in {self.tried_on}."
         yield (
@@ -208,7 +215,8 @@ def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = N
     if not fits:
         return None
     model = _nearest(fits)
-    limited_by = LIMITED_BY if len(trace) < LONG else ()  # replays with limits are not compiled
+    is_long = len(trace) >= LONG
+    limited_by = () if is_long else LIMITED_BY  # replays with limits are not compiled
     groups = (inferred_limits(scenario.cluster, trace, logged, by, middle_s) for by in limited_by)
     fits |= _tried(half, [replace(model, groups=each) for each in groups if each is not None], first, processes)
     model = _nearest(fits)
@@ -234,6 +242,7 @@ def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = N
         else f"the last {CHOSEN_ON:,} jobs of the log's first half",
         result,
         list(_reasons(scenario, logged, second)),
+        is_long,
     )
 
 

@@ -67,8 +67,7 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
         columns["ran_on"] = pl.when(_assigned()).then(pl.col("NodeList"))
     if limit:
         # A limit may be "UNLIMITED" or "Partition_Limit", which is none that we know.
-        limit_s = timestamps.length_s(pl.col(limit)).fill_nan(None)
-        columns["limit_s"] = number(limit) * 60 if limit.endswith("Raw") else limit_s
+        columns["limit_s"] = number(limit) * 60 if limit.endswith("Raw") else timestamps.limit_s(pl.col(limit))
     clock = OWN_CLOCK if zone is None else zone
     after = partial(_after, allocated="AllocTRES" in names)
     further = _further(names)

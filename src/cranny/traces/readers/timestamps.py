@@ -56,6 +56,15 @@ def length_s(text: pl.Expr) -> pl.Expr:
     return pl.when(_given(text)).then(found_s.fill_null(math.nan))
 
 
+def limit_s(text: pl.Expr) -> pl.Expr:
+    """Read a limit in any form that Slurm takes: `90` are minutes, `2-12` days and hours; null for other words."""
+    days = r"(\d+)-(\d+)(?::(\d+)(?::(\d+))?)?"
+    parts = text.str.strip_chars().str.extract_groups(rf"^(?:{days}|(?:(\d+):)?(\d+):(\d+)|(\d+))$")
+    units = (86_400, 3600, 60, 1, 3600, 60, 1, 60)
+    given = [parts.struct[k].cast(pl.Float64, strict=False) * unit for k, unit in enumerate(units)]
+    return pl.when(pl.any_horizontal(each.is_not_null() for each in given)).then(pl.sum_horizontal(given))
+
+
 def moment_s(value: object, zone: str | None = None, *, later: bool = False) -> float | None:
     """Read one ISO time, for logs that are no tables; the earlier reading if there are two, unless `later`."""
     if value is None or (isinstance(value, str) and value.strip() in NOTHING):
