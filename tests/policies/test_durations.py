@@ -3,7 +3,9 @@
 import copy
 import math
 from collections.abc import Callable
+from importlib import util
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from cranny.model.placement import Placement
 from cranny.policies.cranny import durations
 from cranny.policies.cranny.durations import EDGES, HALF_LIVES, DurationEstimates, RemainingTime, worked_s
 
+ROUNDED_S = 1e-3  # estimates are whole milliseconds
 LONGEST_S = float(EDGES[-1])
 SECONDS = st.one_of(st.floats(0.0, 1e5), st.floats(0.0, 1e9), st.sampled_from([0.0, 1.0, 2.0, 60.0, LONGEST_S]))
 STATED = st.one_of(st.none(), st.floats(0.0, 1e7))
@@ -53,7 +56,9 @@ def test_estimates_are_finite_and_in_order(
     found = taught(lessons, trust_stated=trust_stated).remaining(job, ran_s)
     assert all(0.0 <= each < math.inf for each in found)
     assert found.low_s <= found.median_s <= found.high_s
-    assert found.mean_s >= found.low_s * 0.1 + found.median_s * 0.4 - 1e-6 * (ran_s + 1.0)  # Markov's inequality
+    assert (
+        found.mean_s >= found.low_s * 0.1 + found.median_s * 0.4 - 1e-6 * ran_s - ROUNDED_S
+    )  # Markov's inequality
 
 
 @pytest.mark.parametrize("trust_stated", [True, False])
@@ -64,7 +69,7 @@ def test_a_job_that_has_run_longer_runs_longer_in_all(
     estimates = taught(lessons, trust_stated=trust_stated)
     early_s, late_s = sorted((one_s, other_s))
     for early, late in zip(estimates.remaining(job, early_s), estimates.remaining(job, late_s), strict=True):
-        assert late_s + late >= (early_s + early) * (1.0 - 1e-9)
+        assert late_s + late >= (early_s + early) * (1.0 - 1e-9) - ROUNDED_S
 
 
 @settings(max_examples=15)
@@ -75,8 +80,8 @@ def test_agrees_with_the_literal_reference(lessons: list[tuple[Job, float]], job
         literal.learn(each, seconds)
     mean_s, *quantiles_s = literal.remaining(job, ran_s)
     found = taught(lessons).remaining(job, ran_s)
-    assert found[1:] == pytest.approx(quantiles_s, rel=1e-5, abs=1e-6 * (1.0 + ran_s))
-    assert found.mean_s == pytest.approx(mean_s, rel=1e-3, abs=1e-3 * (1.0 + ran_s))
+    assert found[1:] == pytest.approx(quantiles_s, rel=1e-5, abs=1e-6 * ran_s + ROUNDED_S)
+    assert found.mean_s == pytest.approx(mean_s, rel=1e-3, abs=1e-3 * ran_s + ROUNDED_S)
 
 
 def test_agrees_with_the_literal_reference_after_hundreds_of_jobs() -> None:
@@ -91,6 +96,24 @@ def test_agrees_with_the_literal_reference_after_hundreds_of_jobs() -> None:
         found = estimates.remaining(job, 500.0)
         assert found[1:] == pytest.approx(quantiles_s, rel=1e-5)
         assert found.mean_s == pytest.approx(mean_s, rel=1e-3)
+
+
+def test_tables_do_not_depend_on_the_last_bits_of_powers_and_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors compute them by different instructions, which round differently."""
+    tables = ("EDGES", "MEANS", "PSEUDO", "OUTLIVED")
+    usual = [np.array(getattr(durations, name)) for name in tables]
+    kept = DurationEstimates()._keep
+    for name in ("exp2", "log", "power"):
+        exact = getattr(np, name)
+        monkeypatch.setattr(np, name, lambda *given, exact=exact: np.nextafter(exact(*given), np.inf))
+    spec = util.spec_from_file_location("durations_elsewhere", durations.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    elsewhere = util.module_from_spec(spec)
+    spec.loader.exec_module(elsewhere)
+    for name, table in zip(tables, usual, strict=True):
+        np.testing.assert_array_equal(getattr(elsewhere, name), table)
+    np.testing.assert_array_equal(elsewhere.DurationEstimates()._keep, kept)
 
 
 @given(LESSONS, jobs())

@@ -45,14 +45,20 @@ from cranny.model.arrays import Floats
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 
+
+def _portable(values: Floats) -> Floats:
+    """Round off the last bits of powers and logarithms: they differ between processors, and estimates must not."""
+    return np.array([float(f"{value:.10g}") for value in values.flat]).reshape(values.shape)
+
+
 DEPTH = 8  # of the tree
 BINS = 1 << DEPTH
 BINS_PER_DOUBLING = 10
-EDGES: Floats = np.exp2(np.arange(BINS + 1.0) / BINS_PER_DOUBLING)  # of the bins, from 1 s to 1.6 years
-MEANS: Floats = np.diff(EDGES) / np.diff(np.log(EDGES))  # of numbers whose logarithm is uniform within a bin
+EDGES: Floats = _portable(np.exp2(np.arange(BINS + 1.0) / BINS_PER_DOUBLING))  # of the bins, from 1 s to 1.6 years
+MEANS: Floats = _portable(np.diff(EDGES) / np.diff(np.log(EDGES)))  # if the logarithm is uniform within a bin
 # Newer observations in a group after which one counts half, from the broadest group to the narrowest.
 HALF_LIVES = (3000.0, 1000.0, 1000.0, 300.0, 100.0, 5.0)
-PSEUDO: Floats = np.array([*[5.0 * np.power(1.5, np.arange(DEPTH))] * 5, np.full(DEPTH, 20.0)])  # (groups, depth)
+PSEUDO: Floats = _portable(np.array([*[5.0 * np.power(1.5, np.arange(DEPTH))] * 5, np.full(DEPTH, 20.0)]))
 RATIO_GROUPS = [0, 4]  # of all jobs and of a tenant; they are learned as these of the groups above
 MOST_GROUPS = 2048  # in 8 MiB; beyond, the group that was learned last the longest ago is forgotten
 SHARES: Floats = np.array([0.1, 0.5, 0.9])  # of the jobs, that end before the three quantiles
@@ -64,7 +70,7 @@ WITHIN_LIMIT = 0.95  # of the jobs with a stated limit, before anything is learn
 LIMIT_BIN = 220  # the bin that begins at a job's limit, among the bins of ratios
 # What a job that outlives all that was expected has to go, for each second beyond: mean and quantiles of a Pareto
 # distribution of shape 2, the heaviest tail of a whole number that has a mean.
-OUTLIVED = (1.0, *((1.0 - SHARES) ** -0.5 - 1.0).tolist())
+OUTLIVED = (1.0, *(1.0 / np.sqrt(1.0 - SHARES) - 1.0).tolist())
 
 Group = tuple[str | int, ...]
 
@@ -83,7 +89,7 @@ class DurationEstimates:
 
     def __init__(self, *, trust_stated: bool = True, half_lives: Sequence[float] = HALF_LIVES) -> None:
         self.trust_stated = trust_stated
-        self._keep: Floats = np.exp2(-1.0 / np.array(half_lives, dtype=np.float64))
+        self._keep = _portable(np.exp2(-1.0 / np.array(half_lives, dtype=np.float64)))
         self._keep_ratios = self._keep[RATIO_GROUPS]
         self._row: dict[Group, int] = {}  # of each group; the one that was learned last is at the end
         self._counts: Floats = np.zeros((16, 2, BINS))  # (groups, halves, nodes)
@@ -143,7 +149,8 @@ class DurationEstimates:
             SHARES,
             self._found,
         )
-        return RemainingTime(*(max(0.0, total * unit_s - ran_s) for total in self._found.tolist()))
+        # To the millisecond, again because of the last bits of logarithms.
+        return RemainingTime(*(max(0.0, round(total * unit_s - ran_s, 3)) for total in self._found.tolist()))
 
     def _add(self, groups: Sequence[Group], before: "_Before", keep: Floats, value: float) -> None:
         """Count a value in some groups."""

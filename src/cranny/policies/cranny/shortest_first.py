@@ -78,7 +78,10 @@ class ShortestFirst:
 
     def _seconds(self, job: Job, workers: Ints, view: Snapshot) -> float:
         """Return how long a job still runs with so many workers on each machine."""
-        return self._estimates.left_s(job) * job.gpus / max(float(self._speeds(job, view) @ workers), 1e-12)
+        speed = float(
+            (self._speeds(job, view) * workers).sum()
+        )  # in one order: that of BLAS depends on the machine
+        return self._estimates.left_s(job) * job.gpus / max(speed, 1e-12)
 
     def _speeds(self, job: Job, view: Snapshot) -> Floats:
         """Return the speed of one GPU of each machine, 0 where the job cannot run."""

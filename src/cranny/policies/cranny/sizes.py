@@ -37,4 +37,7 @@ class SizesSeen:
         total = self._weight.sum()
         if not total:
             return np.zeros(len(self._weight))
-        return np.asarray(self._left @ (self._weight[1:] / total))
+        share = self._weight[1:] / total
+        return np.asarray(
+            (self._left * share).sum(axis=1)
+        )  # BLAS would add in an order that depends on the machine
