@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from cranny.agent.pacing import Iteration, PacingSchedule
+from cranny.agent.pacing import Iteration
+from cranny.agent.pacing_schedule import PacingSchedule
 from cranny.channel.report import Report
 from tests.agent import (
     APART,

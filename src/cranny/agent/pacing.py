@@ -21,98 +21,35 @@ so. Two jobs that something disturbs for a while keep different periods then, or
 way for good; so both come back to their schedules, soon the first time, later if that fails.
 """
 
-import json
 import math
 import os
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple, Self
 
-from cranny.model.errors import InputError, at, unknown
+from cranny.agent.pacing_schedule import PacingSchedule
+from cranny.model.errors import InputError, at
 from cranny.model.validate import not_negative
 
 TOLERANCE = 0.05  # of the period, by which an iteration may start late (Sec. 5.7)
 PATIENCE = 0.2  # share of the time: pacing is suspended if waits take more
 WINDOW = 20  # iterations over which that share is measured
+FAR_OFF = 0.5  # of the period: a schedule of which iterations take less is not theirs
 STEP = 0.01  # of the period, by which it is lengthened: whole steps, so that workers and like jobs keep the same
 FEWEST = 3  # iterations from which a period is learned
 SUSPEND_FIRST = 50  # iterations until suspended pacing is resumed; twice as many each time that fails
 SUSPEND_MOST = 1000
 KEPT = 1000  # iterations that a report covers
 POLL_S = 1.0  # between two checks of the watched file
-FAR_S = 1e12  # later than any clock shows
-
-
-@dataclass(frozen=True, slots=True)
-class PacingSchedule:
-    """When iterations start: at `epoch_s + shift_s + k * period_s`, or at any time if the period is 0."""
-
-    period_s: float = 0.0
-    shift_s: float = 0.0
-    epoch_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in SCHEDULE_FIELDS:
-            object.__setattr__(self, name, not_negative(getattr(self, name), name))
-        if self.period_s > 0.0 and math.isinf((self.epoch_s + self.shift_s + FAR_S) / self.period_s):
-            raise InputError(f"period_s is too short to number the slots: {self.period_s!r}")
-
-    def time_s(self, number: int) -> float:
-        """Return the time of a slot."""
-        return self.epoch_s + self.shift_s + number * self.period_s
-
-    def position(self, now_s: float) -> float:
-        """Return the position of a time among the slots: 2.5 is halfway from slot 2 to slot 3."""
-        return (now_s - self.epoch_s - self.shift_s) / self.period_s
-
-    def write(self, file: str | os.PathLike[str]) -> None:
-        """Write the schedule to a file that agents watch, atomically."""
-        target = Path(file)
-        draft = target.with_name(f"{target.name}.{os.getpid()}")
-        draft.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
-        draft.replace(target)
-
-    @classmethod
-    def read(cls, file: str | os.PathLike[str]) -> Self:
-        """Read a schedule from a file."""
-        try:
-            found = json.loads(Path(file).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{at(file)}: no schedule can be read: {error}") from None
-        if not isinstance(found, dict):
-            raise InputError(f"{at(file)}: a schedule is an object with {', '.join(SCHEDULE_FIELDS)}")
-        try:
-            for name in found:
-                if name not in SCHEDULE_FIELDS:
-                    raise unknown("field", name, SCHEDULE_FIELDS)
-            return cls(**found)
-        except InputError as error:
-            raise InputError(f"{at(file)}: {error}") from None
-
-    @classmethod
-    def from_env(cls, env: Mapping[str, str]) -> Self:
-        """Return the schedule in `CRANNY_PERIOD_S`, `CRANNY_SHIFT_S` and `CRANNY_EPOCH_S`; 0 where not set."""
-        found = {}
-        for name in SCHEDULE_FIELDS:
-            variable = f"CRANNY_{name.upper()}"
-            text = env.get(variable, "0")
-            try:
-                found[name] = not_negative(float(text), variable)
-            except ValueError:  # an InputError is one, too
-                raise InputError(f"{variable} must be a number, zero or more, not {text!r}") from None
-        return cls(**found)
 
 
 class PacingWarning(UserWarning):
     """The agent does not keep the schedule as given."""
-
-
-SCHEDULE_FIELDS = tuple(field.name for field in fields(PacingSchedule))
 
 
 class StartedIteration(NamedTuple):
@@ -372,7 +309,7 @@ class Pacer:
             waits, works = map(sum, zip(*self._waits, strict=True))
             trial_s = waits + works * WINDOW / len(self._waits)  # at least: if no more of its iterations wait
             if waits > self._patience * trial_s:
-                if not self._fitted:  # it may be far off, and every trial long
+                if not self._fitted and work_s < FAR_OFF * self.schedule.period_s:  # every trial would be long
                     self._suspend_for = SUSPEND_MOST
                 self._suspend(f"waits take {waits / trial_s:.0%} of the time or more")
             else:
@@ -408,7 +345,7 @@ class Pacer:
         """Learn a longer period if the job's own iterations take longer than the one it is to keep."""
         if not self._learn or len(self._waits) < FEWEST:
             return
-        given_s, work_s = self.schedule.period_s, median(work_s for _, work_s in self._waits)
+        given_s, work_s = self.schedule.period_s, self._own_s()
         steps = math.ceil((work_s / given_s - 1.0) / STEP)
         if steps * STEP > self._tolerance:
             self._suspend(f"iterations take {work_s:g} s")
@@ -417,6 +354,20 @@ class Pacer:
             kept_s = self._kept.period_s
             text = f"iterations take {work_s:g} s: the period is {kept_s:g} s from now on, not {given_s:g} s"
             warnings.warn(text, PacingWarning, stacklevel=4)
+
+    def _own_s(self) -> float:
+        """Return what an iteration of late takes with no other job on its links, as far as that is known.
+
+        Other jobs make exchanges longer, and nothing makes them shorter. They are no reason to give up the slots,
+        which are there to keep jobs apart.
+        """
+        recent = [self._past[-each] for each in range(1, len(self._waits) + 1)]
+        work_s = median(each.work_s for each in recent)
+        known = [(each.work_s, each.communication.busy_s) for each in recent if each.communication is not None]
+        if not known:
+            return work_s
+        computing_s = median(each_s - busy_s for each_s, busy_s in known)
+        return min(work_s, computing_s + min(busy_s for _, busy_s in known))
 
     def _wait_s(self, now_s: float) -> float:
         """Return how long the iteration that could start now is to wait, and count it if that is an adjustment."""

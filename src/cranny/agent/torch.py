@@ -39,7 +39,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cranny.agent import pacing
 from cranny.agent.job import JobAgent, Save
-from cranny.agent.pacing import CommunicationTimes, Iteration, PacingReport, PacingSchedule
+from cranny.agent.pacing import CommunicationTimes, Iteration, PacingReport
+from cranny.agent.pacing_schedule import PacingSchedule
 
 __all__ = ["Iteration", "PacingReport", "PacingSchedule", "TorchAgent", "TorchPacer", "connect"]
 
