@@ -17,6 +17,7 @@ from tests.backends.local_harness import LocalHarness, appears
 
 from cranny.backends import supervisor
 from cranny.backends.attempt_files import AttemptFiles, read, write
+from cranny.backends.control_group import AttemptGroups
 from cranny.backends.local import LocalBackend
 from cranny.backends.process import started
 from cranny.backends.protocol import BackendError, Ended, Launch, Rank
@@ -353,7 +354,7 @@ def test_a_service_that_is_killed_loses_no_job_and_runs_none_twice(harness: Loca
 
 
 def test_a_supervisor_whose_attempt_was_called_off_does_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cranny.backends.supervisor", str(tmp_path), "1"]
+    command = [sys.executable, "-m", "cranny.backends.supervisor", str(tmp_path), "1", "attempt-of-test"]
     assert subprocess.run(command, check=False).returncode == 0
     assert not list(tmp_path.iterdir())
 
@@ -371,14 +372,23 @@ def test_a_supervisor_notes_that_its_attempt_is_called_off_just_now(
 
     monkeypatch.setattr(supervisor, "write", write_then_restart)
     write(files.launch, {"token": "x"})
-    assert supervisor.claim(files, None) is None
+    assert not supervisor.claim(files, {"token": "x"}, AttemptGroups(None, ()))
     assert found == [Ended("a", 1, None, "lost")]
     assert not list(tmp_path.iterdir())
 
 
 def test_a_supervisor_starts_quickly(tmp_path: Path) -> None:
     source = str(Path(__file__).parents[2] / "src")
-    command = [sys.executable, "-P", "-S", "-m", "cranny.backends.supervisor", str(tmp_path), "1"]
+    command = [
+        sys.executable,
+        "-P",
+        "-S",
+        "-m",
+        "cranny.backends.supervisor",
+        str(tmp_path),
+        "1",
+        "attempt-of-test",
+    ]
     took = []
     for _ in range(3):
         before = getrusage(RUSAGE_CHILDREN)

@@ -11,7 +11,7 @@ from tests.backends.contract import PATIENCE_S
 from tests.backends.local_harness import LocalHarness
 
 from cranny.backends import local
-from cranny.backends.control_group import ControlGroup, attempts_group
+from cranny.backends.control_group import UNIFIED, ControlGroup, attempt_parents
 from cranny.backends.protocol import Launch, Rank
 
 # A child in a session of its own that has lost its parent and its environment, and writes where it is.
@@ -40,7 +40,7 @@ def gone(pid: int) -> bool:
 
 
 def has_groups() -> bool:
-    made = ControlGroup.make(attempts_group(), f"try-{os.getpid()}")
+    made = ControlGroup.make(attempt_parents().get(UNIFIED), f"try-{os.getpid()}")
     if made is not None:
         made.remove()
     return made is not None
@@ -67,9 +67,9 @@ def test_no_child_outlives_a_supervisor_that_was_killed(harness: LocalHarness) -
     assert [each.reason for each in ended] == ["lost"]
     if has_groups():
         assert gone(pid)
-        assert not Path(known["group"]).exists()
+        assert not Path(known["groups"][0]).exists()
     else:
-        assert known["group"] is None
+        assert known["groups"] == [None]
         os.kill(pid, signal.SIGKILL)
 
 

@@ -3,17 +3,22 @@
 import json
 import os
 import pwd
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.service.accounts import Accounts, Shared, accounts, readable_command, shared_folder, shared_service
 
+from cranny.backends.launcher import enforceable
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make accounts")
 PATIENCE_S = 120.0
+PROCESSES = 40  # that a job may have for each of its GPUs
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +34,21 @@ def users() -> Iterator[Accounts]:
 
 
 @pytest.fixture(scope="module")
-def shared(folder: Path, users: Accounts) -> Iterator[Shared]:
-    with shared_service(folder, users) as made:
+def gpu_files(folder: Path) -> list[Path]:
+    """Devices that any account may read, in place of GPUs: those of /dev/full, /dev/zero and two without any."""
+    files = [folder / f"gpu{minor}" for minor in (7, 5, 200, 201)]
+    for path in files:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, int(path.name[3:])))
+        path.chmod(0o666)
+    return files
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path, users: Accounts, gpu_files: list[Path]) -> Iterator[Shared]:
+    can = enforceable()
+    options = ["--limit", f"processes={PROCESSES}"] if "pids" in can else []
+    options += [word for path in gpu_files for word in ("--gpu-device", str(path))] if "devices" in can else []
+    with shared_service(folder, users, *options) as made:
         yield made
 
 
@@ -144,11 +162,48 @@ def test_a_job_reaches_nothing_of_another_user(shared: Shared, tokens: dict[str,
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_users_without_an_account_run_nothing(shared: Shared, tokens: dict[str, str]) -> None:
+def test_users_without_an_account_are_refused(shared: Shared, tokens: dict[str, str]) -> None:
+    """At submission, and with the reason: not only when the job would start."""
     for name, why in (("root", "account of the system"), ("stranger", "has no account")):
-        found, _ = run(shared, tokens[name], "id")
-        assert found["status"] == "failed"
-        assert why in json.dumps(found)
+        asked = {"command": ["id"], "gpus": 1}
+        headers = {"Authorization": f"Bearer {tokens[name]}"}
+        answer = httpx.post(f"{shared.url}/api/v1/jobs", json=asked, headers=headers, timeout=60.0)
+        assert answer.status_code == 403
+        assert why in answer.text
+
+
+def test_a_job_cannot_start_more_processes_than_the_service_allows(
+    shared: Shared, tokens: dict[str, str], users: Accounts
+) -> None:
+    """Whatever it asks for."""
+    if "pids" not in enforceable():
+        pytest.skip("no control group of this machine limits processes")
+    bomb = f"for i in $(seq {2 * PROCESSES}); do sleep 60 & done; echo started all"
+    found, said = run(shared, tokens[users.alice], bomb, processes=100_000)
+    assert found["status"] == "failed", said
+    assert "fork" in said
+    assert "started all" not in said
+
+
+def test_a_job_cannot_open_a_gpu_that_it_was_not_given(
+    shared: Shared, tokens: dict[str, str], users: Accounts, gpu_files: list[Path]
+) -> None:
+    if "devices" not in enforceable():
+        pytest.skip("no control group of this machine filters devices")
+    names = " ".join(map(str, gpu_files[:2]))
+    script = f"export CUDA_VISIBLE_DEVICES=0,1; echo $CRANNY_GPU; for g in {names}; do head -c 1 $g | wc -c; done"
+    _, said = run(shared, tokens[users.alice], script)
+    given, *read = [line for line in said.splitlines() if line.isdecimal()]
+    assert given == "0"
+    assert read == ["1", "0"]
+    assert said.count("Operation not permitted") == 1
+
+
+def test_supervisors_cannot_filter_devices(shared: Shared, tokens: dict[str, str], users: Accounts) -> None:
+    """What the launcher needs for that it does not hand on."""
+    _, said = run(shared, tokens[users.alice], "grep -E 'Cap(Prm|Inh|Amb)' /proc/$PPID/status")
+    sets = {line.split()[1] for line in said.splitlines()}
+    assert sets == {f"{0b11100001:016x}"}
 
 
 def test_a_job_and_the_service_write_to_each_other(

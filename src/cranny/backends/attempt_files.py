@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 RESERVED = 256  # bytes; more than any result
+MAX_DETAIL = 128  # characters
 
 
 class AttemptFiles(NamedTuple):
@@ -58,9 +59,10 @@ def remove(path: Path) -> bool:
     return True
 
 
-def keep_result(files: AttemptFiles, exit_code: int | None, reason: str) -> None:
+def keep_result(files: AttemptFiles, exit_code: int | None, reason: str, detail: str = "") -> None:
     """Turn the reserve into the result, atomically and durably."""
-    text = json.dumps({"exit_code": exit_code, "reason": reason}).ljust(RESERVED)
+    found: dict[str, object] = {"exit_code": exit_code, "reason": reason}
+    text = json.dumps(found | {"detail": detail[:MAX_DETAIL]} if detail else found).ljust(RESERVED)
     with files.reserve.open("r+", encoding="ascii") as file:  # overwritten in place: the space is reserved
         file.write(text)
         file.flush()

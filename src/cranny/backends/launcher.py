@@ -13,6 +13,7 @@ It imports little, and reads nothing but its requests.
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -22,7 +23,8 @@ from typing import Any
 
 from cranny.backends.accounts import account_of
 from cranny.backends.attempt_files import AttemptFiles
-from cranny.backends.control_group import give_groups
+from cranny.backends.control_group import UNIFIED, ControlGroup, attempt_parents, give_groups, limitable
+from cranny.backends.device_filter import DeviceNumber, deny
 from cranny.backends.privileges import Account, as_arguments, keep_for_launching
 from cranny.model.errors import CrannyError
 
@@ -45,15 +47,16 @@ class Launcher:
             self.pid = os.posix_spawn(sys.executable, argv, env, setsid=True)
         self._socket.settimeout(ANSWER_S)
         self._names = names
-        self._ask({"names": names, "account": account})
+        self.enforced: list[str] = self._ask({"names": names, "account": account})  # see `enforceable`
 
     def account(self, user: str) -> Account:
         """Return the account of a user; `CrannyError` says why there is none."""
         return account_of(user, self._names)
 
-    def start(self, user: str, log_dir: Path, attempt: int) -> int:
+    def start(self, user: str, log_dir: Path, attempt: int, denied: Sequence[DeviceNumber] = ()) -> int:
         """Start the supervisor of an attempt, and return its pid; `CrannyError` says why it cannot be started."""
-        answer: int = self._ask({"user": user, "log_dir": str(log_dir), "attempt": attempt})
+        asked = {"user": user, "log_dir": str(log_dir), "attempt": attempt, "denied": denied}
+        answer: int = self._ask(asked)
         return answer
 
     def close(self) -> None:
@@ -84,8 +87,42 @@ def module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-S", "-m", name, *arguments]
 
 
-def spawn_supervisor(log_dir: Path, attempt: int, env: Mapping[str, str], account: Sequence[str] = ()) -> int:
-    """Start a supervisor in a session of its own, with signals blocked until it has its handlers."""
+def enforceable() -> list[str]:
+    """Return what control groups keep jobs from here: controllers with limits, and `devices`; found by trying."""
+    return [*limitable(), *(["devices"] if _deny(f"try-{os.getpid()}", [DeviceNumber(0, 0)], leave=False) else [])]
+
+
+def _deny(name: str, devices: Sequence[DeviceNumber], *, leave: bool = True) -> bool:
+    """Make the group of an attempt in which some devices cannot be opened; return whether that worked."""
+    group = ControlGroup.make(attempt_parents().get(UNIFIED), name)
+    if group is None:
+        return False
+    try:
+        deny(group.folder, devices)
+    except OSError:
+        leave = False
+        return False
+    else:
+        return True
+    finally:
+        if not leave:
+            group.remove()
+
+
+def spawn_supervisor(
+    log_dir: Path,
+    attempt: int,
+    env: Mapping[str, str],
+    account: Sequence[str] = (),
+    denied: Sequence[DeviceNumber] = (),
+) -> int:
+    """Start a supervisor in a session of its own, with signals blocked until it has its handlers.
+
+    The devices that its job must not open are kept from it where that can be done.
+    """
+    group = f"attempt-{secrets.token_hex(6)}"
+    if denied:
+        _deny(group, denied)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -94,7 +131,7 @@ def spawn_supervisor(log_dir: Path, attempt: int, env: Mapping[str, str], accoun
     ]
     return os.posix_spawn(
         sys.executable,
-        module("cranny.backends.supervisor", str(log_dir), str(attempt), *account),
+        module("cranny.backends.supervisor", str(log_dir), str(attempt), group, *account),
         {**env, "PYTHONPATH": SOURCE},
         file_actions=actions,
         setsid=True,
@@ -114,25 +151,25 @@ def main(connection: socket.socket) -> None:
         signal.signal(number, signal.SIG_IGN)
     settings: dict[str, Any] = {}
 
-    def settle(first: dict[str, Any]) -> bool:
+    def settle(first: dict[str, Any]) -> list[str]:
         account = None if first["account"] is None else Account(*first["account"])
-        if account is not None:
-            give_groups(account.uid)
+        give_groups(os.getuid() if account is None else account.uid, os.getppid())
         keep_for_launching(account)
         settings.update(first)
-        return True
+        return enforceable()
 
     def start(request: dict[str, Any]) -> int:
         account = as_arguments(account_of(str(request["user"]), settings["names"]))
-        env = {"PATH": os.defpath}
-        return spawn_supervisor(Path(str(request["log_dir"])), int(request["attempt"]), env, account)
+        denied = [DeviceNumber(int(major), int(minor)) for major, minor in request["denied"]]
+        where = Path(str(request["log_dir"])), int(request["attempt"])
+        return spawn_supervisor(*where, {"PATH": os.defpath}, account, denied)
 
     with contextlib.suppress(ConnectionResetError):
         while request := connection.recv(MAX_REQUEST):
             connection.send(json.dumps(_answer(start if settings else settle, request)).encode())
 
 
-def _answer(do: Callable[[dict[str, Any]], int], request: bytes) -> dict[str, Any]:
+def _answer(do: Callable[[dict[str, Any]], Any], request: bytes) -> dict[str, Any]:
     try:
         return {"done": do(json.loads(request))}
     except OSError as error:

@@ -20,11 +20,13 @@ from typing import cast, get_args
 from cranny.backends import attempt_files as io
 from cranny.backends import local_machine
 from cranny.backends.attempt_files import AttemptFiles
-from cranny.backends.control_group import ControlGroup
-from cranny.backends.launcher import Launcher, spawn_supervisor
+from cranny.backends.control_group import AttemptGroups
+from cranny.backends.device_filter import DeviceNumber
+from cranny.backends.launcher import Launcher, enforceable, spawn_supervisor
 from cranny.backends.process import Process, carrying
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
 from cranny.backends.ranks import CHANNEL, LAUNCH, commands
+from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 
@@ -57,8 +59,12 @@ class LocalBackend:
         devices: Sequence[str] | None = None,
         grace_s: float = GRACE_S,
         launcher: Launcher | None = None,
+        limits: ResourceLimits = NO_LIMITS,
+        device_files: Sequence[Path] | None = None,
     ) -> None:
+        """Run jobs with limits for each of their GPUs, whose `device_files` are given in their order."""
         self._cluster = cluster
+        self._limits = limits
         self._launcher = launcher  # if jobs run under the accounts of their users
         self._slots = Slots(cluster)
         self._running: dict[str, _Running] = {}  # by job
@@ -71,13 +77,36 @@ class LocalBackend:
             self._device = dict(zip(slots, found, strict=False))
         else:
             self._device = dict.fromkeys(slots, "")
+        numbers = local_machine.gpu_numbers() if device_files is None else list(map(DeviceNumber.of, device_files))
+        self._gpu_numbers = {str(index): number for index, number in enumerate(numbers)}
+
+    def check_user(self, user: str) -> None:
+        """Raise `CrannyError` if a user has no account under which jobs could run."""
+        if self._launcher is not None:
+            self._launcher.account(user)
+
+    @property
+    def has_gpu_devices(self) -> bool:
+        """Whether the device files of GPUs are known."""
+        return bool(self._gpu_numbers)
+
+    @property
+    def enforced(self) -> list[str]:
+        """What control groups enforce here: limits by their controllers, and `devices` that jobs were given."""
+        return enforceable() if self._launcher is None else self._launcher.enforced
 
     @classmethod
-    def this_machine(cls, launcher: Launcher | None = None) -> "LocalBackend":
+    def this_machine(
+        cls,
+        launcher: Launcher | None = None,
+        limits: ResourceLimits = NO_LIMITS,
+        device_files: Sequence[Path] | None = None,
+    ) -> "LocalBackend":
         """Return a backend for this machine: its GPUs or, if it has none, as many slots as it has processors."""
         found = local_machine.gpus()
         devices = tuple(index for index, _ in found)
-        return cls(local_machine.cluster_of(found), devices, launcher=launcher)
+        cluster = local_machine.cluster_of(found)
+        return cls(cluster, devices, launcher=launcher, limits=limits, device_files=device_files)
 
     def nodes(self) -> Cluster:
         """Return the machines and their GPU slots."""
@@ -182,12 +211,14 @@ class LocalBackend:
             {running.port for running in self._running.values() if running.port is not None}
         )
         devices = {rank: self._device[rank.machine, rank.gpu] for rank in what.ranks}
+        denied = [number for index, number in self._gpu_numbers.items() if index not in devices.values()]
         ranks = commands(what, base, devices, port, token, log_dir)
         document = {
             "token": token,
             "cwd": str(what.cwd) if what.cwd is not None else account and account.home,
             "time_limit_s": what.time_limit_s,
             "grace_s": self._grace_s,
+            "limits": what.limits.at_most(self._limits.times(len(what.ranks))),
             "ranks": [command._asdict() for command in ranks],
             "channel": str(log_dir / CHANNEL),
             "logs": [str(log_dir / f"rank-{rank.rank}.log") for rank in what.ranks] if what.torchrun else [],
@@ -195,9 +226,9 @@ class LocalBackend:
         try:
             io.write(files.launch, document, new=True)
             if self._launcher is None:
-                pid = spawn_supervisor(log_dir, what.attempt, base)
+                pid = spawn_supervisor(log_dir, what.attempt, base, denied=denied)
             else:
-                pid = self._launcher.start(what.user, log_dir, what.attempt)
+                pid = self._launcher.start(what.user, log_dir, what.attempt, denied)
         except (OSError, CrannyError):
             io.remove(files.launch)  # it holds the environment
             raise
@@ -250,12 +281,12 @@ def _nothing_left(running: _Running) -> bool:
     still has it.
     """
     match io.read(running.files.pid):
-        case {"group": str(folder)}:
-            group = ControlGroup(Path(folder))
-            if not group.is_empty:
-                group.kill()
+        case {"groups": list(folders)}:
+            groups = AttemptGroups.read(folders)
+            if groups.whole is not None and not groups.whole.is_empty:
+                groups.whole.kill()
                 return False
-            group.remove()
+            groups.remove()
     left = carrying(LAUNCH, running.token)
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -274,8 +305,9 @@ def _ask_to_end(files: AttemptFiles, grace_s: float, send: Callable[[int], None]
 def _result(what: Launch, files: AttemptFiles) -> Ended | None:
     """Read how an attempt ended; None if its supervisor has not written that, or the file is invalid."""
     match io.read(files.result):
-        case {"exit_code": int() | None as exit_code, "reason": str(reason)} if reason in get_args(Reason):
-            return Ended(what.job_id, what.attempt, exit_code, cast("Reason", reason))
+        case {"exit_code": int() | None as exit_code, "reason": str(reason), **rest} if reason in get_args(Reason):
+            detail = str(rest.get("detail", ""))
+            return Ended(what.job_id, what.attempt, exit_code, cast("Reason", reason), detail)
     return None
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from cranny.backends.device_filter import DeviceNumber
 from cranny.backends.privileges import Account
 from cranny.backends.protocol import BackendError
 from cranny.model.cluster import Cluster
@@ -16,6 +17,7 @@ from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, Machine, Switch
 
 # The only variables that a job inherits from the service, whose environment may hold secrets.
 KEPT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "SHELL", "TMPDIR", "TZ", "USER")
+NVIDIA_MAJOR = 195  # of the devices of GPUs; Linux reserves it
 # Below the ephemeral ports of outgoing connections.
 PORTS = range(20_000, 32_000)
 
@@ -34,6 +36,19 @@ def gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[str, str], ...]
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     chosen = list(found) if visible is None else [index.strip() for index in visible.split(",")]
     return tuple((index, found[index].strip()) for index in chosen if index in found)
+
+
+def gpu_numbers(proc: Path = Path("/proc/driver/nvidia/gpus")) -> list[DeviceNumber]:
+    """Return the device of each GPU in the order of nvidia-smi, which is that of their places on the bus."""
+    numbers = []
+    for folder in sorted(proc.iterdir()) if proc.is_dir() else ():
+        text = (folder / "information").read_text(encoding="utf-8", errors="replace")
+        numbers += [
+            DeviceNumber(NVIDIA_MAJOR, int(line.partition(":")[2]))
+            for line in text.splitlines()
+            if line.startswith("Device Minor:")
+        ]
+    return numbers
 
 
 def cluster_of(devices: Collection[tuple[str, str]]) -> Cluster:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 # What starting and ending jobs of other users takes, by their numbers in linux/capability.h.
 CAPABILITIES = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
+# What keeping GPUs from jobs takes besides, in the launcher only: CAP_NET_ADMIN and CAP_BPF.
+FILTER_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_BPF": 39}
 OOM_SCORE = 500  # of jobs: out of memory, the kernel ends them before the service and its supervisors
 _VERSION = 0x20080522  # of the structures below
 _PR_SET_DUMPABLE = 4
@@ -59,12 +61,16 @@ def can_launch() -> bool:
 
 
 def keep_for_launching(account: Account | None) -> None:
-    """Become an account, if one is given, but keep what starting jobs of other users takes, also across exec."""
+    """Become an account, if one is given, but keep what starting jobs of other users takes, also across exec.
+
+    What keeping GPUs from jobs takes is kept as well if it is there, but not across exec: supervisors lack it.
+    """
     _prctl(_PR_SET_KEEPCAPS, 1)
+    own = held() & set(FILTER_CAPABILITIES.values())
     if account is not None:
         _become(account)
     wanted = CAPABILITIES.values()
-    _set(wanted)
+    _set(wanted, own)
     for each in wanted:
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, each)
     _prctl(_PR_SET_DUMPABLE, 0)  # no process of the same account may look into this one, or trace it
@@ -91,12 +97,12 @@ def _become(account: Account) -> None:
     os.setuid(account.uid)
 
 
-def _set(capabilities: Collection[int]) -> None:
-    """Let this process have just these capabilities."""
+def _set(inherited: Collection[int], own: Collection[int] = ()) -> None:
+    """Let this process have just these capabilities, and hand on only some."""
     sets = (_Sets * 2)()
-    for each in capabilities:
+    for each in (*inherited, *own):
         half = sets[each // 32]
-        for name in ("effective", "permitted", "inheritable"):
+        for name in ("effective", "permitted", "inheritable")[: 3 if each in inherited else 2]:
             setattr(half, name, getattr(half, name) | 1 << each % 32)
     _call("capset", ctypes.byref(_Header(_VERSION, 0)), sets)
 

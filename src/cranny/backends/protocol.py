@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
+from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.model.placement import Aggregation
@@ -46,6 +47,7 @@ class Launch:
     aggregate: Aggregation = True  # the switches that aggregate on the way to it
     launched_s: float | None = None  # when an earlier service launched it; None if it is new
     user: str = ""  # whose job it is
+    limits: ResourceLimits = NO_LIMITS  # that the job sets itself
 
 
 class JobChannel(NamedTuple):

@@ -44,6 +44,8 @@ def apart(accounts: str, run_as: str | None, folder: Path) -> Launcher:
     launcher = Launcher(names, own)
     give_up(own)
     os.umask(0o077)  # the folder can be entered by others: what is in it is for the service only, unless said
+    # The account need not have a home: what is compiled is kept here, out of the reach of jobs.
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(folder / "compiled"))
     if own is not None:
         os.environ |= {"HOME": own.home, "USER": own.name, "LOGNAME": own.name}
     return launcher

@@ -1,6 +1,6 @@
 """The supervisor of one attempt: starts its ranks, watches them, and writes how they ended.
 
-    python -m cranny.backends.supervisor LOG_DIR ATTEMPT [ACCOUNT]
+    python -m cranny.backends.supervisor LOG_DIR ATTEMPT GROUP [ACCOUNT]
 
 It runs in its own session, so that it survives the service; the next service finds it by its pid file, and the
 result if it has ended. SIGTERM means that the job is to end: cancelled by the service, or lost if the service did
@@ -29,9 +29,10 @@ from types import FrameType
 from typing import Any
 
 from cranny.backends.attempt_files import RESERVED, AttemptFiles, keep_result, read, remove, write
-from cranny.backends.control_group import ControlGroup, attempts_group
+from cranny.backends.control_group import AttemptGroups
 from cranny.backends.privileges import Account, become_rank, of_arguments
 from cranny.backends.process import Process, catches, descendants
+from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
 
 TICK_S = 0.1  # between two polls of processes that are to end
 CANCEL = (signal.SIGTERM, signal.SIGINT)
@@ -92,9 +93,10 @@ class SupervisedAttempt:
         files: AttemptFiles,
         signals: Signals,
         account: Account | None,
-        group: ControlGroup | None,
+        groups: AttemptGroups,
     ) -> None:
-        self._what, self._files, self._signals, self._account, self._group = what, files, signals, account, group
+        self._what, self._files, self._signals, self._account = what, files, signals, account
+        self._groups_entered, self._group = groups, groups.whole
         self._ranks: set[int] = set()  # those that have not ended
         self._groups: list[int] = []
         # Linux's prctl, or a function that fails.
@@ -155,8 +157,7 @@ class SupervisedAttempt:
         trying = f"start {command}"
         try:
             os.setsid()
-            if self._group is not None:
-                self._group.enter()
+            self._groups_entered.enter()
             null = os.open(os.devnull, os.O_RDONLY)
             log = os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
             for ours, theirs in ((null, 0), (log, 1), (log, 2)):
@@ -252,20 +253,17 @@ def log_error(text: str) -> None:
     os.write(2, f"cranny: {text}\n".encode(errors="replace"))
 
 
-def claim(files: AttemptFiles, group: ControlGroup | None) -> Any:
-    """Claim an attempt and return what is to be run; None if the service has withdrawn it."""
-    what = read(files.launch)
-    if what is None:
-        return None
+def claim(files: AttemptFiles, what: Any, groups: AttemptGroups) -> bool:
+    """Claim an attempt; return False if the service has withdrawn it."""
     own = Process.of(os.getpid())
     found = {"pid": own.pid, "started": own.started, "token": what["token"]}
-    write(files.pid, found | {"group": None if group is None else str(group.folder)})
+    write(files.pid, found | {"groups": groups.folders})
     write(files.reserve, None, size=RESERVED)
     if remove(files.launch):
-        return what
+        return True
     remove(files.pid)
     remove(files.reserve)
-    return None
+    return False
 
 
 def give_files(what: dict[str, Any], account: Account) -> None:
@@ -281,22 +279,31 @@ def give_files(what: dict[str, Any], account: Account) -> None:
         os.close(log)
 
 
-def main(log_dir: Path, attempt: int, account: Account | None) -> None:
+def main(log_dir: Path, attempt: int, group: str, account: Account | None) -> None:
     """Run an attempt, unless the service has withdrawn it, and write its result."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # ranks must not inherit files of the service
     files = AttemptFiles.of(log_dir, attempt)
     signals = Signals()
-    group = ControlGroup.make(attempts_group(), f"attempt-{os.getpid()}")
-    what = claim(files, group)
-    if what is not None:
-        keep_result(files, *SupervisedAttempt(what, files, signals, account, group).run())
-    if group is not None:
-        group.remove()
-    if what is None:
+    what = read(files.launch)
+    if what is None:  # withdrawn
+        AttemptGroups.make(group, NO_LIMITS).remove()  # which the launcher may have made
         return
-    if os.fstat(2).st_size == 0:
+    try:
+        groups, trouble = AttemptGroups.make(group, ResourceLimits(*what["limits"])), ""
+    except OSError as error:
+        groups, trouble = AttemptGroups(None, ()), f"its limits cannot be set: {error.strerror or error}"
+    claimed = claim(files, what, groups)
+    if claimed and trouble:
+        keep_result(files, None, "failed", trouble)
+    elif claimed:
+        ended = SupervisedAttempt(what, files, signals, account, groups).run()
+        killed = groups.killed_for_memory
+        why = f"at its limit of memory the kernel killed {killed} of its processes" if killed else ""
+        keep_result(files, *ended, why)
+    groups.remove()
+    if claimed and os.fstat(2).st_size == 0:
         remove(files.errors)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), of_arguments(*sys.argv[3:]) if sys.argv[3:] else None)
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], of_arguments(*sys.argv[4:]) if sys.argv[4:] else None)

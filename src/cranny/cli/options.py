@@ -370,13 +370,13 @@ def read_profiles(path: Path | None) -> "ProfileLibrary":
     return library() if path is None else library().with_file(path)
 
 
-def read_settings(settings: list[str] | None) -> dict[str, Any]:
+def read_settings(settings: Sequence[str] | None, named: str = "--set") -> dict[str, Any]:
     """Read NAME=VALUE pairs; a value is JSON if it can be, and text otherwise."""
     read: dict[str, Any] = {}
     for setting in settings or ():
         name, equals, value = setting.partition("=")
         if not equals or not name:
-            raise InputError(f"--set: must be NAME=VALUE, not {setting!r}")
+            raise InputError(f"{named}: must be NAME=VALUE, not {setting!r}")
         try:
             read[name] = json.loads(value)
         except json.JSONDecodeError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cranny.cli import completion, options
 from cranny.cli.console import print_json, say, warn
+from cranny.cli.enforced_limits import EnforcedLimits
 from cranny.cli.interrupt import takes_its_time
 from cranny.cli.options import option
 from cranny.model.errors import InputError, MissingExtraError
@@ -58,6 +59,22 @@ RunAsOption = Annotated[
 JobsAsRootOption = Annotated[
     bool, option("--jobs-as-root", "Let jobs of all users run as root.", envvar="CRANNY_JOBS_AS_ROOT")
 ]
+LimitOption = Annotated[
+    list[str] | None,
+    option(
+        "--limit",
+        "What a job may use for each of its GPUs: memory_gb=64, processes=4096 or cpus=8; once for each "
+        "(default: no limits).",
+    ),
+]
+GpuDevicesOption = Annotated[
+    list[Path] | None,
+    option(
+        "--gpu-device",
+        "Device file of a GPU, in the order of their numbers; jobs cannot open those that they were not given "
+        "(default: those of NVIDIA's driver).",
+    ),
+]
 
 
 def serve(
@@ -83,6 +100,8 @@ def serve(
     accounts: AccountsOption = None,
     run_as: RunAsOption = None,
     jobs_as_root: JobsAsRootOption = False,
+    limit: LimitOption = None,
+    gpu_device: GpuDevicesOption = None,
     jobs_per_user: Annotated[int, option("--jobs-per-user", "Limit of unfinished jobs per user.", min=1)] = 10_000,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -106,11 +125,13 @@ def serve(
         raise InputError("--order, --period and --set need --policy")
     kept = (folder or (state_folder() if accounts is None else SHARED_FOLDER)).absolute()
     options.check_folder(kept, "--folder")
-    backend = _backend(cluster, kept, accounts, run_as, as_this_user=jobs_as_root or recommend_only)
+    enforced = EnforcedLimits(limit, gpu_device)
+    backend = _backend(cluster, kept, accounts, run_as, enforced, as_this_user=jobs_as_root or recommend_only)
     check_pair(certificate, key)  # with the rights that the service has from here on
     store = EventStore(database or str(kept / "log.db"))
     authenticator = Authenticator(store, loopback=is_loopback(host))
-    runs, limits = None if recommend_only else backend, Limits(jobs_per_user=jobs_per_user)
+    limits = Limits(jobs_per_user=jobs_per_user, check_user=backend.check_user)
+    runs = None if recommend_only else backend
     service = Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits)
     _run(
         service,
@@ -122,7 +143,13 @@ def serve(
 
 
 def _backend(
-    cluster: str | None, folder: Path, accounts: str | None, run_as: str | None, *, as_this_user: bool
+    cluster: str | None,
+    folder: Path,
+    accounts: str | None,
+    run_as: str | None,
+    enforced: EnforcedLimits,
+    *,
+    as_this_user: bool,
 ) -> "LocalBackend":
     """Return what runs jobs: under the accounts of their users, or all as this user, which may be root if so."""
     from cranny.backends.local import LocalBackend
@@ -136,9 +163,13 @@ def _backend(
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     described = None if cluster is None else options.read_cluster(cluster)
     launcher = None if accounts is None else apart(accounts, run_as, folder)
+    per_gpu, files = enforced.per_gpu, enforced.gpu_devices
     if described is None:
-        return LocalBackend.this_machine(launcher)
-    return LocalBackend(described, launcher=launcher)
+        backend = LocalBackend.this_machine(launcher, per_gpu, files)
+    else:
+        backend = LocalBackend(described, launcher=launcher, limits=per_gpu, device_files=files)
+    enforced.check(backend, shared=accounts is not None)
+    return backend
 
 
 def _run(

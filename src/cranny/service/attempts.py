@@ -27,6 +27,7 @@ def launch_of(record: JobRecord, attempt: Attempt, log_dir: Path) -> Launch:
         aggregate=attempt.placement.aggregate,
         launched_s=attempt.started_s,
         user=record.user,
+        limits=spec.limits,
     )
 
 

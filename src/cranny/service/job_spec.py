@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from cranny.backends.resource_limits import ResourceLimits
 from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster, mask_of
 from cranny.model.collective import DEFAULT_COLLECTIVE
@@ -21,6 +22,7 @@ MAX_ARGUMENT = 32_768  # characters of an argument or of a value in the environm
 MAX_VARIABLES = 200
 MAX_EXCLUDED = 10_000
 MAX_RETRIES = 100
+MAX_PROCESSES = 4_194_304  # that Linux can have at all
 MAX_SECONDS = 10 * 365 * 86_400.0
 MAX_PRIORITY = 1_000
 MAX_TYPES = 100  # of GPUs
@@ -111,6 +113,9 @@ class JobSpec(Fields):
     duration_s: Seconds | None = None
     deadline_s: Seconds | None = None
     time_limit_s: Seconds | None = None
+    memory_gb: Positive | None = None
+    processes: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] | None = None
+    cpus: Positive | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 0
     movable: bool = False
     checkpoint: CheckpointFields | Literal["none"] | None = None
@@ -202,6 +207,12 @@ class JobSpec(Fields):
                 "command: write `torchrun` and then the script; its options follow from gpus and the placement"
             )
 
+    @property
+    def limits(self) -> ResourceLimits:
+        """What all processes of the job may use together."""
+        memory = None if self.memory_gb is None else int(self.memory_gb * 1e9)
+        return ResourceLimits(memory, self.processes, self.cpus)
+
     def job(self, job_id: str, user: str, submit_s: float) -> Job:
         """Return the job as policies see it."""
         model: str | ModelProfile = self.model or "resnet50"
@@ -261,6 +272,8 @@ _WORDS = {
     "gradient_buckets[]": "a pair of ms and bytes",
     "collective": "the name of a collective",
     "priority": f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}",
+    **dict.fromkeys(("memory_gb", "cpus"), "a positive number"),
+    "processes": f"a whole number from 1 to {MAX_PROCESSES}",
     "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
     **dict.fromkeys(("shell", "torchrun", "movable"), "true or false"),
     "checkpoint": "`none`, or a mapping with signal and grace_s",

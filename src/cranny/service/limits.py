@@ -1,6 +1,7 @@
 """Limits of the service, and the errors of refused requests."""
 
 import resource
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cranny.model.errors import CrannyError
@@ -21,6 +22,15 @@ class Limits:
     jobs_per_user: int = 10_000  # unfinished ones
     body_bytes: int = 256 * 1024
     connections: int = field(default_factory=max_connections)  # concurrent ones
+    # Raises a CrannyError if jobs of a user cannot run at all.
+    check_user: Callable[[str], object] = lambda _user: None
+
+    def refuse_without_account(self, user: str) -> None:
+        """Refuse a user whose jobs could not be started."""
+        try:
+            self.check_user(user)
+        except CrannyError as error:
+            raise ForbiddenError(f"jobs of {user} cannot run here: {error}") from None
 
 
 class RequestError(CrannyError):

@@ -133,6 +133,7 @@ class Scheduler:
             if before[1] != digest:
                 raise ConflictError(f"idempotency key {key!r} was used for a different job, {before[0]}")
             return self.records.jobs[before[0]], False
+        self.limits.refuse_without_account(user)
         if self.records.open_jobs[user] >= self.limits.jobs_per_user:
             raise QuotaExceededError(
                 f"{user} has {counted(self.limits.jobs_per_user, 'unfinished job')}, the limit; cancel some"
