@@ -332,6 +332,66 @@ def test_on_a_gpu_the_last_backward_pass_and_the_optimizer_mark_communication(
     assert len(heard) == sum(timed)
 
 
+class BusyGpu:
+    """A GPU that there is none of: an iteration exchanges from 0.6 s to 1 s after its start, and then is over."""
+
+    LAUNCH_S = 0.05  # that Python takes until the GPU starts an iteration
+
+    def __init__(self) -> None:
+        self.now_s, self.free_s, self.starts_s = 0.0, 0.0, list[float]()
+
+    def work(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def launch(self) -> None:
+        self.work(self.LAUNCH_S)
+        self.starts_s.append(max(self.now_s, self.free_s))
+        self.free_s = self.starts_s[-1] + 1.0
+
+    def event(self, after_s: float) -> "LaterEvent":
+        return LaterEvent(self, self.starts_s[-1] + after_s)
+
+
+class LaterEvent(FakeEvent):
+    """A moment that Python may wait for."""
+
+    def __init__(self, gpu: BusyGpu, at_s: float) -> None:
+        super().__init__(at_s)
+        self.gpu = gpu
+
+    def query(self) -> bool:
+        return self.gpu.now_s >= self.at_s
+
+    def synchronize(self) -> None:
+        self.gpu.now_s = max(self.gpu.now_s, self.at_s)
+
+
+@pytest.mark.parametrize(("ahead_s", "apart_s"), [(0.1, 1.01), (0.0, 1.05)])
+def test_a_paced_gpu_is_not_idle_while_python_starts_its_next_iteration(
+    ahead_s: float, apart_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    import cranny.agent.torch as agent
+
+    gpu = BusyGpu()
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(agent, "AHEAD_S", ahead_s)
+    monkeypatch.setattr(agent, "_on_gpu", lambda: True)
+    pacer = agent.TorchPacer(
+        1.01, clock=lambda: gpu.now_s, timer=lambda: gpu.now_s, sleep=gpu.work, learn=False, tolerance=0.9
+    )
+    exchange: Any = agent._Exchange()
+    pacer._exchanges.append(exchange)
+    monkeypatch.setattr(agent, "_event", lambda **_: LaterEvent(gpu, max(gpu.now_s, gpu.free_s)))
+    for _ in range(30):
+        pacer.step()
+        gpu.launch()
+        exchange.begun, exchange.first_ready, exchange.over = True, gpu.event(0.6), gpu.event(1.0)
+    assert gpu.starts_s[-1] - gpu.starts_s[-2] == pytest.approx(apart_s)
+    assert pacer._exchanged_s[0] == pytest.approx(0.4)
+
+
 @pytest.mark.parametrize("connected", [True, False])
 def test_python_waits_for_a_gpu_that_is_behind_where_there_is_a_channel(
     connected: bool,  # noqa: FBT001

@@ -12,10 +12,11 @@ Python would cost more than all the rest of the agent.
 
 Python runs ahead of a GPU: an iteration that Python starts on time would run when the GPU is done with those
 before. So with a schedule the agent waits for the GPU before it looks at the clock: until the last gradients are
-exchanged, if it measures that, since the GPU still has its optimizer to run while Python prepares the next
-iteration. Without a schedule it does not wait: times on the GPU are marked by events, of some iterations only, and
-read when these are over. With a channel Python may then be `LEAD` iterations ahead of the GPU and no more, so that
-ranks do not get far from each other (`cranny.agent.agreement`).
+exchanged, if it measures that, or rather until a little before, since Python needs some time to start the next
+iteration on the GPU, which would be idle meanwhile. It knows that moment from the first gradient of the iteration,
+and from how long exchanges take at least. Without a schedule it does not wait: times on the GPU are marked by
+events, of some iterations only, and read when these are over. With a channel Python may then be `LEAD` iterations
+ahead of the GPU and no more, so that ranks do not get far from each other (`cranny.agent.agreement`).
 """
 
 import atexit
@@ -47,6 +48,7 @@ __all__ = ["Iteration", "PacingReport", "PacingSchedule", "TorchAgent", "TorchPa
 LEAD = 2  # iterations by which Python may be ahead of a GPU
 EVERY = 8  # iterations of which one is measured on a GPU: events cost some microseconds each
 FIRST = 3  # iterations that are all measured
+AHEAD_S = 0.002  # before the end of an exchange: when Python is to start the next iteration of a paced job
 
 CommHook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 
@@ -69,7 +71,7 @@ class _Marks(NamedTuple):
 
     def over(self) -> bool:
         """Return whether all of its exchanges are over."""
-        return all(end.query() for _, end in self.exchanges)  # type: ignore[no-untyped-call]
+        return all(_is_past(end) for _, end in self.exchanges)
 
     def communication(self) -> CommunicationTimes:
         """Return when it communicated."""
@@ -85,6 +87,7 @@ class TorchPacer(pacing.Pacer):
         self._timed = False  # whether the exchanges of the iteration that runs are measured on the GPU
         self._zero: torch.cuda.Event | None = None  # its start there
         self._unread: deque[_Marks] = deque(maxlen=EVERY)
+        self._exchanged_s: deque[float] = deque(maxlen=pacing.WINDOW)  # from the first gradient to the optimizer
         super().__init__(*args, **settings)
 
     def start(self) -> float:
@@ -132,8 +135,9 @@ class TorchPacer(pacing.Pacer):
 
         def ready(_: torch.Tensor) -> None:
             exchange.begun = True
-            if self._timed:  # of several backward passes in an iteration, the last one is followed by an exchange
-                exchange.first_ready = _event()
+            # Of several backward passes in an iteration, the last one is followed by an exchange.
+            if self._timed or self.paced:
+                exchange.first_ready = _event(blocking=self.paced)
 
         def before_optimizer(*_: object) -> None:
             if exchange.begun and exchange.over is None and (self._timed or self.paced):
@@ -144,9 +148,8 @@ class TorchPacer(pacing.Pacer):
 
     def _synchronize(self) -> None:
         """Wait for the GPU if the start of an iteration matters; otherwise let Python run ahead of it."""
-        ends = [each.over for each in self._exchanges if each.over is not None]
         if self.paced and _on_gpu():
-            ends[-1].synchronize() if ends else torch.cuda.synchronize()
+            self._wait_for_gpu()
         if self._zero is not None:
             marks = [(each.first_ready, each.over) for each in self._exchanges]
             pairs = [(first, over) for first, over in marks if first is not None and over is not None]
@@ -155,11 +158,26 @@ class TorchPacer(pacing.Pacer):
         for each in self._exchanges:
             each.begun, each.first_ready, each.over = False, None, None
 
+    def _wait_for_gpu(self) -> None:
+        """Wait until the exchange of gradients is nearly over."""
+        last = next((each for each in reversed(self._exchanges) if each.over is not None), None)
+        if last is None or last.over is None:
+            torch.cuda.synchronize()
+            return
+        first_ready = last.first_ready
+        if first_ready is None or not self._exchanged_s or _is_past(first_ready):  # since when is not known then
+            last.over.synchronize()
+        else:
+            first_ready.synchronize()
+            self._sleep(max(0.0, min(self._exchanged_s) - AHEAD_S))
+
     def _end(self, timer_s: float) -> None:
         """Note the end of an iteration, and the communication of those that are over on the GPU by now."""
         super()._end(timer_s)
         while self._unread and self._unread[0].over():
             marks = self._unread.popleft()
+            first_ready, over = marks.exchanges[-1]
+            self._exchanged_s.append(first_ready.elapsed_time(over) / 1e3)
             self._hear(marks.number, marks.communication())
 
 
@@ -236,3 +254,8 @@ def _event(*, blocking: bool = False) -> torch.cuda.Event:
     event = torch.cuda.Event(enable_timing=True, blocking=blocking)  # type: ignore[no-untyped-call]
     event.record()
     return event
+
+
+def _is_past(event: torch.cuda.Event) -> bool:
+    """Return whether the GPU has reached an event."""
+    return bool(event.query())  # type: ignore[no-untyped-call]
