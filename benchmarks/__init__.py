@@ -37,6 +37,9 @@ CASES: dict[str, Case] = {
         "benchmarks.service_decision:run",
         "one decision of the service: a job of 10,000 ranks, and 50,000 jobs that wait",
     ),
+    "service-log": Case(
+        "benchmarks.service_log:run", "seconds until a service is ready, and its memory, after a million jobs"
+    ),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "agent": Case("benchmarks.agent:run", "CPU-seconds that the agent inside a job takes of an iteration"),

@@ -34,6 +34,7 @@ from benchmarks import (
     replay_steady,
     run_case,
     service_decision,
+    service_log,
     steady,
     titan_quality,
     traces,
@@ -66,6 +67,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(what_if_million, "ROWS", 300)
     monkeypatch.setattr(service_decision, "RANKS", 100)
     monkeypatch.setattr(service_decision, "PENDING", 200)
+    monkeypatch.setattr(service_log, "JOBS", 200)
     monkeypatch.setattr(titan_quality, "CASES", 12)
     monkeypatch.setattr(cranny_optimum, "WORLDS", 3)
     monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))

@@ -29,6 +29,7 @@ from cranny.service.api.app import build
 from cranny.service.auth import Authenticator, create
 from cranny.service.clock import wall_clock
 from cranny.service.limits import Limits
+from cranny.service.locations import Location
 from cranny.service.service import Service
 from cranny.service.store import EventStore
 
@@ -83,17 +84,19 @@ def start(tmp_path: Path) -> Iterator[Start]:
         limits: Limits | None = None,
         clock: Callable[[], float] = wall_clock,
         ready: bool = True,
+        location: Location | None = None,
     ) -> Running:
         known = processes or FakeProcesses()
         backend = LocalBackend(cluster, ()) if real else FakeBackend(cluster, time.monotonic, course, known)
         service = Service(
             EventStore(database or str(tmp_path / "log.db")),
             None if recommend else backend,
-            tmp_path,
+            tmp_path if location is None else Path(location.folder),
             cluster=cluster,
             policy=policy,
             limits=limits,
             clock=clock,
+            location=location,
         )
         service.start()
         started.append(service)

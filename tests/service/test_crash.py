@@ -12,9 +12,10 @@ from tests.service.crash_driver import CLUSTER
 from tests.service.reports import left_over, lines
 from tests.service.standing import standing
 
+from cranny.service.event_chain import EventRow
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
-from cranny.service.store import EventRow, EventStore
+from cranny.service.store import EventStore
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from sqlalchemy import event
 from tests.service.conftest import Serve, Start, until
 from tests.service.standing import standing
 
-from cranny.service import store as store_module
+from cranny.service import database
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventStore
@@ -28,7 +28,7 @@ def same_as_the_log(running: "object") -> None:
 def test_a_locked_database_refuses_jobs_and_then_takes_them(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "BUSY_MS", 100)
+    monkeypatch.setattr(database, "BUSY_MS", 100)
     site = serve()
     other = sqlite3.connect(tmp_path / "log.db", isolation_level=None)
     with site.client("ann") as ann:

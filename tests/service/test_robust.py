@@ -11,11 +11,11 @@ from tests.service.standing import standing
 
 from cranny.backends.protocol import Ended, Reason
 from cranny.policies import TABLE
+from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
-from cranny.service.store import EventRow
 
 CANCELLED: tuple[Reason, int | None] = ("cancelled", -15)
 OUTCOMES: list[tuple[Reason, int | None]] = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]

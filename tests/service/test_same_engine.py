@@ -20,8 +20,8 @@ from cranny.network.networks import network
 from cranny.run import simulate
 from cranny.scenario import resolve_policy
 from cranny.service.clock import Clock
+from cranny.service.event_chain import EventRow
 from cranny.service.job_records import JobRecords
-from cranny.service.store import EventRow
 from cranny.sim.result import Result
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=4, gpus_per_machine=4)

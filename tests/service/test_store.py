@@ -17,8 +17,10 @@ import pytest
 from sqlalchemy import Connection, text
 
 from cranny.model.errors import InputError
-from cranny.service.store import EventRow, EventStore, SessionRow, TokenRow, shown_url
-from cranny.service.writer_lock import OtherWriterError, StoreError
+from cranny.service.database import shown_url
+from cranny.service.event_chain import EventRow
+from cranny.service.store import EventStore, SessionRow, TokenRow
+from cranny.service.writer_lock import LogIntegrityError, OtherWriterError, StoreError
 
 
 def row(seq: int, kind: str = "drained") -> EventRow:
@@ -45,15 +47,28 @@ def test_events_come_back_as_they_went_in(url: str) -> None:
     again.close()
 
 
-def test_a_number_that_is_taken_is_refused_and_nothing_of_the_rest_is_stored(url: str) -> None:
+def test_events_are_numbered_without_gaps_or_nothing_of_them_is_stored(url: str) -> None:
     store = EventStore(url)
     store.append([row(1)])
     with store.writing() as append:
-        with pytest.raises(OtherWriterError, match=r"cannot be written: another cranny serve writes it too"):
-            append([row(2), row(1)])
-        append([row(3)])
-    assert [found.seq for found in store.read()] == [1, 3]
+        for rows in ([row(2), row(1)], [row(3)], [row(2), row(4)], [row(1)]):
+            with pytest.raises(LogIntegrityError, match="cannot be stored after"):
+                append(rows)
+        append([row(2)])
+    assert [found.seq for found in store.read()] == [1, 2]
     store.close()
+
+
+def test_a_number_that_another_took_without_the_lock_ends_the_writer(url: str) -> None:
+    store, other = EventStore(url), EventStore(url)
+    store.append([row(1)])
+    other.append([row(2)])
+    for _ in range(2):
+        with pytest.raises(OtherWriterError, match=r"cannot be written: another cranny serve writes it too"):
+            store.append([row(2)])
+    assert [found.seq for found in store.read()] == [1, 2]
+    store.close()
+    other.close()
 
 
 def test_tokens_are_kept_and_revoked(url: str) -> None:

@@ -31,6 +31,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies import TABLE
 from cranny.policies.best_fit import BestFit
+from cranny.service import database
 from cranny.service import store as store_module
 from cranny.service import warmup as warm_module
 from cranny.service.api import dependencies
@@ -201,7 +202,7 @@ def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Abst
 def test_while_others_write_readers_do_not_wait(
     serve: Serve, locked: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "BUSY_MS", 600_000)
+    monkeypatch.setattr(database, "BUSY_MS", 600_000)
     site = serve()
     with locked():
         asked = site.running.service.submit("ann", JOB)
@@ -214,7 +215,7 @@ def test_while_others_write_readers_do_not_wait(
 def test_when_others_write_for_too_long_nothing_is_undone(
     serve: Serve, locked: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "BUSY_MS", 100)
+    monkeypatch.setattr(database, "BUSY_MS", 100)
     site = serve()
     with locked(), pytest.raises(StoreError, match="database is locked"):
         site.running.service.submit("ann", JOB).result(60)
@@ -402,7 +403,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.profile import library
 from cranny.service.engines import build_policy, complete_setting
 from cranny.service.job_records import JobRecords
-from cranny.service.store import EventRow
+from cranny.service.event_chain import EventRow
 from cranny.service.warmup import warm
 
 def known():

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import admin, cluster, repro, traces
+from cranny.cli import admin, cluster, log, repro, traces
 from cranny.cli.advise import advise
 from cranny.cli.bench import bench
 from cranny.cli.defrag import defrag
 from cranny.cli.explain import explain
+from cranny.cli.hosts import fence, hosts
 from cranny.cli.interleave import interleave
 from cranny.cli.jobs import cancel, jobs, logs, plan, submit, watch
 from cranny.cli.network import conformance, network
@@ -23,13 +24,28 @@ from cranny.version import VERSION
 
 SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, defrag, network, interleave, policies)
 EXPERIMENTS = (sweep, conformance, profile, bench)
-SERVICE = (serve, submit, jobs, watch, logs, cancel, plan, admin.nodes, admin.drain, admin.resume, admin.profiles)
+SERVICE = (
+    serve,
+    submit,
+    jobs,
+    watch,
+    logs,
+    cancel,
+    plan,
+    admin.nodes,
+    admin.drain,
+    admin.resume,
+    admin.profiles,
+    hosts,
+    fence,
+)
 GROUPS = {
     "traces": traces.app,
     "cluster": cluster.app,
     "repro": repro.app,
     "policy": admin.policy,
     "token": admin.token,
+    "log": log.app,
 }
 
 app = Commands(

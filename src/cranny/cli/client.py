@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     import httpx
 
 ServerOption = Annotated[
-    str | None, option("--server", "Address of the server (default: CRANNY_SERVER, or the one started here).")
+    str | None,
+    option(
+        "--server",
+        "Address of the server, or several with commas (default: CRANNY_SERVER, or the one started here).",
+    ),
 ]
 TokenOption = Annotated[Path | None, option("--token-file", "File with your token (default: CRANNY_TOKEN).")]
 WRONG = frozenset({400, 404, 422})  # the user's input is wrong
@@ -28,6 +32,7 @@ AWAY = frozenset({502, 503, 504})  # the server is unavailable
 AWAY_S = 60.0  # how long to wait for a server that is unreachable
 BUSY_S = 600.0  # how long to retry a busy server, such as one that compiles a policy for the first time
 PAUSE_S = 0.5
+TAKEOVER_S = 15.0  # how long one of several servers may take to replace another
 OVER = frozenset({"done", "failed", "cancelled"})
 POLL_S = 0.5  # between two requests for more of a log
 CHUNK = 1024 * 1024  # bytes of a log
@@ -48,6 +53,8 @@ class ServiceClient:
         from cranny.cli.serve import needs_service
 
         needs_service()
+        given = server or os.environ.get("CRANNY_SERVER") or ""
+        self._servers = [each.strip() for each in given.split(",") if each.strip()]  # of which one serves
         self._given = server, token_file
         self._find()
 
@@ -55,8 +62,8 @@ class ServiceClient:
         """Find URL and token of the server; both may change with a restart."""
         from cranny.service.server_file import find_server
 
-        server, token_file = self._given
-        self.url, token = find_server(server, token_file)
+        _, token_file = self._given
+        self.url, token = find_server(self._servers[0] if self._servers else None, token_file)
         token = None if token is None else token.strip()
         where = f"--token-file: {token_file}" if token_file is not None else "CRANNY_TOKEN"
         if token == "" and token_file is not None:
@@ -111,9 +118,14 @@ class ServiceClient:
     def _wait(self, patience: "_RetryBudget", error: UnreachableError) -> None:
         patience.wait(error)
         try:
-            self._find()
+            self._next_server()
         except InputError:  # the server has not written its address yet
             return
+
+    def _next_server(self) -> None:
+        """Ask the next of several servers from now on: another one may have taken over."""
+        self._servers = self._servers[1:] + self._servers[:1]
+        self._find()
 
     def _stream(self, path: str, after: int) -> Iterator[tuple[int | None, str, Any]]:
         """Yield server-sent events with their numbers; keep-alives have none."""
@@ -153,8 +165,7 @@ class ServiceClient:
         import httpx
 
         try:
-            with self._client() as client:
-                response = client.request(method, path, **given)
+            response = self._first_response(method, path, **given)
         except httpx.TransportError as error:
             problem = f"{error or type(error).__name__}; is `cranny serve` running?"
             raise UnreachableError(f"{self.url}: {problem}") from None
@@ -164,6 +175,23 @@ class ServiceClient:
             return response.json() if response.content else None
         except ValueError:
             raise CrannyError(f"{self.url}: invalid response; is this `cranny serve`?") from None
+
+    def _first_response(self, method: str, path: str, **given: Any) -> "httpx.Response":
+        """Send a request to the first of several servers that accepts connections; one may be taking over now."""
+        import httpx
+
+        until_s, tries = time.monotonic() + TAKEOVER_S, 0
+        while True:
+            try:
+                with self._client() as client:
+                    return client.request(method, path, **given)
+            except httpx.ConnectError:  # nothing was sent
+                if len(self._servers) < 2 or time.monotonic() > until_s:
+                    raise
+            self._next_server()
+            tries += 1
+            if tries % len(self._servers) == 0:
+                time.sleep(PAUSE_S)
 
     def _error(self, response: "httpx.Response") -> CrannyError:
         """Return the error that a response stands for."""

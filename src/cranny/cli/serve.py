@@ -5,7 +5,7 @@ import logging
 import os
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from cranny.cli import completion, options
 from cranny.cli.console import print_json, say, warn
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8741  # unassigned, and not used by a well-known tool of the field (8265 is Ray's dashboard)
 
+DAY_S = 86_400.0
 SHARED_FOLDER = Path("/var/lib/cranny")  # of a service whose jobs run under the accounts of their users
 POLICY_HELP = f"See `cranny policies` (default: the last one used, else {DEFAULT_POLICY})."
 DatabaseOption = Annotated[
@@ -55,6 +56,25 @@ AccountsOption = Annotated[
 ]
 RunAsOption = Annotated[
     str | None, option("--run-as", "Account of the service itself, if root starts it with --accounts.")
+]
+HostIdOption = Annotated[
+    str | None,
+    option(
+        "--host-id",
+        "By what this host is known if its name changes, as in a container (default: machine id and name).",
+        envvar="CRANNY_HOST_ID",
+    ),
+]
+RecentOption = Annotated[
+    int, option("--recent-jobs", "How many jobs that are over stay in memory and in lists.", min=1)
+]
+KeepOption = Annotated[
+    float | None,
+    option(
+        "--keep-days",
+        "Move events that are older to files in the folder `archive` (default: keep them in the database).",
+        min=0,
+    ),
 ]
 JobsAsRootOption = Annotated[
     bool, option("--jobs-as-root", "Let jobs of all users run as root.", envvar="CRANNY_JOBS_AS_ROOT")
@@ -102,7 +122,10 @@ def serve(
     jobs_as_root: JobsAsRootOption = False,
     limit: LimitOption = None,
     gpu_device: GpuDevicesOption = None,
+    host_id: HostIdOption = None,
     jobs_per_user: Annotated[int, option("--jobs-per-user", "Limit of unfinished jobs per user.", min=1)] = 10_000,
+    recent_jobs: RecentOption = 2_000,
+    keep_days: KeepOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Accept jobs, let a policy place them, run them on this machine, and explain decisions.
@@ -112,27 +135,28 @@ def serve(
     needs_service()
     from cranny.service.auth import Authenticator, is_loopback
     from cranny.service.limits import Limits
+    from cranny.service.locations import Location
     from cranny.service.server import ListenAddress
     from cranny.service.server_file import state_folder
     from cranny.service.service import Service
-    from cranny.service.store import EventStore
+    from cranny.service.standby import open_as_writer
 
-    setting = None
-    if policy is not None:
-        given = options.read_settings(policy_options)
-        setting = {"name": policy, "order": order, "period_s": period, "options": given}
-    elif order is not None or period or policy_options:
-        raise InputError("--order, --period and --set need --policy")
+    setting = _setting(policy, order, period, policy_options)
     kept = (folder or (state_folder() if accounts is None else SHARED_FOLDER)).absolute()
     options.check_folder(kept, "--folder")
     enforced = EnforcedLimits(limit, gpu_device)
     backend = _backend(cluster, kept, accounts, run_as, enforced, as_this_user=jobs_as_root or recommend_only)
     check_pair(certificate, key)  # with the rights that the service has from here on
-    store = EventStore(database or str(kept / "log.db"))
+    store = open_as_writer(database or str(kept / "log.db"), warn)
     authenticator = Authenticator(store, loopback=is_loopback(host))
-    limits = Limits(jobs_per_user=jobs_per_user, check_user=backend.check_user)
-    runs = None if recommend_only else backend
-    service = Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits)
+    limits = Limits(
+        jobs_per_user=jobs_per_user,
+        check_user=backend.check_user,
+        recent_jobs=recent_jobs,
+        keep_events_s=None if keep_days is None else keep_days * DAY_S,
+    )
+    runs, here = None if recommend_only else backend, Location.here(kept, host_id)
+    service = Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits, location=here)
     _run(
         service,
         authenticator,
@@ -140,6 +164,18 @@ def serve(
         shared=accounts is not None,
         as_json=as_json,
     )
+
+
+def _setting(
+    policy: str | None, order: str | None, period: float, policy_options: list[str] | None
+) -> dict[str, Any] | None:
+    """Return the policy setting that was asked for; None for the one that was used last."""
+    if policy is not None:
+        given = options.read_settings(policy_options)
+        return {"name": policy, "order": order, "period_s": period, "options": given}
+    if order is not None or period or policy_options:
+        raise InputError("--order, --period and --set need --policy")
+    return None
 
 
 def _backend(

@@ -26,9 +26,9 @@ from cranny.policies import TABLE
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies.cassini import Cassini
 from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
+from cranny.service.event_chain import EventRow
 from cranny.service.job_records import JobRecord, JobRecords
 from cranny.service.probing import ProbingPolicy
-from cranny.service.store import EventRow
 
 SEED = 0
 MAX_PERIOD_S = 86_400.0

@@ -80,6 +80,7 @@ class Executor:
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
         self._pending: deque[Task] = deque()  # taken from the inbox, not yet executed
         self._live: dict[str, Launch] = {}  # attempts that may have processes
+        self._away: dict[tuple[str, int], Launch] = {}  # attempts that may have processes on other hosts
         self._latest: dict[str, int] = {}  # the latest attempt of each job
         self._deferred: list[Launch] = []  # launches that wait for their GPUs to be vacated
         self._short = False  # of a resource
@@ -118,6 +119,14 @@ class Executor:
         `stopping` says of some that leave how they do; the others are stopped at once.
         """
         self._inbox.put(lambda: self._adopt_all(launches, leaving, stopping))
+
+    def hold(self, launches: Sequence[Launch]) -> None:
+        """Keep the GPUs of attempts that may run where they cannot be seen, until they are given up."""
+        self._inbox.put(lambda: self._hold(launches))
+
+    def give_up(self, job_id: str, attempt: int) -> None:
+        """Report an attempt that was held as lost."""
+        self._inbox.put(lambda: self._give_up(job_id, attempt))
 
     def close(self) -> None:
         """End the thread; jobs keep running."""
@@ -195,10 +204,12 @@ class Executor:
     def _launch_deferred(self) -> list[ExecutorReport]:
         reports: list[ExecutorReport] = []
         waiting, self._deferred = self._deferred, []
-        held = {rank[1:] for launch in self._live.values() for rank in launch.ranks} if waiting else set()
+        holders = [*self._live.values(), *self._away.values()] if waiting else []
+        held = {rank[1:] for launch in holders for rank in launch.ranks}
+        away = {job_id for job_id, _ in self._away}
         for what in waiting:
             slots = {rank[1:] for rank in what.ranks}
-            if what.job_id in self._live or held & slots:
+            if what.job_id in self._live or what.job_id in away or held & slots:
                 self._deferred.append(what)
                 held |= slots  # later launches must not overtake it on its own GPUs
                 continue
@@ -225,6 +236,17 @@ class Executor:
             self._latest[what.job_id] = what.attempt
             self._deferred.append(what)
         return []
+
+    def _hold(self, launches: Sequence[Launch]) -> list[ExecutorReport]:
+        for what in launches:
+            self._away[what.job_id, what.attempt] = what
+            self._latest[what.job_id] = max(self._latest.get(what.job_id, 0), what.attempt)
+        return []
+
+    def _give_up(self, job_id: str, attempt: int) -> list[ExecutorReport]:
+        if self._away.pop((job_id, attempt), None) is None:
+            return []
+        return [Ended(job_id, attempt, None, "lost", "the host that ran it is dead")]
 
     def _follow(self, what: Launch, launched_s: float) -> None:
         """Follow an attempt that runs, and its reports."""

@@ -1,25 +1,50 @@
-"""Job records and utilization, folded from the event log: the same events always give the same records."""
+"""Job records, folded from the event log: the same events always give the same records."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from cranny.core.constraints import Constraints
-from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.service.event_chain import EventRow
 from cranny.service.job_spec import CheckpointFields, JobSpec
 from cranny.service.learned_profile import LearnedProfile
-from cranny.service.store import EventRow
+from cranny.service.locations import Location
+from cranny.service.writer_lock import LogIntegrityError
 
 Status = Literal["waiting", "starting", "running", "stopping", "done", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 OVER: frozenset[Status] = frozenset({"done", "failed", "cancelled"})
+RECENT_JOBS = 2_000  # jobs that are over and stay in memory
+# Of events; each has a method of `JobRecords` of that name.
+KINDS = frozenset(
+    {
+        *(
+            "opened",
+            "policy",
+            "drained",
+            "resumed",
+            "submitted",
+            "placed",
+            "moved",
+            "launched",
+            "stopping",
+            "stopped",
+        ),
+        *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated", "profiled", "continued"),
+        *("recommended", "withdrawn", "observed", "fenced", "snapshot", "archived"),
+    }
+)
 HELD: frozenset[Status] = frozenset({"starting", "running", "stopping"})  # while its GPUs are held
-EVERY_S = 1.0  # at most one point of utilization in this time
-MAX_POINTS = 20_000  # of utilization, in memory
+
+
+def check_kind(seq: int, kind: str) -> None:
+    """Refuse an event of a later version, or of no version."""
+    if kind not in KINDS:
+        raise LogIntegrityError(f"event {seq} is of kind {kind!r}, which this version does not know")
 
 
 class KeptPace(NamedTuple):
@@ -73,6 +98,7 @@ class Attempt:
     resumed: ResumedAt | None = None
     last: LastStep | None = None  # None while it runs, and if it reported no step
     control_seq: int = 0  # the event that changed its control last
+    location: Location | None = None  # of the service that launched it; None in logs older than locations
 
 
 @dataclass(slots=True)
@@ -94,6 +120,7 @@ class JobRecord:
     leaving: list[Attempt] = field(default_factory=list)  # stopped or moved, with processes that may still run
     observed: Placement | None = None  # where another scheduler runs it
     observed_s: float | None = None  # since when
+    client_key: str | None = None  # with which it was submitted
 
     @property
     def attempt(self) -> Attempt | None:
@@ -114,9 +141,12 @@ class JobRecord:
 class JobRecords:
     """The records of all jobs, with drained machines, policy setting and recommendations."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, recent_jobs: int = RECENT_JOBS) -> None:
         self.cluster = cluster
-        self.jobs: dict[str, JobRecord] = {}
+        self.recent_jobs = recent_jobs
+        self.jobs: dict[str, JobRecord] = {}  # the unfinished ones, and those that finished last
+        self.submitted = 0  # jobs ever
+        self.finished: deque[str] = deque()  # jobs that are over, in this order, as long as they are in `jobs`
         self.keys: dict[tuple[str, str], tuple[str, str]] = {}  # (user, client's key) -> job, digest of the body
         self.counts: Counter[Status] = Counter()
         self.open_jobs: Counter[str] = Counter()  # unfinished jobs by user
@@ -133,9 +163,12 @@ class JobRecords:
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
         self.log_id = ""  # empty in logs older than log ids
+        self.location: Location | None = None  # of the service that opened the log last
+        self.fenced: dict[tuple[str, int], Attempt] = {}  # given up with their host, which may still run them
         self.about = ""  # description of the cluster
         self.mode = ""
         self.seq = 0
+        self.snapshot_seq = 0  # the last event of the last snapshot of the log
         self.last_s = 0.0
         self.epoch_s: float | None = None  # the first event, from which all jobs count their slots
 
@@ -143,6 +176,11 @@ class JobRecords:
         """Return the placement constraints of a job."""
         record = self.jobs.get(job_id)
         return record.constraints if record is not None else None
+
+    def had(self, job_id: str) -> bool:
+        """Say whether there was a job of this id, also one that is no longer in memory."""
+        number = job_id.removeprefix("job-")
+        return job_id == f"job-{number}" and number.isdecimal() and 0 < int(number[:18]) <= self.submitted
 
     def may_stop(self, job_id: str) -> bool:
         """Say whether a policy may stop a running job for another one: it allows that, and is not cancelled."""
@@ -153,9 +191,29 @@ class JobRecords:
         """Apply an event."""
         self.seq, self.last_s = row.seq, max(self.last_s, row.at_s)
         self.epoch_s = row.at_s if self.epoch_s is None else self.epoch_s
-        take = getattr(self, f"_{row.kind.replace('-', '_')}")
+        check_kind(row.seq, row.kind)
+        take = getattr(self, f"_{row.kind}")
         record = self.jobs.get(row.job) if row.job is not None else None
         take(row) if record is None else take(row, record)
+        if len(self.finished) > self.recent_jobs:
+            self._forget_finished()
+
+    def _forget_finished(self) -> None:
+        """Forget the oldest jobs that are over, beyond the recent ones; the log still has them."""
+        for _ in range(len(self.finished) - self.recent_jobs):
+            job_id = self.finished.popleft()
+            record = self.jobs[job_id]
+            if record.leaving or any(each == job_id for each, _ in self.fenced):  # processes may be left
+                self.finished.append(job_id)
+                continue
+            del self.jobs[job_id]
+            self.recommended.pop(job_id, None)
+            if record.client_key is not None:
+                self.keys.pop((record.user, record.client_key), None)
+            if not record.spec.name:  # what it has shown of itself is for no other job
+                self.profiles.pop(record.key, None)
+            if not self._named.get(record.key, True):
+                del self._named[record.key]
 
     def _set(self, record: JobRecord, status: Status) -> None:
         if record.status == status:
@@ -170,6 +228,7 @@ class JobRecords:
             self.open_jobs[record.user] -= 1
             self.fixed.discard(record.id)
             self._named[record.key].discard(record.id)
+            self.finished.append(record.id)
 
     def _submitted(self, row: EventRow) -> None:
         body, job_id = row.body, str(row.job)
@@ -177,12 +236,14 @@ class JobRecords:
         job = self._as_learned((body["user"], spec.name or job_id), spec.job(job_id, body["user"], row.at_s))
         record = JobRecord(job_id, body["user"], spec, job, spec.constraints_on(self.cluster), row.at_s)
         self.jobs[job_id] = record
+        self.submitted += 1
         self.counts["waiting"] += 1
         self.open_jobs[record.user] += 1
         self._named.setdefault(record.key, set()).add(job_id)
         if spec.never_stopped:
             self.fixed.add(job_id)
         if body.get("key"):
+            record.client_key = body["key"]
             self.keys[record.user, body["key"]] = (job_id, body["digest"])
 
     def _profiled(self, row: EventRow, record: JobRecord) -> None:
@@ -213,7 +274,9 @@ class JobRecords:
     def _placed(self, row: EventRow, record: JobRecord) -> None:
         body, gpus = row.body, tuple(row.body["gpus"])
         where = Placement(**body["placement"])
-        attempt = Attempt(body["attempt"], row.at_s, where, body["why"], body["facts"], gpus, control_seq=row.seq)
+        reason = body["why"], body["facts"]
+        attempt = Attempt(body["attempt"], row.at_s, where, *reason, gpus, None, control_seq=row.seq)
+        attempt.location = self.location
         record.attempts.append(attempt)
         record.reason = ""
         self._set(record, "starting")
@@ -258,6 +321,8 @@ class JobRecords:
         self._set(record, "waiting")
 
     def _vacated(self, row: EventRow, record: JobRecord) -> None:
+        if self.fenced.pop((record.id, row.body["attempt"]), None) is not None:
+            return
         for attempt in record.leaving:
             if attempt.number == row.body["attempt"]:
                 _note_end(row, attempt)
@@ -332,6 +397,22 @@ class JobRecords:
         self.cluster_digest = row.body["cluster"]
         self.about = row.body.get("about", "")
         self.log_id = row.body.get("log", self.log_id)
+        self.location = Location(**row.body["at"]) if "at" in row.body else None
+
+    def _fenced(self, row: EventRow) -> None:
+        """Note the attempts of a host that is said to be dead: if it comes back, they must be stopped there."""
+        for job_id, number in row.body["attempts"]:
+            known = self.jobs.get(job_id)
+            for attempt in known.attempts if known is not None else ():
+                if attempt.number == number:
+                    self.fenced[job_id, number] = attempt
+
+    def _snapshot(self, row: EventRow) -> None:
+        """Note which events a snapshot has; it changes nothing else."""
+        self.snapshot_seq = row.body["through"]
+
+    def _archived(self, _row: EventRow) -> None:
+        """Do nothing: the event says which events were moved to an archive."""
 
     def _policy(self, row: EventRow) -> None:
         """Take over another policy, which shifts jobs by itself or not at all."""
@@ -347,57 +428,8 @@ class JobRecords:
         self.drained.discard(row.body["machine"])
 
 
-class UtilizationPoint(NamedTuple):
-    """The cluster at one moment."""
-
-    at_s: float
-    held_gpus: int
-    used_machines: int
-    fragmentation: float
-    waiting: int
-    running: int
-
-
-class UtilizationHistory:
-    """The latest points."""
-
-    def __init__(self) -> None:
-        self._points: deque[UtilizationPoint] = deque(maxlen=MAX_POINTS)
-
-    def note(self, records: JobRecords, state: ClusterState) -> None:
-        """Record the current utilization; several events within a second leave one point."""
-        jobs = (records.counts["waiting"], sum(records.counts[status] for status in HELD))
-        gpus = (state.held_gpus, state.used_machines, state.fragmentation)
-        point = UtilizationPoint(records.last_s, *gpus, *jobs)
-        if len(self._points) > 1 and point.at_s - self._points[-2].at_s < EVERY_S:
-            self._points.pop()
-        self._points.append(point)
-
-    def since(self, at_s: float, most: int) -> list[UtilizationPoint]:
-        """Return the points since a time, evenly thinned out to at most `most`; the last one is always kept."""
-        points = [point for point in self._points if point.at_s >= at_s]
-        step = -(-len(points) // most) if points else 1
-        return points[::-1][::step][::-1]
-
-
 def _note_end(row: EventRow, attempt: Attempt) -> None:
     """Note how the processes of an attempt ended, and how far it came."""
     attempt.exit_code = row.body["exit_code"]
     last = row.body.get("last")
     attempt.last = None if last is None else LastStep(**last)
-
-
-def reasons(placement: Placement, job_id: str) -> str:
-    """Return the explanation of a placement, without the job id in front."""
-    return placement.explain().removeprefix(f"job {job_id}: ")
-
-
-def plain(placement: Placement) -> dict[str, Any]:
-    """Return a placement as JSON values."""
-    return {
-        "machines": list(placement.machines),
-        "spare": list(placement.spare),
-        "gpus": list(placement.gpus) if placement.gpus is not None else None,
-        "server": placement.server,
-        "aggregate": placement.aggregate,
-    }

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from cranny.service.job_lookup import find_job
 from cranny.service.limits import NotFoundError
 from cranny.service.redact import redact, secrets_of, unfinished_secret
 from cranny.service.service import Service
@@ -16,8 +17,8 @@ def read_log(
     service: Service, job_id: str, rank: int, attempt: int | None = None, offset: int = 0, limit: int = MAX_BYTES
 ) -> dict[str, Any]:
     """Read a part of the log of a rank, of the latest attempt by default; negative offsets count from its end."""
+    record = find_job(service, job_id)
     with service.lock:
-        record = service.scheduler.find(job_id)
         attempts = {each.number: each for each in record.attempts}
         number = attempt if attempt is not None else max(attempts, default=0)
         if number not in attempts:

@@ -15,8 +15,9 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action, Start
 from cranny.model.validate import counted
 from cranny.service.engines import Fork, JointByPriority
-from cranny.service.job_records import JobRecord, JobRecords, plain, reasons
+from cranny.service.job_records import JobRecord, JobRecords
 from cranny.service.limits import ConflictError
+from cranny.service.logged_placement import plain, reasons
 
 Recommendation = tuple[str, dict[str, Any] | None]  # the job, and the body of its event; none if it is withdrawn
 Recommend = Callable[[Engine, JobRecords, float], Iterator[Recommendation]]

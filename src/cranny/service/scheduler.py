@@ -36,6 +36,7 @@ from cranny.service.engines import (
     forget_shifts,
     replay,
 )
+from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import (
     HELD,
@@ -44,16 +45,17 @@ from cranny.service.job_records import (
     JobRecords,
     LastStep,
     ResumedAt,
-    UtilizationHistory,
-    plain,
-    reasons,
 )
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
+from cranny.service.locations import Location
+from cranny.service.logged_placement import gpus_of, plain, reasons
 from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
+from cranny.service.rebuild import rebuild, submitted_with
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
-from cranny.service.store import EventRow, EventStore
+from cranny.service.store import EventStore
+from cranny.service.utilization import UtilizationHistory
 
 Mode = Literal["run", "recommend"]
 FIRST_SETTING = {"name": DEFAULT_POLICY}  # of a log in which no policy was set yet
@@ -61,9 +63,9 @@ REPACE_S = 10.0  # between two changes of periods by what jobs report
 
 
 class Instruction(NamedTuple):
-    """What the executor is to do: launch or stop an attempt, let it save and leave, or change its control."""
+    """What the executor is to do: launch, stop or give up an attempt, let it save and leave, set its control."""
 
-    do: Literal["launch", "stop", "leave", "control"]
+    do: Literal["launch", "stop", "leave", "control", "give up"]
     record: JobRecord
     attempt: Attempt
 
@@ -79,7 +81,8 @@ class Scheduler:
         self.cluster = cluster
         self.mode = mode
         self.limits = limits
-        self.records = JobRecords(cluster)
+        self.records = JobRecords(cluster, limits.recent_jobs)
+        self.log_store: EventStore | None = None  # to look for a client's key that is not in memory
         self.engine = self._new_engine()
         self.history = UtilizationHistory()
         self.rows: list[EventRow] = []
@@ -98,11 +101,9 @@ class Scheduler:
         """Rebuild everything from the event log."""
         self.rows, self.instructions = [], deque()
         self._recommender.forget()
-        self.records, self.history = JobRecords(self.cluster), UtilizationHistory()
+        self.records, self.history = JobRecords(self.cluster, self.limits.recent_jobs), UtilizationHistory()
         self.engine = self._new_engine()
-        for row in store.read():
-            self.engine = replay(row, self.engine, self.records)
-            self.history.note(self.records, self.engine.state)
+        self.engine = rebuild(store, self.engine, self.records, self.history)
         self._set_feasibility(self.records.policy or complete_setting(FIRST_SETTING))
 
     @property
@@ -117,29 +118,30 @@ class Scheduler:
         self._checking_policy = build_policy(setting, self.records)
         self._feasibility = Feasibility(self.cluster)
 
-    def open(self, now_s: float) -> None:
+    def open(self, now_s: float, location: Location | None = None) -> None:
         """Log that the service was started; refuse the log of another cluster."""
         digest = hashlib.sha256(repr((self.cluster.machines, self.cluster.parent)).encode()).hexdigest()
-        body = {"mode": self.mode, "cluster": digest, "about": self.cluster.describe()}
+        body: dict[str, Any] = {"mode": self.mode, "cluster": digest, "about": self.cluster.describe()}
         if not self.records.seq:  # an id that keeps the job folders of several logs apart
             body["log"] = secrets.token_hex(6)
+        if location is not None:
+            body["at"] = location._asdict()
         self.log("opened", None, body, now_s)
 
     def submit(self, user: str, value: Any, key: str | None, now_s: float) -> tuple[JobRecord, bool]:
         """Accept a job; return its record, and whether it is new."""
         digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-        before = self.records.keys.get((user, key)) if key else None
-        if before is not None:
+        if key is not None and (before := submitted_with(self.records, self.log_store, user, key)) is not None:
             if before[1] != digest:
-                raise ConflictError(f"idempotency key {key!r} was used for a different job, {before[0]}")
-            return self.records.jobs[before[0]], False
+                raise ConflictError(f"idempotency key {key!r} was used for a different job, {before[0].id}")
+            return before[0], False
         self.limits.refuse_without_account(user)
         if self.records.open_jobs[user] >= self.limits.jobs_per_user:
             raise QuotaExceededError(
                 f"{user} has {counted(self.limits.jobs_per_user, 'unfinished job')}, the limit; cancel some"
             )
         spec = parse(value)
-        job_id = f"job-{len(self.records.jobs) + 1}"
+        job_id = f"job-{self.records.submitted + 1}"
         self.check(spec, job_id, user, now_s)
         self.log("submitted", job_id, {"user": user, "spec": value, "key": key, "digest": digest}, now_s)
         record = self.records.jobs[job_id]
@@ -225,6 +227,8 @@ class Scheduler:
     def find(self, job_id: str) -> JobRecord:
         """Return the record of a job."""
         record = self.records.jobs.get(job_id)
+        if record is None and self.records.had(job_id):
+            raise ConflictError(f"{job_id} is over, and no longer in memory")
         if record is None:
             raise NotFoundError(f"no job {job_id!r}")
         return record
@@ -252,7 +256,8 @@ class Scheduler:
         attempt = record.attempt
         current = attempt is not None and attempt.number == report.attempt
         if attempt is None or not current or record.status not in HELD:
-            if any(each.number == report.attempt for each in record.leaving):
+            fenced = (record.id, report.attempt) in self.records.fenced
+            if fenced or any(each.number == report.attempt for each in record.leaving):
                 self.log("vacated", record.id, {"attempt": report.attempt, **ended}, now_s)
             return
         status, counts, reason = outcome(record, attempt, report)
@@ -437,14 +442,3 @@ class Scheduler:
             self.records.apply(row)
         self.rows.append(row)
         self.history.note(self.records, self.engine.state)
-
-
-def gpus_of(machines: Sequence[int], held: dict[int, int]) -> tuple[int, ...]:
-    """Return the GPU of each rank on its machine, the lowest first."""
-    left = dict(held)
-    gpus = []
-    for machine in machines:
-        low = left[machine] & -left[machine]
-        left[machine] ^= low
-        gpus.append(low.bit_length() - 1)
-    return tuple(gpus)

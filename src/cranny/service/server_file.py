@@ -1,6 +1,7 @@
 """The folder of the service, and the file in it by which commands on this machine find the server."""
 
 import json
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from cranny.model.errors import InputError
 SERVER_FILE = "server.json"
 INVALID = (OSError, ValueError, KeyError, TypeError)  # why a server file cannot be read
 CONNECT_S = 1.0  # how long to wait when checking whether another server still listens
+
+
+_log = logging.getLogger("cranny.service")
 
 
 class ServerAddress(NamedTuple):
@@ -49,7 +53,10 @@ def published(folder: Path, own: ServerAddress) -> Iterator[None]:
     """
     path = folder / SERVER_FILE
     before = _read_if_valid(path)
-    write_server_file(folder, own)
+    try:
+        write_server_file(folder, own)
+    except OSError as error:  # such as a full disk: the server is still found by --server
+        _log.warning("%s: cannot be written: %s; commands need --server and a token", path, error.strerror)
     try:
         yield
     finally:

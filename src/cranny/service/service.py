@@ -9,12 +9,12 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any, Literal
 
 from cranny.backends.protocol import Backend, Ended, Launch
@@ -22,24 +22,29 @@ from cranny.channel.control import Control
 from cranny.channel.report import Record, Resumed
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
+from cranny.service.adoption import Adoption
 from cranny.service.attempts import launch_of, stop_of
-from cranny.service.calls import Call, CallResult, answer
+from cranny.service.calls import ROUND_S, Call, CallQueue, CallResult, answer
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.controls import control_of
 from cranny.service.engines import Fork
+from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
-from cranny.service.job_records import HELD, Attempt, JobRecord, LastStep, ResumedAt
+from cranny.service.fencing import warn_of_held
+from cranny.service.head_file import HeadFile
+from cranny.service.job_records import Attempt, JobRecord, LastStep, ResumedAt
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.learning import Learner
 from cranny.service.limits import Limits
+from cranny.service.locations import Location
 from cranny.service.paces import iteration_s
 from cranny.service.reports import RankState, ReportReader, WatchedAttempt
 from cranny.service.scheduler import FIRST_SETTING, Instruction, Mode, PolicyError, Scheduler
-from cranny.service.store import Append, EventRow, EventStore
+from cranny.service.snapshot_writer import SnapshotWriter
+from cranny.service.store import Append, EventStore
 from cranny.service.warmup import start_warmup
-from cranny.service.writer_lock import OtherWriterError, StoreError
+from cranny.service.writer_lock import LogIntegrityError, StoreError
 
-ROUND_S = 0.05  # calls within this time are stored together; readers wait no longer for the lock
 CHECK_S = 2.0  # how often an idle service checks that it is still the writer of the log
 RETRY_S = 1.0  # before a report that could not be stored is retried; doubled each time
 MAX_RETRY_S = 60.0
@@ -66,6 +71,7 @@ class Service:
         policy: dict[str, Any] | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = wall_clock,
+        location: Location | None = None,
     ) -> None:
         """Run jobs through a backend; without one, only recommend placements on a cluster."""
         built = backend.nodes() if backend is not None else cluster
@@ -74,8 +80,10 @@ class Service:
         mode: Mode = "recommend" if backend is None else "run"
         self.store = store
         self.folder = folder
+        self.location = location or Location.here(folder)
         self.lock = threading.RLock()
         self.scheduler = Scheduler(built, mode, limits or Limits())
+        self.scheduler.log_store = store
         self.limits = self.scheduler.limits
         self.on_round: list[Callable[..., None]] = []  # get the seconds to decide, to store, and in all
         self.on_stored: list[Callable[[], None]] = []
@@ -85,13 +93,15 @@ class Service:
         self.failure = ""  # the error that ended the service, if one did
         self._policy = policy
         self._clock = Clock(clock)
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._calls = CallQueue()
         self.reports = ReportReader(self.now_s, self._measured)
         self.learner = Learner(self._learned, self._continued, self.reports.complain)
         self._executor = None
         if backend is not None:
             self._executor = Executor(backend, self._reported, self._fail, reports=self.reports, now_s=self.now_s)
         self._thread = threading.Thread(target=self._run, name="cranny-service", daemon=True)
+        self._head_file: HeadFile | None = None
+        self._snapshots = SnapshotWriter(store, self.scheduler, self.call, folder / "archive")
         self._tick_s = math.inf
         self._open = False  # accepts calls
         self._warm = False  # the policy has loaded and compiled its code
@@ -105,12 +115,14 @@ class Service:
                 last_s = self.scheduler.records.last_s
                 self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
                 now_s = self.now_s()
-                self.scheduler.open(now_s)
+                self.scheduler.open(now_s, self.location)
                 switched = self._policy is not None or not self.scheduler.records.policy
                 if switched:
                     self.scheduler.switch(self._policy or FIRST_SETTING, "cranny serve", now_s)
                 if switched or self.scheduler.must_promise_anew:
                     self._calls.put(Call(self.scheduler.tick, Future()))  # handled after the warm-up
+                self._head_file = HeadFile.of(self.folder, self.scheduler.records.log_id)
+                self._head_file.check(self.store)
                 self._store(self.store.append)
         except CrannyError:
             self.store.close()
@@ -130,6 +142,7 @@ class Service:
         if self._executor is not None:
             self._executor.close()
             self.reports.close()
+        self._snapshots.close()
         self.store.close()
 
     @property
@@ -142,7 +155,8 @@ class Service:
         """Why no jobs are accepted now; empty if they are."""
         if self.failure or not self._alive:
             return self.failure or "the service loop does not run"
-        return self.store.problem or ("" if self._warm else "the policy is warming up")
+        warming = "" if self._warm else "the policy is warming up"
+        return self.store.problem or self.store.reserve.problem or warming
 
     @property
     def _alive(self) -> bool:
@@ -160,11 +174,15 @@ class Service:
             return future
         self._calls.put(Call(work, future))
         if not self._open:  # the loop has ended meanwhile, and may have missed this call
-            self._refuse_all()
+            self._calls.refuse_all(StoreError("the service is shutting down"))
         return future
 
     def submit(self, user: str, value: Any, key: str | None = None) -> Future[tuple[JobRecord, bool]]:
         """Submit a job; the result is its record, and whether it is new."""
+        if (full := self.store.reserve.problem) and self._alive:
+            refused: Future[tuple[JobRecord, bool]] = Future()
+            refused.set_exception(StoreError(full))
+            return refused
         return self.call(lambda now_s: self.scheduler.submit(user, value, key, now_s))
 
     def set_policy(self, setting: dict[str, Any], by: str) -> Future[Any]:
@@ -189,34 +207,19 @@ class Service:
             while True:
                 wait_s = min(CHECK_S, max(0.0, self._tick_s - self.now_s()))
                 try:
-                    call = self._calls.get(timeout=wait_s)
+                    call = self._calls.get(wait_s)
                 except Empty:
                     self._round(()) if self.now_s() >= self._tick_s else self.store.check_writable()
                     continue
                 if call is None:
                     break
-                self._round(self._batch(call))
+                self._round(self._calls.batch(call))
         except Exception as error:  # noqa: BLE001 - on any error, pending calls must be answered
             self._fail(error)
         finally:
             self._open = False
-            self._refuse_all()
+            self._calls.refuse_all(StoreError("the service is shutting down"))
             self._notify(self.on_ended)
-
-    def _batch(self, call: Call) -> Iterator[Call]:
-        """Yield a call and those queued behind it, as many as fit into one round."""
-        until_s = time.perf_counter() + ROUND_S
-        following: Call | None = call
-        while following is not None:
-            if following.future.set_running_or_notify_cancel():  # not cancelled by its caller
-                yield following
-            if time.perf_counter() >= until_s:
-                return
-            try:
-                following = self._calls.get_nowait()
-            except Empty:
-                return
-        self._calls.put(None)  # ends the loop after this round
 
     def _fail(self, error: Exception) -> None:
         """End the service because of an error."""
@@ -231,16 +234,6 @@ class Service:
         for callback in callbacks:
             callback()
 
-    def _refuse_all(self) -> None:
-        """Fail all pending calls: the service ends."""
-        while True:
-            try:
-                call = self._calls.get_nowait()
-            except Empty:
-                return
-            if call is not None and call.future.set_running_or_notify_cancel():
-                call.future.set_exception(StoreError("the service is shutting down"))
-
     def _round(self, batch: Iterable[Call]) -> None:
         """Handle calls, store their events, answer and act; the lock is taken once the database is writable."""
         try:
@@ -254,7 +247,7 @@ class Service:
         except StoreError as error:  # before any call was handled
             self._tick_s = max(self._tick_s, self.now_s() + RETRY_S)
             answer([(call, None, error) for call in batch])
-            if isinstance(error, OtherWriterError):
+            if isinstance(error, LogIntegrityError):
                 raise
             return
         answer(results)
@@ -287,7 +280,7 @@ class Service:
                 self._restore()
             except Exception as worse:
                 answer([(call, None, reported) for call in calls])
-                if isinstance(worse, OtherWriterError):  # the other service continues from the log
+                if isinstance(worse, LogIntegrityError):  # this one must not go on from the log
                     raise
                 raise RuntimeError(f"the state cannot be restored from the event log: {worse}") from worse
             if len(calls) == 1 or isinstance(error, StoreError):
@@ -311,9 +304,12 @@ class Service:
     def _store(self, append: Append) -> None:
         if self.scheduler.rows:
             append(self.scheduler.rows)
+            if self._head_file is not None:
+                self._head_file.write(self.store.head)
             self.recent.extend(self.scheduler.rows)
             self.scheduler.rows.clear()
             self.stored = self.scheduler.records.seq
+            self._snapshots.consider(self.store.head)
 
     def _restore(self) -> None:
         """Restore the scheduler from the event log, and repeat its instructions; raise after several failures."""
@@ -322,7 +318,7 @@ class Service:
                 self.store.acquire()  # from here on nothing is appended, not even late by a lost session
                 self.scheduler.restore(self.store)
             except StoreError as error:
-                if not tries_left or isinstance(error, OtherWriterError):
+                if not tries_left or isinstance(error, LogIntegrityError):
                     raise
                 _log.error("%s", error)
                 time.sleep(RETRY_S)
@@ -344,6 +340,8 @@ class Service:
                 continue
             if do == "stop":
                 self._executor.stop(record.id, attempt.number)
+            elif do == "give up":
+                self._executor.give_up(record.id, attempt.number)
             elif do == "leave":
                 self._executor.leave(self._stopping(record, attempt))
             else:
@@ -407,8 +405,11 @@ class Service:
         self._calls.put(Call(work, future))
 
     def log_folder(self, job_id: str, attempt: int) -> Path:
-        """Return the log folder of an attempt; it contains the log id, since every event log has a job-1."""
-        return self.folder / "jobs" / self.scheduler.records.log_id / job_id / f"attempt-{attempt}"
+        """Return the log folder of an attempt, of the service that launched it if that is on this host."""
+        log_id, known = self.scheduler.records.log_id, self.scheduler.records.jobs.get(job_id)
+        found = [each for each in known.attempts if each.number == attempt] if known is not None else []
+        where = self.location.reaches(found[0].location, log_id, job_id, attempt) if found else None
+        return where or self.location.attempt_folder(log_id, job_id, attempt)
 
     def launch_of(self, record: JobRecord, attempt: Attempt) -> Launch:
         """Return the launch of an attempt for the backend."""
@@ -424,21 +425,23 @@ class Service:
         return stop_of(record, attempt, self.control_of(record, attempt))
 
     def _adopt(self, executor: Executor) -> None:
-        """Take over the processes of an earlier service, and stop those that it was stopping."""
-        current: list[Launch] = []
-        leaving: list[Launch] = []
-        stopping: list[AttemptStop] = []
-        for record in self.scheduler.records.jobs.values():
-            leaving += [self.launch_of(record, attempt) for attempt in record.leaving]
-            stopping += [self._stopping(record, attempt) for attempt in record.leaving]
-            if record.leaving or record.status in HELD:
-                self._follow(record)
-            if record.status in HELD:
-                attempt = record.attempts[-1]
-                current.append(self.launch_of(record, attempt))
-                executor.set_control(record.id, attempt.number, self.control_of(record, attempt))
-        executor.adopt(current, leaving, stopping)
-        for record in self.scheduler.records.jobs.values():
+        """Take over the processes of an earlier service, and stop those that it was stopping.
+
+        Those that were launched elsewhere, and cannot be seen from here, are held.
+        """
+        records = self.scheduler.records
+        found = Adoption.of(records, self.location, self.launch_of, self._stopping)
+        for record in found.followed:
+            self._follow(record)
+        for what in found.current:
+            record = records.jobs[what.job_id]
+            executor.set_control(what.job_id, what.attempt, self.control_of(record, record.attempts[-1]))
+        executor.hold([*found.away, *found.given_up])
+        executor.adopt(found.current, found.leaving, found.stopping)
+        for what in found.given_up:
+            executor.give_up(what.job_id, what.attempt)
+        for record in records.jobs.values():
             if record.status == "stopping":
                 executor.stop(record.id, record.attempts[-1].number)
         self._execute()
+        warn_of_held(self.location, records)

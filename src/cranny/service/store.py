@@ -3,75 +3,47 @@
 Tokens and sessions are stored beside it, as hashes.
 
 SQLite in WAL mode by default, PostgreSQL by URL. One process writes: it holds a lock, and since it numbers events
-itself, a second writer would collide with its numbers.
+itself, a second writer would collide with its numbers. Every event carries a hash (see `event_chain`), and before
+each write the log must end where this process left it.
 """
 
-import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from cranny.model.errors import InputError, MissingExtraError
 from cranny.service import writer_lock
-from cranny.service.writer_lock import WRITE, OtherWriterError, SessionLock, StoreError, why, wrapped
-
-BUSY_MS = 2_000  # how long to wait for another process that has locked a SQLite database
-PAGE = 5_000  # events read at a time
+from cranny.service.database import connect, shown_url
+from cranny.service.disk_reserve import DiskReserve
+from cranny.service.event_chain import BEGIN, ChainHead, EventRow, StoredEvent, linked, verified
+from cranny.service.log_schema import (
+    EVENTS,
+    KEYS,
+    MIGRATIONS,
+    PAGE,
+    SESSIONS,
+    TOKENS,
+    client_keys,
+    migrate,
+    version_of,
+)
+from cranny.service.writer_lock import (
+    WRITE,
+    LogIntegrityError,
+    OtherWriterError,
+    SessionLock,
+    StoreError,
+    failure,
+    why,
+    wrapped,
+)
 
 _log = logging.getLogger("cranny.service")
 
-_META = sa.MetaData()
-_VERSION = sa.Table("cranny_schema", _META, sa.Column("version", sa.Integer, primary_key=True))
-_EVENTS = sa.Table(
-    "cranny_events",
-    _META,
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("at_s", sa.Float(53), nullable=False),
-    sa.Column("kind", sa.String(40), nullable=False),
-    sa.Column("job", sa.String(40), index=True),
-    sa.Column("body", sa.Text, nullable=False),
-)
-_TOKENS = sa.Table(
-    "cranny_tokens",
-    _META,
-    sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column("user", sa.String(100), nullable=False),
-    sa.Column("role", sa.String(20), nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False, unique=True),
-    sa.Column("created_s", sa.Float(53), nullable=False),
-    sa.Column("revoked_s", sa.Float(53)),
-)
-_SESSIONS = sa.Table(
-    "cranny_sessions",
-    _META,
-    sa.Column("hash", sa.String(64), primary_key=True),
-    sa.Column("user", sa.String(100), nullable=False),
-    sa.Column("role", sa.String(20), nullable=False),
-    sa.Column("token", sa.String(40)),
-    sa.Column("until_s", sa.Float(53), nullable=False),
-)
-
-
-# The tables that each version of the schema adds; the first starts from an empty database.
-MIGRATIONS = ((_EVENTS, _TOKENS), (_SESSIONS,))
-
-
-class EventRow(NamedTuple):
-    """An event of the log."""
-
-    seq: int
-    at_s: float
-    kind: str
-    job: str | None
-    body: dict[str, Any]
-
-
+T = TypeVar("T")
 Append = Callable[[Sequence[EventRow]], None]  # stores all events or none
 
 
@@ -99,33 +71,58 @@ class SessionRow(NamedTuple):
 class EventStore:
     """The event log, the tokens and the sessions."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, only_read: bool = False) -> None:
+        """Open a database; one that is only read must exist, and is not migrated."""
         self.problem = ""  # why the log was not writable at the last check; empty if it was
-        self.engine = _engine(url)
+        self.engine = connect(url, existing=only_read)
+        self.head: ChainHead | None = None  # where the log ends; None before it was looked at
         self._acquired = False
-        self._collision = ""  # the error that showed that another process has written
+        self._uncertain: ChainHead | None = None  # where it ends if a write that failed was stored all the same
+        self._broken: LogIntegrityError | None = None  # what showed that the log is no longer this process's own
+        shown, database = shown_url(str(self.engine.url)), self.engine.url.database or ""
+        in_files = self.engine.dialect.name == "sqlite"
+        self._lock = writer_lock.FileLock(database, shown) if in_files else SessionLock(self.engine, shown)
         try:
-            with self.engine.begin() as connection:
-                _migrate(connection)
-            shown, database = shown_url(str(self.engine.url)), self.engine.url.database or ""
-            in_files = self.engine.dialect.name == "sqlite"
+            self._migrate(only_read=only_read)
             # An open connection makes SQLite keep its -wal and -shm files, whose identity is checked.
             self._open = self.engine.connect() if in_files else None
         except SQLAlchemyError as error:
             self.engine.dispose()
-            raise StoreError(f"database {shown_url(url)}: {why(error)}") from None
+            raise failure(f"database {shown_url(url)}", error) from None
         except StoreError:
             self.engine.dispose()
             raise
         self._files = writer_lock.DatabaseFiles(database if in_files else None)
-        self._lock = writer_lock.FileLock(database, shown) if in_files else SessionLock(self.engine, shown)
+        self.reserve = DiskReserve(database if in_files else None)
+
+    def _migrate(self, *, only_read: bool) -> None:
+        """Migrate the database if it is of an earlier version; not while another process writes it."""
+        with self.engine.begin() as connection:
+            have = version_of(connection)
+        if have == len(MIGRATIONS):
+            return
+        if only_read:
+            known = f"has schema version {have}, of an earlier cranny; `cranny serve` migrates it"
+            raise StoreError(f"the database {known if have else 'has no event log of cranny'}")
+        if have:
+            self._lock.acquire()
+        try:
+            with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+                migrate(connection)
+        finally:
+            self._lock.close()
 
     def acquire(self) -> None:
-        """Acquire the writer lock, or verify that it is held; `OtherWriterError` if another process has it."""
+        """Acquire the writer lock, or verify that it is held; `OtherWriterError` if another process has it.
+
+        From then on the log must end where it ended last, or with what this process has written.
+        """
         self._check_writer()
         with wrapped(WRITE):
             self._lock.acquire()
         self._acquired = True
+        with self.reading() as connection:
+            self._check_head(connection)
 
     def append(self, rows: Sequence[EventRow]) -> None:
         """Store all events or none, durably."""
@@ -142,31 +139,42 @@ class EventStore:
             connection = self._begin(stack)
 
             def append(rows: Sequence[EventRow]) -> None:
-                values = [{**r._asdict(), "body": json.dumps(r.body)} for r in rows]
+                if not rows:
+                    return
+                events = linked(rows, self.head or BEGIN)
                 if connection.invalidated:  # a new connection would not hold the lock
                     raise StoreError(f"{WRITE}: the connection was lost")
+                self._uncertain = ChainHead(events[-1].seq, events[-1].hash or "")
+
+                def insert() -> None:
+                    connection.execute(sa.insert(EVENTS), [event._asdict() for event in events])
+                    if keys := client_keys(rows):
+                        connection.execute(sa.insert(KEYS), keys)
+
                 try:
-                    connection.execute(sa.insert(_EVENTS), values)
-                    connection.commit()
+                    self._commit(connection, insert)
                 except SQLAlchemyError as error:
-                    with suppress(SQLAlchemyError):
-                        connection.rollback()
                     if isinstance(error, IntegrityError):  # an event with this number exists
-                        self._collision = f"{WRITE}: another cranny serve writes it too ({why(error)})"
+                        self._broken = OtherWriterError(
+                            f"{WRITE}: another cranny serve writes it too ({why(error)})"
+                        )
                         self._check_writer()
                     raise StoreError(f"{WRITE}: {why(error)}") from None
                 self._files.check(WRITE)  # events in a deleted file would be lost
+                self.head = self._uncertain
 
             yield append
 
     def check_writable(self) -> None:
-        """Set `problem` to why the log is not writable now; another writer is an error."""
+        """Set `problem` to why the log is not writable now; another writer, or an altered log, is an error."""
+        self.reserve.fill()
         try:
             with self.writing():
                 pass
-        except StoreError as error:
-            if isinstance(error, OtherWriterError):
-                raise
+        except LogIntegrityError:
+            raise
+        except StoreError:
+            return
 
     def _begin(self, stack: ExitStack) -> sa.Connection:
         """Begin a transaction, under the writer lock if it was acquired."""
@@ -182,34 +190,89 @@ class EventStore:
                     self._files.check(WRITE)
                     connection = stack.enter_context(self.engine.connect().execution_options(writes=True))
                     connection.begin()
+                self._check_head(connection)
         except StoreError as error:
-            if self.problem != str(error) and not isinstance(error, OtherWriterError):  # logged once
+            if self.problem != str(error) and not isinstance(error, LogIntegrityError):  # logged once
                 _log.error("%s", error)
             self.problem = str(error)
             raise
         self.problem = ""
         return connection
 
+    @property
+    def ended(self) -> bool:
+        """Whether this process must not write any more: another has written, or the log was altered."""
+        return self._broken is not None
+
     def _check_writer(self) -> None:
         """Raise once another process has written: the state in memory no longer matches the log."""
-        if self._collision:
-            raise OtherWriterError(self._collision)
+        if self._broken is not None:
+            raise self._broken
+
+    def _check_head(self, connection: sa.Connection) -> None:
+        """Refuse a log that does not end where this process left it."""
+        found, known = _head(connection), self.head
+        if known is None or found == self._uncertain:  # which may have been stored before its error came
+            self.head = known = found
+        self._uncertain = None
+        if found.seq > known.seq:
+            text = f"another cranny serve writes it too (event {known.seq + 1} is not of this one)"
+            self._broken = OtherWriterError(f"{WRITE}: {text}")
+        elif found != known:
+            self._broken = LogIntegrityError(f"{WRITE}: {_not_there(known, found)}")
+        self._check_writer()
+
+    def check_holds(self, known: ChainHead, where: str) -> None:
+        """Raise if the log does not hold an event of which is known, from elsewhere, that it was stored."""
+        with self.reading() as connection:
+            first = connection.execute(sa.select(sa.func.min(EVENTS.c.seq))).scalar()
+            stored = connection.execute(sa.select(EVENTS.c.hash).where(EVENTS.c.seq == known.seq)).scalar()
+            last = _head(connection)
+        archived = first is not None and known.seq < first
+        if known.seq > last.seq or (stored != known.hash and not archived):
+            found = last if known.seq > last.seq else ChainHead(known.seq, stored or "")
+            raise LogIntegrityError(f"{_not_there(known, found)}; {where} knows of it")
 
     def last(self) -> int:
         """Return the number of the last event; 0 if there is none."""
-        with self._reading() as connection:
-            return int(connection.execute(sa.select(sa.func.max(_EVENTS.c.seq))).scalar() or 0)
+        with self.reading() as connection:
+            return _head(connection).seq
 
     def read(self, after: int = 0, limit: int | None = None) -> Iterator[EventRow]:
         """Yield the events after a number, in order."""
+        return (event.parsed() for event in self.stored(after, limit))
+
+    def verified(self, after: ChainHead = BEGIN) -> Iterator[EventRow]:
+        """Yield the events after one in order; raise at the first that is missing or altered, also at the end."""
+        last = after
+        for event in verified(self.stored(after.seq), after):
+            last = ChainHead(event.seq, event.hash or "")
+            yield event.parsed()
+        if self.head is not None and last != self.head:
+            raise LogIntegrityError(_not_there(self.head, last))
+
+    def events_of(self, job_id: str) -> list[EventRow]:
+        """Return the events of a job, in order."""
+        own = sa.select(EVENTS).where(EVENTS.c.job == job_id).order_by(EVENTS.c.seq)
+        with self.reading() as connection:
+            return [StoredEvent(*row).parsed() for row in connection.execute(own)]
+
+    def find_key(self, user: str, key: str) -> tuple[str, str] | None:
+        """Return the job that was submitted with a client's key, and the digest of its body."""
+        own = sa.select(KEYS.c.job, KEYS.c.digest).where((KEYS.c.user == user) & (KEYS.c.key == key))
+        with self.reading() as connection:
+            found = connection.execute(own).first()
+        return None if found is None else (found[0], found[1])
+
+    def stored(self, after: int = 0, limit: int | None = None) -> Iterator[StoredEvent]:
+        """Yield the events after a number as they are stored, in order."""
         left = limit
         while left is None or left > 0:
             size = PAGE if left is None else min(PAGE, left)
-            page = sa.select(_EVENTS).where(_EVENTS.c.seq > after).order_by(_EVENTS.c.seq).limit(size)
-            with self._reading() as connection:
+            page = sa.select(EVENTS).where(EVENTS.c.seq > after).order_by(EVENTS.c.seq).limit(size)
+            with self.reading() as connection:
                 found = connection.execute(page).all()
-            for seq, at_s, kind, job, body in found:
-                yield EventRow(seq, at_s, kind, job, json.loads(body))
+            yield from (StoredEvent(*row) for row in found)
             if len(found) < size:
                 return
             after = found[-1][0]
@@ -217,32 +280,32 @@ class EventStore:
 
     def add_token(self, token: TokenRow) -> None:
         """Store a new token."""
-        self._write(sa.insert(_TOKENS).values(token._asdict()))
+        self.write(sa.insert(TOKENS).values(token._asdict()))
 
     def revoke_token(self, token_id: str, now_s: float) -> bool:
         """Revoke a token; return whether a valid one was found."""
-        valid = (_TOKENS.c.id == token_id) & _TOKENS.c.revoked_s.is_(None)
-        return bool(self._write(sa.update(_TOKENS).where(valid).values(revoked_s=now_s)))
+        valid = (TOKENS.c.id == token_id) & TOKENS.c.revoked_s.is_(None)
+        return bool(self.write(sa.update(TOKENS).where(valid).values(revoked_s=now_s)))
 
     def tokens(self) -> list[TokenRow]:
         """Return all tokens, the oldest first."""
-        with self._reading() as connection:
-            return [TokenRow(*row) for row in connection.execute(sa.select(_TOKENS).order_by(_TOKENS.c.created_s))]
+        with self.reading() as connection:
+            return [TokenRow(*row) for row in connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created_s))]
 
     def add_session(self, session: SessionRow, now_s: float, most: int) -> None:
         """Store a session; delete expired ones, and the oldest beyond `most`."""
-        newest = sa.select(_SESSIONS.c.hash).order_by(_SESSIONS.c.until_s.desc()).limit(most)
-        over = (_SESSIONS.c.until_s <= now_s) | _SESSIONS.c.hash.not_in(newest)
-        self._write(sa.insert(_SESSIONS).values(session._asdict()), sa.delete(_SESSIONS).where(over))
+        newest = sa.select(SESSIONS.c.hash).order_by(SESSIONS.c.until_s.desc()).limit(most)
+        over = (SESSIONS.c.until_s <= now_s) | SESSIONS.c.hash.not_in(newest)
+        self.write(sa.insert(SESSIONS).values(session._asdict()), sa.delete(SESSIONS).where(over))
 
     def end_session(self, session_hash: str) -> None:
         """Delete a session."""
-        self._write(sa.delete(_SESSIONS).where(_SESSIONS.c.hash == session_hash))
+        self.write(sa.delete(SESSIONS).where(SESSIONS.c.hash == session_hash))
 
     def sessions(self) -> list[SessionRow]:
         """Return all sessions, also expired ones."""
-        with self._reading() as connection:
-            return [SessionRow(*row) for row in connection.execute(sa.select(_SESSIONS))]
+        with self.reading() as connection:
+            return [SessionRow(*row) for row in connection.execute(sa.select(SESSIONS))]
 
     def close(self) -> None:
         """Release the writer lock and close the database."""
@@ -252,77 +315,51 @@ class EventStore:
         self.engine.dispose()
 
     @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
+        """Yield a connection to read from."""
         failed = "the database cannot be read"
         self._files.check(failed)
         with wrapped(failed), self.engine.connect() as connection:
             yield connection
 
-    def _write(self, *statements: Any) -> int:
+    def write(self, *statements: Any) -> int:
         """Execute statements in one transaction; return how many rows the last one changed."""
         failed = "the database cannot be written"
         self._files.check(failed)
-        with wrapped(failed), self.engine.begin() as connection:
-            return [int(connection.execute(statement).rowcount) for statement in statements][-1]
+        with wrapped(failed), self.engine.connect() as connection:
+            return self._commit(
+                connection, lambda: [int(connection.execute(statement).rowcount) for statement in statements][-1]
+            )
+
+    def _commit(self, connection: sa.Connection, execute: Callable[[], T]) -> T:
+        """Execute statements and commit them; on a full disk, with space of the reserve while there is some."""
+        while True:
+            try:
+                done = execute()
+                connection.commit()
+            except SQLAlchemyError as error:
+                with suppress(SQLAlchemyError):
+                    connection.rollback()
+                if "disk" not in why(error) or not self.reserve.release():  # "disk is full", "disk I/O error"
+                    raise
+            else:
+                return done
 
 
-def _engine(url: str) -> sa.Engine:
-    """Connect to a database; a plain path means SQLite."""
-    try:
-        parsed = sa.make_url(url if "://" in url else f"sqlite:///{url}")
-    except ArgumentError:
-        raise InputError(f"--database: not a database URL: {shown_url(url)}") from None
-    if parsed.drivername in {"postgresql", "postgres"}:
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    if parsed.get_backend_name() == "sqlite":
-        if not parsed.database or parsed.database == ":memory:":
-            raise InputError("--database: the event log must be a file, not in memory")
-        path = Path(parsed.database)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # commands may hold secrets
-        engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
-        sa.event.listen(engine, "connect", _wal)
-        sa.event.listen(engine, "begin", _begin)
-        return engine
-    if parsed.get_backend_name() != "postgresql":
-        raise InputError(f"--database: SQLite or PostgreSQL, not {parsed.get_backend_name()}")
-    try:
-        return sa.create_engine(parsed, pool_pre_ping=True)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--database: PostgreSQL", error.name) from None
+def _head(connection: sa.Connection) -> ChainHead:
+    """Return where the log ends."""
+    last = sa.select(EVENTS.c.seq, EVENTS.c.hash).order_by(EVENTS.c.seq.desc()).limit(1)
+    found = connection.execute(last).first()
+    return BEGIN if found is None else ChainHead(found[0], found[1] or "")
 
 
-def _wal(connection: Any, _record: object) -> None:
-    """Let readers and the writer of a SQLite file work concurrently, and make every commit durable."""
-    connection.isolation_level = None  # explicit transactions, so that creating tables is atomic too
-    cursor = connection.cursor()
-    cursor.execute("pragma journal_mode=wal")
-    cursor.execute("pragma synchronous=full")
-    cursor.close()
-
-
-def _begin(connection: sa.Connection) -> None:
-    """Begin a transaction; a writing one takes SQLite's write lock at once."""
-    at_once = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("begin immediate" if at_once else "begin")
-
-
-def _migrate(connection: sa.Connection) -> None:
-    """Migrate a database to the current version, in one transaction."""
-    _META.create_all(connection, [_VERSION])
-    have = int(connection.execute(sa.select(sa.func.max(_VERSION.c.version))).scalar() or 0)
-    if have == 0 and sa.inspect(connection).has_table(_EVENTS.name):
-        raise StoreError("the database has events but no schema version; it was not written by cranny")
-    if have > len(MIGRATIONS):
-        raise StoreError(f"the database has schema version {have}; this cranny supports up to {len(MIGRATIONS)}")
-    for version, added in enumerate(MIGRATIONS[have:], have + 1):
-        _META.create_all(connection, added)
-        connection.execute(sa.insert(_VERSION).values(version=version))
-
-
-def shown_url(url: str) -> str:
-    """Return the URL of a database without its password."""
-    try:
-        return sa.make_url(url).render_as_string(hide_password=True) if "://" in url else url
-    except ArgumentError:
-        return "(not a URL)"
+def _not_there(known: ChainHead, found: ChainHead) -> str:
+    """Say that an event which was stored is gone, or another one."""
+    if found.seq < known.seq:
+        return (
+            f"the event log ends at event {found.seq}, but event {known.seq} was stored: the database was rolled "
+            "back, for example to a backup or a replica that lags behind"
+        )
+    return (
+        f"event {known.seq} of the event log is not the one that was stored: the database was altered or exchanged"
+    )

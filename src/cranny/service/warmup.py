@@ -13,8 +13,8 @@ from cranny.core.engine import Engine
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.service.engines import build_policy, complete_setting
+from cranny.service.event_chain import EventRow
 from cranny.service.job_records import JobRecords
-from cranny.service.store import EventRow
 
 SMALL = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 SLOW = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=1.0)

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from cranny.model.errors import CrannyError
 
 ACQUIRE_S = 1.0  # how long PostgreSQL may take to release the lock of a killed service
 LOCK_KEY = 0x6372616E6E79  # of the advisory lock in PostgreSQL: "cranny"
 WRITE = "the event log cannot be written"
+REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf entry")  # by a server that is up
+DEAD_S = 2  # without an answer, after which PostgreSQL asks whether a host is still there
 
 _LOCK = text("select pg_try_advisory_lock(:key)")
 _SESSION = text("select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()")
@@ -32,7 +34,15 @@ class StoreError(CrannyError):
     """The event log cannot be read or written now; a retry may succeed."""
 
 
-class OtherWriterError(StoreError):
+class UnavailableError(StoreError):
+    """The server of the database does not answer now."""
+
+
+class LogIntegrityError(StoreError):
+    """The event log is not what this process has read or written; it must not go on from it."""
+
+
+class OtherWriterError(LogIntegrityError):
     """Another process writes the event log; this one must end."""
 
 
@@ -94,6 +104,8 @@ class SessionLock:
         self.close()
         connection = self._engine.connect()
         try:
+            for name, value in (("idle", DEAD_S), ("interval", 1), ("count", 2)):  # a dead host releases the lock
+                connection.exec_driver_sql(f"set tcp_keepalives_{name} = {value}")
             self._wait(connection)
             self._session = dict(connection.execute(_SESSION).mappings().one())
             connection.commit()  # the lock belongs to the session, not to the transaction
@@ -172,7 +184,19 @@ def wrapped(failed: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise StoreError(f"{failed}: {why(error)}") from None
+        raise failure(failed, error) from None
+
+
+def failure(failed: str, error: SQLAlchemyError) -> StoreError:
+    """Return the error of a database, with what failed in front."""
+    text = why(error)
+    down = isinstance(error, OperationalError) and not any(each in text for each in REFUSED) and _on_server(error)
+    return (UnavailableError if down else StoreError)(f"{failed}: {text}")
+
+
+def _on_server(error: OperationalError) -> bool:
+    """Say whether an error is one of a connection to a server; those of SQLite are of files."""
+    return type(error.orig).__module__.partition(".")[0] == "psycopg"
 
 
 def why(error: SQLAlchemyError) -> str:

@@ -2,7 +2,14 @@
 
 from fastapi import FastAPI
 
-from cranny.service.api import routes_access, routes_cluster, routes_jobs, routes_measurements, routes_moves
+from cranny.service.api import (
+    routes_access,
+    routes_cluster,
+    routes_hosts,
+    routes_jobs,
+    routes_measurements,
+    routes_moves,
+)
 from cranny.service.api.errors import RequestGuard, add_handlers
 from cranny.service.api.sse import EventNotifier
 from cranny.service.auth import Authenticator
@@ -20,7 +27,8 @@ def build(service: Service, authenticator: Authenticator) -> FastAPI:
     app.state.metrics = MetricsCollector(service)
     service.on_stored.append(notifier.notify)
     add_handlers(app)
-    for routes in (routes_jobs, routes_measurements, routes_cluster, routes_moves, routes_access, dashboard):
+    for routes in (routes_jobs, routes_measurements, routes_cluster, routes_moves, routes_hosts, routes_access):
         app.include_router(routes.router)
+    app.include_router(dashboard.router)
     app.add_middleware(RequestGuard, most_bytes=service.limits.body_bytes)
     return app

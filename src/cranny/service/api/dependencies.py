@@ -11,6 +11,7 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import ROLES, Authenticator, Caller, Role, UnauthenticatedError
+from cranny.service.job_lookup import find_job
 from cranny.service.job_records import JobRecord
 from cranny.service.limits import BusyError, ForbiddenError
 from cranny.service.service import Service
@@ -100,8 +101,7 @@ AdminCaller = Annotated[Caller, Depends(at_least("admin"))]
 
 def visible_job(service: Service, caller: Caller, job_id: str) -> JobRecord:
     """Return a job; users get only their own."""
-    with service.lock:
-        record = service.scheduler.find(job_id)
+    record = find_job(service, job_id)
     if caller.role == "user" and caller.user != record.user:
         raise ForbiddenError(f"{record.id} belongs to another user")
     return record

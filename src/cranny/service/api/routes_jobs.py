@@ -16,9 +16,10 @@ from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, 
 from cranny.service.auth import Caller
 from cranny.service.engines import Fork
 from cranny.service.explain import Explanation, WaitContext, explain_wait, quick_reason
-from cranny.service.job_records import STATUSES, JobRecord, Status, reasons
+from cranny.service.job_records import STATUSES, JobRecord, Status
 from cranny.service.job_spec import JobSpec
 from cranny.service.limits import BusyError, ConflictError
+from cranny.service.logged_placement import reasons
 from cranny.service.logs import MAX_BYTES, read_log
 from cranny.service.measured import recent_s
 from cranny.service.predict import expected_end_s, predict_starts
@@ -89,20 +90,21 @@ def jobs(
 def _in_order(service: Service, after: str | None, *, queue: bool, newest: bool) -> Iterator[JobRecord]:
     """Yield the jobs after one, in queue order or by number."""
     records = service.scheduler.records.jobs
-    if after is not None and after not in records:
+    if after is not None and not service.scheduler.records.had(after):
         raise InputError(f"after: no job {after!r}")
     if queue:
-        started = after is None or records[after].status != "waiting"
+        started = after is None or after not in records or records[after].status != "waiting"
         for waiting in service.scheduler.engine.queue:
             if started:
                 yield records[waiting.job.id]
             started = started or waiting.job.id == after
         return
     number = int(after.removeprefix("job-")) if after is not None else 0
-    last = len(records)
-    numbers = range((number or last + 1) - 1, 0, -1) if newest else range(number + 1, last + 1)
-    for each in numbers:
-        yield records[f"job-{each}"]
+    # Jobs are in the order of their numbers; those that were over first are no longer in memory.
+    for job_id, record in reversed(records.items()) if newest else records.items():
+        found = int(job_id.removeprefix("job-"))
+        if after is None or (found < number if newest else found > number):
+            yield record
 
 
 def _lines(service: Service, records: list[JobRecord]) -> list[Any]:

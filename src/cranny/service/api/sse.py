@@ -10,9 +10,9 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import Caller, UnauthenticatedError
+from cranny.service.event_chain import EventRow
 from cranny.service.limits import BusyError
 from cranny.service.service import Service
-from cranny.service.store import EventRow
 from cranny.service.writer_lock import StoreError
 
 KEEP_ALIVE_S = 15.0
@@ -65,8 +65,8 @@ def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
     """Return the fields of an event that a caller may see; commands and environments are never among them."""
     public: dict[str, Any] = {"seq": row.seq, "at_s": row.at_s, "kind": row.kind, "job": row.job}
     record = service.scheduler.records.jobs.get(row.job) if row.job is not None else None
-    if record is not None and caller.role == "user" and caller.user != record.user:
-        return public
+    if row.job is not None and caller.role == "user" and (record is None or caller.user != record.user):
+        return public  # of another user, or of a job that is no longer in memory
     body = {name: value for name, value in row.body.items() if name in _SHOWN}
     if row.kind == "submitted" and record is not None:
         body |= {"gpus": record.job.gpus, "name": record.spec.name, "user": record.user}
