@@ -155,6 +155,19 @@ def test_what_is_converted_reads_the_same(run: Run, tmp_path: Path, log: Path, e
     assert_frame_equal(read_trace(to).frame, read_trace(log).frame)
 
 
+def test_convert_keeps_where_jobs_without_gpus_were(run: Run, tmp_path: Path) -> None:
+    log, to = tmp_path / "sacct.txt", tmp_path / "to.csv"
+    rows = [
+        "1|{0}T08:00:00|{0}T08:00:00|{0}T09:00:00|n1|gres/gpu=4",
+        "2|{0}T08:00:00|{0}T08:30:00|{0}T10:00:00|n2|cpu=4",
+    ]
+    log.write_text("\n".join(["JobID|Submit|Start|End|NodeList|AllocTRES", *rows]).format("2024-03-01"), "utf-8")
+    assert run("traces", "convert", log, to).out.startswith(f"{to}: 1 job\n")
+    there = read_trace(to)
+    assert there.presence.rows() == read_trace(log).presence.rows() == [("n2:0", 1800.0, 5400.0, 7200.0, None)]
+    assert len(there) == 1
+
+
 def test_convert_tells_what_is_skipped(run: Run, tmp_path: Path) -> None:
     file, to = tmp_path / "bad.csv", tmp_path / "to.csv"
     file.write_text(f"{HEADER}\na,0,1,5\nb,1,1,never\nc,2,0,5\n", encoding="utf-8")

@@ -270,7 +270,7 @@ def _values(trace: "Trace", pairs: list[str]) -> dict[str, Any]:
 
 def _write(trace: "Trace", to: Path, *, of: int | None = None, as_json: bool) -> None:
     """Write a trace and say what is in it, out of how many jobs, and what was skipped or noticed before."""
-    trace.write(to)
+    trace.write(to, presence=of is None)  # some of the jobs say nothing of where others were
     written = {"file": str(to), "jobs": len(trace), "skipped": dict(trace.skipped), "notes": list(trace.notes)}
     if as_json:
         print_json(written)

@@ -31,3 +31,13 @@ def presence_of(rows: pl.DataFrame) -> pl.DataFrame:
 def shifted(presence: pl.DataFrame, by_s: float) -> pl.DataFrame:
     """Count times from a zero that is so many seconds earlier."""
     return presence.with_columns(pl.col("start_s", "end_s") + by_s)
+
+
+def presence_rows(presence: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of a trace that are read as this presence: jobs without GPUs."""
+    return presence.select(
+        pl.format("without-gpus-{}", pl.int_range(1, pl.len() + 1)).alias("job_id"),
+        pl.max_horizontal("start_s", pl.lit(0.0)).alias("submit_s"),
+        pl.lit(0, pl.Int32()).alias("gpus"),
+        *PRESENCE,
+    )

@@ -15,7 +15,7 @@ from cranny.model.errors import InputError, unknown
 from cranny.model.job import whole
 from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import counted, seconds
-from cranny.traces.presence import no_presence, presence_of, shifted
+from cranny.traces.presence import no_presence, presence_of, presence_rows, shifted
 from cranny.traces.schema import CLOCKED, CPU_ONLY, LOGGED, REQUIRED, SCHEMA, checked, table_row, typed
 from cranny.traces.trace_jobs import Jobs
 
@@ -174,13 +174,16 @@ class Trace:
         said = pl.col("restart_s").fill_null(restart_s) if "restart_s" in self.frame.columns else pl.lit(restart_s)
         return replace(self, frame=self.frame.with_columns(restart_s=said))
 
-    def write(self, path: str | Path) -> None:
-        """Write the trace as CSV or Parquet, as the ending of the name says."""
+    def write(self, path: str | Path, *, presence: bool = False) -> None:
+        """Write the trace as CSV or Parquet, as its name ends; `presence`: with rows for skipped jobs."""
         path = Path(path)
         suffix = path.suffix.lower()
         if suffix not in (".csv", ".parquet"):
             raise InputError(f"{path}: a trace's name must end in .csv or .parquet")
-        write = self.frame.write_csv if suffix == ".csv" else self.frame.write_parquet
+        frame = self.frame
+        if presence and self.presence.height:
+            frame = pl.concat([frame, presence_rows(self.presence)], how="diagonal")
+        write = frame.write_csv if suffix == ".csv" else frame.write_parquet
         try:
             write(path)
         except OSError as error:
