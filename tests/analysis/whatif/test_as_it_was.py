@@ -24,6 +24,7 @@ from cranny.analysis.whatif.as_it_was import (
 from cranny.analysis.whatif.baseline import logged_jobs
 from cranny.analysis.whatif.findings import findings
 from cranny.analysis.whatif.headroom import HOLD_S, idle_stretches, switched_off
+from cranny.analysis.whatif.held_slots import held_gpus
 from cranny.analysis.whatif.logged_result import LoggedRun, logged_result
 from cranny.analysis.whatif.tables import answer_tables
 from cranny.model.cluster import Machine
@@ -356,3 +357,20 @@ def test_a_log_written_by_a_policy_is_measured_like_its_replay(seed: int, policy
     if policy != "titan":  # which maps ranks in another order than the log's list says
         assert was["mean_cross_traffic_gb"] == pytest.approx(again["mean_cross_traffic_gb"])
     assert answer.details.savings.of_case[policy].whole.a_day == 0.0
+
+
+def test_gpus_are_held_alike_in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    machines = [Machine(f"m{at}", gpus) for at, gpus in enumerate((4, 4, 8, 8, 64))]
+    parts = rng.integers(1, 4, 400)
+    job = np.repeat(np.arange(400), parts)
+    machine = np.concatenate([rng.permutation(5)[:count] for count in parts])
+    count = rng.integers(1, 5, len(job))
+    start_s = np.floor(rng.uniform(0.0, 400.0, 400))
+    end_s = start_s + np.floor(rng.exponential(8.0, 400))
+    plain, twice = held_gpus(machines, start_s, end_s, job, machine, count)
+    monkeypatch.setattr("cranny.analysis.whatif.held_slots.COMPILE_FROM", 0)
+    compiled, compiled_twice = held_gpus(machines, start_s, end_s, job, machine, count)
+    assert compiled.tolist() == plain.tolist()
+    assert compiled_twice == twice > 0
+    assert (plain == 0).any()

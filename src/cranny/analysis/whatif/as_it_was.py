@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 from cranny.analysis.whatif.headroom import HOUR_S
-from cranny.model.arrays import Bits, Floats, Ints
+from cranny.analysis.whatif.held_slots import held_gpus
+from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster, Machine
 from cranny.traces.trace import Trace
 
@@ -142,92 +143,6 @@ def machines_by_name(names: Iterable[str], machines: Sequence[Machine]) -> dict[
         if machine is not None:
             found[name] = machine
     return found
-
-
-def held_gpus(
-    machines: Sequence[Machine], start_s: Floats, end_s: Floats, job: Ints, machine: Ints, count: Ints
-) -> tuple[Bits, int]:
-    """Return the GPUs that each part of a job holds, as bits: the lowest free ones; 0 where its job had no room.
-
-    Also how many jobs hold GPUs that others hold. Parts are (parts,), those of a job next to each other; times are
-    of jobs. Jobs come in the order of their start, then of their rows; what ends at an instant is free for what
-    starts then.
-    """
-    jobs, first = np.unique(job, return_index=True)
-    past = [*first[1:].tolist(), len(job)]
-    free = [_all(each) for each in machines]
-    on, asked = machine.tolist(), count.tolist()
-    held = [0] * len(on)
-    least = _least(machines, job, machine, count).tolist()
-    surely_held = [0] * len(machines)
-    running: list[set[int]] = [set() for _ in machines]  # parts
-    starts, ends = start_s[jobs], end_s[jobs]
-    lasting = np.flatnonzero(ends > starts)  # others hold nothing once their instant is over
-    ending = lasting[np.argsort(ends[lasting], kind="stable")].tolist()
-    ending_s, starting_s, from_part = ends.tolist(), starts.tolist(), first.tolist()
-    is_lasting = (ends > starts).tolist()
-    ended = held_twice = 0
-    for each in np.argsort(starts, kind="stable").tolist():
-        now_s = starting_s[each]
-        while ended < len(ending) and ending_s[ending[ended]] <= now_s:
-            for part in range(from_part[ending[ended]], past[ending[ended]]):
-                if held[part]:
-                    running[on[part]].discard(part)
-                    surely_held[on[part]] -= least[part]
-                    free[on[part]] = _all(machines[on[part]])
-                    for other in running[on[part]]:
-                        free[on[part]] &= ~held[other]
-            ended += 1
-        parts = range(from_part[each], past[each])
-        counts = _divided([asked[part] for part in parts], [free[on[part]].bit_count() for part in parts])
-        if not counts and all(surely_held[on[part]] + least[part] <= machines[on[part]].gpus for part in parts):
-            counts = [asked[part] for part in parts]
-            held_twice += 1
-        for part, taken in zip(parts, counts, strict=False):
-            held[part] = _lowest(free[on[part]], _all(machines[on[part]]), taken)
-            if is_lasting[each]:
-                running[on[part]].add(part)
-                surely_held[on[part]] += least[part]
-                free[on[part]] &= ~held[part]
-    return np.array(held, dtype=np.uint64), held_twice
-
-
-def _divided(asked: Sequence[int], free: Sequence[int]) -> Sequence[int]:
-    """Return how many GPUs a job holds on each of its machines; nothing if there is no room for it.
-
-    What does not fit on one of them is on the first ones that have more free. Each machine has one at least.
-    """
-    if all(count <= left for count, left in zip(asked, free, strict=True)):
-        return asked
-    counts = [min(count, left) for count, left in zip(asked, free, strict=True)]
-    missing = sum(asked) - sum(counts)
-    for at, left in enumerate(free):
-        more = min(missing, left - counts[at])
-        counts[at] += more
-        missing -= more
-    return () if missing or 0 in counts else counts
-
-
-def _least(machines: Sequence[Machine], job: Ints, machine: Ints, count: Ints) -> Ints:
-    """Return how many GPUs each part held at least, however those of its job were divided, (parts,)."""
-    there = np.array([each.gpus for each in machines], dtype=np.int64)[machine]
-    asked, room = (np.bincount(job, weights=each).astype(np.int64)[job] for each in (count, there))
-    least: Ints = np.maximum(1, asked - (room - there))
-    return least
-
-
-def _all(machine: Machine) -> int:
-    """Return the GPUs of a machine, as bits."""
-    return (1 << machine.gpus) - 1
-
-
-def _lowest(free: int, every: int, count: int) -> int:
-    """Return the lowest of some free GPUs, as bits; if there are too few, the lowest others as well."""
-    taken = 0
-    for _ in range(count):
-        left = free & ~taken or every & ~taken
-        taken |= left & -left
-    return taken
 
 
 def _parts(ran_on: pl.Series, asked: Ints, cluster: Cluster) -> tuple[pl.DataFrame, tuple[str, ...]]:
