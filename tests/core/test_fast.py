@@ -61,7 +61,7 @@ def test_a_draft_costs_what_traffic_says(
     draft.part[: len(ranks)] = renumber(ranks)
     draft.at[PARTS] = len(distinct)
 
-    communication_cost(arrays, PlacementRequest(job.gpus, 0, job.profile.grad_bytes, job.profile.iteration_s))
+    communication_cost(arrays, PlacementRequest(job.gpus, 0, job.profile.grad_bytes, job.profile.iteration_s, 0))
 
     expected = communication(cluster, job, ranks)
     links = draft.links[: draft.at[LINKS]].tolist()

@@ -87,6 +87,18 @@ def test_backfill_goes_by_limits_and_jobs_run_for_their_duration() -> None:
     assert sorted(frame["duration_s"]) == [5.0, 10.0, 100.0, 150.0]
 
 
+def test_a_reservation_is_for_the_next_end_on_machines_that_the_job_can_use() -> None:
+    jobs = [
+        Job("a", 2, duration_s=100.0, partition="old"),
+        Job("b", 2, duration_s=200.0, partition="old"),
+        Job("elsewhere", 4, duration_s=10.0, partition="new"),
+        Job("first", 4, submit_s=1.0, duration_s=10.0, partition="old"),  # lacks no GPUs, but a whole machine
+        Job("in time", 2, submit_s=3.0, duration_s=50.0, partition="old"),
+    ]
+    found = replayed(APART, jobs, "backfill", "consolidate-idle")
+    assert found == {"a": 0.0, "b": 0.0, "elsewhere": 0.0, "in time": 3.0, "first": 100.0}
+
+
 def test_conservative_keeps_the_second_in_its_turn_where_easy_does_not() -> None:
     one = Cluster.single_rack(1, 4)
     jobs = [

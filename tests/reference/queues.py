@@ -106,8 +106,9 @@ def _passes(
     usable = machines_of(cluster, first)
     free = sum(gpus for m, gpus in enumerate(free_on(cluster, running)) if m in usable)
     for each in sorted(running, key=lambda each: each.expected_end_s):
-        free += sum(gpus for m, gpus in each.gpus_on.items() if m in usable)
-        if free >= first.gpus:
+        freed = sum(gpus for m, gpus in each.gpus_on.items() if m in usable)
+        free += freed
+        if freed and free >= first.gpus:
             start_s = max(each.expected_end_s, now_s)
             held = sum(gpus for m, gpus in gpus_on.items() if m in usable)
             return now_s + expected_s(job) <= start_s or held <= free - first.gpus

@@ -99,7 +99,8 @@ def _passing(
 def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Reservation | None:
     """Count the GPUs that come free as running jobs end, until there are enough; None if that is unknown.
 
-    EASY counts GPUs only, not where they are, as batch schedulers do. Those that cannot run the job do not count.
+    EASY counts GPUs only, not where they are, as batch schedulers do. GPUs that cannot run the job do not
+    count, nor do the ends of jobs that hold only such.
     """
     free = view.available(job).gpus
     eligible = view.eligible(job)
@@ -111,7 +112,7 @@ def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Rese
             ends.append((running.started_s + left_s, running.gpus_on(eligible & view.up_machines)))
     for end_s, gpus in sorted(ends):
         free += gpus
-        if free >= job.gpus:
+        if gpus and free >= job.gpus:
             return Reservation(max(end_s, view.now_s), free - job.gpus)
     return None
 

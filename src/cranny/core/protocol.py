@@ -13,6 +13,7 @@ from cranny.core.constraints import Constraints
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import Communication
 from cranny.model.arrays import Floats, Ints
+from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan
@@ -74,8 +75,9 @@ class Drafter(NamedTuple):
 
     draft: Callable[..., int]  # compiled, of `PlacementArrays` and a `PlacementRequest`
     setting: float = 0.0  # a number of the placer's that it needs
-    # Computes its entry of the memo, of a job and the machines that it takes, `taken[f]` with f GPUs free.
-    memo_entry: Callable[[Job, Sequence[int]], Sequence[int]] | None = None
+    # Computes an entry of the memo for a job in a cluster, of its key from the second number on: mostly of the
+    # machines that the job takes, `taken[f]` with f GPUs free.
+    memo_entry: Callable[[Job, Sequence[int], Cluster], Sequence[int]] | None = None
     # Whether a job of so many GPUs must wait or not by the free GPUs of machines alone, whatever it sends.
     refuses_by_size: bool = False
 

@@ -89,6 +89,7 @@ class Draft(NamedTuple):
     marked: Flags  # (nodes,)
     pair: Ints  # (a power of two,) the two machines that the tally counts
     tally: Ints
+    limits: Ints  # (2, largest size + 1) machines, those in use and idle ones, by the ranks that each can take
 
 
 class PlacementArrays(NamedTuple):
@@ -110,6 +111,7 @@ class PlacementRequest(NamedTuple):
     pattern: int
     k_bytes: float
     iteration_s: float
+    variant: int  # differs if the model does, or the machines that the job can use
 
 
 def build_arrays(
@@ -213,6 +215,7 @@ def _draft(cluster: Cluster, size: int) -> Draft:
         marked=np.zeros(nodes, dtype=np.bool_),
         pair=_ints(pairs),
         tally=_ints(pairs),
+        limits=np.zeros((2, size + 1), dtype=np.int64),
     )
 
 

@@ -36,6 +36,7 @@ from cranny.model.placement import Placement
 from cranny.model.validate import positive, whole
 from cranny.policies.titan.bandwidth import MANY_MACHINES, SEARCHED_MACHINES, WAIVED, Attainable, Bandwidth
 from cranny.policies.titan.merge import merge
+from cranny.policies.titan.rank_bound import RankBound, rank_limits
 from cranny.policies.titan.search import FeasiblePlacement, search
 
 # Single racks that are tried when links between racks are too busy.
@@ -82,7 +83,12 @@ class Titan:
         """Place jobs on several machines in compiled code, as long as links are quiet."""
         from cranny.policies.titan import placement_kernel
 
-        return Drafter(placement_kernel.draft, self.bandwidth.phase_budget_s, placement_kernel.parts_of)
+        def memo_entry(job: Job, taken: Sequence[int], cluster: Cluster) -> Sequence[int]:
+            if min(taken) >= 0:
+                return placement_kernel.parts_of(job, taken)
+            return placement_kernel.levels_of(job, attainable=self._attainable(job, cluster))
+
+        return Drafter(placement_kernel.draft, self.bandwidth.phase_budget_s, memo_entry)
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Return that GPUs are short, or which link is too busy."""
@@ -101,9 +107,16 @@ class Titan:
         self, job: Job, view: Snapshot, available: FreeMachines, least: Fewest
     ) -> tuple[int, ...] | None:
         """Return a placement within the bandwidth when the first choice is not."""
+        bound = None
+        if job.collective not in PLACED and _is_searched(available):
+            bound = RankBound.of(rank_limits(job, view, available, self.bandwidth))
+            if not bound.holds(job.gpus):
+                return None
         best = self._other_machines(job, view, available, least)
         if best is not None and best.objectives == least[:2]:
             return best.machines  # as good as without the constraint
+        if best is not None and bound is not None and bound.is_least(best.objectives, job.gpus):
+            return best.machines
         # Where pairs depend on the placement, and where it would be in vain, nothing is searched.
         if job.collective in PLACED or (best is None and not self._attainable(job, view.cluster)):
             return best.machines if best is not None else None
@@ -148,7 +161,7 @@ class Titan:
         self, job: Job, view: Snapshot, available: FreeMachines, best: FeasiblePlacement | None
     ) -> FeasiblePlacement | None:
         """Return what the paper's algorithms or the search find, if that is better than the best so far."""
-        few = sum(available.in_use_count[1:]) + sum(available.idle_count) <= SEARCHED_MACHINES
+        few = _is_searched(available)
         if few:
             known = best.objectives if best is not None else None
             searched = search(job, view, available, self.bandwidth, known, self.search_nodes)
@@ -193,6 +206,11 @@ def _racks(job: Job, view: Snapshot, available: FreeMachines) -> Iterator[FreeMa
     large_enough = [available.only(within(-1, *span)) for span in spans]
     large_enough = [rack for rack in large_enough if rack.gpus >= job.gpus]
     yield from sorted(large_enough, key=lambda rack: (-rack.gpus_in_use, rack.gpus))[:RACKS_TRIED]
+
+
+def _is_searched(available: FreeMachines) -> bool:
+    """Say whether machines are few enough to search sets of them."""
+    return sum(available.in_use_count[1:]) + sum(available.idle_count) <= SEARCHED_MACHINES
 
 
 def _left(view: Snapshot, link: int) -> str:

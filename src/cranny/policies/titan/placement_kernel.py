@@ -17,14 +17,17 @@ from cranny.core.fast.placement_arrays import (
     NO_ENTRY,
     PARTS,
     PEAK_BYTES,
+    WAIT,
     PlacementArrays,
     PlacementRequest,
 )
 from cranny.core.jit import inside
 from cranny.core.partition import split
 from cranny.core.traffic import BITS_PER_BYTE, GIGA, exchange_graph, renumber
+from cranny.model.arrays import Ints
 from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import MANY_MACHINES, SEARCHED_MACHINES, SLACK
+from cranny.policies.titan.rank_bound import exchange_levels
 
 BLOCKED = 0  # an answer besides those of all drafters: some link is too busy
 
@@ -44,6 +47,17 @@ def parts_of(job: Job, taken: Sequence[int]) -> list[int]:
     return [len(caps), *placed, *(count[part] for part in dict.fromkeys(found.part)), *local]
 
 
+def levels_of(job: Job, *, attainable: bool) -> list[int]:
+    """Return what `_count_limits` reads of a job's `ExchangeLevels`, and whether an empty cluster would do.
+
+    That; the number of levels; a phase of each; the ranks that a machine takes a multiple of if so many pass.
+    """
+    pattern = exchange_graph(job)
+    levels = exchange_levels(((pattern, job.profile.grad_bytes),))
+    sent = (pattern.arrays.share * job.profile.grad_bytes).tolist()
+    return [attainable, len(levels.level_bytes), *map(sent.index, levels.level_bytes), *levels.multiple]
+
+
 @inside
 def draft(arrays: PlacementArrays, request: PlacementRequest) -> int:
     """Draft the placement that is best in (O1, O2, traffic) among those within the bandwidth."""
@@ -51,15 +65,31 @@ def draft(arrays: PlacementArrays, request: PlacementRequest) -> int:
     answer = _try(arrays, request, least)
     if answer != BLOCKED:
         return answer
-    if _open_machines(arrays) <= SEARCHED_MACHINES:
-        return FALLBACK  # the paper's algorithms and the search may know better
+    is_searched = _open_machines(arrays) <= SEARCHED_MACHINES
+    if is_searched:
+        parts = arrays.draft.at[PARTS]  # of the draft that is blocked
+        start = _find_levels(arrays, request)
+        if start < 0:
+            return NO_ENTRY
+        _count_limits(arrays, request, start)
+        if not _bound_holds(arrays, request):
+            return (
+                WAIT if arrays.memo.entry[start] else parts
+            )  # as `Titan.place`: what is not attainable is waived
+    machines = _count_fewest(arrays, request, least)
     found, opened = _open_idle(arrays, request, least)
     if found == NO_ENTRY:
         return NO_ENTRY
     quiet, fewer = _among_quiet(arrays, request)
-    if quiet == NO_ENTRY or (quiet != BLOCKED and (found == BLOCKED or (fewer, quiet) < (opened, found))):
-        return quiet
-    return _try(arrays, request, opened) if found != BLOCKED else FALLBACK
+    if quiet == NO_ENTRY:
+        return NO_ENTRY
+    is_quiet = quiet != BLOCKED and (found == BLOCKED or (fewer, quiet) < (opened, found))
+    idle, parts = (fewer, quiet) if is_quiet else (opened, found)
+    if parts == BLOCKED:
+        return FALLBACK
+    if is_searched and (idle, parts) != (least, machines) and not _is_least(arrays, request, idle, parts):
+        return FALLBACK  # the paper's algorithms and the search may know better
+    return parts if is_quiet else _try(arrays, request, opened)
 
 
 @inside
@@ -108,6 +138,77 @@ def _try(arrays: PlacementArrays, request: PlacementRequest, idle: int) -> int:
     if _is_quiet(arrays) or not _is_blocked(arrays, request):
         return int(arrays.draft.at[PARTS])
     return BLOCKED
+
+
+@inside
+def _find_levels(arrays: PlacementArrays, request: PlacementRequest) -> int:
+    """Return where the entry of `levels_of` begins, or -1; its key is that of no machines."""
+    key = arrays.draft.key
+    key[0] = request.pattern
+    key[1:] = 0
+    key[1] = -1 - request.variant
+    return find(arrays.memo, key)
+
+
+@inside
+def _count_limits(arrays: PlacementArrays, request: PlacementRequest, start: int) -> None:
+    """Count machines by the ranks that they can take at most, as `rank_limits` does."""
+    machines, links, limits, entry = arrays.machines, arrays.links, arrays.draft.limits, arrays.memo.entry
+    size = len(machines.members) - 1
+    limits[:] = 0
+    widest = fastest = -1.0
+    for machine in range(len(machines.free)):
+        if machines.inside[machine] and machines.free[machine]:
+            gbps = max(0.0, links.gbps[machine] - links.use_gbps[machine])
+            if gbps > widest:
+                fastest, widest = widest, gbps
+            elif gbps > fastest:
+                fastest = gbps
+    if fastest < 0.0:
+        fastest = widest
+    first, levels = arrays.patterns.first_phase[request.pattern], entry[start + 1]
+    for machine in range(len(machines.free)):
+        free = machines.free[machine]
+        if machines.inside[machine] and free:
+            gbps = max(0.0, links.gbps[machine] - links.use_gbps[machine])
+            limit_bytes = _limit_bytes(arrays, min(gbps, fastest))
+            passing = 0
+            while (
+                passing < levels
+                and arrays.patterns.share[first + entry[start + 2 + passing]] * request.k_bytes <= limit_bytes
+            ):
+                passing += 1
+            multiple = entry[start + 2 + levels + passing]
+            limits[int(free == size), min(free, request.gpus) // multiple * multiple] += 1
+
+
+@inside
+def _bound_holds(arrays: PlacementArrays, request: PlacementRequest) -> bool:
+    """Say whether machines together could take all ranks, as `RankBound.holds` does."""
+    in_use, idle = arrays.draft.limits[0], arrays.draft.limits[1]
+    return _largest(in_use, len(arrays.machines.free)) + _largest(idle, len(arrays.machines.free)) >= request.gpus
+
+
+@inside
+def _is_least(arrays: PlacementArrays, request: PlacementRequest, opened: int, parts: int) -> bool:
+    """Say whether no placement can have less (O1, O2), as `RankBound.is_least` does."""
+    in_use, idle = arrays.draft.limits[0], arrays.draft.limits[1]
+    every = len(arrays.machines.free)
+    if opened > 0 and _largest(idle, opened - 1) + _largest(in_use, every) >= request.gpus:
+        return False
+    others = parts - 1 - opened
+    return others < 0 or _largest(idle, opened) + _largest(in_use, others) < request.gpus
+
+
+@inside
+def _largest(count: Ints, most: int) -> int:
+    """Add up the largest of so many numbers each, `most` of them."""
+    total = 0
+    for number in range(len(count) - 1, 0, -1):
+        taken = min(count[number], most)
+        total += number * taken
+        most -= taken
+    return total
 
 
 @inside

@@ -7,19 +7,17 @@ optimum in (O1, O2); what is left of the node budget goes into less traffic.
 
 Three rules leave out sets that need not be looked at:
 - A set that the roomiest machines left cannot complete is not begun.
-- Two ranks that exchange more in a phase than passes between a machine and any other are both on it or both not.
-  If all groups of such ranks have a multiple of g ranks, the machine takes a multiple of g.
+- A machine takes no more ranks than `rank_bound` says.
 - Beside a machine below the same switch, idle if it is idle, with no fewer GPUs free behind a link that is no
   less free, a machine is only used if that one is: else they could change places.
 """
 
-from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cranny.core.machine_set import FreeMachines, members
+from cranny.core.machine_set import FreeMachines
 from cranny.core.partition import order
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import exchange_graph
@@ -27,11 +25,11 @@ from cranny.model.arrays import Floats, Ints
 from cranny.model.collective import Pattern
 from cranny.model.job import Job
 from cranny.policies.titan.bandwidth import Bandwidth, Exchange, Patterns, exchanges, patterns
+from cranny.policies.titan.rank_bound import Objectives, exchange_levels, rank_limits
 
 if TYPE_CHECKING:
     from cranny.policies.titan.search_kernel import OfferedMachines, RankArrays, SearchArrays
 
-Objectives = tuple[int, int]  # O1, O2
 ANY = (1 << 40, 0)  # more than any
 
 
@@ -59,7 +57,7 @@ def search(
     from cranny.policies.titan import search_kernel
 
     ranks = _rank_arrays(patterns(job), exchange_graph(job))
-    names, machines = _offered(job, view, available, bandwidth, ranks)
+    names, machines = _offered(job, view, available, bandwidth)
     if not names:
         return SearchResult(None, proven=True)
     arrays = _buffers(ranks, machines, nodes)
@@ -89,7 +87,7 @@ def _rank_arrays(what: Patterns, graph: Pattern) -> "RankArrays":
     a, b, phase, sent, back, total = (np.concatenate(column) for column in zip(*columns, strict=True))
     late, early = np.maximum(a, b), np.minimum(a, b)
     by_place = np.argsort(late, kind="stable")
-    level_bytes = np.unique(sent)
+    levels = exchange_levels(what)
     return RankArrays(
         ranks,
         np.searchsorted(late[by_place], np.arange(len(ranks) + 1)),
@@ -99,8 +97,8 @@ def _rank_arrays(what: Patterns, graph: Pattern) -> "RankArrays":
         np.where(a > b, back, sent)[by_place],
         total[by_place],
         _twins(what, ranks),
-        level_bytes,
-        _multiples(len(ranks), a, b, sent, level_bytes),
+        np.array(levels.level_bytes),
+        np.array(levels.multiple),
     )
 
 
@@ -115,38 +113,14 @@ def _twins(what: Patterns, ranks: Ints) -> Ints:
     return twin
 
 
-def _multiples(count: int, a: Ints, b: Ints, sent: Floats, level_bytes: Floats) -> Ints:
-    """Return of what all groups' sizes are multiples, if ranks that exchange at least so much must be together."""
-    group = np.arange(count)
-    multiples = [1]  # if nothing must
-    for level in reversed(level_bytes.tolist()):
-        at_level = sent == level
-        for one, other in zip(a[at_level].tolist(), b[at_level].tolist(), strict=True):
-            if group[one] != group[other]:
-                group[group == group[one]] = group[other]
-        multiples.append(int(np.gcd.reduce(np.bincount(group))))
-    return np.array(multiples[::-1])
-
-
 def _offered(
-    job: Job, view: Snapshot, available: FreeMachines, bandwidth: Bandwidth, ranks: "RankArrays"
+    job: Job, view: Snapshot, available: FreeMachines, bandwidth: Bandwidth
 ) -> tuple[list[int], "OfferedMachines"]:
     """Group interchangeable machines: with the same room, switch, and as free an uplink."""
     from cranny.policies.titan.search_kernel import OfferedMachines
 
-    offered = [
-        (idle, free, machine, view.link_free_gbps(machine))
-        for idle, sets in ((False, available.in_use[1:]), (True, available.idle[1:]))
-        for free, machines in enumerate(sets, start=1)
-        for machine in members(machines)
-    ]
-    # Nothing is faster between two machines than the link of either: so the second widest is the limit of all.
-    fastest = sorted(gbps for *_, gbps in offered)[-2:][0]
-    levels, multiples = ranks.level_bytes.tolist(), ranks.multiple.tolist()
     groups: dict[tuple[int, float, bool, int], list[int]] = {}
-    for idle, free, machine, gbps in offered:
-        multiple = multiples[bisect_right(levels, bandwidth.limit_bytes(min(gbps, fastest)))]
-        room = min(free, job.gpus) // multiple * multiple
+    for idle, machine, gbps, room in rank_limits(job, view, available, bandwidth):
         group = groups.setdefault((-room, -gbps, idle, view.cluster.parent[machine]), [])
         if room and len(group) < job.gpus:
             group.append(machine)

@@ -41,7 +41,7 @@ from cranny.model.placement import Placement
 from cranny.network.networks import instant
 from cranny.sim.fast import replay_arrays as kernel
 from cranny.sim.fast.kernel_setup import JobColumns, pattern_count, set_up, set_up_groups, set_up_lines
-from cranny.sim.fast.kinds import MOST_KINDS, kind_arrays, kinds_of
+from cranny.sim.fast.kinds import kind_arrays, kinds_of
 from cranny.sim.fast.replay_kernel import advance, go_on, take_out
 from cranny.sim.held_before import HeldBefore, placed_before
 from cranny.sim.record import DONE, JOBS, RUNS, SKIPPED, ReplayRecord, RunColumns
@@ -62,7 +62,7 @@ def compiled_replay(
     if policy.order not in ORDERS or (policy.order == "backfill" and policy.slowdown is not network):
         return None
     replay = CompiledReplay(cluster, policy.placer, network, held_before, policy.order)
-    return replay if len(replay.kinds(jobs)[1]) <= MOST_KINDS else None
+    return replay if len(replay.kinds(jobs)[1]) <= kernel.MOST_KINDS else None
 
 
 class CompiledReplay:
@@ -115,7 +115,7 @@ class CompiledReplay:
             stretch=STRETCH.get(self._network, 0.0),
         )
         drafter = self._drafter or greedy(fewest=False)
-        draft = pointer(drafter.draft, self._arrays, PlacementRequest(1, 0, 1.0, 1.0))
+        draft = pointer(drafter.draft, self._arrays, PlacementRequest(1, 0, 1.0, 1.0, 0))
         self._go_on(replay, queues, jobs)
         pause = PAUSE_EVERY
         while (why := advance(replay, self._arrays, queues, self._held, draft, pause)) != kernel.FINISHED:
@@ -187,7 +187,7 @@ class CompiledReplay:
         """Add what the drafter needs to the memo for a job on machines of a size."""
         if self._drafter is not None and self._drafter.memo_entry is not None:
             key = self._arrays.draft.key
-            self._memo.add(key, self._drafter.memo_entry(job, [0, *key[1 : size + 1].tolist()]))
+            self._memo.add(key, self._drafter.memo_entry(job, [0, *key[1 : size + 1].tolist()], self.cluster))
 
     def _grow(self, replay: kernel.ReplayArrays) -> None:
         """Grow the arrays of what jobs hold."""

@@ -124,6 +124,7 @@ def set_up_groups(kind: Ints, kinds: KindArrays) -> GroupArrays:
         is_blocked=np.zeros(count, dtype=np.bool_),
         kinds=np.array(bits, dtype=np.int64),
         is_open=np.ones(count, dtype=np.bool_),
+        is_cut=np.zeros(count, dtype=np.bool_),
         is_loose=np.zeros(count, dtype=np.bool_),
         expected=np.zeros(int(gpus.sum()), dtype=np.int64),
         expected_s=np.zeros(int(gpus.sum())),

@@ -12,7 +12,6 @@ from cranny.model.arrays import Flags, Ints
 from cranny.sim.fast.kernel_setup import JobColumns
 from cranny.sim.fast.replay_arrays import KindArrays
 
-MOST_KINDS = 60  # a bit each in a whole number
 RESTRICTING = ("gpu_type", "partition")
 
 

@@ -27,6 +27,7 @@ from cranny.sim.fast.replay_arrays import (
     ENDED,
     LEARN_SPLIT,
     LINES,
+    MOST_KINDS,
     NOW_S,
     PLACE,
     PLAN,
@@ -60,8 +61,9 @@ def enqueue(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
         groups.queue[place] = groups.queue[place - 1]
         place -= 1
     groups.queue[place] = rank
+    if place < groups.tail[group] or not groups.is_cut[group]:  # else it is too far behind to be tried
+        groups.is_open[group] = True
     groups.tail[group] += 1
-    groups.is_open[group] = True
     replay.is_waiting[job] = True
     replay.at[WAITING] += 1
 
@@ -139,6 +141,7 @@ def next_start(
         _block(kinds, groups, group, replay.kind[job])
         if groups.is_blocked[group] and not (replay.backfills and _is_tried(replay, queues, group)):
             groups.cursor[group] = groups.tail[group]  # no later one may start
+            groups.is_cut[group] = True
     for group in range(len(groups.head)):
         groups.is_open[group] = groups.is_loose[group]
     return 0, NO_JOB
@@ -149,9 +152,12 @@ def _begin_at_head(replay: ReplayArrays, groups: GroupArrays) -> None:
     """Begin to look through the queues of groups in which something has changed."""
     replay.at[LINES] = 0
     for group in range(len(groups.head)):
-        groups.cursor[group] = groups.head[group] if groups.is_open[group] else groups.tail[group]
         groups.blocked[group] = 0
         groups.is_blocked[group] = False
+        groups.cursor[group] = groups.tail[group]
+        if groups.is_open[group]:
+            groups.cursor[group] = groups.head[group]
+            groups.is_cut[group] = False
 
 
 @inside
@@ -195,7 +201,8 @@ def _fit(
     if replay.refused[job] == at[PLAN]:
         return REFUSED
     if is_first and at[STUCK_JOB] == job and at[STUCK_STATE] == state:
-        groups.is_loose[kinds.group[kind]] = True  # it is tried again once anything has changed
+        if not replay.refuses_by_size:
+            groups.is_loose[kinds.group[kind]] = True  # it is tried again once anything has changed
         return REFUSED
     if replay.gpus[job] <= free_gpus(kinds, kind):
         answer = _answer(replay, arrays, kinds, groups, drafter, job)
@@ -275,8 +282,10 @@ def _draft(replay: ReplayArrays, arrays: PlacementArrays, drafter: Drafts, job: 
         return PLACE
     if arrays.patterns.first_phase[pattern] < 0:
         return ADD_PATTERN
+    variant = model * MOST_KINDS + replay.kind[job]
     answer = drafter(
-        arrays, PlacementRequest(replay.gpus[job], pattern, replay.grad_bytes[model], replay.iteration_s[model])
+        arrays,
+        PlacementRequest(replay.gpus[job], pattern, replay.grad_bytes[model], replay.iteration_s[model], variant),
     )
     if answer == FALLBACK:
         return PLACE
@@ -298,6 +307,8 @@ def _may_pass(replay: ReplayArrays, queues: QueueArrays, held: PartArrays, job: 
     """
     at, kinds, lines = replay.at, queues.kinds, queues.lines
     kind, gpus = replay.kind[job], replay.gpus[job]
+    if replay.refuses_by_size and kinds.refused[kind, gpus] == at[STARTS] + at[ENDED]:
+        return False
     if replay.refused[job] == at[PLAN] or gpus > free_gpus(kinds, kind):
         return False
     for line in range(at[LINES]):

@@ -14,6 +14,8 @@ from cranny.model.arrays import Bits, Flags, Floats, Ints
 
 Drafts = Callable[[PlacementArrays, PlacementRequest], int]
 
+MOST_KINDS = 60  # a bit each in a whole number
+
 # What `advance` returns: why it stopped.
 FINISHED = 0  # everything has happened
 PAUSED = 1  # it reached the arrival at which it was to pause
@@ -104,6 +106,7 @@ class GroupArrays(NamedTuple):
     is_blocked: Flags  # whether every kind of the group shares a machine with those
     kinds: Ints  # of the group, a bit each
     is_open: Flags  # whether a job may start that could not when the queue was last looked through
+    is_cut: Flags  # whether that look ended before the last job, since no later one may start
     # Whether a look through the queue depended on more than the group and the links, so that every event counts.
     is_loose: Flags
     expected: Ints  # (GPUs + groups,) flat: running jobs, by their expected ends, at expected[begin:end]

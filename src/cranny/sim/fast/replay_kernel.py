@@ -255,7 +255,7 @@ def _end(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, hel
 def _update_links(
     replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, job: int, sign: int
 ) -> None:
-    """Add (sign 1) or remove (sign -1) what a job sends over links, which jobs of any group may look at."""
+    """Add (sign 1) or remove (sign -1) what a job sends over links, which may matter to jobs of any group."""
     links, is_open = arrays.links, queues.groups.is_open
     for use in range(replay.first_use[job], replay.first_use[job] + replay.uses[job]):
         link = held.link[use]
@@ -263,8 +263,9 @@ def _update_links(
         links.use_gbps[link] += sign * held.gbps[use]
         if not links.users[link]:
             links.use_gbps[link] = 0.0
-    for group in range(len(is_open)):
-        is_open[group] = True
+    if not replay.refuses_by_size:
+        for group in range(len(is_open)):
+            is_open[group] = True
 
 
 @inside

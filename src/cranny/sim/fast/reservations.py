@@ -77,25 +77,21 @@ def _until_enough(
 def _reserve_at_next_end(
     replay: ReplayArrays, queues: QueueArrays, held: PartArrays, line: int, free: int
 ) -> None:
-    """Reserve a start at the next expected end, wherever that is, for a job that lacks no GPUs.
+    """Reserve a start at the next expected end of a job on its machines, for a job that lacks no GPUs.
 
-    So `backfill.reservation` does: the job waits for machines, and any end may bring what it waits for.
+    So `backfill.reservation` does: the job waits for machines, and any such end may bring what it waits for.
     """
     kinds, groups, lines = queues.kinds, queues.groups, queues.lines
     job = lines.first[line]
     kind = replay.kind[job]
-    groups.is_loose[kinds.group[kind]] = True
+    group = kinds.group[kind]
     next_s, fewest = np.inf, 0
-    for group in range(len(groups.begin)):
-        if groups.begin[group] < groups.end[group]:
-            next_s = min(next_s, groups.expected_s[groups.begin[group]])
-    if next_s == np.inf:
-        return
-    fewest = replay.gpus[job] + 2**31
-    for group in range(len(groups.begin)):
-        for place in range(groups.begin[group], groups.end[group]):
-            if groups.expected_s[place] > next_s:
-                break
-            fewest = min(fewest, _held_on(replay, kinds, held, groups.expected[place], kind))
-    lines.start_s[line] = max(next_s, replay.level[NOW_S])
-    lines.extra_gpus[line] = free + fewest - replay.gpus[job]
+    for place in range(groups.begin[group], groups.end[group]):
+        if groups.expected_s[place] > next_s:
+            break
+        gpus = _held_on(replay, kinds, held, groups.expected[place], kind)
+        if gpus and (next_s == np.inf or gpus < fewest):
+            next_s, fewest = groups.expected_s[place], gpus
+    if fewest:
+        lines.start_s[line] = max(next_s, replay.level[NOW_S])
+        lines.extra_gpus[line] = free + fewest - replay.gpus[job]
