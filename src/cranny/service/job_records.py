@@ -180,7 +180,8 @@ class JobRecords:
     def had(self, job_id: str) -> bool:
         """Say whether there was a job of this id, also one that is no longer in memory."""
         number = job_id.removeprefix("job-")
-        return job_id == f"job-{number}" and number.isdecimal() and 0 < int(number[:18]) <= self.submitted
+        known = number.isdecimal() and len(number) < 18 and int(number) <= self.submitted
+        return known and int(number) > 0 and job_id == f"job-{int(number)}"
 
     def may_stop(self, job_id: str) -> bool:
         """Say whether a policy may stop a running job for another one: it allows that, and is not cancelled."""
