@@ -14,13 +14,12 @@ from benchmarks.regret.judgement import BOUNDS, BySeed, Row, best_costs, judge, 
 from benchmarks.regret.measures import Measures, measured
 from benchmarks.regret.paper_worlds import HasWorld
 from benchmarks.regret.sharing import sharing
-from benchmarks.regret.shortest_first import ShortestFirst
 from benchmarks.regret.staged import FollowsStages, least_worst
 from benchmarks.regret.world import Contender
 from cranny.core.protocol import Policy
 from cranny.run import run
 
-STAGED, SHORTEST = "a search with hindsight", "shortest first, most workers"
+STAGED = "a search with hindsight"
 
 
 class Reached(NamedTuple):
@@ -52,9 +51,6 @@ def _replayed_schedules(row: Row, seeds: Collection[int]) -> Iterator[tuple[str,
 def _other_schedules(row: Row, own: Contender, seeds: Collection[int]) -> Iterator[tuple[str, BySeed]]:
     """Yield schedules that no policy of the table makes, for jobs that can be resized."""
     world = row.world
-    if not isinstance(world, HasWorld):
-        return
-    yield SHORTEST, {seed: _replayed(world, ShortestFirst(), seed) for seed in seeds}
     if comes_at_once(world):
         yield STAGED, {seed: _searched(world, best_costs(row, own, seed), seed) for seed in seeds}
 

@@ -12,11 +12,10 @@ from benchmarks.regret.judgement import Row, cost
 from benchmarks.regret.measures import measured
 from benchmarks.regret.one_by_one import one_by_one_s
 from benchmarks.regret.paper_worlds import HasWorld
-from benchmarks.regret.reached import SHORTEST, STAGED, reached
+from benchmarks.regret.reached import STAGED, reached
 from benchmarks.regret.replays import TUNED, RegretCell, replay
 from benchmarks.regret.shares_bound import LINEAR, joint_bound
 from benchmarks.regret.sharing import Sharing, sharing
-from benchmarks.regret.shortest_first import ShortestFirst
 from benchmarks.regret.staged import METRICS, FollowsStages, least_worst, played
 from benchmarks.regret.world import Contender, World
 from benchmarks.regret.worlds import WORLDS
@@ -210,7 +209,7 @@ def test_what_is_reached_is_above_the_bound_and_near_it(monkeypatch: pytest.Monk
     row = Row(world, TUNED, fresh(world, ["has-resets", "titan", "jps", "las", "optimus-shares"], 0))
     bound = bounds.row_bound(row, own, None)
     known = {each.by: each for each in reached(row, own)}
-    assert {"has-resets", "titan", SHORTEST, STAGED} <= known.keys()
+    assert {"has-resets", "titan", STAGED} <= known.keys()
     for each in known.values():
         assert each.worst >= bound.worst * SAME
         assert each.mean >= bound.mean * SAME
@@ -246,21 +245,3 @@ def test_a_search_is_no_worse_than_one_job_after_the_other(monkeypatch: pytest.M
     best = dict.fromkeys(METRICS, 1.0) | {"mean_jct_s": first.metrics(shared)["mean_jct_s"] / 1e6}
     found = least_worst(shared, best)
     assert found.metrics(shared)["mean_jct_s"] <= first.metrics(shared)["mean_jct_s"] / SAME
-
-
-def test_the_shortest_job_runs_first_with_all_workers() -> None:
-    world = batch()
-    scenario = replace(world.scenario(Contender("has-resets"), 2, None), policy=ShortestFirst())
-    result = run(scenario)
-    assert result.summary["restarts"] == result.summary["moves"] == 0
-    done = result.jobs.sort("finish_s")
-    assert done["duration_s"].to_list() == sorted(done["duration_s"])
-    assert math.isclose(float(done["wait_s"][1]), float(done["jct_s"][0]))
-
-
-def test_a_stream_is_stopped_for_shorter_jobs() -> None:
-    world = WORLDS["has-stream"]
-    scenario = replace(world.scenario(Contender("has-resets"), 0, None), policy=ShortestFirst())
-    summary = run(scenario).summary
-    assert summary["jobs_done"] == world.jobs
-    assert summary["restarts"] > 0
