@@ -161,7 +161,8 @@ class Engine:
 
     def next_tick_s(self, now_s: float) -> float:
         """Return when the policy is to be asked next, if nothing happens before: `tick` is to be called then."""
-        if not self.queue and self._at_rest:
+        resting = self._resting
+        if resting is not None and not self.queue and resting.at_rest:
             return math.inf
         if self._timed is not None and self.state.running_jobs:
             return self._timed.next_s(self.state.snapshot(now_s, self.queue))

@@ -167,11 +167,17 @@ def any_job(_job_id: str) -> bool:
     return True
 
 
+def no_limit(_job_id: str) -> float | None:
+    """Let every job run as long as it does."""
+    return None
+
+
 class JobRules(NamedTuple):
-    """What jobs allow, by their ids: where they may run, and whether they may be stopped for others."""
+    """What jobs allow, by their ids: where and for how long they may run, and whether they may be stopped."""
 
     constraints_of: Callable[[str], Constraints | None] = no_constraints
     may_stop: Callable[[str], bool] = any_job  # and so be moved or resized as well
+    limit_s_of: Callable[[str], float | None] = no_limit  # after so many seconds a run is ended
 
 
 UNRESTRICTED = JobRules()

@@ -70,7 +70,8 @@ class JointByPriority:
         self._records = records
         if isinstance(policy, RuledPolicy):
             self.constrained = ConstrainedPlacer(policy, records.constraints_of)
-            self._policy = policy.with_rules(JobRules(records.constraints_of, records.may_stop))
+            rules = JobRules(records.constraints_of, records.may_stop, records.limit_s_of)
+            self._policy = policy.with_rules(rules)
         self.remembering = self._policy if isinstance(self._policy, Remembering) else None
 
     def key(self, waiting: Waiting) -> Any:

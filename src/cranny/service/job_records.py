@@ -183,6 +183,11 @@ class JobRecords:
         known = number.isdecimal() and len(number) < 18 and int(number) <= self.submitted
         return known and int(number) > 0 and job_id == f"job-{int(number)}"
 
+    def limit_s_of(self, job_id: str) -> float | None:
+        """Return the seconds after which a run of a job is ended, if there is such a limit."""
+        record = self.jobs.get(job_id)
+        return record.spec.time_limit_s if record is not None else None
+
     def may_stop(self, job_id: str) -> bool:
         """Say whether a policy may stop a running job for another one: it allows that, and is not cancelled."""
         record = self.jobs.get(job_id)

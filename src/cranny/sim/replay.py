@@ -177,10 +177,13 @@ class Replay:
 
     def _next_end_s(self) -> float:
         """Return when the next job ends, as predicted now."""
-        ends = self._ends
-        while ends and ends[0][2].end_serial != ends[0][3]:  # it was stopped or moved, or its speed changed
-            heappop(ends)
-        return min(ends[0][0], self._shared.next_s) if ends else self._shared.next_s
+        ends, shared_s = self._ends, self._shared.next_s
+        while ends:
+            end_s, _, simulated, serial = ends[0]
+            if simulated.end_serial == serial:
+                return end_s if end_s < shared_s else shared_s
+            heappop(ends)  # it was stopped or moved, or its speed changed
+        return shared_s
 
     def _admit(self, job: Job) -> bool:
         """Admit a job that arrives, unless it is larger than the cluster."""

@@ -133,7 +133,13 @@ class Cranny:
 
     def length_s(self, job: Job) -> float:
         """Return how long a job is expected to run in all on one machine."""
-        return job.duration_s if job.duration_s is not None else self._estimated_s(job, 0.0)
+        seconds = job.duration_s if job.duration_s is not None else self._estimated_s(job, 0.0)
+        return seconds if self.rules is UNRESTRICTED else self._within_limit(job, seconds)
+
+    def _within_limit(self, job: Job, seconds: float) -> float:
+        """Return how long a run takes at most that would take so long: it is ended at its time limit."""
+        limit_s = self.rules.limit_s_of(job.id)
+        return seconds if limit_s is None else min(seconds, limit_s)
 
     def left_s(self, waiting: Waiting) -> float:
         """Return how long a job is expected to run from now on, on one machine."""
@@ -141,9 +147,10 @@ class Cranny:
         if not waiting.attained_gpu_s:
             return self.length_s(job)
         if job.duration_s is None:
-            return self._estimated_s(job, waiting.attained_gpu_s / job.gpus)
+            return self._within_limit(job, self._estimated_s(job, waiting.attained_gpu_s / job.gpus))
         known = None if self._at is None else self._at.left_s(job.id)
-        return remaining_s(job, waiting.attained_gpu_s, 1.0) if known is None else known
+        left_s = remaining_s(job, waiting.attained_gpu_s, 1.0) if known is None else known
+        return self._within_limit(job, left_s)
 
     def _estimated_s(self, job: Job, ran_s: float) -> float:
         """Return how long a job that does not say it is expected to run on; estimates learn from then on."""
@@ -206,7 +213,8 @@ class Cranny:
 
     def _left_after(self, job: Job, ran_s: float) -> float:
         """Return how long a job is expected to run on that has done so many seconds of its work."""
-        return self._estimated_s(job, ran_s) if job.duration_s is None else max(0.0, job.duration_s - ran_s)
+        left_s = self._estimated_s(job, ran_s) if job.duration_s is None else max(0.0, job.duration_s - ran_s)
+        return self._within_limit(job, left_s)
 
     def _make_way(self, view: Snapshot, at: "Followed") -> Plan | None:
         """Stop a job on several machines for many that need one machine each, if that pays."""
@@ -267,7 +275,7 @@ class Cranny:
         at = self._at
         return (
             at is not None
-            and not (len(at.promises) or at.due_s)
+            and not (at.promises.by_job or at.due_s)
             and self._durations is None
             and self._division is None
             and self._moves is None
@@ -276,15 +284,18 @@ class Cranny:
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
         """Place a job that comes while none waits, if one machine has room: there it starts in any case."""
-        seconds, idle, in_use = job.duration_s, view.machines.idle, view.machines.in_use
-        room = any(in_use[job.gpus :]) or any(idle[job.gpus :])
-        constrained = view.eligible(job) != ALL or self.rules.constraints_of(job.id) is not None
-        if not (self.at_rest and room) or constrained or seconds is None or elastic(job):
+        seconds = job.duration_s
+        if seconds is None or not self.at_rest or elastic(job) or view.eligible(job) != ALL:
+            return None
+        idle, in_use = view.machines.idle, view.machines.in_use
+        if not (any(in_use[job.gpus :]) or any(idle[job.gpus :])):
+            return None
+        if self.rules is not UNRESTRICTED and self.rules.constraints_of(job.id) is not None:
             return None
         self._decided = True
         at = self._follow(view)
         at.see(job)
-        found = at.placing.best(job, view, seconds)
+        found = at.placing.on_one_machine(job, at.gpus.seen_by(job, view), view, seconds)
         return None if found is None else found.placement
 
     def place(self, job: Job, view: Snapshot) -> Placement | None:

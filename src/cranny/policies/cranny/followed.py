@@ -14,7 +14,7 @@ from cranny.core.change_log import Change, ChangePoint
 from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members, within
 from cranny.core.snapshot import Snapshot, Waiting
-from cranny.core.traffic import isolated
+from cranny.core.traffic import SILENT, isolated
 from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -99,7 +99,11 @@ class Followed:
         # As if it were alone: what is expected of a job follows from its placement, and not from what came since.
         # Real jobs are believed to overlap computing and communication only when they have shown it.
         phased = None if self._policy.drifting else self.phased
-        longer = isolated(job, running.communication) if phased is None else phased.alone(job, running.placement)
+        longer = 1.0
+        if phased is not None:
+            longer = phased.alone(job, running.placement)
+        elif running.communication is not SILENT:  # most jobs are
+            longer = isolated(job, running.communication)
         submitted, slowdown = running.submitted, longer * running.stretch
         left_s = length_s = self._policy.length_s(submitted)
         if self._moved is not None and self._moved.running.job.id == job.id:
@@ -114,8 +118,9 @@ class Followed:
         self._left_s.pop(job.id, None)
         self.since_s.pop(job.id, None)
         self.due_s.pop(job.id, None)
-        self.promises.changed()
-        self.withdraw(job.id)
+        if self.promises.by_job:
+            self.promises.changed()
+            self.withdraw(job.id)
 
     def _ended(self, running: Running) -> None:
         self.gpus.set(running, -math.inf)

@@ -22,29 +22,36 @@ class FreeGpus:
     """Free GPUs, and expected ends of running jobs, kept up to date from view to view."""
 
     def __init__(self, cluster: Cluster) -> None:
-        from cranny.policies.cranny.machine_kernel import ClusterArrays, set_releases  # compiles
+        from cranny.policies.cranny import machine_kernel as kernel  # compiles, so it is imported where it is used
 
         self.cluster = cluster
         sizes = [machine.gpus for machine in cluster.machines]
-        self.size = np.array(sizes)
-        self.there = np.arange(max(sizes)) < self.size[:, None]  # (machines, GPUs) which GPUs exist
-        self.release_s = np.where(self.there, -math.inf, math.inf)  # (machines, GPUs) see `machine_kernel`
-        self.free = self.size.copy()
-        self.on_links = np.zeros(len(sizes), np.int64)
+        count, racks, largest = len(sizes), len(cluster.rack_nodes), max(sizes)
+        # All numbers are in two arrays, which kernels take in less time than many, and have names here.
+        self.ints = np.zeros((kernel.RACK_START + 1, count + 1), np.int64)
+        self.floats = np.zeros(2 * count + largest + 1 + count * largest)
+        rows = self.ints[:, :count]
+        self.free, self.size, self.rack, self.by_rack, self.on_links = rows[: kernel.RACK_FREE]
+        self.rack_free, self.rack_start = self.ints[kernel.RACK_FREE, :racks], self.ints[-1, : racks + 1]
+        self.price, self.until_s = self.floats[:count], self.floats[count : 2 * count]
+        self.waste = self.floats[2 * count : 2 * count + largest + 1]
+        # (machines, GPUs) see `machine_kernel`
+        self.release_s = self.floats[2 * count + largest + 1 :].reshape(count, largest)
+        self.free[:] = self.size[:] = self.price[:] = sizes
+        self.there = np.arange(largest) < self.size[:, None]  # (machines, GPUs) which GPUs exist
+        self.release_s[:] = np.where(self.there, -math.inf, math.inf)
         self.jobs_on_links = 0  # that run on several machines
         self.total = sum(sizes)  # free GPUs of all machines
-        self.price = self.size.astype(np.float64)
-        self.until_s = np.full(len(sizes), -math.inf)
-        self.rack = np.array(cluster.rack_of)
-        self.by_rack = np.argsort(self.rack, kind="stable")
-        self.rack_start = np.searchsorted(self.rack[self.by_rack], np.arange(len(cluster.rack_nodes) + 1))
+        self.until_s[:] = -math.inf
+        self.rack[:] = cluster.rack_of
+        self.by_rack[:] = np.argsort(self.rack, kind="stable")
+        self.rack_start[:] = np.searchsorted(self.rack[self.by_rack], np.arange(racks + 1))
         self.racks = np.split(self.by_rack, self.rack_start[1:-1])  # the machines of each
-        self.rack_free = np.bincount(self.rack, weights=self.size).astype(np.int64)
-        self.waste = np.zeros(max(sizes) + 1)
+        self.rack_free[:] = np.bincount(self.rack, weights=self.size)
         self._up = ALL
-        self._set_releases = set_releases
-        # Everything as the kernels take it; it shows later changes, too.
-        self.arrays = ClusterArrays(
+        self._set_releases = kernel.set_releases
+        # Everything as the kernels take it for a job that may not use all machines; it shows later changes, too.
+        self.arrays = kernel.ClusterArrays(
             self.free,
             self.size,
             self.price,
@@ -59,25 +66,16 @@ class FreeGpus:
 
     def set(self, running: Running, end_s: float) -> None:
         """Note that a running job is expected to end at a certain time, or with -inf that it has ended."""
-        sign = -1 if end_s == -math.inf else 1
-        if len(running.held) > 1:
+        sign, held = -1 if end_s == -math.inf else 1, running.held
+        if len(held) > 1:
             self.jobs_on_links += sign
-            self.on_links[list(running.held)] += sign
-        for machine, gpus in running.held.items():
+            self.on_links[list(held)] += sign
+        width = self.release_s.shape[1]
+        for machine, gpus in held.items():
             taken = sign * gpus.bit_count() if self._up >> machine & 1 else 0
             self.total -= taken
-            self._set_releases(
-                self.release_s,
-                self.size,
-                self.until_s,
-                self.free,
-                self.rack_free,
-                machine,
-                self.cluster.rack_of[machine],
-                np.uint64(gpus),
-                end_s,
-                taken,
-            )
+            signed = gpus - (1 << 64) if gpus >> 63 else gpus  # as compiled code takes whole numbers
+            self._set_releases(self.ints, self.floats, width, machine, signed, end_s, taken)
 
     def follow_machines(self, view: Snapshot) -> bool:
         """Take over which machines take jobs; say whether these are others than before."""

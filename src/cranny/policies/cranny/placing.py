@@ -82,7 +82,7 @@ class Placing:
         at = self._gpus.seen_by(job, view, kept)
         spread = constraints is not None and constraints.spread > 1
         if job.gpus < len(at.waste) and not spread:
-            found = self._on_one_machine(job, at, view, seconds)
+            found = self.on_one_machine(job, at, view, seconds)
             if found is not None:
                 return found
         if int(at.rack_free.sum()) < job.gpus:
@@ -104,14 +104,21 @@ class Placing:
         chosen = best.placement
         return best._replace(placement=Placement.made(chosen.machines, (), None, why, chosen.server))
 
-    def _on_one_machine(self, job: Job, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced | None:
+    def on_one_machine(self, job: Job, at: "ClusterArrays", view: Snapshot, seconds: float) -> Priced | None:
         """Return the cheapest machine that has room for a job."""
-        kernel, gpus = self._kernel, job.gpus
-        best, use, holes, second, *others = kernel.cheapest_machines(at, gpus, view.now_s, seconds)
+        kernel, gpus, known = self._kernel, job.gpus, self._gpus
+        if at is known.arrays:
+            free, found = (
+                view.machines,
+                kernel.cheapest_of_all(known.ints, known.floats, gpus, view.now_s, seconds),
+            )
+        else:
+            free, found = view.available(job), kernel.cheapest_machines(at, gpus, view.now_s, seconds)
+        best, use, holes, second = found[:4]
         if best == kernel.NONE:
             return None
-        terms = [(best, use, holes)] if second == kernel.NONE else [(best, use, holes), (second, *others)]
-        why = MachineRationale(job, view.cluster, view.available(job), seconds, terms)
+        terms = [found[:3]] if second == kernel.NONE else [found[:3], found[3:]]
+        why = MachineRationale(job, view.cluster, free, seconds, terms)
         return Priced(Placement.made((best,) * gpus, (), None, why), ON_ONE_MACHINE, 0.0, use + holes)
 
     def best_slowdown(self, job: Job, view: Snapshot) -> float:

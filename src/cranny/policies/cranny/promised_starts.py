@@ -27,34 +27,34 @@ class PromisedStarts:
 
     def __init__(self, release_s: Floats) -> None:
         self._release_s = release_s  # which changes as jobs start and end
-        self._promises: dict[str, PromisedStart] = {}
+        self.by_job: dict[str, PromisedStart] = {}  # by the ids of jobs
         self._extra: dict[str, int] = {}  # GPUs that are left at each promise, until something changes
 
     def __contains__(self, job_id: object) -> bool:
-        return job_id in self._promises
+        return job_id in self.by_job
 
     def __len__(self) -> int:
-        return len(self._promises)
+        return len(self.by_job)
 
     def in_order(self) -> list[PromisedStart]:
         """Return all promises, the earliest first."""
-        return sorted(self._promises.values(), key=lambda promise: promise.start_s)
+        return sorted(self.by_job.values(), key=lambda promise: promise.start_s)
 
     def make(self, promise: PromisedStart) -> None:
         """Promise a job to start, in place of what it was promised before."""
-        self._promises[promise.job_id] = promise
+        self.by_job[promise.job_id] = promise
         self._extra.clear()
 
     def withdraw(self, job_id: str) -> bool:
         """Forget what a job was promised; say whether it was promised anything."""
         self._extra.clear()
-        return self._promises.pop(job_id, None) is not None
+        return self.by_job.pop(job_id, None) is not None
 
     def kept_from(self, job_id: str, end_s: float) -> list[int]:
         """Return machines that are kept for other jobs than this, which ends then."""
         return [
             machine
-            for promise in self._promises.values()
+            for promise in self.by_job.values()
             if promise.job_id != job_id and end_s > promise.start_s
             for machine in promise.machines
         ]
@@ -68,7 +68,7 @@ class PromisedStarts:
 
         All that was promised counts, whenever it is: whether it will have ended by then is not known.
         """
-        others = [each for each in self._promises.values() if each.job_id != job_id]
+        others = [each for each in self.by_job.values() if each.job_id != job_id]
         need = gpus + sum(each.gpus for each in others)
         if need > usable.size:
             return math.inf
@@ -81,18 +81,18 @@ class PromisedStarts:
 
     def allow(self, gpus: int, now_s: float, end_s: float) -> bool:
         """Say whether a job may start now and end then without delaying what was promised."""
-        return not self._promises or all(
+        return not self.by_job or all(
             end_s <= promise.start_s or (now_s < promise.start_s and gpus <= self._left_at(promise))
-            for promise in self._promises.values()
+            for promise in self.by_job.values()
         )
 
     def _left_at(self, promise: PromisedStart) -> int:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""
         if promise.job_id not in self._extra:
             free = int(np.count_nonzero(self._release_s <= promise.start_s))
-            for other in self._promises.values():
+            for other in self.by_job.values():
                 if other.constrained and other.start_s > promise.start_s:
                     free -= int(np.count_nonzero(self._release_s[list(other.machines)] <= promise.start_s))
-            kept = sum(other.gpus for other in self._promises.values() if other.start_s <= promise.start_s)
+            kept = sum(other.gpus for other in self.by_job.values() if other.start_s <= promise.start_s)
             self._extra[promise.job_id] = free - kept
         return self._extra[promise.job_id]
