@@ -21,6 +21,7 @@ from cranny.service.explain import (
 )
 from cranny.service.metrics import largest_startable
 from cranny.service.predict import KINDS, expected_end_s, predict_starts
+from cranny.service.present import explain_running
 
 IN_ORDER = {"name": "titan"}  # first come, first served, one job at a time
 
@@ -426,3 +427,15 @@ def test_times_of_policies_are_told_as_durations() -> None:
         plain_times(waits, 1000.0)
         == "waits for a, with room expected in 2 min: on one machine it takes 2.0 h less"
     )
+
+
+def test_processes_that_are_left_of_a_job_are_named(start: Start) -> None:
+    """By `cranny explain` and on its page."""
+    running = start()
+    job = running.submit()
+    record = running.service.scheduler.find(job)
+    view = running.service.scheduler.engine.state.snapshot(running.service.now_s())
+    assert running.service.left_of(job) == ()
+    told = explain_running(record, view, ["process 4711 (sleep 600)"])
+    assert told.reason == "processes of it are left"
+    assert told.evidence[0] == "its GPUs stay held until they have ended: process 4711 (sleep 600)"

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from cranny.backends.attempt_files import AttemptFiles
 from cranny.backends.control_group import AttemptGroups
 from cranny.backends.device_filter import DeviceNumber
 from cranny.backends.launcher import Launcher, enforceable, spawn_supervisor
-from cranny.backends.process import Process, carrying
+from cranny.backends.process import Process, appending_below, carrying, command_of, descendants
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
 from cranny.backends.ranks import CHANNEL, LAUNCH, commands
 from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
@@ -31,6 +31,8 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 
 LATE_S = 30.0  # beyond limit and grace, that a supervisor may be late on a busy machine
+LOOK_S = 2.0  # between two looks at what does not end
+MOST_LEFT = 10  # processes that are named
 ENTERED = 0o711  # of folders in which other accounts may reach what belongs to them, but list nothing
 
 
@@ -69,6 +71,10 @@ class LocalBackend:
         self._slots = Slots(cluster)
         self._running: dict[str, _Running] = {}  # by job
         self._grace_s = grace_s
+        self._ending: dict[
+            str, float
+        ] = {}  # when jobs that were stopped should have ended, by the monotonic clock
+        self._left: dict[str, list[int]] = {}  # processes of jobs that should have ended
         found = tuple(index for index, _ in local_machine.gpus()) if devices is None else tuple(devices)
         slots = [(machine, gpu) for machine, each in enumerate(cluster.machines) for gpu in range(each.gpus)]
         if not found:
@@ -133,7 +139,9 @@ class LocalBackend:
         running = self._running.get(job_id)
         if running is None:
             return
-        _ask_to_end(running.files, self._grace_s if grace_s is None else grace_s, running.supervisor.send)
+        grace_s = self._grace_s if grace_s is None else grace_s
+        self._ending.setdefault(job_id, time.monotonic() + grace_s + LOOK_S)
+        _ask_to_end(running.files, grace_s, running.supervisor.send)
 
     def signal(self, job_id: str, number: int) -> None:
         """Let the supervisor of a job signal its processes."""
@@ -166,6 +174,13 @@ class LocalBackend:
             raise trouble
         return found
 
+    def left(self) -> Mapping[str, Sequence[str]]:
+        """Return the processes of attempts that should have ended, with what they run."""
+        return {
+            job_id: [f"process {pid} ({command})" for pid in pids[:MOST_LEFT] if (command := command_of(pid))]
+            for job_id, pids in self._left.items()
+        }
+
     def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
         """Find the supervisors of an earlier service; launches that were not claimed are withdrawn."""
         ended = []
@@ -193,7 +208,8 @@ class LocalBackend:
         for running in self._running.values():
             with contextlib.suppress(OSError):  # the next backend checks again
                 running.supervisor.alive()  # reaps those that have ended
-        self._running.clear()
+        for kept in (self._running, self._left, self._ending):
+            kept.clear()
 
     def _start(self, what: Launch) -> _Running:
         """Write the launch file and start the supervisor, which reads it."""
@@ -258,12 +274,15 @@ class LocalBackend:
                 running.supervisor.send(signal.SIGKILL)
             elif late_s >= -LATE_S:
                 running.supervisor.send(signal.SIGCONT)  # a job may have sent it SIGSTOP
+            self._note_unended(running)
             return None
         what, files = running.what, running.files
         ended = _result(what, files)
         if ended is None:
             # The supervisor was killed. Its ranks died with it, but perhaps not all their children.
-            if not _nothing_left(running):
+            left = _kill_left(running)
+            if left is not None:
+                self._left[what.job_id] = left
                 return None
             ended = Ended(what.job_id, what.attempt, None, "timed out" if late_s >= 0.0 else "lost")
         # All but the result, which may be read again.
@@ -271,27 +290,37 @@ class LocalBackend:
             io.remove(path)
         if self._running.pop(what.job_id, None) is not None:
             self._slots.release(what)
+        for kept in (self._left, self._ending):
+            kept.pop(what.job_id, None)
         return ended
 
+    def _note_unended(self, running: _Running) -> None:
+        """Note what a supervisor cannot end: processes that wait for a device, for example."""
+        job_id, now_s = running.what.job_id, time.monotonic()
+        if now_s >= self._ending.get(job_id, running.overdue_at - LATE_S + LOOK_S):
+            self._ending[job_id] = now_s + LOOK_S
+            self._left[job_id] = sorted(descendants(running.supervisor.pid))
 
-def _nothing_left(running: _Running) -> bool:
-    """Kill what is left of an attempt whose supervisor was killed; return whether there was nothing.
 
-    With a control group it is all that is in it. Otherwise it is what was started with the attempt's variable, and
-    still has it.
+def _kill_left(running: _Running) -> list[int] | None:
+    """Kill what is left of an attempt whose supervisor was killed, and return it; None if nothing is left.
+
+    With a control group it is all that is in it. Otherwise it is what was started with the attempt's variable and
+    still has it, and what still writes to its logs.
     """
     match io.read(running.files.pid):
         case {"groups": list(folders)}:
             groups = AttemptGroups.read(folders)
             if groups.whole is not None and not groups.whole.is_empty:
+                left = groups.whole.pids  # those that are ending already are in it, but not listed
                 groups.whole.kill()
-                return False
+                return left
             groups.remove()
-    left = carrying(LAUNCH, running.token)
+    left = sorted({*carrying(LAUNCH, running.token), *appending_below(running.what.log_dir.absolute())})
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    return not left
+    return left or None
 
 
 def _ask_to_end(files: AttemptFiles, grace_s: float, send: Callable[[int], None]) -> None:

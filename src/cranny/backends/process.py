@@ -4,6 +4,7 @@ If the state of a process cannot be read, as when no more files may be opened, `
 run.
 """
 
+import contextlib
 import os
 import signal
 from functools import cache
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")  # Linux; elsewhere `ps` and process groups are used
+MOST_COMMAND = 60  # characters of a command that are shown
 GONE = (FileNotFoundError, ProcessLookupError)  # the process has exited
 
 
@@ -102,6 +104,38 @@ def carrying(variable: str, value: str) -> list[int]:
         except (*GONE, PermissionError):  # ended meanwhile, or another user's
             continue
     return found
+
+
+def appending_below(folder: Path) -> list[int]:
+    """Return the processes that have a file below a folder open to append to it, as ranks have their logs.
+
+    They may have left their session, their parent and their environment. Linux only; other users' are not found.
+    """
+    prefix = f"{folder}/"
+    found = []
+    for pid in set(_pids()) - {os.getpid()}:
+        with contextlib.suppress(*GONE, PermissionError, NotADirectoryError):
+            for link in (PROC / str(pid) / "fd").iterdir():
+                if str(link.readlink()).startswith(prefix) and _appends(pid, link.name):
+                    found.append(pid)
+                    break
+    return found
+
+
+def _appends(pid: int, descriptor: str) -> bool:
+    text = (PROC / str(pid) / "fdinfo" / descriptor).read_text(encoding="ascii")
+    flags = next(int(line.split()[1], 8) for line in text.splitlines() if line.startswith("flags:"))
+    return bool(flags & os.O_APPEND)
+
+
+def command_of(pid: int) -> str:
+    """Return what a process runs, short and in printable characters; empty if it has ended."""
+    try:
+        words = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        words = words or f"[{(PROC / str(pid) / 'comm').read_text(errors='replace').strip()}]"
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return "".join(each if each.isprintable() else "?" for each in words[:MOST_COMMAND])
 
 
 def _pids() -> list[int]:

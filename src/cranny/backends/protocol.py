@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
 from cranny.model.cluster import Cluster
@@ -121,6 +121,15 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Release all resources; jobs keep running, and `adopt` of another backend finds them."""
+        ...
+
+
+@runtime_checkable
+class LeavesProcesses(Protocol):
+    """A backend that knows which processes are left of attempts that ought to have ended."""
+
+    def left(self) -> Mapping[str, Sequence[str]]:
+        """Return the processes that keep the GPUs of a job held, as of the last poll, by job."""
         ...
 
 

@@ -8,12 +8,12 @@ import errno
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from signal import SIGTERM, Signals
 from typing import NamedTuple
 
-from cranny.backends.protocol import NOT_STARTED, Backend, BackendError, Ended, Launch, numbered
+from cranny.backends.protocol import NOT_STARTED, Backend, BackendError, Ended, Launch, LeavesProcesses, numbered
 from cranny.channel.control import Control
 from cranny.channel.report import report_file
 from cranny.model.errors import CrannyError
@@ -84,6 +84,7 @@ class Executor:
         self._latest: dict[str, int] = {}  # the latest attempt of each job
         self._deferred: list[Launch] = []  # launches that wait for their GPUs to be vacated
         self._short = False  # of a resource
+        self.left: Mapping[str, Sequence[str]] = {}  # processes of jobs that should have ended
         self._thread = threading.Thread(target=self._run, name="cranny-executor", daemon=True)
 
     @property
@@ -181,6 +182,8 @@ class Executor:
             self._log_shortage(error)
             return []
         self._log_recovery()
+        if isinstance(self._backend, LeavesProcesses):
+            self.left = self._backend.left()
         for each in ended:
             self._live.pop(each.job_id, None)
             self._saving.pop(each.job_id, None)

@@ -3,6 +3,7 @@
 The reasons of its placement are of the moment when it was placed, and say so; its neighbours have changed since.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,9 +25,12 @@ class LinkNow(NamedTuple):
     load: float  # mean rate of all over the capacity
 
 
-def explain_running(record: JobRecord, view: Snapshot) -> Explanation:
-    """Explain a job that is placed, or was; of a running one also how it stands now."""
+def explain_running(record: JobRecord, view: Snapshot, left: Sequence[str] = ()) -> Explanation:
+    """Explain a job that is placed, or was; of a running one also how it stands now, and what is left of it."""
     found = explain_placement(record)
+    if left:
+        lines = [f"its GPUs stay held until they have ended: {', '.join(left)}", *found.evidence]
+        return replace(found, reason="processes of it are left", evidence=lines)
     attempt = record.attempt
     if record.status not in HELD or attempt is None or record.id not in view.running:
         return found
