@@ -299,15 +299,15 @@ def test_a_supervisor_that_stands_still_can_be_ended(harness: LocalHarness) -> N
 def test_a_reused_number_of_a_process_is_not_mistaken_for_a_supervisor(harness: LocalHarness) -> None:
     what = harness.begun(sh(harness, "echo up; sleep 600"))
     pid_file = what.log_dir / "attempt-1.pid"
-    before = pid_file.read_text()
+    before = read(pid_file)
     harness.restart()
+    os.kill(before["pid"], SIGKILL)
+    os.waitpid(before["pid"], 0)
     with subprocess.Popen(["sleep", "60"]) as innocent:
-        pid_file.write_text(f'{{"pid": {innocent.pid}, "started": "long ago", "token": "other"}}')
-        assert list(harness.backend.adopt([what])) == [Ended("a", 1, None, "lost")]
+        write(pid_file, {**before, "pid": innocent.pid, "started": "long ago"})
+        assert (list(harness.backend.adopt([what])) or harness.ends()) == [Ended("a", 1, None, "lost")]
         assert innocent.poll() is None
         innocent.terminate()
-    pid_file.write_text(before)  # to tidy up
-    assert not harness.backend.adopt([what])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"pid": "1"}', '{"exit_code": 0, "reason": "fine"}'])

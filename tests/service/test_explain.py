@@ -435,7 +435,7 @@ def test_processes_that_are_left_of_a_job_are_named(start: Start) -> None:
     job = running.submit()
     record = running.service.scheduler.find(job)
     view = running.service.scheduler.engine.state.snapshot(running.service.now_s())
-    assert running.service.left_of(job) == ()
+    assert not running.service.reports.left
     told = explain_running(record, view, ["process 4711 (sleep 600)"])
     assert told.reason == "processes of it are left"
     assert told.evidence[0] == "its GPUs stay held until they have ended: process 4711 (sleep 600)"

@@ -8,7 +8,7 @@ import errno
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from signal import SIGTERM, Signals
 from typing import NamedTuple
@@ -84,7 +84,6 @@ class Executor:
         self._latest: dict[str, int] = {}  # the latest attempt of each job
         self._deferred: list[Launch] = []  # launches that wait for their GPUs to be vacated
         self._short = False  # of a resource
-        self.left: Mapping[str, Sequence[str]] = {}  # processes of jobs that should have ended
         self._thread = threading.Thread(target=self._run, name="cranny-executor", daemon=True)
 
     @property
@@ -183,7 +182,7 @@ class Executor:
             return []
         self._log_recovery()
         if isinstance(self._backend, LeavesProcesses):
-            self.left = self._backend.left()
+            self._reports.left = self._backend.left()
         for each in ended:
             self._live.pop(each.job_id, None)
             self._saving.pop(each.job_id, None)

@@ -8,7 +8,7 @@ only ever taken for the job whose folder it is in.
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -122,6 +122,8 @@ class ReportReader:
 
     def __init__(self, now_s: Callable[[], float] = wall_clock, taken: Taken = ignore) -> None:
         self._now_s, self._taken = now_s, taken
+        # Processes of jobs that should have ended, by job; replaced as a whole.
+        self.left: Mapping[str, Sequence[str]] = {}
         self._lock = threading.Lock()
         self._jobs: dict[str, JobMeasurements] = {}  # live ones, and the last of those that are over
         self._turn: Iterator[tuple[WatchedAttempt, int]] = iter(())

@@ -193,10 +193,6 @@ class Service:
         """Warm up a policy before it is set, so that no call waits for compilation."""
         return start_warmup(setting, self.scheduler.cluster)
 
-    def left_of(self, job_id: str) -> Sequence[str]:
-        """Return the processes of a job that should have ended, and keep its GPUs held."""
-        return () if self._executor is None else self._executor.left.get(job_id, ())
-
     def fork(self) -> Fork:
         """Return a copy of the current state on which decisions can be tried."""
         with self.lock:

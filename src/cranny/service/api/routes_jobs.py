@@ -154,7 +154,9 @@ def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     with service.lock:
         if record.status != "waiting":
             view = service.scheduler.engine.state.snapshot(service.now_s())
-            return serialize.explanation(record, explain_running(record, view, service.left_of(record.id)))
+            return serialize.explanation(
+                record, explain_running(record, view, service.reports.left.get(job_id, ()))
+            )
         fork, now_s, period_s = service.fork(), service.now_s(), service.scheduler.engine.period_s
     return serialize.explanation(record, explain_wait(record, fork, now_s, period_s))
 
