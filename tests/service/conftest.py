@@ -32,6 +32,7 @@ from cranny.service.limits import Limits
 from cranny.service.locations import Location
 from cranny.service.service import Service
 from cranny.service.store import EventStore
+from cranny.service.user_rights import Rights
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
 COMPILE_S = 600.0  # a policy may have to be compiled first, while other tests keep the machine busy
@@ -82,6 +83,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         database: str | None = None,
         policy: dict[str, Any] | None = None,
         limits: Limits | None = None,
+        rights: Rights | None = None,
         clock: Callable[[], float] = wall_clock,
         ready: bool = True,
         location: Location | None = None,
@@ -95,6 +97,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             cluster=cluster,
             policy=policy,
             limits=limits,
+            rights=rights,
             clock=clock,
             location=location,
         )

@@ -408,7 +408,7 @@ def test_without_access_a_page_says_how_to_get_it_and_takes_a_token(opened: Open
     visit = opened(Fake(8, token="right"))  # noqa: S106
     visit.expected = "401"
     page = visit.go("#/", "#token")
-    visit.sees("main", "/login?code=")
+    visit.sees("main", "/#/login?code=")
     visit.sees("main", "cranny token create me --role admin")
     assert "Bearer" not in page.locator("main").inner_text()
     visit.sees("#live", "no access")

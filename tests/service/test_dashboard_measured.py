@@ -190,7 +190,7 @@ def test_reasons_of_a_placement_are_said_to_be_of_that_moment(
 
 
 def enter(page: "Page", site: Any, job: str) -> None:
-    page.goto(f"{site.url}/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
+    page.goto(f"{site.url}/#/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
     page.wait_for_selector(READY)
     page.goto(f"{site.url}/#/jobs/{job}")
 

@@ -47,7 +47,7 @@ def test_a_job_is_submitted_seen_on_the_map_read_about_and_cancelled_in_the_page
     serve: Serve, page: "Page"
 ) -> None:
     site = serve(real=True)
-    page.goto(f"{site.url}/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
+    page.goto(f"{site.url}/#/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
     page.wait_for_selector(READY)
 
     runs = submit(page, site.url, 12, "sh -c 'echo rank $RANK speaks; sleep 60'")
@@ -97,7 +97,7 @@ def test_a_session_is_over_when_the_user_logs_out(serve: Serve, browser: "Browse
     page, other = context.new_page(), context.new_page()
     for each in (page, other):
         each.set_default_timeout(10_000)
-    page.goto(f"{site.url}/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
+    page.goto(f"{site.url}/#/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
     other.goto(site.url)
     for each in (page, other):
         each.wait_for_selector(READY)
@@ -111,7 +111,7 @@ def test_a_session_is_over_when_the_user_logs_out(serve: Serve, browser: "Browse
 
 def test_a_link_that_was_used_leads_to_a_page_that_says_how_to_get_in(serve: Serve, browser: "Browser") -> None:
     site = serve()
-    link = f"{site.url}/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}"
+    link = f"{site.url}/#/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}"
     first, second = browser.new_context(), browser.new_context()
     page, other = first.new_page(), second.new_page()
     page.goto(link)
@@ -135,7 +135,7 @@ def test_circles_of_shared_links_are_drawn(serve: Serve, page: "Page") -> None:
     site = serve(cluster=cluster, policy=setting)
     for _ in range(2):  # each needs two of the three machines
         site.running.until(site.running.submit(gpus=6, model="vgg16"), "running")
-    page.goto(f"{site.url}/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
+    page.goto(f"{site.url}/#/login?code={site.authenticator.one_time_code(Caller('root', 'admin'))}")
     page.wait_for_selector(READY)
     page.goto(f"{site.url}/#/jobs/job-1")
     page.locator(".circle a").filter(has_text="job-2").first.wait_for()

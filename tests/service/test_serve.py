@@ -63,17 +63,17 @@ def test_it_serves_its_owner_and_ends_in_good_order(begin: Begin, env: dict[str,
     job.write_text("command: [sh, -c, 'echo $RANK']\ngpus: 6\n")
     ran = cranny(env, "submit", str(job), "--wait")
     assert (ran.returncode, ran.stdout) == (0, "job-1 done\n")
-    entered = httpx.get(told["link"])
-    assert entered.status_code == 303
-    again = httpx.get(told["link"])
-    assert (again.headers["location"], "set-cookie" in again.headers) == ("/#/?link=used", False)
+    code = {"code": told["link"].partition("/#/login?code=")[2]}
+    entered = httpx.post(f"{told['url']}/api/v1/session", json=code)
+    assert httpx.post(f"{told['url']}/api/v1/session", json=code).status_code == 401
     with httpx.stream("GET", f"{told['url']}/api/v1/events", headers=_token(written)) as answer:
         assert answer.is_success  # a stream is still open
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert not written.exists()
     begin("--cluster", "1x2x4", "--port", str(httpx.URL(told["url"]).port))
-    jobs = httpx.get(f"{told['url']}/api/v1/jobs", cookies=dict(entered.cookies)).json()["jobs"]
+    own = {"Authorization": f"Bearer {entered.json()['session']}"}
+    jobs = httpx.get(f"{told['url']}/api/v1/jobs", headers=own).json()["jobs"]
     assert [(job["id"], job["status"]) for job in jobs] == [("job-1", "done")]  # the session goes on
 
 

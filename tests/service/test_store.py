@@ -94,6 +94,9 @@ def test_sessions_are_kept_until_they_end_or_are_too_many(url: str) -> None:
     assert store.sessions() == [second]
     store.add_session(third, 11.0, most=2)
     assert store.sessions() == [third]  # the time of the other is over
+    for number in range(3, 8):  # sessions of another user
+        store.add_session(SessionRow(str(number) * 64, "bob", "user", None, 20.0 + number), 11.0, most=2)
+    assert [row.user for row in sorted(store.sessions())] == ["ann", "bob", "bob"]
     store.close()
 
 
@@ -102,11 +105,15 @@ def test_a_database_of_version_1_is_brought_to_the_present(url: str) -> None:
     store.append([row(1)])
     with store.engine.begin() as connection:  # as it was before there were sessions
         connection.execute(text("drop table cranny_sessions"))
+        connection.execute(text("alter table cranny_tokens drop column expires_s"))
         connection.execute(text("delete from cranny_schema where version > 1"))
     store.close()
     again = EventStore(url)
     assert list(again.read()) == [row(1)]
     assert again.sessions() == []
+    token = TokenRow("id", "ann", "user", "0" * 64, 1.0, None, 2.0)
+    again.add_token(token)
+    assert again.tokens() == [token]
     again.close()
 
 

@@ -3,20 +3,18 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from starlette.requests import Request
 from tests.service.conftest import Serve, Start, until
 from tests.service.test_rest import problem
 
-from cranny.service import server
+from cranny.service import connection_limit
 from cranny.service.api import routes_jobs, sse
-from cranny.service.api.dependencies import cookie_of
-from cranny.service.auth import Authenticator
+from cranny.service.auth import Authenticator, create
 from cranny.service.limits import Limits
 from cranny.service.redact import unfinished_secret
 from cranny.service.server import ListenAddress, serve
@@ -43,21 +41,21 @@ def served(running: Any) -> Iterator[str]:
     thread.join(60)
 
 
-def test_who_connects_while_too_many_are_connected_is_told_so_at_once(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "SILENT_S", 3600.0)  # no client has to go, so an answer did not wait for that
-    with served(start(limits=Limits(connections=5))) as url:
+def test_a_client_that_connects_while_too_many_are_served_is_refused_at_once(start: Start) -> None:
+    running = start(limits=Limits(connections=5))
+    own = {"Authorization": f"Bearer {create(running.service.store, 'ann', 'user', 0.0)[1]}"}
+    with served(running) as url, ExitStack() as open_:
         until(lambda: _status(url) == 200)
-        idle = _connected(url, 30)
+        for _ in range(5):
+            stream = open_.enter_context(httpx.stream("GET", f"{url}{EVENTS}", headers=own))
+            assert stream.is_success
         until(lambda: _status(url) == 503)
-        for each in idle:
-            each.close()
+        open_.close()
         until(lambda: _status(url) == 200)
 
 
 def test_silent_connections_keep_no_client_out(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "SILENT_S", 0.2)
+    monkeypatch.setattr(connection_limit, "SILENT_S", 0.2)
     with served(start(limits=Limits(connections=5))) as url:
         until(lambda: _status(url) == 200)
         idle = _connected(url, 30)
@@ -137,15 +135,6 @@ def test_head_is_answered_as_get_without_a_body(serve: Serve, path: str) -> None
         assert (answer.status_code, answer.content) == (200, b"")
 
 
-def test_two_services_on_one_host_do_not_log_each_other_out(serve: Serve) -> None:
-    site = serve()
-    with httpx.Client(base_url=site.url) as browser:
-        assert browser.post("/api/v1/session", json={"token": site.tokens["ann"]}).status_code == 204
-        assert list(browser.cookies) == [f"cranny_session_{httpx.URL(site.url).port}"]
-        assert browser.get("/api/v1/me").json()["user"] == "ann"
-    assert cookie_of(Request({"type": "http", "server": None})) == "cranny_session"
-
-
 def test_only_so_many_what_if_plans_are_answered_at_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_jobs, "_plans", threading.BoundedSemaphore(1))
     site = serve()
@@ -192,10 +181,10 @@ def test_the_beginning_of_a_secret_is_found() -> None:
 
 
 def test_a_body_that_never_comes_is_not_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cranny.service.api.errors.BODY_S", 0.2)
+    monkeypatch.setattr("cranny.service.api.request_guard.BODY_S", 0.2)
     site = serve()
     address = httpx.URL(site.url)
     with socket.create_connection((address.host, address.port or 0)) as slow:
-        slow.sendall(b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        slow.sendall(b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
         slow.settimeout(10)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")

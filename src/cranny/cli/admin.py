@@ -7,6 +7,7 @@ from urllib.parse import quote
 from cranny.cli import completion, options
 from cranny.cli.client import Remote, remote_options
 from cranny.cli.console import err, print_json, print_table
+from cranny.cli.jobs import stamp
 from cranny.cli.options import argument, option
 from cranny.cli.serve import DatabaseOption, needs_service
 from cranny.cli.typer_errors import Commands
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cranny.service.store import EventStore
 
 MachineArgument = Annotated[str, argument("MACHINE", "The name of a machine, or its index.")]
+AUDIT_COLUMNS = frozenset({"seq", "at_s", "kind", "job", "action", "by"})
 policy = Commands(help="Show or set the policy of a server.")
 token = Commands(help="Create, list and revoke tokens.")
 
@@ -100,6 +102,25 @@ def _change(machine: str, how: str, remote: Remote) -> None:
     remote.show(node, f"{node['name']} {node['state']}, {node['free']} of {node['gpus']} GPUs free")
 
 
+@remote_options
+def audit(
+    limit: Annotated[int, option("--limit", "At most this many, the latest.", short="-n", min=1, max=1000)] = 50,
+    *,
+    remote: Remote,
+) -> None:
+    """List logins, changes of tokens and actions of administrators; the latest last.
+
+    Example: cranny audit --limit 20
+    """
+    found = remote.client.get("/api/v1/audit", limit=limit)
+    lines = []
+    for event in reversed(found["events"]):
+        about = [("job", event["job"]), *((name, event[name]) for name in event if name not in AUDIT_COLUMNS)]
+        fields = " ".join(f"{name}={value}" for name, value in about if value not in (None, ""))
+        lines.append(f"{stamp(event['at_s'])}  {event['action']:13}  {event['by'] or '-':12}  {fields}".rstrip())
+    remote.show(found, *(lines or ["no events"]))
+
+
 @policy.command("show")
 @remote_options
 def policy_show(remote: Remote) -> None:
@@ -139,6 +160,9 @@ def _show_setting(remote: Remote, setting: Any) -> None:
 def token_create(
     user: Annotated[str, argument("USER", "The user of the token.")],
     role: Annotated[str, option("--role", "viewer, user or admin.")] = "user",
+    valid_days: Annotated[
+        float | None, option("--valid-days", "Days until it expires (default: it is valid until revoked).")
+    ] = None,
     database: DatabaseOption = None,
     *,
     remote: Remote,
@@ -147,17 +171,23 @@ def token_create(
 
     Example: cranny token create ann --role user
     """
-    with options.named("role"):
+    with options.named("role", "valid_days"):
         if database is None:
-            created = remote.client.send("POST", "/api/v1/tokens", {"user": user, "role": role})
+            asked = {"user": user, "role": role, "valid_days": valid_days}
+            created = remote.client.send("POST", "/api/v1/tokens", asked)
         else:
             with _opened(database) as store:
+                from cranny.service.audit import about
                 from cranny.service.auth import create
 
-                row, made = create(store, user, role, wall_clock())
-            created = {"id": row.id, "user": row.user, "role": row.role, "token": made}
+                row, made = create(store, user, role, wall_clock(), valid_days)
+                _audit(store, "token-created", about(row))
+            created = {"id": row.id, "user": row.user, "role": row.role, "expires_s": row.expires_s, "token": made}
     if not remote.as_json:
-        about = f"token {created['id']} for {created['user']} as {created['role']}; it cannot be shown again"
+        until = "" if created["expires_s"] is None else f", valid until {stamp(created['expires_s'])}"
+        about = (
+            f"token {created['id']} for {created['user']} as {created['role']}{until}; it cannot be shown again"
+        )
         err.print(about, markup=False)
     remote.show(created, created["token"])
 
@@ -172,8 +202,11 @@ def token_list(remote: Remote) -> None:
     found = remote.client.get("/api/v1/tokens")
     lines = []
     for each in found["tokens"]:
-        state = "revoked" if each["revoked_s"] is not None else "valid"
-        lines.append(f"{each['id']}  {each['role']:6}  {state:7}  {each['user']}")
+        expires_s = each["expires_s"]
+        state = "expired" if expires_s is not None and expires_s <= wall_clock() else "valid"
+        state = "revoked" if each["revoked_s"] is not None else state
+        until = f"  until {stamp(expires_s)}" if state == "valid" and expires_s is not None else ""
+        lines.append(f"{each['id']}  {each['role']:6}  {state:7}  {each['user']}{until}")
     remote.show(found, *(lines or ["no tokens; create one with `cranny token create USER`"]))
 
 
@@ -195,7 +228,20 @@ def token_revoke(
         with _opened(database) as store:
             if not store.revoke_token(token_id, wall_clock()):
                 raise InputError(f"no valid token {token_id!r}")
+            _audit(store, "token-revoked", {"token": token_id})
     remote.show({"id": token_id, "revoked": True}, f"token {token_id} revoked")
+
+
+def _audit(store: "EventStore", action: str, row: dict[str, Any]) -> None:
+    """Record what was done to a token, unless a service runs, which notices by itself."""
+    from cranny.service.audit import record_offline
+    from cranny.service.writer_lock import OtherWriterError
+
+    try:
+        store.acquire()
+    except OtherWriterError:
+        return
+    record_offline(store, action, row, wall_clock())
 
 
 def _opened(database: str) -> "closing[EventStore]":

@@ -38,6 +38,7 @@ SERVICE = (
     admin.profiles,
     hosts,
     fence,
+    admin.audit,
 )
 GROUPS = {
     "traces": traces.app,

@@ -1,7 +1,9 @@
 """Where commands print: tables and text on standard output, progress on standard error."""
 
 import json
+import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +16,10 @@ from cranny.report.fitted_table import FittedColumn, FittedTable
 
 PIPED_WIDTH = 1000  # letters of a line where no terminal limits them
 
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+# Control characters, and those that change the direction of text.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
 
 def _width() -> int | None:
     """Return how wide tables and text may be if they do not go to a terminal, and the user says nothing else."""
@@ -24,15 +30,31 @@ out = Console(highlight=False, width=_width())
 err = Console(stderr=True, highlight=False)
 
 
+def printable(text: str) -> str:
+    """Return text in which nothing can command a terminal: colours are removed, other control characters shown.
+
+    Tabs, ends of lines and the carriage returns of progress bars stay.
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), _COLOURS.sub("", text))
+
+
+class PrintableFormatter(logging.Formatter):
+    """Formats log messages, which may quote requests and jobs, for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a message."""
+        return printable(super().format(record))
+
+
 def say(*lines: str, style: str | None = None) -> None:
     """Print lines as they are: not wrapped, and without markup."""
     for line in lines:
-        out.print(line, style=style, soft_wrap=True, markup=False)
+        out.print(printable(line), style=style, soft_wrap=True, markup=False)
 
 
 def warn(text: str) -> None:
     """Print a message to the user on standard error."""
-    err.print(f"cranny: {text}", soft_wrap=True, markup=False)
+    err.print(f"cranny: {printable(text)}", soft_wrap=True, markup=False)
 
 
 def print_json(value: Any) -> None:

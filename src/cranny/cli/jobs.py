@@ -12,7 +12,7 @@ import typer
 
 from cranny.cli import options
 from cranny.cli.client import Remote, changes, path_of, remote_options, state, writes, written
-from cranny.cli.console import PIPED_WIDTH, err, out, print_json, print_table, say, warn
+from cranny.cli.console import PIPED_WIDTH, err, out, print_json, print_table, printable, say, warn
 from cranny.cli.options import argument, option
 from cranny.model.errors import CrannyError, InputError
 from cranny.service.clock import wall_clock
@@ -135,16 +135,19 @@ def logs(
     ] = False,
     rank: Annotated[int, option("--rank", "The rank whose log is printed.", short="-r", min=0)] = 0,
     attempt: Annotated[int | None, option("--attempt", "Default: the latest.", min=1)] = None,
+    raw: Annotated[bool, option("--raw", "Print control characters as the job wrote them.")] = False,
     *,
     remote: Remote,
 ) -> None:
     """Print the log of a rank; with --json and --follow one JSON line for each part.
 
+    Colours are removed and other control characters shown, since a job could command your terminal by them.
+
     Example: cranny logs job-17 --rank 3 -f
     """
     if follow:
         for part in writes(remote.client, job_id, rank, attempt):
-            _write(json.dumps(part) + "\n" if remote.as_json else part["text"])
+            _write(json.dumps(part) + "\n" if remote.as_json else _text(part, raw=raw))
         return
     parts = written(remote.client, job_id, rank, attempt)
     if remote.as_json:
@@ -152,7 +155,7 @@ def logs(
         print_json({**last, "offset": 0, "text": "".join(part["text"] for part in found)})
         return
     for part in parts:
-        _write(part["text"])
+        _write(_text(part, raw=raw))
 
 
 @remote_options
@@ -216,6 +219,10 @@ def explanation_lines(why: dict[str, Any]) -> Iterator[str]:
         yield f"predicted start: {soon(start_s, wall_clock())}, at {stamp(start_s)}"
     if why["next_step"]:
         yield f"what would help: {why['next_step']}"
+
+
+def _text(part: dict[str, Any], *, raw: bool) -> str:
+    return str(part["text"]) if raw else printable(part["text"])
 
 
 def _write(text: str) -> None:

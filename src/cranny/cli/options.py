@@ -345,7 +345,7 @@ def named(*fields: str) -> Iterator[None]:
         field, _, problem = str(error).partition(" ")
         if field.rstrip(":") not in fields:
             raise
-        raise InputError(f"--{field.rstrip(':')}: {problem}") from None
+        raise InputError(f"--{field.rstrip(':').replace('_', '-')}: {problem}") from None
 
 
 def check_file(file: Path | None, option: str) -> None:

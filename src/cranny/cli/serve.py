@@ -4,11 +4,15 @@ import contextlib
 import logging
 import os
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from urllib.parse import parse_qs, urlsplit
+
+import typer
 
 from cranny.cli import completion, options
-from cranny.cli.console import print_json, say, warn
+from cranny.cli.console import PrintableFormatter, print_json, say, warn
 from cranny.cli.enforced_limits import EnforcedLimits
 from cranny.cli.interrupt import takes_its_time
 from cranny.cli.options import option
@@ -26,8 +30,25 @@ DEFAULT_PORT = 8741  # unassigned, and not used by a well-known tool of the fiel
 DAY_S = 86_400.0
 SHARED_FOLDER = Path("/var/lib/cranny")  # of a service whose jobs run under the accounts of their users
 POLICY_HELP = f"See `cranny policies` (default: the last one used, else {DEFAULT_POLICY})."
-DatabaseOption = Annotated[
-    str | None, option("--database", "A SQLite file, or postgresql://... (default: log.db in the folder).")
+DATABASE_HELP = "A SQLite file, or postgresql://... without a password (default: log.db in the folder)."
+
+
+def _without_password(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+    """Refuse a password on the command line, which every user of the machine can read."""
+    source = ctx.get_parameter_source(param.name or "")
+    if value is not None and "://" in value and (source is None or source.name == "COMMANDLINE"):
+        parts = urlsplit(value)
+        if parts.password is not None or "password" in parse_qs(parts.query):
+            raise InputError(
+                "--database: every user of this machine can read a password on the command line: leave it out and "
+                "give it in ~/.pgpass or PGPASSWORD, or give `cranny serve` the whole URL in CRANNY_DATABASE"
+            )
+    return value
+
+
+DatabaseOption = Annotated[str | None, option("--database", DATABASE_HELP, callback=_without_password)]
+ServedDatabaseOption = Annotated[
+    str | None, option("--database", DATABASE_HELP, callback=_without_password, envvar="CRANNY_DATABASE")
 ]
 FolderOption = Annotated[
     Path | None,
@@ -97,6 +118,38 @@ GpuDevicesOption = Annotated[
 ]
 
 
+RightsOption = Annotated[
+    Path | None, option("--rights", "A file that says which priorities, queues and quotas users have.")
+]
+
+
+@dataclass
+class Listening:
+    """Where the service listens, and by which names it is reached."""
+
+    host: Annotated[str, option("--host", "Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, option("--port", "0 for any free port.", min=0, max=65535)] = DEFAULT_PORT
+    certificate: Annotated[Path | None, option("--tls-certificate", "Certificate (PEM) to serve https with.")] = (
+        None
+    )
+    key: Annotated[Path | None, option("--tls-key", "Private key of the certificate.")] = None
+    names: Annotated[
+        list[str] | None, option("--host-name", "A further host name by which clients reach the service.")
+    ] = None
+    hsts_days: Annotated[
+        int,
+        option("--hsts-days", "With TLS: how long browsers use only https for this host, on all ports.", min=0),
+    ] = 365
+
+    def address(self) -> "ListenAddress":
+        """Return where the server listens."""
+        from cranny.service.server import ListenAddress
+
+        names = tuple(self.names or ())
+        return ListenAddress(self.host, self.port, self.certificate, self.key, names, self.hsts_days * 86_400)
+
+
+@options.expand_options(Listening, "listening")
 def serve(
     cluster: ClusterOption = None,
     policy: Annotated[
@@ -109,24 +162,21 @@ def serve(
     recommend_only: Annotated[
         bool, option("--recommend-only", "Decide and log recommendations, but start no jobs.")
     ] = False,
-    host: Annotated[str, option("--host", "Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, option("--port", "0 for any free port.", min=0, max=65535)] = DEFAULT_PORT,
-    database: DatabaseOption = None,
+    database: ServedDatabaseOption = None,
     folder: FolderOption = None,
-    certificate: Annotated[
-        Path | None, option("--tls-certificate", "Certificate (PEM) to serve https with.")
-    ] = None,
-    key: Annotated[Path | None, option("--tls-key", "Private key of the certificate.")] = None,
     accounts: AccountsOption = None,
     run_as: RunAsOption = None,
     jobs_as_root: JobsAsRootOption = False,
     limit: LimitOption = None,
     gpu_device: GpuDevicesOption = None,
     host_id: HostIdOption = None,
+    rights: RightsOption = None,
     jobs_per_user: Annotated[int, option("--jobs-per-user", "Limit of unfinished jobs per user.", min=1)] = 10_000,
     recent_jobs: RecentOption = 2_000,
     keep_days: KeepOption = None,
     as_json: options.JsonOption = False,
+    *,
+    listening: Listening,
 ) -> None:
     """Accept jobs, let a policy place them, run them on this machine, and explain decisions.
 
@@ -136,19 +186,20 @@ def serve(
     from cranny.service.auth import Authenticator, is_loopback
     from cranny.service.limits import Limits
     from cranny.service.locations import Location
-    from cranny.service.server import ListenAddress
     from cranny.service.server_file import state_folder
     from cranny.service.service import Service
     from cranny.service.standby import open_as_writer
+    from cranny.service.user_rights import read_rights
 
     setting = _setting(policy, order, period, policy_options)
     kept = (folder or (state_folder() if accounts is None else SHARED_FOLDER)).absolute()
     options.check_folder(kept, "--folder")
     enforced = EnforcedLimits(limit, gpu_device)
     backend = _backend(cluster, kept, accounts, run_as, enforced, as_this_user=jobs_as_root or recommend_only)
-    check_pair(certificate, key)  # with the rights that the service has from here on
+    allowed = None if rights is None else read_rights(rights)
+    check_pair(listening.certificate, listening.key)  # with the rights that the service has from here on
     store = open_as_writer(database or str(kept / "log.db"), warn)
-    authenticator = Authenticator(store, loopback=is_loopback(host))
+    authenticator = Authenticator(store, loopback=is_loopback(listening.host))
     limits = Limits(
         jobs_per_user=jobs_per_user,
         check_user=backend.check_user,
@@ -156,14 +207,17 @@ def serve(
         keep_events_s=None if keep_days is None else keep_days * DAY_S,
     )
     runs, here = None if recommend_only else backend, Location.here(kept, host_id)
-    service = Service(store, runs, kept, cluster=backend.nodes(), policy=setting, limits=limits, location=here)
-    _run(
-        service,
-        authenticator,
-        ListenAddress(host, port, certificate, key),
-        shared=accounts is not None,
-        as_json=as_json,
+    service = Service(
+        store,
+        runs,
+        kept,
+        cluster=backend.nodes(),
+        policy=setting,
+        limits=limits,
+        rights=allowed,
+        location=here,
     )
+    _run(service, authenticator, listening.address(), shared=accounts is not None, as_json=as_json)
 
 
 def _setting(
@@ -216,7 +270,9 @@ def _run(
     from cranny.service.server import serve as run
     from cranny.service.server_file import ServerAddress, published, state_folder
 
-    logging.basicConfig(level=logging.WARNING, format="cranny: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("cranny: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     user, about = os.environ.get("USER") or "admin", service.scheduler.cluster.describe()
     service.start()
     with takes_its_time(), contextlib.ExitStack() as last:
@@ -228,7 +284,7 @@ def _run(
                 last.enter_context(published(folder, ServerAddress(url, token)))
             link = url
             if authenticator.loopback and not authenticator.has_tokens:
-                link = f"{url}/login?code={authenticator.one_time_code(Caller(user, 'admin'))}"
+                link = f"{url}/#/login?code={authenticator.one_time_code(Caller(user, 'admin'))}"
             if as_json:
                 print_json({"url": url, "link": link, "cluster": about})
                 return

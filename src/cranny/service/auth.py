@@ -17,8 +17,11 @@ Role = Literal["viewer", "user", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)  # higher ones may do more
 CACHE_S = 2.0  # how long tokens and sessions are cached before they are read from the database again
 PREFIX = "cranny_"
+SESSION_PREFIX = "cranny-session_"  # by which a session differs from a token
 SESSION_S = 12 * 3600.0
-MAX_SESSIONS = 1_000
+MAX_SESSIONS = 20  # of one user
+MAX_VALID_DAYS = 3_650.0
+DAY_S = 86_400.0
 
 
 class UnauthenticatedError(RequestError, status=401):
@@ -32,6 +35,14 @@ class Caller(NamedTuple):
     role: Role
 
 
+class Session(NamedTuple):
+    """A browser session that was just opened; its secret is available only now."""
+
+    secret: str
+    caller: Caller
+    until_s: float
+
+
 def new_token() -> str:
     """Draw a token of 256 random bits."""
     return PREFIX + secrets.token_urlsafe(32)
@@ -42,16 +53,26 @@ def hashed(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def create(store: EventStore, user: str, role: str, now_s: float) -> tuple[TokenRow, str]:
-    """Create a token for a user; its text is available only now."""
+def create(
+    store: EventStore, user: str, role: str, now_s: float, valid_days: float | None = None
+) -> tuple[TokenRow, str]:
+    """Create a token for a user, valid for some days or until it is revoked; its text is available only now."""
     if role not in ROLES:
         raise InputError(f"role must be viewer, user or admin, not {role!r}")
     if not 1 <= len(user) <= 100 or not user.isprintable():
         raise InputError("user must be printable text of 1 to 100 characters")
+    if valid_days is not None and not 0 < valid_days <= MAX_VALID_DAYS:
+        raise InputError(f"valid_days must be more than 0 and at most {MAX_VALID_DAYS:.0f}, not {valid_days:g}")
     token = new_token()
-    row = TokenRow(secrets.token_hex(6), user, role, hashed(token), now_s, None)
+    expires_s = None if valid_days is None else now_s + valid_days * DAY_S
+    row = TokenRow(secrets.token_hex(6), user, role, hashed(token), now_s, None, expires_s)
     store.add_token(row)
     return row, token
+
+
+def is_session(credential: str) -> bool:
+    """Return whether a credential is that of a browser session."""
+    return credential.startswith(SESSION_PREFIX)
 
 
 def is_loopback(host: str) -> bool:
@@ -75,6 +96,8 @@ class Authenticator:
         self._read_at = -CACHE_S
         self._own: dict[str, Caller] = {}  # tokens valid only in this process
         self._codes: dict[str, Caller] = {}  # of one-time login links
+        self._revoked: dict[str, bool] | None = None  # by token, as far as seen
+        self.on_token: list[Callable[[TokenRow], None]] = []  # get tokens created or revoked by other processes
         self._read()
         if not self._tokens and not loopback:
             raise InputError(
@@ -85,6 +108,25 @@ class Authenticator:
     def has_tokens(self) -> bool:
         """Whether any token is stored."""
         return bool(self._tokens)
+
+    def create_token(self, user: str, role: str, valid_days: float | None) -> tuple[TokenRow, str]:
+        """Create a token for a user; its text is available only now."""
+        with self._lock:
+            row, token = create(self._store, user, role, self._clock(), valid_days)
+            self._changed(row.id, revoked=False)
+        return row, token
+
+    def revoke_token(self, token_id: str) -> bool:
+        """Revoke a token; return whether a valid one was found."""
+        with self._lock:
+            found = self._store.revoke_token(token_id, self._clock())
+            self._changed(token_id, revoked=True)
+        return found
+
+    def _changed(self, token_id: str, *, revoked: bool) -> None:
+        if self._revoked is not None:
+            self._revoked[token_id] = revoked
+        self._read_at = -CACHE_S
 
     def process_token(self, user: str) -> str:
         """Return an admin token that is valid only while this process runs."""
@@ -99,7 +141,7 @@ class Authenticator:
             self._codes[hashed(code)] = caller
         return code
 
-    def redeem(self, code: str) -> str:
+    def redeem(self, code: str) -> Session:
         """Exchange a one-time code for a session."""
         with self._lock:
             caller = self._codes.pop(hashed(code), None)
@@ -107,15 +149,19 @@ class Authenticator:
             raise UnauthenticatedError("login link already used, or issued before the last restart")
         return self._open_session(caller, None)
 
-    def log_in(self, token: str) -> str:
-        """Open a browser session with a token; revoking the token ends the session."""
+    def log_in(self, token: str) -> Session:
+        """Open a browser session with a token; the session ends with the token."""
         caller, row = self.by_token(token), self._tokens.get(hashed(token))
-        return self._open_session(caller, row.id if row is not None else None)
+        return self._open_session(caller, row)
 
     def log_out(self, session: str) -> None:
         """End a session."""
         self._store.end_session(hashed(session))
         self.invalidate()
+
+    def by_bearer(self, credential: str) -> Caller:
+        """Return the caller of a session or a token."""
+        return self.by_session(credential) if is_session(credential) else self.by_token(credential)
 
     def by_token(self, token: str) -> Caller:
         """Return the caller of a token."""
@@ -125,6 +171,9 @@ class Authenticator:
         self._refresh()
         if key not in self._tokens:
             raise UnauthenticatedError("unknown or revoked token")
+        expires_s = self._tokens[key].expires_s
+        if expires_s is not None and expires_s <= self._clock():
+            raise UnauthenticatedError("token expired: ask an administrator for a new one")
         return _caller(self._tokens[key])
 
     def by_session(self, session: str) -> Caller:
@@ -140,12 +189,17 @@ class Authenticator:
         with self._lock:  # a concurrent read may have missed the change
             self._read_at = -CACHE_S
 
-    def _open_session(self, caller: Caller, token_id: str | None) -> str:
-        session, now_s = secrets.token_urlsafe(32), self._clock()
-        row = SessionRow(hashed(session), caller.user, caller.role, token_id, now_s + SESSION_S)
-        self._store.add_session(row, now_s, MAX_SESSIONS)
+    def _open_session(self, caller: Caller, token: TokenRow | None) -> Session:
+        secret, now_s = SESSION_PREFIX + secrets.token_urlsafe(32), self._clock()
+        until_s = now_s + SESSION_S
+        if token is not None and token.expires_s is not None:
+            until_s = min(until_s, token.expires_s)
+        token_id = None if token is None else token.id
+        self._store.add_session(
+            SessionRow(hashed(secret), caller.user, caller.role, token_id, until_s), now_s, MAX_SESSIONS
+        )
         self.invalidate()
-        return session
+        return Session(secret, caller, until_s)
 
     @property
     def fresh(self) -> bool:
@@ -161,12 +215,18 @@ class Authenticator:
     def _read(self) -> None:
         """Load the valid tokens and sessions; a session whose token was revoked is invalid."""
         at = time.monotonic()
-        rows = [row for row in self._store.tokens() if row.revoked_s is None and row.role in ROLES]
+        all_rows = self._store.tokens()
+        rows = [row for row in all_rows if row.revoked_s is None and row.role in ROLES]
         ids = {None, *(row.id for row in rows)}
         sessions = [row for row in self._store.sessions() if row.token in ids and row.role in ROLES]
         self._tokens = {row.hash: row for row in rows}
         self._sessions = {row.hash: row for row in sessions}
         self._read_at = at
+        before, self._revoked = self._revoked, {row.id: row.revoked_s is not None for row in all_rows}
+        for row in all_rows if before is not None else ():
+            if (before or {}).get(row.id) != self._revoked[row.id]:
+                for notify in self.on_token:
+                    notify(row)
 
 
 def _caller(row: TokenRow | SessionRow) -> Caller:

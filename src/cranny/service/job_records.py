@@ -9,6 +9,7 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.service.clock import JUMP_S
 from cranny.service.event_chain import EventRow
 from cranny.service.job_spec import CheckpointFields, JobSpec
 from cranny.service.learned_profile import LearnedProfile
@@ -35,7 +36,7 @@ KINDS = frozenset(
             "stopped",
         ),
         *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated", "profiled", "continued"),
-        *("recommended", "withdrawn", "observed", "fenced", "snapshot", "archived"),
+        *("recommended", "withdrawn", "observed", "fenced", "snapshot", "archived", "audit"),
     }
 )
 HELD: frozenset[Status] = frozenset({"starting", "running", "stopping"})  # while its GPUs are held
@@ -171,6 +172,11 @@ class JobRecords:
         self.snapshot_seq = 0  # the last event of the last snapshot of the log
         self.last_s = 0.0
         self.epoch_s: float | None = None  # the first event, from which all jobs count their slots
+
+    @property
+    def unfinished(self) -> int:
+        """How many jobs are not over."""
+        return self.open_jobs.total()
 
     def constraints_of(self, job_id: str) -> Constraints | None:
         """Return the placement constraints of a job."""
@@ -399,6 +405,8 @@ class JobRecords:
             raise InputError(
                 f"the event log belongs to a service in {self.mode!r} mode; choose another --database"
             )
+        if self.last_s - row.at_s > JUMP_S:  # the events before were stored by a clock that was ahead
+            self.last_s = row.at_s
         self.mode = row.body["mode"]
         self.cluster_digest = row.body["cluster"]
         self.about = row.body.get("about", "")
@@ -419,6 +427,9 @@ class JobRecords:
 
     def _archived(self, _row: EventRow) -> None:
         """Do nothing: the event says which events were moved to an archive."""
+
+    def _audit(self, _row: EventRow) -> None:
+        """Do nothing: the event is for people who read the log."""
 
     def _policy(self, row: EventRow) -> None:
         """Take over another policy, which shifts jobs by itself or not at all."""

@@ -31,6 +31,7 @@ TOKENS = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False, unique=True),
     sa.Column("created_s", sa.Float(53), nullable=False),
     sa.Column("revoked_s", sa.Float(53)),
+    sa.Column("expires_s", sa.Float(53)),
 )
 SNAPSHOTS = sa.Table(
     "cranny_snapshots",
@@ -132,4 +133,5 @@ MIGRATIONS: tuple[tuple[Part, ...], ...] = (
     (SESSIONS,),
     (EVENTS.c.hash, _fill_in_hashes),
     (SNAPSHOTS, KEYS, _fill_in_keys),
+    (TOKENS.c.expires_s,),
 )

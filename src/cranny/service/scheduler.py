@@ -21,7 +21,6 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError, InputError, PlacementError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
-from cranny.model.validate import counted
 from cranny.policies import DEFAULT_POLICY
 from cranny.policies.cranny.moves import MoveGroup, actions
 from cranny.service.attempt_outcome import outcome
@@ -48,13 +47,14 @@ from cranny.service.job_records import (
 )
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.learned_profile import LearnedProfile
-from cranny.service.limits import ConflictError, Limits, NotFoundError, QuotaExceededError
+from cranny.service.limits import ConflictError, Limits, NotFoundError
 from cranny.service.locations import Location
 from cranny.service.logged_placement import gpus_of, plain, reasons
 from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
 from cranny.service.rebuild import rebuild, submitted_with
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventStore
+from cranny.service.user_rights import Rights, check_quotas
 from cranny.service.utilization import UtilizationHistory
 
 Mode = Literal["run", "recommend"]
@@ -128,19 +128,18 @@ class Scheduler:
             body["at"] = location._asdict()
         self.log("opened", None, body, now_s)
 
-    def submit(self, user: str, value: Any, key: str | None, now_s: float) -> tuple[JobRecord, bool]:
-        """Accept a job; return its record, and whether it is new."""
+    def submit(
+        self, user: str, value: Any, key: str | None, now_s: float, rights: Rights | None = None
+    ) -> tuple[JobRecord, bool]:
+        """Accept a job; return its record, and whether it is new. Without `rights` its user may do everything."""
         digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
         if key is not None and (before := submitted_with(self.records, self.log_store, user, key)) is not None:
             if before[1] != digest:
                 raise ConflictError(f"idempotency key {key!r} was used for a different job, {before[0].id}")
             return before[0], False
         self.limits.refuse_without_account(user)
-        if self.records.open_jobs[user] >= self.limits.jobs_per_user:
-            raise QuotaExceededError(
-                f"{user} has {counted(self.limits.jobs_per_user, 'unfinished job')}, the limit; cancel some"
-            )
         spec = parse(value)
+        check_quotas(user, spec, rights, self.limits, self.records)
         job_id = f"job-{self.records.submitted + 1}"
         self.check(spec, job_id, user, now_s)
         self.log("submitted", job_id, {"user": user, "spec": value, "key": key, "digest": digest}, now_s)

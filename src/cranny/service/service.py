@@ -42,6 +42,7 @@ from cranny.service.reports import RankState, ReportReader, WatchedAttempt
 from cranny.service.scheduler import FIRST_SETTING, Instruction, Mode, PolicyError, Scheduler
 from cranny.service.snapshot_writer import SnapshotWriter
 from cranny.service.store import Append, EventStore
+from cranny.service.user_rights import Rights
 from cranny.service.warmup import start_warmup
 from cranny.service.writer_lock import LogIntegrityError, StoreError
 
@@ -70,6 +71,7 @@ class Service:
         cluster: Cluster | None = None,
         policy: dict[str, Any] | None = None,
         limits: Limits | None = None,
+        rights: Rights | None = None,
         clock: Callable[[], float] = wall_clock,
         location: Location | None = None,
     ) -> None:
@@ -84,7 +86,7 @@ class Service:
         self.lock = threading.RLock()
         self.scheduler = Scheduler(built, mode, limits or Limits())
         self.scheduler.log_store = store
-        self.limits = self.scheduler.limits
+        self.limits, self.rights = self.scheduler.limits, rights or Rights()
         self.on_round: list[Callable[..., None]] = []  # get the seconds to decide, to store, and in all
         self.on_stored: list[Callable[[], None]] = []
         self.on_ended: list[Callable[[], None]] = []
@@ -114,7 +116,7 @@ class Service:
                 self.scheduler.restore(self.store)
                 last_s = self.scheduler.records.last_s
                 self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
-                now_s = self.now_s()
+                now_s = self._clock.begin_s(last_s, idle=not self.scheduler.records.unfinished)
                 self.scheduler.open(now_s, self.location)
                 switched = self._policy is not None or not self.scheduler.records.policy
                 if switched:
@@ -177,13 +179,13 @@ class Service:
             self._calls.refuse_all(StoreError("the service is shutting down"))
         return future
 
-    def submit(self, user: str, value: Any, key: str | None = None) -> Future[tuple[JobRecord, bool]]:
+    def submit(self, user: str, value: Any, key: str | None = None, rights: Rights | None = None) -> Future[Any]:
         """Submit a job; the result is its record, and whether it is new."""
         if (full := self.store.reserve.problem) and self._alive:
             refused: Future[tuple[JobRecord, bool]] = Future()
             refused.set_exception(StoreError(full))
             return refused
-        return self.call(lambda now_s: self.scheduler.submit(user, value, key, now_s))
+        return self.call(lambda now_s: self.scheduler.submit(user, value, key, now_s, rights))
 
     def set_policy(self, setting: dict[str, Any], by: str) -> Future[Any]:
         """Switch to another policy; see `prepare`."""

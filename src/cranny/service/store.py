@@ -8,7 +8,7 @@ each write the log must end where this process left it.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -56,10 +56,11 @@ class TokenRow(NamedTuple):
     hash: str
     created_s: float
     revoked_s: float | None
+    expires_s: float | None = None  # None if it is valid until it is revoked
 
 
 class SessionRow(NamedTuple):
-    """A browser session, by the hash of its cookie."""
+    """A browser session, by the hash of its secret."""
 
     hash: str
     user: str
@@ -278,6 +279,14 @@ class EventStore:
             after = found[-1][0]
             left = None if left is None else left - len(found)
 
+    def latest(self, kinds: Collection[str], before: int | None, most: int) -> list[EventRow]:
+        """Return the latest events of some kinds, before one if that is given; the latest first."""
+        wanted = sa.select(EVENTS).where(EVENTS.c.kind.in_(kinds)).order_by(EVENTS.c.seq.desc()).limit(most)
+        if before is not None:
+            wanted = wanted.where(EVENTS.c.seq < before)
+        with self.reading() as connection:
+            return [StoredEvent(*row).parsed() for row in connection.execute(wanted)]
+
     def add_token(self, token: TokenRow) -> None:
         """Store a new token."""
         self.write(sa.insert(TOKENS).values(token._asdict()))
@@ -293,9 +302,10 @@ class EventStore:
             return [TokenRow(*row) for row in connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created_s))]
 
     def add_session(self, session: SessionRow, now_s: float, most: int) -> None:
-        """Store a session; delete expired ones, and the oldest beyond `most`."""
-        newest = sa.select(SESSIONS.c.hash).order_by(SESSIONS.c.until_s.desc()).limit(most)
-        over = (SESSIONS.c.until_s <= now_s) | SESSIONS.c.hash.not_in(newest)
+        """Store a session; delete expired ones, and the oldest of the same user beyond `most`."""
+        own = SESSIONS.c.user == session.user
+        newest = sa.select(SESSIONS.c.hash).where(own).order_by(SESSIONS.c.until_s.desc()).limit(most)
+        over = (SESSIONS.c.until_s <= now_s) | (own & SESSIONS.c.hash.not_in(newest))
         self.write(sa.insert(SESSIONS).values(session._asdict()), sa.delete(SESSIONS).where(over))
 
     def end_session(self, session_hash: str) -> None:

@@ -4,20 +4,21 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Annotated, TypeVar
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
+from cranny.service.audit import AuditLog
 from cranny.service.auth import ROLES, Authenticator, Caller, Role, UnauthenticatedError
+from cranny.service.connection_limit import USER
 from cranny.service.job_lookup import find_job
 from cranny.service.job_records import JobRecord
 from cranny.service.limits import BusyError, ForbiddenError
 from cranny.service.service import Service
+from cranny.service.user_rights import Rights
 
 BEGIN_S = 10.0  # within which the service loop must have begun a call
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 T = TypeVar("T")
 _bearer = HTTPBearer(auto_error=False, description="A token of `cranny token create`.")
@@ -35,26 +36,27 @@ def authenticator_of(request: Request) -> Authenticator:
     return found
 
 
-def cookie_of(request: Request) -> str:
-    """Return the name of the session cookie; it contains the port, since browsers share cookies between ports."""
-    server = request.scope.get("server")
-    return f"cranny_session_{server[1]}" if server else "cranny_session"
+def audit_of(request: Request) -> AuditLog:
+    """Return the audit log of the application."""
+    found: AuditLog = request.app.state.audit
+    return found
+
+
+def credential_of(request: Request) -> str:
+    """Return the token or session of a request.
+
+    Browsers send cookies to all ports of a host, also to those where jobs listen; so none are used or accepted.
+    """
+    kind, _, credential = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not credential.strip():
+        raise UnauthenticatedError("token required: Authorization: Bearer TOKEN")
+    return credential.strip()
 
 
 def caller_of(request: Request, _documented: Annotated[object, Depends(_bearer)]) -> Caller:
     """Return the authenticated caller, or refuse the request."""
-    authenticator = authenticator_of(request)
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer" and token:
-        return authenticator.by_token(token.strip())
-    session = request.cookies.get(cookie_of(request))
-    if session is None:
-        raise UnauthenticatedError("token required: Authorization: Bearer TOKEN")
-    caller = authenticator.by_session(session)
-    origin = request.headers.get("origin", "")
-    same_origin = bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
-    if request.method not in SAFE and not same_origin:
-        raise ForbiddenError("cross-origin request refused")
+    caller = authenticator_of(request).by_bearer(credential_of(request))
+    request.scope[USER] = caller.user
     return caller
 
 
@@ -93,10 +95,16 @@ async def prepared(name: str, ready: "Future[None]") -> None:
 
 
 ServiceDep = Annotated[Service, Depends(service_of)]
+AuditDep = Annotated[AuditLog, Depends(audit_of)]
 AuthDep = Annotated[Authenticator, Depends(authenticator_of)]
 AnyCaller = Annotated[Caller, Depends(caller_of)]
 UserCaller = Annotated[Caller, Depends(at_least("user"))]
 AdminCaller = Annotated[Caller, Depends(at_least("admin"))]
+
+
+def rights_of(service: Service, caller: Caller) -> Rights | None:
+    """Return the rights by which jobs of a caller are checked; None for administrators, who may do everything."""
+    return None if caller.role == "admin" else service.rights
 
 
 def visible_job(service: Service, caller: Caller, job_id: str) -> JobRecord:

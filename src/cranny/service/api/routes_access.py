@@ -1,92 +1,117 @@
 """The routes about tokens, sessions and the health of the service."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
-from pydantic import Field
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import Field, model_validator
 
 from cranny.model.yaml_file import Fields, Name
-from cranny.service.api.dependencies import AdminCaller, AnyCaller, AuthDep, ServiceDep, caller_of, cookie_of
-from cranny.service.auth import SESSION_S, Role, UnauthenticatedError, create
-from cranny.service.limits import NotFoundError
+from cranny.service.api.dependencies import (
+    AdminCaller,
+    AnyCaller,
+    AuditDep,
+    AuthDep,
+    ServiceDep,
+    caller_of,
+    credential_of,
+)
+from cranny.service.api.sse import audited
+from cranny.service.audit import KINDS, about
+from cranny.service.auth import MAX_VALID_DAYS, Role, UnauthenticatedError, is_session
+from cranny.service.limits import ConflictError, NotFoundError
+from cranny.service.store import TokenRow
 
 router = APIRouter(tags=["access"])
 
 
+Credential = Annotated[str, Field(min_length=1, max_length=200)]
+
+
 class TokenRequest(Fields):
-    """User and role of a new token."""
+    """User, role and validity of a new token."""
 
     user: Name
     role: Role = "user"
+    valid_days: Annotated[float, Field(gt=0, le=MAX_VALID_DAYS)] | None = None
 
 
 class SessionRequest(Fields):
-    """The token to open a session with."""
+    """What to open a session with: a token, or the code of a one-time link."""
 
-    token: Annotated[str, Field(min_length=1, max_length=200)]
+    token: Credential | None = None
+    code: Credential | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.token is None) == (self.code is None):
+            raise ValueError("give either a token or a code")
+        return self
 
 
 @router.get("/api/v1/tokens")
 def tokens(service: ServiceDep, _caller: AdminCaller) -> Any:
     """List tokens, without their text."""
-    rows = service.store.tokens()
-    return {"tokens": [{k: v for k, v in row._asdict().items() if k != "hash"} for row in rows]}
+    return {"tokens": [_public(row) for row in service.store.tokens()]}
+
+
+def _public(row: TokenRow) -> dict[str, Any]:
+    return {name: value for name, value in row._asdict().items() if name != "hash"}
 
 
 @router.post("/api/v1/tokens", status_code=201)
-def create_token(body: TokenRequest, service: ServiceDep, authenticator: AuthDep, _caller: AdminCaller) -> Any:
+def create_token(body: TokenRequest, authenticator: AuthDep, audit: AuditDep, caller: AdminCaller) -> Any:
     """Create a token; its text is returned only now."""
-    row, token = create(service.store, body.user, body.role, service.now_s())
-    authenticator.invalidate()
-    return {"id": row.id, "user": row.user, "role": row.role, "created_s": row.created_s, "token": token}
+    row, token = authenticator.create_token(body.user, body.role, body.valid_days)
+    audit.record("token-created", caller.user, **about(row))
+    return {**_public(row), "token": token}
 
 
 @router.delete("/api/v1/tokens/{token_id}", status_code=204)
-def revoke_token(token_id: str, service: ServiceDep, authenticator: AuthDep, _caller: AdminCaller) -> Response:
+def revoke_token(token_id: str, authenticator: AuthDep, audit: AuditDep, caller: AdminCaller) -> Response:
     """Revoke a token."""
-    if not service.store.revoke_token(token_id, service.now_s()):
+    if not authenticator.revoke_token(token_id):
         raise NotFoundError(f"no valid token {token_id!r}")
-    authenticator.invalidate()
+    audit.record("token-revoked", caller.user, token=token_id)
     return Response(status_code=204)
 
 
-@router.post("/api/v1/session", status_code=204)
-def begin(body: SessionRequest, request: Request, authenticator: AuthDep) -> Response:
-    """Open a browser session with a token."""
-    return _with_cookie(Response(status_code=204), authenticator.log_in(body.token), request)
+@router.get("/api/v1/audit")
+def audit_events(
+    service: ServiceDep,
+    _caller: AdminCaller,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+) -> Any:
+    """List logins, tokens and actions of administrators, the latest first."""
+    rows = service.store.latest(KINDS, before, limit)
+    events = [audited(row, service) for row in rows]
+    return {"events": events, "next": rows[-1].seq if len(rows) == limit else None}
+
+
+@router.post("/api/v1/session", status_code=201)
+def begin(body: SessionRequest, request: Request, authenticator: AuthDep, audit: AuditDep) -> Any:
+    """Open a browser session; its secret, returned only now, is sent like a token."""
+    address = request.client.host if request.client is not None else ""
+    try:
+        by_token = body.token is not None
+        opened = authenticator.log_in(body.token or "") if by_token else authenticator.redeem(body.code or "")
+    except UnauthenticatedError:
+        audit.refused(address)
+        raise
+    audit.logged_in(opened.caller, address, "token" if by_token else "link")
+    return {"session": opened.secret, "until_s": opened.until_s, **opened.caller._asdict()}
 
 
 @router.delete("/api/v1/session", status_code=204)
-def end(request: Request, authenticator: AuthDep, _caller: AnyCaller) -> Response:
-    """End the session of this browser."""
-    cookie = cookie_of(request)
-    authenticator.log_out(request.cookies.get(cookie, ""))
-    response = Response(status_code=204)
-    response.delete_cookie(cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https")
-    return response
-
-
-@router.get("/login", include_in_schema=False)
-def login(request: Request, authenticator: AuthDep, code: str = "") -> Response:
-    """Open a session with the code of a one-time link; for a used code the page explains what to do."""
-    try:
-        session = authenticator.redeem(code)
-    except UnauthenticatedError:
-        return RedirectResponse("/#/?link=used", status_code=303)
-    return _with_cookie(RedirectResponse("/", status_code=303), session, request)
-
-
-def _with_cookie(response: Response, session: str, request: Request) -> Response:
-    response.set_cookie(
-        cookie_of(request),
-        session,
-        max_age=int(SESSION_S),
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-    )
-    return response
+def end(request: Request, authenticator: AuthDep, audit: AuditDep, caller: AnyCaller) -> Response:
+    """End the session that this request is sent with."""
+    credential = credential_of(request)
+    if not is_session(credential):
+        raise ConflictError("this request has a token and no session; revoke the token to end it")
+    authenticator.log_out(credential)
+    audit.record("logged-out", caller.user)
+    return Response(status_code=204)
 
 
 @router.get("/healthz")

@@ -178,7 +178,7 @@ def recommendations(
 async def events(
     request: Request,
     service: ServiceDep,
-    _caller: AnyCaller,
+    caller: AnyCaller,
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 1_000,
     last: Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)] = None,
@@ -192,6 +192,7 @@ async def events(
     elif after is not None:
         start = after
     notifier: EventNotifier = request.app.state.notifier
-    notifier.check_capacity()
-    stream = changes(service, notifier, partial(still_known, request), start, follow=follow, limit=limit)
+    notifier.check_capacity(caller.user)
+    known = partial(still_known, request)
+    stream = changes(service, notifier, known, start, user=caller.user, follow=follow, limit=limit)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

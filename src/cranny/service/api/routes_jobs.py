@@ -12,7 +12,15 @@ from cranny.model.errors import CrannyError, InputError
 from cranny.model.plan import Start, Stop
 from cranny.model.yaml_file import Fields
 from cranny.service import serialize
-from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, UserCaller, answered, visible_job
+from cranny.service.api.dependencies import (
+    AdminCaller,
+    AnyCaller,
+    ServiceDep,
+    UserCaller,
+    answered,
+    rights_of,
+    visible_job,
+)
 from cranny.service.auth import Caller
 from cranny.service.engines import Fork
 from cranny.service.explain import Explanation, WaitContext, explain_wait, quick_reason
@@ -26,6 +34,7 @@ from cranny.service.predict import expected_end_s, predict_starts
 from cranny.service.present import explain_running
 from cranny.service.scheduler import PolicyError
 from cranny.service.service import Service
+from cranny.service.user_rights import check_quotas
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
@@ -50,7 +59,7 @@ async def submit(
 ) -> Any:
     """Submit a job; repeated with the same key and body, it returns the same job."""
     value = spec.model_dump(mode="json", exclude_unset=True)
-    record, new = await answered(service, service.submit(caller.user, value, key))
+    record, new = await answered(service, service.submit(caller.user, value, key, rights_of(service, caller)))
     if not new:
         response.status_code = 200
     return await asyncio.to_thread(_line, service, record)
@@ -222,6 +231,8 @@ def _try_submit(spec: JobSpec, service: Service, caller: Caller) -> Any:
     with service.lock:
         fork, now_s = service.fork(), service.now_s()
         cluster, period_s = service.scheduler.cluster, service.scheduler.engine.period_s
+        rights, records = rights_of(service, caller), service.scheduler.records
+        check_quotas(caller.user, spec, rights, service.limits, records)
         service.scheduler.check(spec, "what-if", caller.user, now_s)
     job, constraints = spec.job("what-if", caller.user, now_s), spec.constraints_on(cluster)
     record = JobRecord(job.id, caller.user, spec, job, constraints, now_s)

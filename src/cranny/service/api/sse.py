@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from cranny.service.writer_lock import StoreError
 KEEP_ALIVE_S = 15.0
 PAGE = 500  # events read at a time
 MAX_SUBSCRIBERS = 500
+MAX_PER_USER = 100  # event streams
 
 _log = logging.getLogger("cranny.service")
 
@@ -27,6 +29,7 @@ class EventNotifier:
 
     def __init__(self) -> None:
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._of_user: Counter[str] = Counter()
         self.closed = False
 
     def notify(self) -> None:
@@ -45,25 +48,31 @@ class EventNotifier:
         self.closed = True
         self.notify()
 
-    def check_capacity(self) -> None:
-        """Refuse one more stream if there are too many; to be called before a stream begins."""
+    def check_capacity(self, user: str) -> None:
+        """Refuse one more stream if there are too many, or too many of a user; to be called before it begins."""
         if len(self._waiting) >= MAX_SUBSCRIBERS:
             raise BusyError(f"limit of {MAX_SUBSCRIBERS} event streams reached; retry later")
+        if self._of_user[user] >= MAX_PER_USER:
+            raise BusyError(f"{user} has {MAX_PER_USER} event streams, the limit; close some")
 
     @contextmanager
-    def subscribe(self) -> Iterator[asyncio.Event]:
+    def subscribe(self, user: str) -> Iterator[asyncio.Event]:
         """Yield an event that is set when new events were stored."""
         entry = (asyncio.get_running_loop(), asyncio.Event())
         self._waiting.add(entry)
+        self._of_user[user] += 1
         try:
             yield entry[1]
         finally:
             self._waiting.discard(entry)
+            self._of_user[user] -= 1
 
 
 def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
     """Return the fields of an event that a caller may see; commands and environments are never among them."""
     public: dict[str, Any] = {"seq": row.seq, "at_s": row.at_s, "kind": row.kind, "job": row.job}
+    if row.kind == "audit":  # for administrators only
+        return public | row.body if caller.role == "admin" else public
     record = service.scheduler.records.jobs.get(row.job) if row.job is not None else None
     if row.job is not None and caller.role == "user" and (record is None or caller.user != record.user):
         return public  # of another user, or of a job that is no longer in memory
@@ -77,6 +86,14 @@ def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
         where = dict.fromkeys(row.body["placement"]["machines"])
         body["machines"] = [machines[machine].name for machine in where]
     return public | body
+
+
+def audited(row: EventRow, service: Service) -> dict[str, Any]:
+    """Return an event for an auditor: what was done, and by whom."""
+    event = shown(row, service, Caller("", "admin"))
+    reason = str(row.body.get("reason", ""))
+    by = reason.removeprefix("cancelled by ") if row.kind == "stopping" else event.get("by", "")
+    return {"action": row.kind, **event, "by": by}
 
 
 _SHOWN = frozenset(
@@ -106,11 +123,12 @@ async def changes(
     known: Callable[[], Awaitable[Caller]],
     after: int,
     *,
+    user: str,
     follow: bool,
     limit: int,
 ) -> AsyncIterator[str]:
     """Yield the events after one, and then new ones as long as the caller stays authenticated."""
-    with notifier.subscribe() as event:
+    with notifier.subscribe(user) as event:
         yield ": cranny\n\n"
         while not notifier.closed:
             event.clear()

@@ -1,6 +1,6 @@
 // The page shown without access, and how to log in.
 
-import { ask } from "./api.js";
+import { logIn } from "./api.js";
 import { el, fill } from "./dom.js";
 import { refusal } from "./parts.js";
 
@@ -9,7 +9,7 @@ export function accessPage(scope, main, said = "") {
   const form = el("form", { class: "row-form", on: { submit: async (event) => {
     event.preventDefault();
     try {
-      await ask("session", { method: "POST", body: { token: token.value.trim() } });
+      await logIn({ token: token.value.trim() });
       location.reload();
     } catch (error) {
       fill(bad, refusal(error));
@@ -25,7 +25,7 @@ export function accessPage(scope, main, said = "") {
         "p", {}, "Open the link that ", el("code", {}, "cranny serve"), " printed when it was started. It works once, ",
         "and looks like this:",
       ),
-      el("pre", { tabindex: "0" }, `${location.origin}/login?code=…`),
+      el("pre", { tabindex: "0" }, `${location.origin}/#/login?code=…`),
       el(
         "p", {}, "If it was used already, create a token in a shell on that machine, and paste it below. ",
         "Or start the service again: jobs keep running, and it prints a new link.",
@@ -33,7 +33,7 @@ export function accessPage(scope, main, said = "") {
       el("pre", { tabindex: "0" }, "cranny token create me --role admin"),
       el("h2", {}, "On a shared service"),
       el("p", {}, "Ask its administrator for a token."),
-      form, el("p", { class: "hint" }, "The page keeps a cookie, not the token."), bad,
+      form, el("p", { class: "hint" }, "The browser keeps a session of 12 hours, not the token."), bad,
     ),
   );
   return "Access";

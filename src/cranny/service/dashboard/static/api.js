@@ -1,7 +1,42 @@
 // Requests to the service. Refusals are thrown as a Problem with the text of the service.
-// The session is in a cookie that no script can read, set by the one-time link or by logging in with a token.
+// The session is kept in the storage of this origin and sent as a header. A cookie would be sent to all ports of the
+// host, also to those on which jobs listen; storage belongs to one port, and all tabs of this browser share it.
 
 const BASE = "/api/v1/";
+const KEY = "cranny-session";
+let unstored = null; // the session where the browser forbids storage: it ends with the page
+
+export function session() {
+  try {
+    return localStorage.getItem(KEY) ?? unstored;
+  } catch {
+    return unstored;
+  }
+}
+
+export function keepSession(secret) {
+  unstored = secret;
+  try {
+    if (secret === null) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, secret);
+  } catch {
+    // kept by this page only
+  }
+}
+
+// Call back when another tab has logged in or out.
+export function whenSessionChanges(act) {
+  addEventListener("storage", ({ key }) => { if (key === KEY || key === null) act(); });
+}
+
+export async function logIn(proof) {
+  keepSession((await ask("session", { method: "POST", body: proof })).session);
+}
+
+export function headers(given) {
+  const known = session();
+  return known === null ? given : { ...given, Authorization: `Bearer ${known}` };
+}
 
 export class Problem extends Error {
   constructor(status, title, detail, errors = []) {
@@ -38,7 +73,7 @@ export async function ask(path, { method = "GET", query, body, signal } = {}) {
   let answer;
   try {
     answer = await fetch(address(path, query), {
-      method, signal, headers: given, credentials: "same-origin", cache: "no-store",
+      method, signal, headers: headers(given), credentials: "omit", cache: "no-store",
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {

@@ -1,6 +1,6 @@
 // Server-sent events over fetch: unlike EventSource this notices a dead line, and says when it waits to reconnect.
 
-import { address, ask, problemOf } from "./api.js";
+import { address, ask, headers, problemOf } from "./api.js";
 
 const QUIET_MS = 40_000; // the service writes a comment every 15 s; longer silence means a dead line
 const WAITS_MS = [500, 1000, 2000, 4000, 8000];
@@ -30,11 +30,11 @@ export async function recent(most) {
   const given = { Accept: "text/event-stream" }, after = Math.max(0, seq - most);
   const answer = await fetch(
     address("events", { after, limit: most, follow: false }),
-    { headers: given, credentials: "same-origin", cache: "no-store" },
+    { headers: headers(given), credentials: "omit", cache: "no-store" },
   );
   if (!answer.ok) throw await problemOf(answer);
   parser((event) => found.push(JSON.parse(event.data)))(await answer.text());
-  return { events: found.filter((event) => event.seq <= seq), seq };
+  return { events: found.filter((event) => event.seq <= seq && event.kind !== "audit"), seq };
 }
 
 export class Stream {
@@ -74,7 +74,7 @@ export class Stream {
       if (this.last !== null) given["Last-Event-ID"] = this.last;
       const answer = await fetch(
         address("events"),
-        { headers: given, credentials: "same-origin", cache: "no-store", signal: abort.signal },
+        { headers: headers(given), credentials: "omit", cache: "no-store", signal: abort.signal },
       );
       if (!answer.ok) throw await problemOf(answer);
       this.tries = 0;

@@ -1,7 +1,7 @@
 // Starts the dashboard: one page at a time, chosen by the part of the address after #.
 
 import { accessPage } from "./access.js";
-import { ask, segment } from "./api.js";
+import { ask, keepSession, logIn, segment, session, whenSessionChanges } from "./api.js";
 import { el, fill, say } from "./dom.js";
 import { recent, Stream } from "./events.js";
 import { jobPage } from "./job.js";
@@ -73,6 +73,21 @@ function show() {
   first = false;
 }
 
+// Log in by a one-time link. Its code stands behind the #, so that it is neither sent in an address nor kept in one.
+async function useLink() {
+  const [path, query] = location.hash.replace(/^#/, "").split("?");
+  if (path !== "/login") return false;
+  let next = "#/";
+  try {
+    await logIn({ code: new URLSearchParams(query).get("code") ?? "" });
+  } catch (error) {
+    if (error.status === 401) next = "#/?link=used";
+    else fill(trouble, el("div", { class: "notice bad" }, error.message));
+  }
+  history.replaceState(null, "", next);
+  return true;
+}
+
 // Called by the first refused request, or by the event stream.
 function deny(text) {
   if (denied) return;
@@ -105,6 +120,7 @@ const STATES = { connecting: "connecting", live: "live", reconnecting: "reconnec
 let broken = false;
 const stream = new Stream({
   onEvent(event) {
+    if (event.kind === "audit") return; // for `cranny audit`; it changes nothing on any page
     store.noteChange(event);
     store.changed(event);
     announce(event);
@@ -165,15 +181,24 @@ document.getElementById("skip").addEventListener("click", (event) => {
 leave.addEventListener("click", async () => {
   try {
     await ask("session", { method: "DELETE" });
+    keepSession(null);
     location.reload();
   } catch (error) {
     fill(trouble, el("div", { class: "notice bad" }, error.message));
   }
 });
-addEventListener("hashchange", show);
+addEventListener("hashchange", async () => {
+  if (await useLink()) location.reload();
+  else show();
+});
+whenSessionChanges(() => {
+  if (session() === null) deny("session");
+  else location.reload();
+});
 startTheme(document.getElementById("theme"));
 startKeys(document.getElementById("help"));
 startFind();
+await useLink();
 store.me.watch(({ user, role }) => say(who, `${user}, ${role}`));
 show();
 begin();
