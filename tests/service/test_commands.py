@@ -222,8 +222,8 @@ def test_the_end_of_a_job_is_watched(run: Run, monkeypatch: pytest.MonkeyPatch, 
     watched, subscribe = tmp_path / "watched", EventNotifier.subscribe
 
     @contextmanager
-    def subscribed(notifier: EventNotifier) -> Iterator[asyncio.Event]:
-        with subscribe(notifier) as event:
+    def subscribed(notifier: EventNotifier, user: str) -> Iterator[asyncio.Event]:
+        with subscribe(notifier, user) as event:
             watched.touch()
             yield event
 

@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,8 @@ def test_a_log_of_a_clock_that_was_ahead_goes_on_now_once_its_jobs_are_over(star
     for _ in range(2):  # also when that is read from the log
         idle = start(clock=lambda: 2_000.0)
         assert 2_000.0 <= idle.service.now_s() < 2_000.0 + YEAR_S / 2
-        idle.until(idle.submit(), "running")
-        idle.service.call(lambda now_s, at=idle: at.service.scheduler.cancel("job-2", "root", now_s))
+        idle_job = idle.submit()
+        idle.until(idle_job, "running")
+        idle.service.call(partial(idle.service.scheduler.cancel, idle_job, "root")).result(60)
+        idle.until(idle_job, "cancelled")
         idle.service.close()

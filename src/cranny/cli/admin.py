@@ -185,10 +185,8 @@ def token_create(
             created = {"id": row.id, "user": row.user, "role": row.role, "expires_s": row.expires_s, "token": made}
     if not remote.as_json:
         until = "" if created["expires_s"] is None else f", valid until {stamp(created['expires_s'])}"
-        about = (
-            f"token {created['id']} for {created['user']} as {created['role']}{until}; it cannot be shown again"
-        )
-        err.print(about, markup=False)
+        note = f"token {created['id']} for {created['user']} as {created['role']}{until}; it cannot be shown again"
+        err.print(note, markup=False)
     remote.show(created, created["token"])
 
 

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from cranny.service.auth import Caller
+from cranny.service.event_chain import EventRow
 from cranny.service.service import Service
-from cranny.service.store import EventRow, EventStore, TokenRow
+from cranny.service.store import EventStore, TokenRow
 
 # Of events that an auditor wants to see: besides access, what changed the service or the jobs of others.
 KINDS = frozenset(

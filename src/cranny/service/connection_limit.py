@@ -88,7 +88,7 @@ class LimitedConnection(_Base):  # type: ignore[misc]
     @property
     def since_s(self) -> float:
         """When it began to wait, or to be served."""
-        return self._since_s
+        return float(self._since_s)
 
     def data_received(self, data: bytes) -> None:
         """Handle data of an accepted connection."""
