@@ -173,11 +173,6 @@ class JobRecords:
         self.last_s = 0.0
         self.epoch_s: float | None = None  # the first event, from which all jobs count their slots
 
-    @property
-    def unfinished(self) -> int:
-        """How many jobs are not over."""
-        return self.open_jobs.total()
-
     def constraints_of(self, job_id: str) -> Constraints | None:
         """Return the placement constraints of a job."""
         record = self.jobs.get(job_id)

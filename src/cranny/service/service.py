@@ -116,7 +116,7 @@ class Service:
                 self.scheduler.restore(self.store)
                 last_s = self.scheduler.records.last_s
                 self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
-                now_s = self._clock.begin_s(last_s, idle=not self.scheduler.records.unfinished)
+                now_s = self._clock.begin_s(last_s, idle=not self.scheduler.records.open_jobs.total())
                 self.scheduler.open(now_s, self.location)
                 switched = self._policy is not None or not self.scheduler.records.policy
                 if switched:
