@@ -201,7 +201,7 @@ def test_a_job_cannot_open_a_gpu_that_it_was_not_given(
 
 def test_supervisors_cannot_filter_devices(shared: Shared, tokens: dict[str, str], users: Accounts) -> None:
     """What the launcher needs for that it does not hand on."""
-    _, said = run(shared, tokens[users.alice], "grep -E 'Cap(Prm|Inh|Amb)' /proc/$PPID/status")
+    _, said = run(shared, tokens[users.alice], "grep -E 'Cap(Prm|I..|Amb)' /proc/$PPID/status")
     sets = {line.split()[1] for line in said.splitlines()}
     assert sets == {f"{0b11100001:016x}"}
 
