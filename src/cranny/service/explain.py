@@ -272,7 +272,7 @@ class Suggestions:
         before = self._fork.records.jobs.get(self._first)
         ahead = before.spec.priority if before is not None else 0  # the highest in the queue
         if ahead < MAX_PRIORITY and (self._long or self._starts(job={"priority": ahead + 1})):
-            yield f"submit it with a priority above {ahead}"
+            yield f"submit it with a priority above {ahead}, if you may"
         if self._fork.setting["order"] != "backfill" and self._starts(policy={"order": "backfill"}):
             setting = self._fork.setting
             words = ["cranny policy set", setting["name"], "--order backfill"]
