@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from benchmarks import importing
 from cranny.cli.app import app
 from cranny.model.collective import COLLECTIVES
 from cranny.policies import DEFAULT_POLICY, WHAT_IF
+from cranny.service.log_file import backup
+from cranny.service.store import EventStore
 from cranny.version import VERSION
 
 
@@ -45,6 +48,9 @@ SERVING = {
     "resume",
     "policy",
     "token",
+    "hosts",
+    "fence",
+    "audit",
 }
 ALONE = [path for path in COMMANDS if path[0] not in SERVING]
 SMALL = ("--cluster", "1x2x4")
@@ -106,7 +112,16 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "1|2026-03-02T08:00:00|2026-03-02T08:00:00|2026-03-02T09:00:00|n[1-2]|gres/gpu=8\n"
     )
     small_sweep.write_text("traces: [philly]\njobs: 20\nclusters: [1x2x4]\npolicies: [best-fit]\n")
+    database = tmp_path / "log.db"
+    with closing(EventStore(str(database))) as store:
+        store.acquire()
+        backup(store, tmp_path / "kept.jsonl.gz")
+    log_words: list[object] = ["--database", database, "--folder", tmp_path]
     return {
+        "log verify": log_words,
+        "log archive": log_words,
+        "log backup": [tmp_path / "backup.jsonl.gz", *log_words],
+        "log restore": [tmp_path / "kept.jsonl.gz", "--database", tmp_path / "restored.db"],
         "demo": ["--jobs", 30, *SMALL, "--policies", "titan", "--out", tmp_path / "out"],
         "simulate": [trace_file, *SMALL],
         "compare": [trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1],

@@ -277,7 +277,8 @@ def test_fewer_gpus_are_advised_only_where_they_would_start(start: Start) -> Non
     told = why(running, after)
     assert told.kind == "behind-others"
     assert told.next_step == (
-        "submit it with a priority above 0, if you may, or enable backfill: cranny policy set titan --order backfill"
+        "submit it with a priority above 0, if you may, "
+        "or enable backfill: cranny policy set titan --order backfill"
     )
     assert told.evidence[0] == "number 3 of 3 waiting jobs"
     ends_late = running.submit(gpus=2, duration_s=5000)  # would delay the first: backfilling does not help it

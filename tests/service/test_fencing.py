@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
 from tests.service.conftest import Running, Serve, Start, until
 
 from cranny.backends.fake import FakeProcesses
@@ -61,7 +62,9 @@ def test_jobs_of_another_host_are_held_until_it_serves_again(
     assert [line["jobs"] for line in hosts(one, third.service.scheduler.records)] == [[], [other]]
 
 
-def test_an_admin_may_say_that_a_host_is_dead(serve: Serve, start: Start, one: Location, two: Location) -> None:
+def test_an_admin_may_say_that_a_host_is_dead(
+    serve: Serve, start: Start, run: Run, one: Location, two: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     processes = FakeProcesses()
     first = start(processes=processes, location=one)
     job = first.submit(gpus=16)  # all GPUs
@@ -80,8 +83,10 @@ def test_an_admin_may_say_that_a_host_is_dead(serve: Serve, start: Start, one: L
         assert root.post("/api/v1/hosts/three/fence").status_code == 404
         assert root.post("/api/v1/hosts/two/fence").status_code == 409
         assert second.processes.by_attempt == {}
-        answer = root.post("/api/v1/hosts/one/fence")
-        assert (answer.status_code, answer.json()) == (200, {"host": "one", "jobs": [job]})
+        monkeypatch.setenv("CRANNY_TOKEN", site.tokens["root"])
+        assert f"one   away     {one.folder}" in run("hosts", "--server", site.url).out
+        answer = run("fence", "one", "--server", site.url, "--json")
+        assert (answer.code, answer.json) == (0, {"host": "one", "jobs": [job]})
         until(lambda: (job, 2) in second.processes.by_attempt)
         second.until(job, "running")
         assert root.post("/api/v1/hosts/one/fence").status_code == 404  # nothing is held for it any more
