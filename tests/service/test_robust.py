@@ -1,7 +1,9 @@
 """No policy can bring the scheduler down, whatever users and processes do and in whichever order."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,24 +13,14 @@ from tests.service.standing import standing
 
 from cranny.backends.protocol import Ended, Reason
 from cranny.policies import TABLE
-from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched
 from cranny.service.job_records import JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
+from cranny.service.store import EventStore
 
 CANCELLED: tuple[Reason, int | None] = ("cancelled", -15)
 OUTCOMES: list[tuple[Reason, int | None]] = [("finished", 0), ("finished", 0), ("failed", 1), ("lost", None)]
-
-
-class Log:
-    """A log in memory, for a scheduler to be restored from."""
-
-    def __init__(self, rows: list[EventRow]) -> None:
-        self._rows = rows
-
-    def read(self) -> Iterator[EventRow]:
-        return iter(self._rows)
 
 
 class Day:
@@ -96,7 +88,7 @@ LEARNING = {"cranny"}
 
 
 @pytest.mark.parametrize("policy", TABLE)
-def test_no_policy_brings_the_service_down(policy: str) -> None:
+def test_no_policy_brings_the_service_down(policy: str, tmp_path: Path) -> None:
     for seed in range(3):
         day = Day(policy, seed)
         day.pass_by(50)
@@ -104,7 +96,10 @@ def test_no_policy_brings_the_service_down(policy: str) -> None:
             day.scheduler.engine.state.running
         )
         again = Scheduler(CLUSTER, "run", Limits())
-        again.restore(Log(day.scheduler.rows))  # type: ignore[arg-type]
+        with closing(EventStore(str(tmp_path / f"{seed}.db"))) as store:
+            store.acquire()
+            store.append(day.scheduler.rows)
+            again.restore(store)
         before, after = standing(day.scheduler), standing(again)
         if policy in LEARNING:
             before["queue"], after["queue"] = sorted(before["queue"]), sorted(after["queue"])

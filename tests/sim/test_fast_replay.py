@@ -26,7 +26,7 @@ from cranny.network.networks import Isolated, instant
 from cranny.policies import TABLE, policy
 from cranny.policies.best_fit import BestFit
 from cranny.policies.titan import Titan
-from cranny.sim.fast import fast_replay
+from cranny.sim.fast import fast_replay, replay_arrays
 from cranny.sim.fast.fast_replay import CompiledReplay, compiled_replay
 from cranny.sim.record import SKIPPED, ReplayRecord
 from cranny.sim.replay import Replay
@@ -393,7 +393,7 @@ def test_more_kinds_of_jobs_than_bits_are_left_to_python(monkeypatch: pytest.Mon
     jobs = generate_trace("philly", jobs=3).frame.with_columns(gpu_type=pl.Series(["a100", "v100", None]))
     kinds = Trace("typed", jobs).jobs()
     assert compiled_replay(UNLISTED, QueuePolicy(policy("titan")), isolated, kinds) is not None
-    monkeypatch.setattr(fast_replay, "MOST_KINDS", 2)
+    monkeypatch.setattr(replay_arrays, "MOST_KINDS", 2)
     assert compiled_replay(UNLISTED, QueuePolicy(policy("titan")), isolated, kinds) is None
 
 
